@@ -1,0 +1,6 @@
+//! membound measures what bounds memory-bound code: how fast every level of the memory system is, for each kind of
+//! memory, each way of touching it and each place it is touched from, how far that is from the limit, and why.
+//!
+//! The modules stand in reading order; each may use only those above it (see ARCHITECTURE.md).
+
+pub mod units;

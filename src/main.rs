@@ -1,0 +1,2 @@
+//! The `membound` command.
+fn main() {}
