@@ -4,3 +4,4 @@
 //! The modules stand in reading order; each may use only those above it (see ARCHITECTURE.md).
 
 pub mod units;
+pub mod kernel;

@@ -1,0 +1,199 @@
+//! The kernels that the field compares by, one row each. Everything else about a row follows from its text.
+
+use super::formula::Formula;
+use super::{ELEMENT_BYTES, StoreKind, Unsupported};
+
+/// How a grid's rows lie to the caches: decides how often a row that three sweeps touch comes from memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Rows {
+    /// Plain arrays.
+    None,
+    /// Rows of 256 elements: three of them fit the first-level cache, so each element is loaded once from below.
+    Short,
+    /// Six rows, however long: three of them are half the working set, so each element is loaded three times.
+    Long,
+}
+
+/// A row of the catalog.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Kernel {
+    /// Its name on the command line and in records.
+    pub name: &'static str,
+    /// The loop.
+    pub text: &'static str,
+    /// How a grid's rows lie to the caches.
+    pub rows: Rows,
+    /// What it is used for.
+    pub about: &'static str,
+}
+
+/// Bytes that one element of the loop moves.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Traffic {
+    /// Bytes that the program reads.
+    pub loaded: u64,
+    /// Bytes that the program writes.
+    pub stored: u64,
+    /// Bytes read only because a regular store needs its line first.
+    pub write_allocated: u64,
+}
+
+impl Traffic {
+    /// What the program reads and writes: STREAM's convention.
+    pub fn payload(self) -> u64 {
+        self.loaded + self.stored
+    }
+
+    /// What crosses the bus: payload plus write-allocate.
+    pub fn bus(self) -> u64 {
+        self.payload() + self.write_allocated
+    }
+}
+
+/// All kernels.
+pub const CATALOG: &[Kernel] = &[
+    row("load", "b[i]", "reads one stream"),
+    row("store", "a[i] = s", "writes one stream"),
+    // Zeros are a case of their own: some processors drop or shorten the writing of all-zero lines.
+    row("init", "a[i] = 0", "clears one stream, as memset does"),
+    row("copy", "a[i] = b[i]", "STREAM copy"),
+    row("scale", "a[i] = s*b[i]", "STREAM scale"),
+    row("add", "a[i] = b[i] + c[i]", "STREAM add"),
+    row("triad", "a[i] = b[i] + s*c[i]", "STREAM triad"),
+    row("schoenauer", "a[i] = b[i] + c[i]*d[i]", "Schoenauer's vector triad"),
+    row("update", "a[i] = s*a[i]", "changes a stream in place: no write-allocate"),
+    row("daxpy", "a[i] = a[i] + s*b[i]", "BLAS 1"),
+    row("sum", "sum += b[i]", "reduction over one stream"),
+    row("dot", "sum += b[i]*c[i]", "reduction over two streams"),
+    Kernel { rows: Rows::Short, ..row("jacobi", JACOBI, "2D five-point sweep, rows stay in cache") },
+    Kernel { rows: Rows::Long, ..row("jacobi-long", JACOBI, "2D five-point sweep, rows too long for the cache") },
+];
+
+const JACOBI: &str = "a[j][i] = s*(b[j][i-1] + b[j][i+1] + b[j-1][i] + b[j+1][i])";
+
+const fn row(name: &'static str, text: &'static str, about: &'static str) -> Kernel {
+    Kernel { name, text, rows: Rows::None, about }
+}
+
+impl Kernel {
+    /// The row of that name.
+    pub fn named(name: &str) -> Option<&'static Kernel> {
+        CATALOG.iter().find(|kernel| kernel.name == name)
+    }
+
+    /// The row of that name, or an error that lists all names.
+    pub fn find(name: &str) -> Result<&'static Kernel, Unsupported> {
+        Self::named(name).ok_or_else(|| Unsupported::UnknownKernel {
+            name: name.into(),
+            known: CATALOG.iter().map(|k| k.name).collect::<Vec<_>>().join(", "),
+        })
+    }
+
+    /// The loop's text as a tree.
+    pub fn formula(&self) -> Formula {
+        Formula::parse(self.text).expect("a test parses every row of the catalog")
+    }
+
+    /// Bytes that one element moves. Elements of one row count once, however many of its neighbours are used.
+    pub fn traffic(&self, store: StoreKind) -> Traffic {
+        let formula = self.formula();
+        let loaded = match self.rows {
+            Rows::None | Rows::Short => formula.streams.iter().filter(|s| s.loaded).count(),
+            Rows::Long => {
+                let mut rows: Vec<_> = formula.loads().iter().map(|a| (a.stream, a.row)).collect();
+                rows.sort_unstable();
+                rows.dedup();
+                rows.len()
+            }
+        };
+        let stored = formula.streams.iter().filter(|s| s.stored).count();
+        let allocating = formula.streams.iter().filter(|s| s.stored && !s.loaded).count();
+        let bytes = |n: usize| n as u64 * ELEMENT_BYTES;
+        Traffic {
+            loaded: bytes(loaded),
+            stored: bytes(stored),
+            write_allocated: if store.write_allocates() { bytes(allocating) } else { 0 },
+        }
+    }
+
+    /// The rows of a grid of which each of `streams` arrays gets `elements`: (rows, elements in a row). A plain array
+    /// is one row.
+    pub fn shape(&self, elements: u64) -> (u64, u64) {
+        match self.rows {
+            Rows::None => (1, elements),
+            Rows::Short => ((elements / 256).max(3), 256.min((elements / 3).max(3))),
+            // A multiple of a line, so that all rows are aligned alike.
+            Rows::Long => (6, ((elements / 6) & !7).max(8)),
+        }
+    }
+
+    /// The traffic in a few letters, as TheBandwidthBenchmark writes it: `L2 S1 WA`.
+    pub fn traffic_letters(&self) -> String {
+        let traffic = self.traffic(StoreKind::Regular);
+        let mut parts = Vec::new();
+        for (letter, bytes) in [("L", traffic.loaded), ("S", traffic.stored)] {
+            if bytes > 0 {
+                parts.push(format!("{letter}{}", bytes / ELEMENT_BYTES));
+            }
+        }
+        if traffic.write_allocated > 0 {
+            parts.push("WA".into());
+        }
+        parts.join(" ")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Loads, stores, write-allocates and flops for each element, counted by hand from the loop's text.
+    #[test]
+    fn traffic_is_as_counted_by_hand() {
+        let check = |name: &str, loads: u64, stores: u64, write_allocates: u64, flops: u32| {
+            let kernel = Kernel::find(name).unwrap();
+            let traffic = kernel.traffic(StoreKind::Regular);
+            assert_eq!(
+                (traffic.loaded, traffic.stored, traffic.write_allocated, kernel.formula().flops()),
+                (8 * loads, 8 * stores, 8 * write_allocates, flops),
+                "{name}"
+            );
+        };
+        check("load", 1, 0, 0, 0);
+        check("store", 0, 1, 1, 0);
+        check("init", 0, 1, 1, 0);
+        check("copy", 1, 1, 1, 0);
+        check("scale", 1, 1, 1, 1);
+        check("add", 2, 1, 1, 1);
+        check("triad", 2, 1, 1, 2);
+        check("schoenauer", 3, 1, 1, 2);
+        check("update", 1, 1, 0, 1);
+        check("daxpy", 2, 1, 0, 2);
+        check("sum", 1, 0, 0, 1);
+        check("dot", 2, 0, 0, 2);
+        check("jacobi", 1, 1, 1, 4);
+        check("jacobi-long", 3, 1, 1, 4);
+        assert_eq!(CATALOG.len(), 14);
+    }
+
+    /// The ratios of REFERENCE: store 2, copy 3/2, triad 4/3, Schoenauer triad 5/4, update 1.
+    #[test]
+    fn the_write_allocate_costs_what_arithmetic_says() {
+        let ratio = |name: &str| {
+            let kernel = Kernel::find(name).unwrap();
+            kernel.traffic(StoreKind::Regular).bus() as f64 / kernel.traffic(StoreKind::Nt).bus() as f64
+        };
+        assert_eq!(ratio("store"), 2.0);
+        assert_eq!(ratio("copy"), 1.5);
+        assert_eq!(ratio("triad"), 4.0 / 3.0);
+        assert_eq!(ratio("schoenauer"), 1.25);
+        assert_eq!(ratio("update"), 1.0);
+    }
+
+    #[test]
+    fn traffic_is_written_in_the_fields_letters() {
+        assert_eq!(Kernel::find("triad").unwrap().traffic_letters(), "L2 S1 WA");
+        assert_eq!(Kernel::find("daxpy").unwrap().traffic_letters(), "L2 S1");
+        assert_eq!(Kernel::find("load").unwrap().traffic_letters(), "L1");
+    }
+}

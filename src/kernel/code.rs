@@ -1,0 +1,326 @@
+//! Machine code in memory, and calling it.
+//!
+//! Writable and executable are two types: [`MachineCode`] is plain bytes, [`Executable`] is mapped read-and-execute
+//! and can't be written any more. A fault inside the code (SIGILL, SIGSEGV, SIGBUS) ends the call with
+//! [`Fault`]: the handler continues at the code's own exit, whose frame needs no unwinding.
+
+#![allow(unsafe_code)]
+
+use std::cell::Cell;
+use std::ptr;
+use std::sync::Once;
+
+use super::formula::{Formula, Target};
+use super::{ELEMENT_BYTES, LoadKind, StoreKind, Variant};
+
+/// Assembled bytes, position-independent.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MachineCode {
+    /// The instructions; the entry is the first.
+    pub bytes: Vec<u8>,
+    /// Offset of the main loop.
+    pub main_loop: usize,
+    /// Offset at which a fault continues.
+    pub fault_exit: usize,
+}
+
+/// Bytes of the lane area: 8 registers of 512 bits.
+const LANES: usize = 64;
+
+/// The arguments and results of one call. The layout is known to the assembler by the offsets below.
+#[derive(Debug, Clone)]
+#[repr(C, align(64))]
+pub struct Call {
+    /// Address of the first element that each (stream, row) pair works on.
+    pub pointers: [u64; 12],
+    /// Bytes from one row to the next.
+    pub row_bytes: u64,
+    /// Rows worked on; at least 1.
+    pub rows: u64,
+    /// Passes over everything; at least 1.
+    pub repetitions: u64,
+    /// Single elements before the first block.
+    pub peel: u64,
+    /// Trips of the main loop.
+    pub blocks: u64,
+    /// Single vectors after the last block.
+    pub vectors: u64,
+    /// Single elements at the end.
+    pub tail: u64,
+    /// The loop's scalar `s`.
+    pub scalar: f64,
+    saved_stack: u64,
+    fault: u64,
+    scalar_sum: f64,
+    reserved: u64,
+    lanes: [f64; LANES],
+}
+
+impl Call {
+    pub(super) const POINTERS: i32 = 0;
+    pub(super) const ROW_BYTES: i32 = 96;
+    pub(super) const ROWS: i32 = 104;
+    pub(super) const REPETITIONS: i32 = 112;
+    pub(super) const PEEL: i32 = 120;
+    pub(super) const BLOCKS: i32 = 128;
+    pub(super) const VECTORS: i32 = 136;
+    pub(super) const TAIL: i32 = 144;
+    pub(super) const SCALAR: i32 = 152;
+    pub(super) const SAVED_STACK: i32 = 160;
+    pub(super) const SCALAR_SUM: i32 = 176;
+    pub(super) const LANES: i32 = 192;
+
+    /// A call with nothing to do but `repetitions` trips.
+    pub fn empty(repetitions: u64) -> Self {
+        Call {
+            pointers: [0; 12],
+            row_bytes: 0,
+            rows: 1,
+            repetitions,
+            peel: 0,
+            blocks: 0,
+            vectors: 0,
+            tail: 0,
+            scalar: 0.0,
+            saved_stack: 0,
+            fault: 0,
+            scalar_sum: 0.0,
+            reserved: 0,
+            lanes: [0.0; LANES],
+        }
+    }
+
+    /// The arguments for one pass of `variant` over `arrays` (addresses of stream 0, 1, ...), each of `rows` rows of
+    /// `columns` elements. Decides which elements may use aligned instructions.
+    pub fn new(formula: &Formula, variant: &Variant, arrays: &[u64], rows: u64, columns: u64) -> Self {
+        let mut call = Call::empty(1);
+        let row_bytes = columns * ELEMENT_BYTES;
+        // A grid's border is read, not computed.
+        let border = u64::from(formula.grid);
+        let elements = columns.saturating_sub(2 * border);
+        call.rows = rows.saturating_sub(2 * border);
+        call.row_bytes = row_bytes;
+        let pairs = formula.lanes_of_access();
+        for (slot, &(stream, row)) in call.pointers.iter_mut().zip(&pairs) {
+            let first = border as i64 * (row_bytes + ELEMENT_BYTES) as i64;
+            *slot = arrays[stream].wrapping_add_signed(first + i64::from(row) * row_bytes as i64);
+        }
+        if variant.store == StoreKind::Rep {
+            call.tail = elements;
+            return call;
+        }
+        let mut aligned: Vec<u64> = Vec::new();
+        for (&address, &(stream, row)) in call.pointers.iter().zip(&pairs) {
+            let stored_nt = variant.store == StoreKind::Nt && formula.store().is_some_and(|a| (a.stream, a.row) == (stream, row));
+            let loaded_nt = variant.load == LoadKind::Nt
+                && formula.loads().iter().any(|a| (a.stream, a.row, a.column) == (stream, row, 0));
+            if stored_nt || loaded_nt {
+                aligned.push(address);
+            }
+        }
+        let pitch = (call.rows > 1).then_some(row_bytes);
+        call.set_trips(elements, variant, &aligned, pitch);
+        call
+    }
+
+    /// Splits `elements` into peel, blocks, vectors and tail. `aligned` addresses must be multiples of the vector at
+    /// the same element and on every row (`pitch` apart); where they can't be, all elements go one by one.
+    fn set_trips(&mut self, elements: u64, variant: &Variant, aligned: &[u64], pitch: Option<u64>) {
+        let vector = variant.width.elements();
+        let vector_bytes = vector * ELEMENT_BYTES;
+        let misaligned = |address: u64| address % vector_bytes;
+        if let Some(&anchor) = aligned.first() {
+            let off = misaligned(anchor);
+            let together = aligned.iter().all(|&a| misaligned(a) == off);
+            let same_on_rows = pitch.is_none_or(|p| p % vector_bytes == 0);
+            if off % ELEMENT_BYTES != 0 || !together || !same_on_rows {
+                self.tail = elements;
+                return;
+            }
+            self.peel = ((vector_bytes - off) % vector_bytes / ELEMENT_BYTES).min(elements);
+        }
+        let rest = elements - self.peel;
+        let block = vector * u64::from(variant.unroll);
+        self.blocks = rest / block;
+        self.vectors = rest % block / vector;
+        self.tail = rest % vector;
+    }
+
+    /// Elements computed by one pass.
+    pub fn elements(&self, variant: &Variant) -> u64 {
+        let vector = variant.width.elements();
+        let row = self.peel + (self.blocks * u64::from(variant.unroll) + self.vectors) * vector + self.tail;
+        row * self.rows
+    }
+
+    /// After a call that reduces: the sum. After one that only loads: the last element loaded.
+    pub fn result(&self, formula: &Formula, variant: &Variant) -> f64 {
+        let width = variant.width.elements() as usize;
+        match formula.target {
+            // The lane area holds 8 registers of the variant's own width.
+            Target::Sum => self.lanes[..8 * width].iter().sum::<f64>() + self.scalar_sum,
+            Target::Nothing if self.tail > 0 || width == 1 => self.scalar_sum,
+            Target::Nothing => self.lanes[width - 1],
+            Target::Element(_) => 0.0,
+        }
+    }
+}
+
+/// A kernel was ended by a signal.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("the kernel was stopped by {}", signal_name(*.signal))]
+pub struct Fault {
+    /// The signal's number.
+    pub signal: i32,
+}
+
+fn signal_name(signal: i32) -> &'static str {
+    match signal {
+        libc::SIGILL => "SIGILL (an instruction this processor does not have)",
+        libc::SIGSEGV => "SIGSEGV (an address that is not mapped)",
+        libc::SIGBUS => "SIGBUS (memory that was taken away)",
+        _ => "an unexpected signal",
+    }
+}
+
+/// Machine code that can be called and no longer written.
+#[derive(Debug)]
+pub struct Executable {
+    start: *mut libc::c_void,
+    length: usize,
+    fault_exit: usize,
+}
+
+// SAFETY: the mapping is never written after `new` and is unmapped only by `drop`, which owns it.
+unsafe impl Send for Executable {}
+// SAFETY: as above; calls from several threads only read the code.
+unsafe impl Sync for Executable {}
+
+impl Executable {
+    /// Copies `code` to fresh pages, then makes them read-and-execute. Never both writable and executable.
+    pub fn new(code: &MachineCode) -> std::io::Result<Self> {
+        install_fault_handlers();
+        let length = code.bytes.len().next_multiple_of(4096);
+        // SAFETY: a fresh anonymous mapping at no fixed address; nothing existing is touched.
+        let start = unsafe {
+            libc::mmap(
+                ptr::null_mut(),
+                length,
+                libc::PROT_READ | libc::PROT_WRITE,
+                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS,
+                -1,
+                0,
+            )
+        };
+        if start == libc::MAP_FAILED {
+            return Err(std::io::Error::last_os_error());
+        }
+        let executable = Executable { start, length, fault_exit: start as usize + code.fault_exit };
+        // SAFETY: the mapping is `length` bytes, at least as long as the code, writable and ours alone.
+        unsafe { ptr::copy_nonoverlapping(code.bytes.as_ptr(), start.cast::<u8>(), code.bytes.len()) };
+        // SAFETY: the whole mapping is ours; no reference to it exists.
+        if unsafe { libc::mprotect(start, length, libc::PROT_READ | libc::PROT_EXEC) } != 0 {
+            return Err(std::io::Error::last_os_error());
+        }
+        Ok(executable)
+    }
+
+    /// Runs the code once with `call` as its argument.
+    ///
+    /// # Safety
+    /// The bytes must come from this crate's assembler, and every address that `call` leads them to must be memory
+    /// that this thread may read and write for the whole call, or not mapped at all.
+    pub unsafe fn run(&self, call: &mut Call) -> Result<(), Fault> {
+        call.fault = 0;
+        let address: *mut Call = call;
+        ACTIVE.set(Active { call: address, fault_exit: self.fault_exit, code: self.start as usize, length: self.length });
+        // SAFETY: `start` is the entry of code that follows the System V calling convention and takes one pointer.
+        let entry: extern "sysv64" fn(*mut Call) = unsafe { std::mem::transmute(self.start) };
+        entry(address);
+        ACTIVE.set(Active::NONE);
+        // SAFETY: `address` is `call`, borrowed exclusively; the handler may have written `fault` behind the borrow.
+        match unsafe { ptr::read_volatile(&raw const (*address).fault) } {
+            0 => Ok(()),
+            signal => Err(Fault { signal: signal as i32 }),
+        }
+    }
+}
+
+impl Drop for Executable {
+    fn drop(&mut self) {
+        // SAFETY: the mapping was made by `new` and no call can be running: calls borrow `self`.
+        unsafe { libc::munmap(self.start, self.length) };
+    }
+}
+
+#[derive(Clone, Copy)]
+struct Active {
+    call: *mut Call,
+    fault_exit: usize,
+    code: usize,
+    length: usize,
+}
+
+impl Active {
+    const NONE: Active = Active { call: ptr::null_mut(), fault_exit: 0, code: 0, length: 0 };
+}
+
+thread_local! {
+    /// The call this thread is in. Const-initialised and without a destructor, so a signal handler may read it.
+    static ACTIVE: Cell<Active> = const { Cell::new(Active::NONE) };
+}
+
+fn install_fault_handlers() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        for signal in [libc::SIGILL, libc::SIGSEGV, libc::SIGBUS] {
+            // SAFETY: an all-zero sigaction is a valid value of the C struct; its fields are set below.
+            let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
+            action.sa_sigaction = on_fault as *const () as usize;
+            action.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK;
+            // SAFETY: `on_fault` has the three-argument signature that SA_SIGINFO asks for.
+            unsafe { libc::sigaction(signal, &action, ptr::null_mut()) };
+        }
+    });
+}
+
+/// Continues a faulting kernel at its exit. Any other fault is not ours: the default action is restored, and the
+/// instruction faults again and ends the process as it would have.
+extern "C" fn on_fault(signal: i32, _info: *mut libc::siginfo_t, context: *mut libc::c_void) {
+    let active = ACTIVE.get();
+    // SAFETY: with SA_SIGINFO the kernel passes a valid ucontext_t, ours to change until we return.
+    let registers = unsafe { &mut (*context.cast::<libc::ucontext_t>()).uc_mcontext.gregs };
+    let at = registers[libc::REG_RIP as usize] as usize;
+    if active.call.is_null() || !(active.code..active.code + active.length).contains(&at) {
+        // SAFETY: resetting a signal to its default action is async-signal-safe.
+        unsafe { libc::signal(signal, libc::SIG_DFL) };
+        return;
+    }
+    // SAFETY: `active.call` is the live argument of the call that this thread was interrupted in.
+    unsafe { ptr::write_volatile(&raw mut (*active.call).fault, signal as u64) };
+    registers[libc::REG_R15 as usize] = active.call as i64;
+    registers[libc::REG_RIP as usize] = active.fault_exit as i64;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::mem::offset_of;
+
+    #[test]
+    fn the_assembler_knows_the_layout() {
+        let check = |offset: i32, field: usize| assert_eq!(offset as usize, field);
+        check(Call::POINTERS, offset_of!(Call, pointers));
+        check(Call::ROW_BYTES, offset_of!(Call, row_bytes));
+        check(Call::ROWS, offset_of!(Call, rows));
+        check(Call::REPETITIONS, offset_of!(Call, repetitions));
+        check(Call::PEEL, offset_of!(Call, peel));
+        check(Call::BLOCKS, offset_of!(Call, blocks));
+        check(Call::VECTORS, offset_of!(Call, vectors));
+        check(Call::TAIL, offset_of!(Call, tail));
+        check(Call::SCALAR, offset_of!(Call, scalar));
+        check(Call::SAVED_STACK, offset_of!(Call, saved_stack));
+        check(Call::SCALAR_SUM, offset_of!(Call, scalar_sum));
+        check(Call::LANES, offset_of!(Call, lanes));
+    }
+}

@@ -1,0 +1,684 @@
+//! Kernels as x86-64 machine code, generated from a row's formula.
+//!
+//! ```text
+//! for each repetition                      (sums start from 0 again)
+//!   for each row                           (plain arrays have one)
+//!     pointers = call.pointers + row * row_bytes
+//!     peel    times: one element           (until an aligned store may be used)
+//!     blocks  times: `unroll` vectors
+//!     vectors times: one vector
+//!     tail    times: one element
+//! sfence, if stores went around the cache  (inside the timed part: until then nothing is in memory)
+//! ```
+//!
+//! The trip counts come ready from [`Call`](super::code::Call), so that alignment is decided in plain Rust and a pass
+//! over a small working set costs a handful of instructions beside the loop itself. Each pointer is bumped on its own:
+//! indexed addresses cost a port on some Intel cores. The main loop starts on a cache line.
+
+use iced_x86::code_asm::*;
+use iced_x86::{Code, Decoder, DecoderOptions, Formatter, IcedError, Instruction, IntelFormatter, MemoryOperand, Register};
+
+use super::code::{Call, MachineCode};
+use super::formula::{Access, Expr, Formula, Operation, Target};
+use super::{ELEMENT_BYTES, LoadKind, StoreKind, Unsupported, Variant, Width};
+
+/// The instruction sets that decide which variants exist. Read with CPUID and XCR0: a set that the operating system
+/// does not save is not there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Isa {
+    /// 256-bit vectors and three-operand forms.
+    pub avx: bool,
+    /// 256-bit movntdqa.
+    pub avx2: bool,
+    /// Fused multiply-add.
+    pub fma: bool,
+    /// 512-bit vectors.
+    pub avx512: bool,
+    /// movntdqa.
+    pub sse41: bool,
+    /// movntsd: a non-temporal store of one double.
+    pub sse4a: bool,
+}
+
+impl Isa {
+    /// What this processor has.
+    pub fn detect() -> Self {
+        Isa {
+            avx: is_x86_feature_detected!("avx"),
+            avx2: is_x86_feature_detected!("avx2"),
+            fma: is_x86_feature_detected!("fma"),
+            avx512: is_x86_feature_detected!("avx512f"),
+            sse41: is_x86_feature_detected!("sse4.1"),
+            sse4a: is_x86_feature_detected!("sse4a"),
+        }
+    }
+
+    /// The widths there are, narrow first.
+    pub fn widths(self) -> Vec<Width> {
+        Width::ALL.iter().copied().filter(|&w| self.has_width(w)).collect()
+    }
+
+    fn has_width(self, width: Width) -> bool {
+        match width {
+            Width::Scalar | Width::W128 => true,
+            Width::W256 => self.avx,
+            Width::W512 => self.avx512,
+        }
+    }
+}
+
+/// Bytes of a cache line: main loops start on one.
+const LINE: usize = 64;
+
+/// Sums are kept in this many registers: latency (4 cycles) x adds a cycle (2) on every core since Haswell and Zen.
+const SUMS: usize = 8;
+const SCALAR_SUM: usize = 12;
+/// maskmovdqu's masks: the whole register, and its first element.
+const WHOLE_MASK: usize = 13;
+const ELEMENT_MASK: usize = 12;
+/// Register of the scalar `s`; numbers of the text lie below it.
+const SCALAR: usize = 15;
+/// Temporaries must stay below this.
+const TEMPORARIES_END: usize = 12;
+
+/// Registers that hold addresses.
+const POINTERS: [AsmRegister64; 9] = [rbx, rcx, rdx, rsi, r8, r9, r10, r11, rax];
+
+/// Generates the machine code of `variant`.
+pub fn assemble(variant: &Variant, isa: Isa) -> Result<MachineCode, Unsupported> {
+    let formula = super::Kernel::find(&variant.kernel)?.formula();
+    check(&formula, variant, isa)?;
+    // A pass finds how far the main loop is from a line boundary and the next pads it there; padding can lengthen the
+    // jump across it, which a third pass makes good.
+    let mut code = Generator::new(&formula, variant, isa, 0)?.generate()?;
+    let mut pad = 0;
+    while code.main_loop % LINE != 0 && pad < 2 * LINE {
+        pad += LINE - code.main_loop % LINE;
+        code = Generator::new(&formula, variant, isa, pad)?.generate()?;
+    }
+    Ok(code)
+}
+
+fn check(formula: &Formula, variant: &Variant, isa: Isa) -> Result<(), Unsupported> {
+    use Unsupported::{NoSuchInstruction as Never, NotOnThisProcessor as Lacks};
+    if !isa.has_width(variant.width) {
+        return Err(Lacks(if variant.width == Width::W512 { "AVX-512" } else { "AVX" }));
+    }
+    let stores = formula.store().is_some();
+    match variant.store {
+        StoreKind::Regular => {}
+        _ if !stores => return Err(Never("this kernel stores nothing, so it has no store kind but regular")),
+        StoreKind::NtMasked if variant.width > Width::W128 => {
+            return Err(Never("masked non-temporal stores (maskmovdqu) are 128 bits wide"));
+        }
+        StoreKind::Rep if !matches!(formula.value, Expr::Element(_) | Expr::Scalar | Expr::Number(_)) => {
+            return Err(Never("rep movs and rep stos can only copy and fill"));
+        }
+        StoreKind::Rep if variant.width != Width::Scalar => {
+            return Err(Never("rep movs and rep stos have no width; use --width scalar"));
+        }
+        StoreKind::Rep if variant.load == LoadKind::Nt => {
+            return Err(Never("rep movs has no non-temporal load"));
+        }
+        _ => {}
+    }
+    if variant.load == LoadKind::Nt {
+        match variant.width {
+            _ if formula.loads().is_empty() => return Err(Never("this kernel loads nothing")),
+            Width::Scalar => return Err(Never("there is no scalar non-temporal load")),
+            Width::W128 if !isa.sse41 => return Err(Lacks("SSE4.1")),
+            Width::W256 if !isa.avx2 => return Err(Lacks("AVX2")),
+            _ => {}
+        }
+    }
+    if !(1..=32).contains(&variant.unroll) {
+        return Err(Never("unroll must be from 1 to 32"));
+    }
+    Ok(())
+}
+
+/// A dependent chain of additions: one link takes one core cycle on every x86 core, so timing it gives the true core
+/// clock without counters. Register plus register: some cores fold added constants while renaming.
+/// Runs `repetitions` x [`Self::CHAIN_LINKS`](CHAIN_LINKS) links.
+pub fn core_clock_chain() -> Result<MachineCode, Unsupported> {
+    let build = || -> Result<MachineCode, IcedError> {
+        let mut asm = CodeAssembler::new(64)?;
+        let (mut again, mut fault_exit) = (asm.create_label(), asm.create_label());
+        prologue(&mut asm)?;
+        asm.mov(ecx, 1)?;
+        asm.set_label(&mut again)?;
+        for _ in 0..CHAIN_LINKS {
+            asm.add(rax, rcx)?;
+        }
+        asm.dec(r14)?;
+        asm.jnz(again)?;
+        epilogue(&mut asm, &mut fault_exit, false)?;
+        finish(&mut asm, again, fault_exit)
+    };
+    build().map_err(|e| Unsupported::Assembler(e.to_string()))
+}
+
+/// Additions in one trip of [`core_clock_chain`].
+pub const CHAIN_LINKS: u64 = 100;
+
+/// The instructions of `code`, decoded from its bytes, one a line: offset, bytes, text. The main loop is marked.
+pub fn listing(code: &MachineCode) -> String {
+    let mut formatter = IntelFormatter::new();
+    formatter.options_mut().set_space_after_operand_separator(true);
+    formatter.options_mut().set_branch_leading_zeros(false);
+    let mut text = String::new();
+    for instruction in &mut Decoder::new(64, &code.bytes, DecoderOptions::NONE) {
+        let (start, end) = (instruction.ip() as usize, instruction.next_ip() as usize);
+        if start == code.main_loop {
+            text.push_str("; main loop\n");
+        }
+        let mut line = String::new();
+        formatter.format(&instruction, &mut line);
+        let bytes: String = code.bytes[start..end].iter().map(|b| format!("{b:02x}")).collect();
+        text.push_str(&format!("{start:5x}  {bytes:<24}{line}\n"));
+    }
+    text
+}
+
+fn prologue(asm: &mut CodeAssembler) -> Result<(), IcedError> {
+    for register in [rbx, rbp, r12, r13, r14, r15] {
+        asm.push(register)?;
+    }
+    asm.mov(r15, rdi)?;
+    asm.mov(qword_ptr(r15 + Call::SAVED_STACK), rsp)?;
+    asm.mov(r14, qword_ptr(r15 + Call::REPETITIONS))
+}
+
+/// A fault inside the kernel is continued at `fault_exit`, with r15 still (or again) at the call and the stack restored.
+fn epilogue(asm: &mut CodeAssembler, fault_exit: &mut CodeLabel, upper: bool) -> Result<(), IcedError> {
+    asm.set_label(fault_exit)?;
+    asm.mov(rsp, qword_ptr(r15 + Call::SAVED_STACK))?;
+    if upper {
+        asm.vzeroupper()?;
+    }
+    asm.cld()?;
+    for register in [r15, r14, r13, r12, rbp, rbx] {
+        asm.pop(register)?;
+    }
+    asm.ret()
+}
+
+fn finish(asm: &mut CodeAssembler, main_loop: CodeLabel, fault_exit: CodeLabel) -> Result<MachineCode, IcedError> {
+    let result = asm.assemble_options(0, iced_x86::BlockEncoderOptions::RETURN_NEW_INSTRUCTION_OFFSETS)?;
+    Ok(MachineCode {
+        main_loop: result.label_ip(&main_loop)? as usize,
+        fault_exit: result.label_ip(&fault_exit)? as usize,
+        bytes: result.inner.code_buffer,
+    })
+}
+
+/// What a vector instruction does; with a width and an instruction set it names one opcode.
+#[derive(Clone, Copy)]
+enum Op {
+    Load,
+    LoadNt,
+    Store,
+    StoreNt,
+    Arithmetic(Operation),
+    MultiplyAdd,
+    Move,
+    Clear,
+}
+
+/// The opcode table: scalar, 128, 256, 512 bits.
+fn opcode(op: Op, width: Width, avx: bool) -> Code {
+    use Code::*;
+    let legacy = |scalar, packed| if width == Width::Scalar { scalar } else { packed };
+    let vex = |row: [Code; 4]| row[width as usize];
+    match (op, avx) {
+        (Op::Load, false) => legacy(Movsd_xmm_xmmm64, Movupd_xmm_xmmm128),
+        (Op::Load, true) => {
+            vex([VEX_Vmovsd_xmm_m64, VEX_Vmovupd_xmm_xmmm128, VEX_Vmovupd_ymm_ymmm256, EVEX_Vmovupd_zmm_k1z_zmmm512])
+        }
+        (Op::LoadNt, false) => Movntdqa_xmm_m128,
+        (Op::LoadNt, true) => {
+            vex([VEX_Vmovsd_xmm_m64, VEX_Vmovntdqa_xmm_m128, VEX_Vmovntdqa_ymm_m256, EVEX_Vmovntdqa_zmm_m512])
+        }
+        (Op::Store, false) => legacy(Movsd_xmmm64_xmm, Movupd_xmmm128_xmm),
+        (Op::Store, true) => {
+            vex([VEX_Vmovsd_m64_xmm, VEX_Vmovupd_xmmm128_xmm, VEX_Vmovupd_ymmm256_ymm, EVEX_Vmovupd_zmmm512_k1z_zmm])
+        }
+        (Op::StoreNt, false) => legacy(Movntsd_m64_xmm, Movntpd_m128_xmm),
+        (Op::StoreNt, true) => vex([Movntsd_m64_xmm, VEX_Vmovntpd_m128_xmm, VEX_Vmovntpd_m256_ymm, EVEX_Vmovntpd_m512_zmm]),
+        (Op::Arithmetic(Operation::Add), false) => legacy(Addsd_xmm_xmmm64, Addpd_xmm_xmmm128),
+        (Op::Arithmetic(Operation::Subtract), false) => legacy(Subsd_xmm_xmmm64, Subpd_xmm_xmmm128),
+        (Op::Arithmetic(Operation::Multiply), false) => legacy(Mulsd_xmm_xmmm64, Mulpd_xmm_xmmm128),
+        (Op::Arithmetic(Operation::Add), true) => vex([
+            VEX_Vaddsd_xmm_xmm_xmmm64,
+            VEX_Vaddpd_xmm_xmm_xmmm128,
+            VEX_Vaddpd_ymm_ymm_ymmm256,
+            EVEX_Vaddpd_zmm_k1z_zmm_zmmm512b64_er,
+        ]),
+        (Op::Arithmetic(Operation::Subtract), true) => vex([
+            VEX_Vsubsd_xmm_xmm_xmmm64,
+            VEX_Vsubpd_xmm_xmm_xmmm128,
+            VEX_Vsubpd_ymm_ymm_ymmm256,
+            EVEX_Vsubpd_zmm_k1z_zmm_zmmm512b64_er,
+        ]),
+        (Op::Arithmetic(Operation::Multiply), true) => vex([
+            VEX_Vmulsd_xmm_xmm_xmmm64,
+            VEX_Vmulpd_xmm_xmm_xmmm128,
+            VEX_Vmulpd_ymm_ymm_ymmm256,
+            EVEX_Vmulpd_zmm_k1z_zmm_zmmm512b64_er,
+        ]),
+        (Op::MultiplyAdd, _) => vex([
+            VEX_Vfmadd231sd_xmm_xmm_xmmm64,
+            VEX_Vfmadd231pd_xmm_xmm_xmmm128,
+            VEX_Vfmadd231pd_ymm_ymm_ymmm256,
+            EVEX_Vfmadd231pd_zmm_k1z_zmm_zmmm512b64_er,
+        ]),
+        (Op::Move, false) => Movapd_xmm_xmmm128,
+        (Op::Move, true) => vex([
+            VEX_Vmovapd_xmm_xmmm128,
+            VEX_Vmovapd_xmm_xmmm128,
+            VEX_Vmovapd_ymm_ymmm256,
+            EVEX_Vmovapd_zmm_k1z_zmmm512,
+        ]),
+        (Op::Clear, false) => Xorpd_xmm_xmmm128,
+        // A 128-bit VEX form clears the whole register.
+        (Op::Clear, true) => VEX_Vxorpd_xmm_xmm_xmmm128,
+    }
+}
+
+/// An operand that an arithmetic instruction can take last.
+#[derive(Clone, Copy)]
+enum Operand {
+    Register(usize),
+    Memory(MemoryOperand),
+}
+
+struct Generator<'a> {
+    asm: CodeAssembler,
+    formula: &'a Formula,
+    variant: &'a Variant,
+    isa: Isa,
+    /// Bytes of padding before the main loop.
+    pad: usize,
+    /// (stream, row) of each pointer register.
+    pointers: Vec<(usize, i32)>,
+    numbers: Vec<f64>,
+}
+
+impl<'a> Generator<'a> {
+    fn new(formula: &'a Formula, variant: &'a Variant, isa: Isa, pad: usize) -> Result<Self, Unsupported> {
+        let pointers = formula.lanes_of_access();
+        if pointers.len() > POINTERS.len() {
+            return Err(Unsupported::NoSuchInstruction("more streams than address registers (9)"));
+        }
+        let first_free = if formula.target == Target::Sum { SUMS } else { 0 };
+        if first_free + temporaries(&formula.value) > TEMPORARIES_END {
+            return Err(Unsupported::NoSuchInstruction("the formula needs more vector registers than there are"));
+        }
+        let mut numbers = Vec::new();
+        collect_numbers(&formula.value, &mut numbers);
+        let asm = CodeAssembler::new(64).map_err(|e| Unsupported::Assembler(e.to_string()))?;
+        Ok(Generator { asm, formula, variant, isa, pad, pointers, numbers })
+    }
+
+    fn generate(mut self) -> Result<MachineCode, Unsupported> {
+        self.emit().map_err(|e| Unsupported::Assembler(e.to_string()))
+    }
+
+    fn emit(&mut self) -> Result<MachineCode, IcedError> {
+        let (mut repeat, mut next_row, mut fault_exit) =
+            (self.asm.create_label(), self.asm.create_label(), self.asm.create_label());
+        prologue(&mut self.asm)?;
+        self.constants()?;
+        self.asm.set_label(&mut repeat)?;
+        self.clear_sums()?;
+        let grid = self.formula.grid;
+        if grid {
+            self.asm.xor(r12d, r12d)?;
+            self.asm.mov(rbp, qword_ptr(r15 + Call::ROWS))?;
+            self.asm.set_label(&mut next_row)?;
+        }
+        for (k, pointer) in POINTERS.iter().enumerate().take(self.pointers.len()) {
+            self.asm.mov(*pointer, qword_ptr(r15 + Call::POINTERS + 8 * k as i32))?;
+            if grid {
+                self.asm.add(*pointer, r12)?;
+            }
+        }
+        let main_loop = if self.variant.store == StoreKind::Rep { self.string_copy()? } else { self.sweep()? };
+        if grid {
+            self.asm.add(r12, qword_ptr(r15 + Call::ROW_BYTES))?;
+            self.asm.dec(rbp)?;
+            self.asm.jnz(next_row)?;
+        }
+        self.asm.dec(r14)?;
+        self.asm.jnz(repeat)?;
+        if matches!(self.variant.store, StoreKind::Nt | StoreKind::NtMasked) {
+            self.asm.sfence()?;
+        }
+        self.results()?;
+        epilogue(&mut self.asm, &mut fault_exit, self.isa.avx)?;
+        finish(&mut self.asm, main_loop, fault_exit)
+    }
+
+    /// The loops over one row: peel, blocks, vectors, tail.
+    fn sweep(&mut self) -> Result<CodeLabel, IcedError> {
+        let (width, unroll) = (self.variant.width, self.variant.unroll);
+        self.counted_loop(Call::PEEL, Width::Scalar, 1, 0)?;
+        let main_loop = self.counted_loop(Call::BLOCKS, width, unroll, self.pad)?;
+        if width != Width::Scalar || unroll > 1 {
+            self.counted_loop(Call::VECTORS, width, 1, 0)?;
+        }
+        self.counted_loop(Call::TAIL, Width::Scalar, 1, 0)?;
+        Ok(main_loop)
+    }
+
+    fn counted_loop(&mut self, count: i32, width: Width, unroll: u32, pad: usize) -> Result<CodeLabel, IcedError> {
+        let (mut again, mut done) = (self.asm.create_label(), self.asm.create_label());
+        self.asm.mov(r13, qword_ptr(r15 + count))?;
+        self.asm.test(r13, r13)?;
+        self.asm.jz(done)?;
+        if pad > 0 {
+            self.asm.nops_with_size(pad)?;
+        }
+        self.asm.set_label(&mut again)?;
+        for k in 0..u64::from(unroll) {
+            self.element(width, k)?;
+        }
+        let step = (u64::from(unroll) * width.elements() * ELEMENT_BYTES) as i32;
+        for pointer in POINTERS.iter().take(self.pointers.len()) {
+            self.asm.add(*pointer, step)?;
+        }
+        self.asm.dec(r13)?;
+        self.asm.jnz(again)?;
+        self.asm.set_label(&mut done)?;
+        // A label must stand before an instruction of its own.
+        self.asm.zero_bytes()?;
+        Ok(again)
+    }
+
+    /// The k-th access of a trip: load, compute, store or add up.
+    fn element(&mut self, width: Width, k: u64) -> Result<(), IcedError> {
+        let value = &self.formula.value;
+        match self.formula.target {
+            Target::Nothing => self.evaluate(value, 0, width, k).map(drop),
+            Target::Element(access) => {
+                let register = self.evaluate(value, 0, width, k)?;
+                self.store(access, register, width, k)
+            }
+            Target::Sum => {
+                let whole = width == self.variant.width;
+                let sum = if whole && width != Width::Scalar { k as usize % SUMS } else { SCALAR_SUM };
+                let sum = if width == Width::Scalar && self.variant.width == Width::Scalar { k as usize % SUMS } else { sum };
+                self.add_to(sum, value, SUMS, width, k)
+            }
+        }
+    }
+
+    /// `sum += value`, fused where it can be.
+    fn add_to(&mut self, sum: usize, value: &Expr, free: usize, width: Width, k: u64) -> Result<(), IcedError> {
+        match value {
+            Expr::Binary(Operation::Multiply, left, right) if self.isa.fma => {
+                let left = self.evaluate(left, free, width, k)?;
+                let right = self.operand(right, free + 1, width, k)?;
+                self.three(Op::MultiplyAdd, width, sum, left, right)
+            }
+            _ => {
+                let value = self.operand(value, free, width, k)?;
+                self.three(Op::Arithmetic(Operation::Add), width, sum, sum, value)
+            }
+        }
+    }
+
+    /// Computes `expr` and returns the register it is in: `free` or, for a constant, the constant's own.
+    fn evaluate(&mut self, expr: &Expr, free: usize, width: Width, k: u64) -> Result<usize, IcedError> {
+        match expr {
+            Expr::Scalar => Ok(SCALAR),
+            Expr::Number(number) => Ok(self.number_register(*number)),
+            Expr::Element(access) => {
+                let nt = self.variant.load == LoadKind::Nt && width == self.variant.width && access.column == 0;
+                let memory = self.memory(*access, width, k);
+                let code = opcode(if nt { Op::LoadNt } else { Op::Load }, width, self.isa.avx);
+                self.asm.add_instruction(Instruction::with2(code, vector(width, free), memory)?)?;
+                Ok(free)
+            }
+            Expr::Binary(Operation::Add, left, right) if self.isa.fma && fusable(left, right) => {
+                let (product, other) = if is_product(right) { (right, left) } else { (left, right) };
+                let other = self.evaluate(other, free, width, k)?;
+                self.copy(free, other, width)?;
+                self.add_to(free, product, free + 1, width, k)?;
+                Ok(free)
+            }
+            Expr::Binary(operation, left, right) => {
+                let left = self.evaluate(left, free, width, k)?;
+                let right = self.operand(right, free + 1, width, k)?;
+                self.three(Op::Arithmetic(*operation), width, free, left, right)?;
+                Ok(free)
+            }
+        }
+    }
+
+    /// As [`Self::evaluate`], but an element stays in memory where the instruction can read it from there: VEX forms
+    /// accept any alignment.
+    fn operand(&mut self, expr: &Expr, free: usize, width: Width, k: u64) -> Result<Operand, IcedError> {
+        match expr {
+            Expr::Element(access) if self.isa.avx && self.variant.load == LoadKind::Regular => {
+                Ok(Operand::Memory(self.memory(*access, width, k)))
+            }
+            _ => self.evaluate(expr, free, width, k).map(Operand::Register),
+        }
+    }
+
+    /// `to = left op right`; the two-operand forms before AVX copy first.
+    fn three(&mut self, op: Op, width: Width, to: usize, left: usize, right: Operand) -> Result<(), IcedError> {
+        let code = opcode(op, width, self.isa.avx);
+        let (to_register, left_register) = (vector(width, to), vector(width, left));
+        let instruction = if self.isa.avx {
+            match right {
+                Operand::Register(right) => Instruction::with3(code, to_register, left_register, vector(width, right))?,
+                Operand::Memory(memory) => Instruction::with3(code, to_register, left_register, memory)?,
+            }
+        } else {
+            self.copy(to, left, width)?;
+            match right {
+                Operand::Register(right) => Instruction::with2(code, to_register, vector(width, right))?,
+                Operand::Memory(memory) => Instruction::with2(code, to_register, memory)?,
+            }
+        };
+        self.asm.add_instruction(instruction)
+    }
+
+    fn copy(&mut self, to: usize, from: usize, width: Width) -> Result<(), IcedError> {
+        if to == from {
+            return Ok(());
+        }
+        let code = opcode(Op::Move, width, self.isa.avx);
+        self.asm.add_instruction(Instruction::with2(code, vector(width, to), vector(width, from))?)
+    }
+
+    fn store(&mut self, access: Access, register: usize, width: Width, k: u64) -> Result<(), IcedError> {
+        let memory = self.memory(access, width, k);
+        let op = match self.variant.store {
+            StoreKind::NtMasked => return self.store_masked(memory, register, width),
+            StoreKind::Nt if width == Width::Scalar && !self.isa.sse4a => {
+                let code = if self.isa.avx { Code::VEX_Vmovq_rm64_xmm } else { Code::Movq_rm64_xmm };
+                self.asm.add_instruction(Instruction::with2(code, Register::RDI, vector(width, register))?)?;
+                let movnti = Instruction::with2(Code::Movnti_m64_r64, memory, Register::RDI)?;
+                return self.asm.add_instruction(movnti);
+            }
+            StoreKind::Nt => Op::StoreNt,
+            StoreKind::Regular | StoreKind::Rep => Op::Store,
+        };
+        let code = opcode(op, width, self.isa.avx);
+        self.asm.add_instruction(Instruction::with2(code, memory, vector(width, register))?)
+    }
+
+    /// maskmovdqu writes to [rdi], always.
+    fn store_masked(&mut self, memory: MemoryOperand, register: usize, width: Width) -> Result<(), IcedError> {
+        self.asm.add_instruction(Instruction::with2(Code::Lea_r64_m, Register::RDI, memory)?)?;
+        let mask = if width == Width::Scalar { ELEMENT_MASK } else { WHOLE_MASK };
+        let (register, mask) = (vector(Width::W128, register), vector(Width::W128, mask));
+        let instruction = if self.isa.avx {
+            Instruction::with_vmaskmovdqu(64, register, mask, Register::None)?
+        } else {
+            Instruction::with_maskmovdqu(64, register, mask, Register::None)?
+        };
+        self.asm.add_instruction(instruction)
+    }
+
+    /// rep movsq or rep stosq over `tail` elements.
+    fn string_copy(&mut self) -> Result<CodeLabel, IcedError> {
+        let mut here = self.asm.create_label();
+        self.asm.set_label(&mut here)?;
+        // POINTERS[0] is `a`, POINTERS[1] is `b` (in rcx, which the count needs next).
+        self.asm.mov(rdi, rbx)?;
+        self.asm.mov(rsi, rcx)?;
+        self.asm.mov(rcx, qword_ptr(r15 + Call::TAIL))?;
+        match self.formula.value {
+            Expr::Element(_) => self.asm.rep().movsq()?,
+            Expr::Number(number) => {
+                self.asm.mov(rax, number.to_bits())?;
+                self.asm.rep().stosq()?;
+            }
+            _ => {
+                self.asm.mov(rax, qword_ptr(r15 + Call::SCALAR))?;
+                self.asm.rep().stosq()?;
+            }
+        }
+        Ok(here)
+    }
+
+    fn constants(&mut self) -> Result<(), IcedError> {
+        self.broadcast(SCALAR, MemoryOperand::with_base_displ(Register::R15, i64::from(Call::SCALAR)))?;
+        for number in self.numbers.clone() {
+            let register = self.number_register(number);
+            if number == 0.0 {
+                self.clear(register)?;
+            } else {
+                // Below the stack pointer lies the red zone: free for a leaf function.
+                self.asm.mov(rax, number.to_bits())?;
+                self.asm.mov(qword_ptr(rsp - 8), rax)?;
+                self.broadcast(register, MemoryOperand::with_base_displ(Register::RSP, -8))?;
+            }
+        }
+        if self.variant.store == StoreKind::NtMasked {
+            self.masks()?;
+        }
+        Ok(())
+    }
+
+    fn masks(&mut self) -> Result<(), IcedError> {
+        for mask in [WHOLE_MASK, ELEMENT_MASK] {
+            let mask = vector(Width::W128, mask);
+            let ones = if self.isa.avx {
+                Instruction::with3(Code::VEX_Vpcmpeqd_xmm_xmm_xmmm128, mask, mask, mask)?
+            } else {
+                Instruction::with2(Code::Pcmpeqd_xmm_xmmm128, mask, mask)?
+            };
+            self.asm.add_instruction(ones)?;
+        }
+        let mask = vector(Width::W128, ELEMENT_MASK);
+        let shift = if self.isa.avx {
+            Instruction::with3(Code::VEX_Vpsrldq_xmm_xmm_imm8, mask, mask, 8)?
+        } else {
+            Instruction::with2(Code::Psrldq_xmm_imm8, mask, 8)?
+        };
+        self.asm.add_instruction(shift)
+    }
+
+    fn broadcast(&mut self, register: usize, from: MemoryOperand) -> Result<(), IcedError> {
+        let (width, code) = match self.variant.width {
+            Width::W512 => (Width::W512, Code::EVEX_Vbroadcastsd_zmm_k1z_xmmm64),
+            Width::W256 => (Width::W256, Code::VEX_Vbroadcastsd_ymm_m64),
+            _ if self.isa.avx => (Width::W128, Code::VEX_Vmovddup_xmm_xmmm64),
+            _ => (Width::W128, Code::Movsd_xmm_xmmm64),
+        };
+        let register = vector(width, register);
+        self.asm.add_instruction(Instruction::with2(code, register, from)?)?;
+        if !self.isa.avx {
+            self.asm.add_instruction(Instruction::with2(Code::Unpcklpd_xmm_xmmm128, register, register)?)?;
+        }
+        Ok(())
+    }
+
+    fn clear(&mut self, register: usize) -> Result<(), IcedError> {
+        self.three(Op::Clear, Width::W128, register, register, Operand::Register(register))
+    }
+
+    fn clear_sums(&mut self) -> Result<(), IcedError> {
+        if self.formula.target == Target::Sum {
+            for register in (0..SUMS).chain([SCALAR_SUM]) {
+                self.clear(register)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Leaves the sums, or the last vector loaded, where the caller can check them.
+    fn results(&mut self) -> Result<(), IcedError> {
+        let width = self.variant.width;
+        let count = match self.formula.target {
+            Target::Sum => SUMS,
+            Target::Nothing => 1,
+            Target::Element(_) => return Ok(()),
+        };
+        let store = opcode(Op::Store, width, self.isa.avx);
+        for k in 0..count {
+            let at = Call::LANES + (k as u64 * width.elements() * ELEMENT_BYTES) as i32;
+            let memory = MemoryOperand::with_base_displ(Register::R15, i64::from(at));
+            self.asm.add_instruction(Instruction::with2(store, memory, vector(width, k))?)?;
+        }
+        let store = opcode(Op::Store, Width::Scalar, self.isa.avx);
+        let memory = MemoryOperand::with_base_displ(Register::R15, i64::from(Call::SCALAR_SUM));
+        let register = if self.formula.target == Target::Sum { SCALAR_SUM } else { 0 };
+        self.asm.add_instruction(Instruction::with2(store, memory, vector(Width::Scalar, register))?)
+    }
+
+    fn memory(&self, access: Access, width: Width, k: u64) -> MemoryOperand {
+        let pointer = self.pointers.iter().position(|p| *p == (access.stream, access.row)).expect("all accesses have one");
+        let elements = (k * width.elements()) as i64 + i64::from(access.column);
+        let base: Register = POINTERS[pointer].into();
+        MemoryOperand::with_base_displ(base, elements * ELEMENT_BYTES as i64)
+    }
+
+    fn number_register(&self, number: f64) -> usize {
+        SCALAR - 1 - self.numbers.iter().position(|n| n.to_bits() == number.to_bits()).unwrap_or(0)
+    }
+}
+
+/// Registers that computing `expr` takes at most: a fused operation holds its sum while both factors are computed.
+fn temporaries(expr: &Expr) -> usize {
+    match expr {
+        Expr::Binary(Operation::Add, left, right) if fusable(left, right) => {
+            1 + temporaries(left).max(temporaries(right))
+        }
+        Expr::Binary(_, left, right) => temporaries(left).max(1 + temporaries(right)),
+        _ => 1,
+    }
+}
+
+fn is_product(expr: &Expr) -> bool {
+    matches!(expr, Expr::Binary(Operation::Multiply, ..))
+}
+
+fn fusable(left: &Expr, right: &Expr) -> bool {
+    is_product(left) || is_product(right)
+}
+
+fn collect_numbers(expr: &Expr, found: &mut Vec<f64>) {
+    match expr {
+        Expr::Number(number) if !found.iter().any(|n| n.to_bits() == number.to_bits()) => found.push(*number),
+        Expr::Binary(_, left, right) => {
+            collect_numbers(left, found);
+            collect_numbers(right, found);
+        }
+        _ => {}
+    }
+}
+
+fn vector(width: Width, index: usize) -> Register {
+    let first = match width {
+        Width::Scalar | Width::W128 => Register::XMM0,
+        Width::W256 => Register::YMM0,
+        Width::W512 => Register::ZMM0,
+    };
+    first + index as u32
+}
