@@ -4,4 +4,16 @@
 //! The modules stand in reading order; each may use only those above it (see ARCHITECTURE.md).
 
 pub mod units;
+
+pub mod machine;
+
 pub mod kernel;
+pub mod memory;
+
+pub mod plan;
+
+pub mod record;
+
+pub mod stats;
+
+pub mod model;

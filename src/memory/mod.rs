@@ -1,0 +1,73 @@
+//! Memory kinds: what is asked for, what was obtained, and how that is known.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::units::Bytes;
+
+/// How memory is backed by pages.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
+pub enum MemoryKind {
+    /// Base pages, transparent huge pages refused.
+    #[serde(rename = "4k")]
+    Base,
+    /// Transparent huge pages asked for.
+    #[serde(rename = "thp")]
+    Thp,
+    /// 2 MiB pages of the huge page pool.
+    #[serde(rename = "huge-2m")]
+    Huge2M,
+    /// 1 GiB pages of the huge page pool.
+    #[serde(rename = "huge-1g")]
+    Huge1G,
+}
+
+/// What kind of memory a case asks for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
+pub struct MemorySpec {
+    /// Page backing.
+    pub kind: MemoryKind,
+    /// NUMA node that pages are bound to; absent: the node of the thread that touches them first.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub node: Option<u32>,
+}
+
+/// What was really obtained, read back after the run.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
+pub struct Obtained {
+    /// Bytes of the mappings.
+    pub bytes: Bytes,
+    /// Bytes backed by huge pages (transparent or from a pool), by smaps; absent where smaps can't be read.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub huge_bytes: Option<Bytes>,
+    /// Pages looked up on each node, by move_pages; empty where that is refused. At most 4096 pages are looked up.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub pages_on_node: BTreeMap<u32, u64>,
+}
+
+impl MemoryKind {
+    /// All kinds.
+    pub const ALL: &'static [MemoryKind] = &[MemoryKind::Base, MemoryKind::Thp, MemoryKind::Huge2M, MemoryKind::Huge1G];
+
+    /// The word used on the command line and in records.
+    pub fn word(self) -> &'static str {
+        match self {
+            MemoryKind::Base => "4k",
+            MemoryKind::Thp => "thp",
+            MemoryKind::Huge2M => "huge-2m",
+            MemoryKind::Huge1G => "huge-1g",
+        }
+    }
+}
+
+impl fmt::Display for MemorySpec {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.node {
+            Some(node) => write!(f, "{} on node {node}", self.kind.word()),
+            None => f.write_str(self.kind.word()),
+        }
+    }
+}

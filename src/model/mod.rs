@@ -1,0 +1,251 @@
+//! Records to answers: what a view shows is a [`Report`], worked out here from records alone.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::kernel::{LoadKind, StoreKind, Width};
+use crate::machine::Machine;
+use crate::memory::{MemoryKind, Obtained};
+use crate::record::{Clock, End, Environment};
+use crate::stats::Modes;
+use crate::units::Bytes;
+
+/// Everything a view can show of one record.
+#[derive(Debug, Clone)]
+pub struct Report {
+    /// The host's name.
+    pub host: String,
+    /// The tool that measured.
+    pub tool: String,
+    /// Start, seconds since 1970 (UTC).
+    pub started_unix_s: u64,
+    /// Seed of the order of visits.
+    pub seed: u64,
+    /// The clock.
+    pub clock: Clock,
+    /// The machine.
+    pub machine: Machine,
+    /// Its state before the run.
+    pub before: Environment,
+    /// How the run ended; absent where it was killed.
+    pub end: Option<End>,
+    /// One row a case, in the order in which cases were first visited.
+    pub rows: Vec<Row>,
+    /// Levels of the memory system as the curve shows them, fastest first.
+    pub levels: Vec<Level>,
+    /// Where non-temporal stores overtake regular ones.
+    pub crossovers: Vec<Crossover>,
+    /// Bandwidth over threads.
+    pub scaling: Vec<Scaling>,
+    /// What the write-allocate costs.
+    pub write_allocate: Vec<WriteAllocate>,
+    /// The STREAM table, if its kernels were measured.
+    pub stream: Option<StreamTable>,
+    /// The answer, most important first: whole sentences with their numbers.
+    pub findings: Vec<String>,
+    /// What disturbed or limits the figures.
+    pub warnings: Vec<Warning>,
+}
+
+/// A rate with its spread; `best` is the greatest sample.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Rate {
+    /// Greatest sample.
+    pub best: f64,
+    /// Median.
+    pub median: f64,
+    /// 95 % interval of the median: [low, high].
+    pub ci95: [f64; 2],
+}
+
+/// A result: one tidy row, as `--format json` prints it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Row {
+    /// `bandwidth`.
+    pub metric: String,
+    /// The kernel's name.
+    pub kernel: String,
+    /// Store kind.
+    pub store: StoreKind,
+    /// Load kind.
+    pub load: LoadKind,
+    /// Access width; `width_bits` in words.
+    pub width: Width,
+    /// Bits of one access; 64 where scalar.
+    pub width_bits: u32,
+    /// Memory kind asked for.
+    pub memory: MemoryKind,
+    /// NUMA node of the pages: asked for, else the one node they were found on; absent where mixed or unknown.
+    pub node: Option<u32>,
+    /// Number of threads.
+    pub threads: usize,
+    /// Their CPUs.
+    pub cpus: Vec<u32>,
+    /// Bytes touched by one repetition.
+    pub working_set_bytes: Bytes,
+    /// The level that the working set lies in, by the measured curve: `L1`, `L2`, `L3`, `memory`, or absent where it
+    /// lies between two.
+    pub level: Option<String>,
+    /// `B/s`.
+    pub unit: String,
+    /// STREAM's convention: what the program reads and writes. Absent where nothing was measured.
+    #[serde(rename = "payload_Bps")]
+    pub payload_bps: Option<Rate>,
+    /// Payload and write-allocate.
+    #[serde(rename = "bus_Bps")]
+    pub bus_bps: Option<Rate>,
+    /// N bytes copied / t, for copies.
+    #[serde(rename = "copied_Bps", skip_serializing_if = "Option::is_none")]
+    pub copied_bps: Option<Rate>,
+    /// Payload bytes in a core clock cycle, by thread: median of the samples.
+    pub bytes_per_cycle: Option<f64>,
+    /// True core clock during the samples.
+    pub core_clock_hz: Option<f64>,
+    /// Floating-point operations a second: median.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub flops_per_s: Option<f64>,
+    /// Number of samples.
+    pub samples: usize,
+    /// Times the case was visited.
+    pub rounds: usize,
+    /// Slowest against fastest thread: median of max/min - 1.
+    pub imbalance: Option<f64>,
+    /// `measured`, `unavailable`, `crashed` or `invalid`.
+    pub outcome: String,
+    /// Why, where not measured.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// What to know about the figures: `bimodal`, `outliers`, `steal`, `switches`, `faults`, `migrated`, `drift`,
+    /// `clock-changed`, `few-samples`, `wide-interval`, `pages-differ`.
+    pub flags: Vec<String>,
+    /// The two groups that the samples fall into (payload B/s), if they do.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub modes: Option<Modes>,
+    /// Memory obtained.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub obtained: Option<Obtained>,
+    /// Payload B/s of each sample, in order of time. Not part of the JSON row.
+    #[serde(skip)]
+    pub sample_bps: Vec<f64>,
+}
+
+/// A level of the memory system.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+pub struct Level {
+    /// `L1`, `L2`, `L3`, `memory`.
+    pub name: String,
+    /// Smallest and largest working set of one thread that ran at this level's speed.
+    pub from: Bytes,
+    /// See `from`.
+    pub to: Bytes,
+    /// Where the curve says that the level ends: between the last working set inside and the first outside, found by
+    /// interpolation; absent for memory.
+    pub capacity: Option<Bytes>,
+    /// What the operating system says the capacity is; absent for memory and where it says nothing.
+    pub claimed: Option<Bytes>,
+    /// Best figure of each kernel, one thread then all threads: rows' indices into [`Report::rows`].
+    pub best: Vec<LevelBest>,
+}
+
+/// The fastest variant of a kernel at a level.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+pub struct LevelBest {
+    /// The kernel.
+    pub kernel: String,
+    /// Threads.
+    pub threads: usize,
+    /// Index of the row.
+    pub row: usize,
+}
+
+/// Where one store kind overtakes another as working sets grow.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+pub struct Crossover {
+    /// The kernel.
+    pub kernel: String,
+    /// Threads.
+    pub threads: usize,
+    /// The store kind that wins beyond.
+    pub store: StoreKind,
+    /// The width compared.
+    pub width: Width,
+    /// Working set of equal speed, with its 95 % interval; absent where there is none in the range measured.
+    pub at: Option<[f64; 3]>,
+    /// In words: `regular is faster everywhere`, `beyond 24 MiB`, ...
+    pub says: String,
+    /// Speed against regular stores at the largest working set: median ratio with interval.
+    pub gain: Option<[f64; 3]>,
+    /// The gain that the write-allocate's arithmetic allows: 2, 3/2, 4/3, 5/4.
+    pub bound: f64,
+}
+
+/// Bandwidth over threads for one kernel at one level.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+pub struct Scaling {
+    /// The kernel variant in words.
+    pub what: String,
+    /// The level.
+    pub level: String,
+    /// Rows' indices, by rising thread count.
+    pub rows: Vec<usize>,
+}
+
+/// A regular and a non-temporal figure for the same kernel at memory level.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+pub struct WriteAllocate {
+    /// The kernel.
+    pub kernel: String,
+    /// Threads.
+    pub threads: usize,
+    /// Index of the row with regular stores.
+    pub regular: usize,
+    /// Index of the row with non-temporal stores.
+    pub nt: usize,
+    /// Payload speed, nt against regular: [ratio, low, high].
+    pub gain: [f64; 3],
+    /// What the traffic alone would give.
+    pub bound: f64,
+}
+
+/// STREAM's table.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+pub struct StreamTable {
+    /// `STREAM` where every rule is met, else `STREAM-style`.
+    pub title: String,
+    /// Rules that are not met, in words.
+    pub unmet: Vec<String>,
+    /// Elements of each array.
+    pub array_elements: u64,
+    /// Threads.
+    pub threads: usize,
+    /// Function, best rate MB/s, average, minimum and maximum time in seconds.
+    pub lines: Vec<StreamLine>,
+    /// The validation line.
+    pub validation: String,
+}
+
+/// One line of STREAM's table.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+pub struct StreamLine {
+    /// `Copy`, `Scale`, `Add`, `Triad`.
+    pub function: String,
+    /// Store kind and width.
+    pub variant: String,
+    /// Best rate in 1e6 bytes a second.
+    pub best_mbps: f64,
+    /// Mean time of a pass, without the first.
+    pub avg_s: f64,
+    /// Least time.
+    pub min_s: f64,
+    /// Greatest time.
+    pub max_s: f64,
+}
+
+/// Something that disturbed or limits the figures.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct Warning {
+    /// What was seen, with its evidence.
+    pub text: String,
+    /// What helps.
+    pub cure: String,
+}
