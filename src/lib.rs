@@ -14,6 +14,7 @@ pub mod plan;
 
 pub mod record;
 
+pub mod run;
 pub mod stats;
 
 pub mod model;
