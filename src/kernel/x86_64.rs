@@ -405,9 +405,8 @@ impl<'a> Generator<'a> {
                 self.store(access, register, width, k)
             }
             Target::Sum => {
-                let whole = width == self.variant.width;
-                let sum = if whole && width != Width::Scalar { k as usize % SUMS } else { SCALAR_SUM };
-                let sum = if width == Width::Scalar && self.variant.width == Width::Scalar { k as usize % SUMS } else { sum };
+                // Single elements have a sum of their own, unless all are single.
+                let sum = if width == self.variant.width { k as usize % SUMS } else { SCALAR_SUM };
                 self.add_to(sum, value, SUMS, width, k)
             }
         }
