@@ -3,4 +3,7 @@
 //!
 //! The modules stand in reading order; each may use only those above it (see ARCHITECTURE.md).
 
+pub mod cli;
+pub mod machine;
 pub mod units;
+pub mod view;

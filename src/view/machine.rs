@@ -1,0 +1,6 @@
+//! x
+use crate::machine::Machine;
+/// x
+pub fn text(machine: &Machine) -> String {
+    machine.summary()
+}
