@@ -186,7 +186,7 @@ mod tests {
 
     /// A memory device of SMBIOS 3.3 with its long fields in use: 64 GiB DDR5 at 70000 MT/s, and an empty slot.
     fn table() -> Vec<u8> {
-        let mut long = vec![0u8; 0x5C];
+        let mut long = [0u8; 0x5C];
         long[0] = MEMORY_DEVICE;
         long[1] = 0x5C;
         long[0x08..0x0E].copy_from_slice(&[80, 0, 64, 0, 0xFF, 0x7F]);
@@ -196,7 +196,7 @@ mod tests {
         long[0x1C..0x20].copy_from_slice(&65536u32.to_le_bytes());
         long[0x20..0x22].copy_from_slice(&4800u16.to_le_bytes());
         long[0x54..0x58].copy_from_slice(&70000u32.to_le_bytes());
-        let mut empty = vec![0u8; 0x15];
+        let mut empty = [0u8; 0x15];
         empty[0] = MEMORY_DEVICE;
         empty[1] = 0x15;
         empty[0x10] = 1;
