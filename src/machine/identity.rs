@@ -79,7 +79,7 @@ pub(super) fn read(source: &Source) -> Identity {
         microcode: cpuinfo.field("microcode").or_else(|| source.word("sys/devices/system/cpu/cpu0/microcode/version")),
         kernel: kernel(source),
         product: product(source),
-        hypervisor: hypervisor(source, &architecture, &flags),
+        hypervisor: hypervisor(source, &flags),
         tsc: tsc(source, &flags),
         clocksource: source.word("sys/devices/system/clocksource/clocksource0/current_clocksource"),
         architecture,
@@ -116,10 +116,16 @@ impl CpuInfo {
 
     /// The feature flags; absent but on x86.
     fn flags(&self) -> Fact<Vec<String>> {
+        if self.field("CPU implementer").known().is_some() {
+            return Fact::absent("an ARM processor has no such flag");
+        }
         self.field("flags").map(|flags| flags.split_whitespace().map(String::from).collect())
     }
 
     fn signature(&self) -> Fact<String> {
+        if self.field("CPU implementer").known().is_some() {
+            return Fact::absent("an ARM processor has none; see the part number");
+        }
         let [family, model, stepping] = ["cpu family", "model", "stepping"].map(|name| self.field(name));
         family
             .and_then(|family| model.and_then(|model| stepping.map(|stepping| format!("{family}/{model}/{stepping}"))))
@@ -184,7 +190,7 @@ fn product(source: &Source) -> Fact<String> {
     }
 }
 
-fn hypervisor(source: &Source, architecture: &Fact<String>, flags: &Fact<Vec<String>>) -> Fact<Hypervisor> {
+fn hypervisor(source: &Source, flags: &Fact<Vec<String>>) -> Fact<Hypervisor> {
     if let Some(told) = source.is_live().then(told_by_processor).flatten() {
         return Fact::Known(told);
     }
@@ -193,10 +199,7 @@ fn hypervisor(source: &Source, architecture: &Fact<String>, flags: &Fact<Vec<Str
         (Some(name), _) => Fact::Known(Hypervisor::Vendor(name)),
         (None, Fact::Known(flags)) if flags.iter().any(|flag| flag == "hypervisor") => Fact::Known(Hypervisor::Unnamed),
         (None, Fact::Known(_)) => Fact::Known(Hypervisor::None),
-        (None, Fact::Absent { reason }) => match architecture.known() {
-            Some(name) if name != "x86_64" => Fact::absent(format!("{name} has no flag that tells")),
-            _ => Fact::absent(reason.clone()),
-        },
+        (None, Fact::Absent { reason }) => Fact::absent(reason.clone()),
     }
 }
 

@@ -74,27 +74,28 @@ fn cores(machine: &Machine) -> String {
 
 /// Clock ranges, one line for all CPUs that share one.
 fn clocks(page: &mut Page, machine: &Machine) {
-    let mut groups: Vec<(Frequency, Vec<u32>)> = Vec::new();
+    let mut groups: Vec<(String, Vec<u32>)> = Vec::new();
     for cpu in machine.cpus.iter().filter(|cpu| cpu.online) {
-        let Some(clock) = cpu.frequency.known() else { continue };
-        match groups.iter_mut().find(|(other, _)| other == clock) {
+        let Some(clock) = cpu.frequency.known().map(clock) else { continue };
+        match groups.iter_mut().find(|(other, _)| *other == clock) {
             Some((_, ids)) => ids.push(cpu.id),
-            None => groups.push((clock.clone(), vec![cpu.id])),
+            None => groups.push((clock, vec![cpu.id])),
         }
     }
     if groups.is_empty() {
-        let reasons = machine.cpus.iter().filter(|cpu| cpu.online).find_map(|cpu| cpu.frequency.reason());
-        page.fact::<String>("clock", &Fact::absent(reasons.unwrap_or("no CPU is online")));
+        let reason = machine.cpus.iter().filter(|cpu| cpu.online).find_map(|cpu| cpu.frequency.reason());
+        page.fact::<String>("clock", &Fact::absent(reason.unwrap_or("no CPU is online")));
     }
     let all = groups.len() == 1;
     for (clock, ids) in groups {
-        let mut line = format!("{} to {}", or_dash(&clock.min), or_dash(&clock.max));
-        line += &clock.base.known().map(|base| format!(", base {base}")).unwrap_or_default();
-        if !all {
-            line += &format!(", CPUs {}", ids.into_iter().collect::<CpuSet>());
-        }
-        page.line("clock", &line);
+        let cpus = if all { String::new() } else { format!(", CPUs {}", ids.into_iter().collect::<CpuSet>()) };
+        page.line("clock", &(clock + &cpus));
     }
+}
+
+fn clock(frequency: &Frequency) -> String {
+    let base = frequency.base.known().map(|base| format!(", base {base}")).unwrap_or_default();
+    format!("{} to {}{base}", or_dash(&frequency.min), or_dash(&frequency.max))
 }
 
 /// One row for all caches that are alike.
@@ -175,6 +176,7 @@ fn distances(page: &mut Page, machine: &Machine) {
     if machine.nodes.len() > 1 {
         page.blank();
         page.table(rows);
+        page.blank();
     }
 }
 
@@ -325,12 +327,16 @@ struct Page {
 }
 
 impl Page {
+    /// One empty line, however often it is asked for.
     fn blank(&mut self) {
-        self.text.push('\n');
+        if !self.text.ends_with("\n\n") {
+            self.text.push('\n');
+        }
     }
 
     fn heading(&mut self, title: &str) {
-        self.text.push_str(&format!("\n{title}\n"));
+        self.blank();
+        self.text.push_str(&format!("{title}\n"));
     }
 
     fn line(&mut self, label: &str, value: &str) {
@@ -409,11 +415,15 @@ impl Page {
     }
 }
 
-/// Words with the space behind them; a word that is wider than the room breaks behind commas as well.
+/// The parts of a text between which a line may end: behind `, `; in parts wider than the room at spaces; and in words
+/// wider than the room behind a comma or slash.
 fn pieces(text: &str, room: usize) -> impl Iterator<Item = &str> {
-    text.split_inclusive(' ').flat_map(move |word| {
-        let breaks: &[char] = if word.len() > room { &[',', '/'] } else { &[] };
-        word.split_inclusive(breaks)
+    text.split_inclusive(", ").flat_map(move |part| {
+        let breaks: &[char] = if part.trim_end().chars().count() > room { &[' '] } else { &[] };
+        part.split_inclusive(breaks).flat_map(move |word| {
+            let breaks: &[char] = if word.trim_end().chars().count() > room { &[',', '/'] } else { &[] };
+            word.split_inclusive(breaks)
+        })
     })
 }
 
