@@ -3,6 +3,7 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::LazyLock;
 
 use membound::machine::{CoreKind, CpuSet, Fact, Hypervisor, Machine, MachineError};
 use membound::units::{Bytes, BytesPerSecond, Hertz};
@@ -58,12 +59,13 @@ fn key_facts(machine: &Machine) -> serde_json::Value {
     })
 }
 
+static VALIDATOR: LazyLock<jsonschema::Validator> =
+    LazyLock::new(|| jsonschema::validator_for(&schemars::schema_for!(Machine).to_value()).unwrap());
+
 /// JSON follows the schema and says all there is.
 fn check_json(machine: &Machine) {
     let value = serde_json::to_value(machine).unwrap();
-    let schema = schemars::schema_for!(Machine).to_value();
-    let validator = jsonschema::validator_for(&schema).unwrap();
-    if let Some(error) = validator.iter_errors(&value).next() {
+    if let Some(error) = VALIDATOR.iter_errors(&value).next() {
         panic!("{error} at {}", error.instance_path());
     }
     assert_eq!(&serde_json::from_value::<Machine>(value).unwrap(), machine);

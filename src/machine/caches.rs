@@ -82,9 +82,12 @@ pub(super) fn read(source: &Source, cpus: &CpuSet, unread: &mut Vec<Unread>) -> 
 }
 
 fn shared(source: &Source, folder: &str, cpu: u32) -> Fact<(u32, CacheKind, CpuSet)> {
-    let cpus = source.list(&format!("{folder}/shared_cpu_list")).and_then(|cpus| match cpus.contains(cpu) {
+    // The mask is the older file, and where a recording has been completed by hand it is the one that was.
+    let map = source.mask(&format!("{folder}/shared_cpu_map"));
+    let told = map.or_else(|| source.list(&format!("{folder}/shared_cpu_list")));
+    let cpus = told.and_then(|cpus| match cpus.contains(cpu) {
         true => Fact::Known(cpus),
-        false => Fact::absent(format!("/{folder}/shared_cpu_list leaves out CPU {cpu} itself")),
+        false => Fact::absent(format!("/{folder} leaves CPU {cpu} itself out of those that share it")),
     });
     let level = source.number(&format!("{folder}/level"));
     cpus.and_then(|cpus| level.and_then(|level| kind(source, folder).map(|kind| (level, kind, cpus))))

@@ -27,6 +27,9 @@ pub enum CpuSetError {
     /// More ids than a machine can have.
     #[error("the list names more than {IDS_MAX} CPUs; check the range '{0}'")]
     TooMany(String),
+    /// Not a mask.
+    #[error("'{0}' is not a mask of CPUs; write hexadecimal words of 32 bits with commas, such as 00000000,0000000f")]
+    NotAMask(String),
 }
 
 impl CpuSet {
@@ -39,6 +42,19 @@ impl CpuSet {
                 return Err(CpuSetError::TooMany(part.into()));
             }
             ids.extend(first..=last);
+        }
+        Ok(ids.into_iter().collect())
+    }
+
+    /// Parses the kernel's other form, a mask: `00000000,0000000f` is 0-3. Words of 32 bits, the highest first.
+    pub fn parse_mask(text: &str) -> Result<Self, CpuSetError> {
+        let wrong = || CpuSetError::NotAMask(text.trim().chars().take(40).collect());
+        let mut ids = Vec::new();
+        for (at, word) in text.trim().rsplit(',').enumerate() {
+            let plain = (1..=8).contains(&word.len()) && word.bytes().all(|b| b.is_ascii_hexdigit());
+            let bits = plain.then(|| u32::from_str_radix(word, 16).ok()).flatten().ok_or_else(wrong)?;
+            let first = u32::try_from(at * 32).ok().filter(|first| u64::from(*first) < IDS_MAX).ok_or_else(wrong)?;
+            ids.extend((0..32).filter(|bit| bits >> bit & 1 == 1).map(|bit| first + bit));
         }
         Ok(ids.into_iter().collect())
     }
@@ -167,6 +183,17 @@ mod tests {
     }
 
     #[test]
+    fn masks_are_read() {
+        let check = |text: &str, list: &str| assert_eq!(CpuSet::parse_mask(text), CpuSet::parse(list), "{text}");
+        check("0000000f", "0-3");
+        check("1111,00000003\n", "0-1,32,36,40,44");
+        check("0", "");
+        for text in ["", ",", "0x1", "fffffffff", "+1", "g"] {
+            assert!(CpuSet::parse_mask(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
     fn json_is_a_list_string() {
         let set = CpuSet::parse("0-3,8").unwrap();
         assert_eq!(serde_json::to_string(&set).unwrap(), r#""0-3,8""#);
@@ -197,6 +224,7 @@ mod tests {
         #[test]
         fn no_text_makes_the_parser_panic(text in "[0-9,\\- x]{0,24}") {
             let _ = CpuSet::parse(&text);
+            let _ = CpuSet::parse_mask(&text);
         }
     }
 }

@@ -99,6 +99,11 @@ impl Source {
         self.text(path).and_then(|text| parsed(path, &text, "a list of ids", CpuSet::parse(&text).ok()))
     }
 
+    /// A mask of ids, such as `00000000,0000000f`.
+    pub fn mask(&self, path: &str) -> Fact<CpuSet> {
+        self.text(path).and_then(|text| parsed(path, &text, "a mask of ids", CpuSet::parse_mask(&text).ok()))
+    }
+
     /// The chosen word of a file such as `always [madvise] never`.
     pub fn choice(&self, path: &str) -> Fact<String> {
         self.text(path).and_then(|text| {

@@ -11,7 +11,7 @@ const COLUMNS: usize = 80;
 /// Where the values of labelled lines begin.
 const INDENT: usize = 20;
 /// More reasons than this are noise; JSON has them all.
-const REASONS_MAX: usize = 24;
+const REASONS_MAX: usize = 32;
 
 /// The whole description.
 pub fn text(machine: &Machine) -> String {
@@ -101,6 +101,10 @@ fn clock(frequency: &Frequency) -> String {
 /// One row for all caches that are alike.
 fn caches(page: &mut Page, machine: &Machine) {
     page.heading("Caches");
+    if machine.caches.is_empty() {
+        // Why is among what could not be read.
+        return page.line("caches", "-");
+    }
     let alike = |a: &Cache, b: &Cache| {
         (a.level, a.kind, a.size, a.line, a.ways.get(), a.cpus.len())
             == (b.level, b.kind, b.size, b.line, b.ways.get(), b.cpus.len())
@@ -405,14 +409,29 @@ impl Page {
             return self.text;
         }
         self.heading("Absent (-)");
-        for (label, reason) in reasons.iter().take(REASONS_MAX) {
-            self.line(label, reason);
+        let groups = by_reason(&reasons);
+        for (reason, labels) in groups.iter().take(REASONS_MAX) {
+            let others = labels[1..].join(", ");
+            let also = if others.is_empty() { others } else { format!(" (also: {others})") };
+            self.line(labels[0], &format!("{reason}{also}"));
         }
-        if reasons.len() > REASONS_MAX {
-            self.line("", &format!("and {} more; --format json has them all", reasons.len() - REASONS_MAX));
+        if groups.len() > REASONS_MAX {
+            self.line("", &format!("and {} more; --format json has them all", groups.len() - REASONS_MAX));
         }
         self.text
     }
+}
+
+/// Each reason once, with what it is the reason for.
+fn by_reason(reasons: &[(String, String)]) -> Vec<(&str, Vec<&str>)> {
+    let mut groups: Vec<(&str, Vec<&str>)> = Vec::new();
+    for (label, reason) in reasons {
+        match groups.iter_mut().find(|(other, _)| other == reason) {
+            Some((_, labels)) => labels.push(label),
+            None => groups.push((reason, vec![label])),
+        }
+    }
+    groups
 }
 
 /// The parts of a text between which a line may end: behind `, `; in parts wider than the room at spaces; and in words
