@@ -152,7 +152,7 @@ fn nodes(page: &mut Page, machine: &Machine) {
         for cache in &node.memory_side_caches {
             page.line(&format!("node {} cache", node.id), &memory_side_cache(cache));
         }
-        for access in &node.access {
+        for access in node.access.iter().filter(|access| says_something(access)) {
             page.line(&format!("node {} access", node.id), &attributes(access));
         }
         pools(page, &format!("node {} huge", node.id), &node.huge_pools);
@@ -188,6 +188,13 @@ fn memory_side_cache(cache: &MemorySideCache) -> String {
     let [size, line] = [&cache.size, &cache.line].map(or_dash);
     let [indexing, policy] = [&cache.indexing, &cache.write_policy].map(or_dash);
     format!("memory-side L{}, {size}, line {line}, {indexing}, {policy}", cache.level)
+}
+
+/// Firmware may list a node and fill in no value.
+fn says_something(access: &Access) -> bool {
+    let bandwidths = [&access.read_bandwidth, &access.write_bandwidth];
+    let latencies = [&access.read_latency, &access.write_latency];
+    bandwidths.iter().any(|fact| fact.known().is_some()) || latencies.iter().any(|fact| fact.known().is_some())
 }
 
 fn attributes(access: &Access) -> String {
