@@ -3,18 +3,7 @@
 //!
 //! The modules stand in reading order; each may use only those above it (see ARCHITECTURE.md).
 
-pub mod units;
-
+pub mod cli;
 pub mod machine;
-
-pub mod kernel;
-pub mod memory;
-
-pub mod plan;
-
-pub mod record;
-
-pub mod run;
-pub mod stats;
-
-pub mod model;
+pub mod units;
+pub mod view;

@@ -1,0 +1,3 @@
+//! Views: facts and reports to bytes for people and programs.
+
+pub mod machine;
