@@ -1,29 +1,36 @@
-//! The `membound` command.
+//! The `membound` command: parse, run, print; exit 0 done, 1 a measurement failed or is invalid, 2 wrong usage.
 
-use std::io::Write;
+use std::io::{ErrorKind, Write};
 use std::process::ExitCode;
 
 use clap::Parser;
-use membound::cli::machine::{self, MachineArgs};
+use membound::cli::{self, Cli, Color, Usage};
 use membound::machine::MachineError;
 
-#[derive(Parser)]
-#[command(version, about)]
-enum Command {
-    Machine(MachineArgs),
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    match cli.color() {
+        Color::Auto => anstream::ColorChoice::Auto.write_global(),
+        Color::Always => anstream::ColorChoice::Always.write_global(),
+        Color::Never => anstream::ColorChoice::Never.write_global(),
+    }
+    match cli::execute(&cli) {
+        Ok(done) => print(&done.text, u8::from(done.failed)),
+        Err(fault) => {
+            let _ = writeln!(anstream::stderr(), "membound: {fault:#}");
+            ExitCode::from(if fault.is::<Usage>() || fault.is::<MachineError>() { 2 } else { 1 })
+        }
+    }
 }
 
-fn main() -> ExitCode {
-    let Command::Machine(args) = Command::parse();
-    match machine::run(&args) {
-        // A reader that has seen enough and closes the pipe is no failure.
-        Ok(text) => {
-            let _ = std::io::stdout().write_all(text.as_bytes());
-            ExitCode::SUCCESS
+/// A reader that has seen enough and closes the pipe is no failure.
+fn print(text: &str, code: u8) -> ExitCode {
+    let mut stdout = anstream::stdout();
+    match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
+        Err(fault) if fault.kind() != ErrorKind::BrokenPipe => {
+            eprintln!("membound: the result can't be printed: {fault}");
+            ExitCode::from(1)
         }
-        Err(error) => {
-            eprintln!("membound: {error}");
-            ExitCode::from(if error.is::<MachineError>() { 2 } else { 1 })
-        }
+        _ => ExitCode::from(code),
     }
 }

@@ -76,7 +76,7 @@ impl fmt::Display for Bytes {
     /// The largest binary unit that leaves at least 1, with three significant digits: `24 KiB`, `1.5 GiB`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (unit, scale) = BINARY.iter().find(|(_, scale)| self.0 >= *scale).unwrap_or(&BINARY[4]);
-        let text = if self.0 % scale == 0 {
+        let text = if self.0.is_multiple_of(*scale) {
             (self.0 / scale).to_string()
         } else {
             significant(self.0 as f64 / *scale as f64)
@@ -165,6 +165,20 @@ pub fn parse_duration(text: &str) -> Result<std::time::Duration, ParseError> {
     std::time::Duration::try_from_secs_f64(number * scale).map_err(|_| wrong())
 }
 
+/// The Gregorian date (year, month, day) that lies `days` days after 1970-01-01.
+/// Method: days from a March-based year, so that the leap day comes last.
+pub fn civil_date(days: u64) -> (u64, u64, u64) {
+    let shifted = days + 719_468; // Days from 0000-03-01 to 1970-01-01.
+    let era = shifted / 146_097; // 400 years.
+    let day_of_era = shifted % 146_097;
+    let year_of_era = (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let march_month = (5 * day_of_year + 2) / 153;
+    let day = day_of_year - (153 * march_month + 2) / 5 + 1;
+    let month = if march_month < 10 { march_month + 3 } else { march_month - 9 };
+    (era * 400 + year_of_era + u64::from(month <= 2), month, day)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -199,6 +213,13 @@ mod tests {
         assert_eq!(significant(9.999), "10.0");
         assert_eq!(significant(0.0), "0.00");
         assert_eq!(significant(f64::NAN), "n/a");
+    }
+
+    #[test]
+    fn dates_are_right() {
+        assert_eq!(civil_date(0), (1970, 1, 1));
+        assert_eq!(civil_date(11_016), (2000, 2, 29));
+        assert_eq!(civil_date(20_778), (2026, 11, 21));
     }
 
     #[test]

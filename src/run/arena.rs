@@ -47,7 +47,7 @@ impl Layout {
     /// on Zen 4), and neighbouring loads use one L1 bank alike. So streams start on pages where that wastes little,
     /// else on lines. Beyond the first level each stream starts one line further, so that equal elements do not all
     /// lie on one memory controller (as on the UltraSPARC T2).
-    pub fn new(kernel: &Kernel, working_set: Bytes) -> Layout {
+    pub fn new(kernel: &Kernel, working_set: Bytes, misaligned_bytes: u32) -> Layout {
         const LINE: usize = 64 / ELEMENT_BYTES as usize;
         const PAGE: usize = 4096 / ELEMENT_BYTES as usize;
         let streams = kernel.formula().streams.len();
@@ -56,11 +56,12 @@ impl Layout {
         let length = (rows * columns) as usize;
         let beyond_first_level = length >= 16 * PAGE;
         let unit = if beyond_first_level || length % PAGE == 0 { PAGE } else { LINE };
+        let off = (u64::from(misaligned_bytes) / ELEMENT_BYTES) as usize;
         let mut starts = Vec::new();
         let mut next = 0usize;
         for stream in 0..streams {
             let shift = if beyond_first_level { stream * LINE } else { 0 };
-            starts.push(next.next_multiple_of(unit) + shift);
+            starts.push(next.next_multiple_of(unit) + shift + off);
             next = starts[stream] + length;
         }
         Layout { starts, rows: rows as usize, columns: columns as usize, words: next.next_multiple_of(LINE) }

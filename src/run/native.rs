@@ -146,7 +146,7 @@ impl Executor for Native {
     fn expect(&mut self, cases: &[Case]) {
         for case in cases {
             let Some(kernel) = case.variant().row() else { continue };
-            let layout = Layout::new(kernel, share(case));
+            let layout = Layout::new(kernel, share(case), case.misaligned_bytes);
             for &cpu in &case.cpus {
                 let most = self.reserve.entry((cpu, case.memory)).or_default();
                 *most = (*most).max(Bytes(layout.words as u64 * ELEMENT_BYTES));
@@ -169,7 +169,7 @@ impl Native {
         let variant = case.variant();
         let kernel = Kernel::find(&variant.kernel).map_err(|fault| Outcome::Unavailable { reason: fault.to_string() })?;
         self.code(variant)?;
-        let layout = Layout::new(kernel, share(case));
+        let layout = Layout::new(kernel, share(case), case.misaligned_bytes);
         let bytes = Bytes(layout.words as u64 * ELEMENT_BYTES);
         let mut arenas = Vec::new();
         for &cpu in &case.cpus {

@@ -4,6 +4,7 @@
 
 use std::io;
 use std::mem::MaybeUninit;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use crate::record::Clock;
@@ -155,4 +156,28 @@ fn has_invariant_tsc() -> bool {
 #[cfg(not(target_arch = "x86_64"))]
 fn has_invariant_tsc() -> bool {
     false
+}
+
+static INTERRUPTED: AtomicBool = AtomicBool::new(false);
+
+/// From now on Ctrl-C (SIGINT) and SIGTERM only raise [`interrupted`]; a second one ends the process at once.
+pub fn catch_interrupts() {
+    extern "C" fn raise(signal: i32) {
+        if INTERRUPTED.swap(true, Ordering::Relaxed) {
+            // SAFETY: resetting a signal to its default and raising it are async-signal-safe.
+            unsafe {
+                libc::signal(signal, libc::SIG_DFL);
+                libc::raise(signal);
+            }
+        }
+    }
+    for signal in [libc::SIGINT, libc::SIGTERM] {
+        // SAFETY: `raise` touches nothing but an atomic and async-signal-safe functions.
+        unsafe { libc::signal(signal, raise as *const () as libc::sighandler_t) };
+    }
+}
+
+/// Whether the user wants to stop.
+pub fn interrupted() -> bool {
+    INTERRUPTED.load(Ordering::Relaxed)
 }
