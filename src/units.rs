@@ -46,8 +46,7 @@ impl Bytes {
     }
 }
 
-const BINARY: [(&str, u64); 5] =
-    [("TiB", 1 << 40), ("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10), ("B", 1)];
+const BINARY: [(&str, u64); 5] = [("TiB", 1 << 40), ("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10), ("B", 1)];
 const DECIMAL: [(&str, f64); 5] = [("T", 1e12), ("G", 1e9), ("M", 1e6), ("k", 1e3), ("", 1.0)];
 
 /// `value` with three significant digits, without an exponent: `57.3`, `0.33`, `1240`.
@@ -76,11 +75,8 @@ impl fmt::Display for Bytes {
     /// The largest binary unit that leaves at least 1, with three significant digits: `24 KiB`, `1.5 GiB`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (unit, scale) = BINARY.iter().find(|(_, scale)| self.0 >= *scale).unwrap_or(&BINARY[4]);
-        let text = if self.0 % scale == 0 {
-            (self.0 / scale).to_string()
-        } else {
-            significant(self.0 as f64 / *scale as f64)
-        };
+        let text =
+            if self.0 % scale == 0 { (self.0 / scale).to_string() } else { significant(self.0 as f64 / *scale as f64) };
         f.pad(&format!("{text} {unit}"))
     }
 }

@@ -18,9 +18,7 @@ use serde::{Deserialize, Serialize};
 
 pub use compare::{crossing, ratio};
 
-/// Samples that an adaptive run takes at least, whatever they look like. A rule that stops at the first narrow interval
-/// stops by preference where the interval is too narrow by chance; the fewer the samples, the more there is of that.
-/// `truth.rs` measures what is left of the coverage.
+/// Samples that an adaptive run takes at least, whatever they look like.
 pub const SETTLED_SAMPLES_MIN: usize = 11;
 
 /// Outer fences lie this many interquartile ranges beyond the quartiles (Tukey, Exploratory Data Analysis, 1977).
@@ -76,15 +74,43 @@ pub fn summarize(batches: &[&[f64]]) -> Option<Summary> {
     })
 }
 
-/// Whether an adaptive run may stop: there are [`SETTLED_SAMPLES_MIN`] samples and the interval's half-width, relative
-/// to the median, is at most `target` (0.01 for 1 %). Costs a sort of all samples: some microseconds for a hundred.
+/// Whether an adaptive run may stop: there are [`SETTLED_SAMPLES_MIN`] samples, and the interval's half-width relative
+/// to the median is at most `target` (0.01 for 1 %), which the earlier half of the samples must have foretold.
+///
+/// A rule that looks after each sample stops by preference where the interval is too narrow by chance: a plain one
+/// covers the truth in 91.5 % of runs instead of 95 %. Samples that come after the one that decides are not chosen in
+/// this way, so the earlier half decides (by its interval, scaled for the double number of samples), and the whole
+/// answers. Batches and samples are taken to be in order of time. Costs two sorts: some microseconds for a hundred.
 pub fn is_settled(batches: &[&[f64]], target: f64) -> bool {
     let sorted = pooled(batches);
-    if sorted.len() < SETTLED_SAMPLES_MIN {
+    if sorted.len() < SETTLED_SAMPLES_MIN || half_width(&sorted, batches) > target {
         return false;
     }
-    let [low, high] = interval::of_median(&sorted, batches);
-    (high - low) / 2.0 <= target * quantile(&sorted, 0.5).abs()
+    let earlier = earlier_half(batches);
+    half_width(&pooled(&earlier), &earlier) * 0.5f64.sqrt() <= target
+}
+
+/// Half-width of the interval relative to the median.
+fn half_width(sorted: &[f64], batches: &[&[f64]]) -> f64 {
+    let [low, high] = interval::of_median(sorted, batches);
+    // A half, first: the whole may overflow.
+    let width = high / 2.0 - low / 2.0;
+    if width == 0.0 { 0.0 } else { width / quantile(sorted, 0.5).abs() }
+}
+
+/// The earlier half of the samples, at least one.
+fn earlier_half<'a>(batches: &[&'a [f64]]) -> Vec<&'a [f64]> {
+    let mut left = batches.iter().copied().flatten().filter(|x| x.is_finite()).count().div_ceil(2);
+    let mut earlier = Vec::new();
+    for batch in batches {
+        let mut end = 0;
+        while end < batch.len() && left > 0 {
+            left -= usize::from(batch[end].is_finite());
+            end += 1;
+        }
+        earlier.push(&batch[..end]);
+    }
+    earlier
 }
 
 /// All finite samples, rising.
