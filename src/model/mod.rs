@@ -2,6 +2,7 @@
 
 mod findings;
 mod hierarchy;
+pub mod levels;
 mod rows;
 mod stores;
 mod threads;
