@@ -17,3 +17,5 @@ pub mod record;
 pub mod stats;
 
 pub mod model;
+
+pub mod view;

@@ -142,7 +142,8 @@ proptest! {
 #[test]
 fn the_load_kernels_main_loop_reads_every_byte_once() {
     for &width in &Isa::detect().widths() {
-        let variant = Variant { kernel: "load".into(), width, store: StoreKind::Regular, load: LoadKind::Regular, unroll: 8 };
+        let variant =
+            Variant { kernel: "load".into(), width, store: StoreKind::Regular, load: LoadKind::Regular, unroll: 8 };
         let code = assemble(&variant, Isa::detect()).unwrap();
         assert_eq!(code.main_loop % 64, 0);
         let mut info = iced_x86::InstructionInfoFactory::new();
@@ -167,7 +168,8 @@ fn a_fault_ends_the_call_and_not_the_process() {
     let isa = Isa::detect();
     let kernel = Kernel::find("copy").unwrap();
     for width in isa.widths() {
-        let variant = Variant { kernel: "copy".into(), width, store: StoreKind::Regular, load: LoadKind::Regular, unroll: 4 };
+        let variant =
+            Variant { kernel: "copy".into(), width, store: StoreKind::Regular, load: LoadKind::Regular, unroll: 4 };
         let executable = Executable::new(&assemble(&variant, isa).unwrap()).unwrap();
         let mut call = Call::new(&kernel.formula(), &variant, &[8, 8], 1, 1000);
         for _ in 0..3 {

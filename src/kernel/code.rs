@@ -111,7 +111,8 @@ impl Call {
         }
         let mut aligned: Vec<u64> = Vec::new();
         for (&address, &(stream, row)) in call.pointers.iter().zip(&pairs) {
-            let stored_nt = variant.store == StoreKind::Nt && formula.store().is_some_and(|a| (a.stream, a.row) == (stream, row));
+            let stored_nt =
+                variant.store == StoreKind::Nt && formula.store().is_some_and(|a| (a.stream, a.row) == (stream, row));
             let loaded_nt = variant.load == LoadKind::Nt
                 && formula.loads().iter().any(|a| (a.stream, a.row, a.column) == (stream, row, 0));
             if stored_nt || loaded_nt {
@@ -233,7 +234,12 @@ impl Executable {
     pub unsafe fn run(&self, call: &mut Call) -> Result<(), Fault> {
         call.fault = 0;
         let address: *mut Call = call;
-        ACTIVE.set(Active { call: address, fault_exit: self.fault_exit, code: self.start as usize, length: self.length });
+        ACTIVE.set(Active {
+            call: address,
+            fault_exit: self.fault_exit,
+            code: self.start as usize,
+            length: self.length,
+        });
         // SAFETY: `start` is the entry of code that follows the System V calling convention and takes one pointer.
         let entry: extern "sysv64" fn(*mut Call) = unsafe { std::mem::transmute(self.start) };
         entry(address);
