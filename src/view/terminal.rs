@@ -9,7 +9,7 @@ use super::{
     FLAGS, Flag, SPREAD_CAPTION, bound, crossover_line, gbps, level_kernels, level_row, level_threads, machine_line,
     ratio, reasons, spread, store_groups, threads,
 };
-use crate::model::{Crossover, Rate, Report, Row, StreamTable, Warning};
+use crate::model::{Crossover, Level, Rate, Report, Row, StreamTable, Warning};
 use crate::units::{Bytes, significant, utc};
 
 const COLUMNS: usize = 80;
@@ -127,21 +127,50 @@ fn levels(report: &Report) -> String {
         return String::new();
     }
     let mut text = head("Levels") + &note(&format!("GB/s payload of the fastest variant, {SPREAD_CAPTION}."));
-    let size = |size: Option<Bytes>| size.map_or_else(|| "-".into(), |size| size.to_string());
-    for (index, count) in level_threads(report).into_iter().enumerate() {
-        let mut columns = vec![Column::left(&threads(count), report.levels.iter().map(|l| l.name.clone()))];
-        // A level's size does not depend on who measures.
-        if index == 0 {
-            columns.push(Column::right("measured", report.levels.iter().map(|l| size(l.capacity))));
-            columns.push(Column::right("claimed", report.levels.iter().map(|l| size(l.claimed))));
-        }
-        columns.extend(level_kernels(report).into_iter().map(|kernel| {
-            let rows = report.levels.iter().map(|level| level_row(report, level, kernel, count));
-            Column::right(kernel, rows.map(|row| row.map_or_else(|| "-".into(), figure)))
-        }));
-        text += &table(&columns);
-    }
+    let counts = level_threads(report);
+    let columns = [
+        Column::left("", level_cells(report, &counts, threads, |level, _| format!("  {}", level.name))),
+        Column::right(
+            "measured",
+            level_cells(report, &counts, blank, |level, count| size(level.capacity, count, &counts)),
+        ),
+        Column::right(
+            "claimed",
+            level_cells(report, &counts, blank, |level, count| size(level.claimed, count, &counts)),
+        ),
+    ];
+    let kernels = level_kernels(report).into_iter().map(|kernel| {
+        let cell = |level: &Level, count| level_row(report, level, kernel, count).map_or_else(|| "-".into(), figure);
+        Column::right(kernel, level_cells(report, &counts, blank, cell))
+    });
+    text += &table(&columns.into_iter().chain(kernels).collect::<Vec<_>>());
     text
+}
+
+/// A column of the levels table: for each thread count a title, then a cell for each level.
+fn level_cells<'a>(
+    report: &'a Report,
+    counts: &'a [usize],
+    title: fn(usize) -> String,
+    cell: impl Fn(&Level, usize) -> String + 'a,
+) -> impl Iterator<Item = String> + 'a {
+    let cells = move |&count: &usize| -> Vec<String> {
+        std::iter::once(title(count)).chain(report.levels.iter().map(|level| cell(level, count))).collect()
+    };
+    counts.iter().flat_map(cells)
+}
+
+fn blank(_: usize) -> String {
+    String::new()
+}
+
+/// A level's size, once: it does not depend on how many threads measure.
+fn size(size: Option<Bytes>, count: usize, counts: &[usize]) -> String {
+    match size {
+        _ if counts.first() != Some(&count) => String::new(),
+        Some(size) => size.to_string(),
+        None => "-".into(),
+    }
 }
 
 fn store_kinds(report: &Report) -> String {
@@ -183,11 +212,7 @@ fn scaling(report: &Report) -> String {
             rows.filter_map(|row| row.payload_bps.map(|rate| (row.threads, rate.median))).collect();
         let (Some(first), Some(last)) = (points.first(), points.last()) else { continue };
         let steps: Vec<String> = points.iter().map(|(count, rate)| format!("{count}: {}", gbps(*rate))).collect();
-        let times = format!(
-            "{} times the speed with {} times the threads",
-            significant(last.1 / first.1),
-            significant(last.0 as f64 / first.0 as f64)
-        );
+        let times = format!("{} times from {} to {}", significant(last.1 / first.1), first.0, threads(last.0));
         text += &item(&format!("{}, {}: {} GB/s; {times}", scaling.level, scaling.what, steps.join(", ")));
     }
     if text.is_empty() { text } else { head("Scaling") + &note("Threads: GB/s payload, median.") + &text }
