@@ -6,6 +6,11 @@ pub mod terminal;
 pub mod csv;
 pub mod json;
 
+#[cfg(feature = "report")]
+mod chart;
+#[cfg(feature = "report")]
+pub mod html;
+
 use std::collections::BTreeSet;
 
 use crate::kernel::{CATALOG, LoadKind, StoreKind, Width};
@@ -113,7 +118,7 @@ fn level_kernels(report: &Report) -> Vec<&str> {
 /// The thread counts that the levels table shows, rising.
 fn level_threads(report: &Report) -> Vec<usize> {
     let counts: BTreeSet<usize> = report.levels.iter().flat_map(|l| &l.best).map(|b| b.threads).collect();
-    counts.into_iter().collect()
+    if counts.is_empty() { vec![1] } else { counts.into_iter().collect() }
 }
 
 /// A level's best row for a kernel and thread count.
