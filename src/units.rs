@@ -46,8 +46,7 @@ impl Bytes {
     }
 }
 
-const BINARY: [(&str, u64); 5] =
-    [("TiB", 1 << 40), ("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10), ("B", 1)];
+const BINARY: [(&str, u64); 5] = [("TiB", 1 << 40), ("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10), ("B", 1)];
 const DECIMAL: [(&str, f64); 5] = [("T", 1e12), ("G", 1e9), ("M", 1e6), ("k", 1e3), ("", 1.0)];
 
 /// `value` with three significant digits, without an exponent: `57.3`, `0.33`, `1240`.
@@ -65,6 +64,45 @@ pub fn significant(value: f64) -> String {
         }
         _ => text,
     }
+}
+
+/// A share of one in percent, short: `0.7%`, `12%`; below a twentieth of a percent `<0.1%`.
+pub fn percent(share: f64) -> String {
+    let percent = 100.0 * share;
+    match percent.abs() {
+        p if !p.is_finite() => "n/a".into(),
+        0.0 => "0%".into(),
+        p if p < 0.05 => "<0.1%".into(),
+        p if p < 9.95 => format!("{percent:.1}%"),
+        _ => format!("{percent:.0}%"),
+    }
+}
+
+/// Seconds since 1970 as `2025-11-21 07:13 UTC`.
+pub fn utc(unix_s: u64) -> String {
+    let (days, minutes) = (unix_s / 86400, unix_s % 86400 / 60);
+    let (year, month, day) = civil(days);
+    format!("{year}-{month:02}-{day:02} {:02}:{:02} UTC", minutes / 60, minutes % 60)
+}
+
+/// A time as it stands in file names: `20261121T074100Z`.
+pub fn utc_compact(unix_s: u64) -> String {
+    let (year, month, day) = civil(unix_s / 86400);
+    let second = unix_s % 86400;
+    format!("{year:04}{month:02}{day:02}T{:02}{:02}{:02}Z", second / 3600, second / 60 % 60, second % 60)
+}
+
+/// Days since 1970-01-01 as (year, month, day), by Howard Hinnant's `civil_from_days`: years begin in March there, so
+/// that the leap day is a year's last.
+fn civil(days: u64) -> (u64, u64, u64) {
+    let days = days + 719_468;
+    let (era, day_of_era) = (days / 146_097, days % 146_097);
+    let year_of_era = (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let march_month = (5 * day_of_year + 2) / 153;
+    let day = day_of_year - (153 * march_month + 2) / 5 + 1;
+    let month = if march_month < 10 { march_month + 3 } else { march_month - 9 };
+    (year_of_era + 400 * era + u64::from(month <= 2), month, day)
 }
 
 fn decimal(f: &mut fmt::Formatter<'_>, value: f64, unit: &str) -> fmt::Result {
@@ -165,20 +203,6 @@ pub fn parse_duration(text: &str) -> Result<std::time::Duration, ParseError> {
     std::time::Duration::try_from_secs_f64(number * scale).map_err(|_| wrong())
 }
 
-/// The Gregorian date (year, month, day) that lies `days` days after 1970-01-01.
-/// Method: days from a March-based year, so that the leap day comes last.
-pub fn civil_date(days: u64) -> (u64, u64, u64) {
-    let shifted = days + 719_468; // Days from 0000-03-01 to 1970-01-01.
-    let era = shifted / 146_097; // 400 years.
-    let day_of_era = shifted % 146_097;
-    let year_of_era = (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let march_month = (5 * day_of_year + 2) / 153;
-    let day = day_of_year - (153 * march_month + 2) / 5 + 1;
-    let month = if march_month < 10 { march_month + 3 } else { march_month - 9 };
-    (era * 400 + year_of_era + u64::from(month <= 2), month, day)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -216,10 +240,16 @@ mod tests {
     }
 
     #[test]
-    fn dates_are_right() {
-        assert_eq!(civil_date(0), (1970, 1, 1));
-        assert_eq!(civil_date(11_016), (2000, 2, 29));
-        assert_eq!(civil_date(20_778), (2026, 11, 21));
+    fn shares_and_dates_are_written() {
+        for (share, text) in [(0.0, "0%"), (0.0004, "<0.1%"), (0.007, "0.7%"), (0.0995, "10%"), (-0.123, "-12%")] {
+            assert_eq!(percent(share), text);
+        }
+        assert_eq!(percent(f64::NAN), "n/a");
+        assert_eq!(utc(0), "1970-01-01 00:00 UTC");
+        assert_eq!(utc_compact(951_782_461), "20000229T000101Z");
+        assert_eq!(utc(951_782_400), "2000-02-29 00:00 UTC");
+        assert_eq!(utc(1_763_709_239), "2025-11-21 07:13 UTC");
+        assert_eq!(utc(4_102_444_799), "2099-12-31 23:59 UTC");
     }
 
     #[test]

@@ -11,6 +11,7 @@ use super::{Done, Format, RunArgs, usage};
 use crate::model;
 use crate::plan;
 use crate::run::native::Native;
+use crate::units::utc_compact;
 
 /// Flags of the default run.
 #[derive(Debug, Clone, Args)]
@@ -44,13 +45,15 @@ pub fn run(args: &CharacteriseArgs) -> anyhow::Result<Done> {
     let folder = args.out.clone().unwrap_or_else(super::here);
     std::fs::create_dir_all(&folder)
         .map_err(|fault| usage(format!("cannot use {} for results: {fault}; choose another with --out", folder.display())))?;
-    let name = folder.join(format!("membound-{}-{}", measure::host(), date()));
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
+    let name = format!("membound-{}-{}", measure::host(), utc_compact(now));
+    let page = folder.join(format!("{name}.html"));
     let session = Session {
         machine,
         seed: args.run.seed.unwrap_or_else(measure::fresh_seed),
         deadline: started + budget - REPORT_TIME,
         samples: args.run.samples as usize,
-        record: Some(name.with_added_extension("jsonl")),
+        record: Some(folder.join(format!("{name}.jsonl"))),
         quiet: args.run.quiet,
     };
     let mut native = Native::new(&cases, args.run.verify)?;
@@ -58,19 +61,11 @@ pub fn run(args: &CharacteriseArgs) -> anyhow::Result<Done> {
     measure::tell(&finished, &session);
     let report = model::report(&finished.record);
     let mut text = present(&report, args.run.format, crate::view::terminal::summary);
-    let page = write_page(&report, &name.with_added_extension("html"))?;
+    let page = write_page(&report, &page)?;
     if args.run.format == Format::Table {
         let record = session.record.iter().map(|path| path.display().to_string());
         let files: Vec<String> = record.chain(page.map(|path| path.display().to_string())).collect();
         text.push_str(&format!("\nWritten: {}\n", files.join("\n         ")));
     }
     Ok(Done { text, failed: finished.failed() })
-}
-
-/// The time as `20261121T074100Z`.
-fn date() -> String {
-    let seconds = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
-    let (year, month, day) = crate::units::civil_date(seconds / 86400);
-    let second = seconds % 86400;
-    format!("{year:04}{month:02}{day:02}T{:02}{:02}{:02}Z", second / 3600, second / 60 % 60, second % 60)
 }

@@ -39,7 +39,7 @@ pub fn run(args: &ReportArgs) -> anyhow::Result<Done> {
     for (path, report) in &reports {
         text.push_str(&view::terminal::summary(report));
         let name = path.file_stem().map_or_else(|| "report".into(), |stem| stem.to_string_lossy().into_owned());
-        if let Some(page) = write_page(report, &folder.join(name).with_added_extension("html"))? {
+        if let Some(page) = write_page(report, &folder.join(format!("{name}.html")))? {
             text.push_str(&format!("\nWritten: {}\n", page.display()));
         }
     }

@@ -143,8 +143,9 @@ fn fill(row: &mut Row, case: &Case, measured: &[&Measured], summary: &Summary, h
     row.imbalance = imbalance(measured);
     row.obtained = Some(last.obtained.clone());
     // Where the pages all lie on one node, that is the node, asked for or not.
-    if let (None, [node]) = (row.node, last.obtained.pages_on_node.keys().copied().collect::<Vec<_>>()[..]) {
-        row.node = Some(node);
+    let mut nodes = last.obtained.pages_on_node.keys();
+    if let (None, Some(node), None) = (row.node, nodes.next(), nodes.next()) {
+        row.node = Some(*node);
     }
 }
 

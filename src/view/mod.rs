@@ -1,3 +1,204 @@
-//! Views: facts and reports to bytes for people and programs.
+//! Views: a finished [`Report`](crate::model::Report) as bytes. A view decides how an answer looks, never what it is:
+//! it measures nothing, prints nothing and works out no figure that the model does not hold.
 
 pub mod machine;
+pub mod terminal;
+
+pub mod csv;
+pub mod json;
+
+#[cfg(feature = "report")]
+mod chart;
+#[cfg(feature = "report")]
+pub mod html;
+
+use std::collections::BTreeSet;
+
+use crate::kernel::{CATALOG, LoadKind, StoreKind, Width};
+use crate::machine::Machine;
+use crate::memory::MemoryKind;
+use crate::model::{Crossover, Level, LevelBest, Rate, Report, Row};
+use crate::units::{Bytes, percent, significant};
+
+/// What every table with `±` says about it.
+const SPREAD_CAPTION: &str = "median ± the farther end of its 95 % interval";
+
+/// The machine in a line.
+fn machine_line(machine: &Machine) -> String {
+    machine.summary()
+}
+
+/// A flag of a row: its word, the letter that stands for it in narrow tables, what it means.
+struct Flag {
+    word: &'static str,
+    letter: &'static str,
+    means: &'static str,
+}
+
+const FLAGS: &[Flag] = &[
+    flag("bimodal", "b", "the samples fall into two groups"),
+    flag("outliers", "o", "some samples lie far from the others"),
+    flag("steal", "s", "the hypervisor took time"),
+    flag("switches", "w", "another task ran on a CPU of ours"),
+    flag("faults", "f", "pages were faulted in during samples"),
+    flag("migrated", "m", "a thread ran on another CPU than asked for"),
+    flag("drift", "d", "the figure moved between rounds"),
+    flag("clock-changed", "c", "the core clock changed during samples"),
+    flag("few-samples", "n", "too few samples for the interval asked for"),
+    flag("wide-interval", "i", "the interval is wider than asked for"),
+    flag("pages-differ", "p", "the pages obtained are not those asked for"),
+];
+
+const fn flag(word: &'static str, letter: &'static str, means: &'static str) -> Flag {
+    Flag { word, letter, means }
+}
+
+impl Flag {
+    fn of(word: &str) -> Option<&'static Flag> {
+        FLAGS.iter().find(|flag| flag.word == word)
+    }
+}
+
+/// A rate in GB/s, without the unit.
+fn gbps(bytes_per_s: f64) -> String {
+    significant(bytes_per_s / 1e9)
+}
+
+/// `±0.7%`: the farther end of the interval against the median.
+fn spread(rate: &Rate) -> String {
+    let [low, high] = rate.ci95;
+    format!("±{}", percent((rate.median - low).max(high - rate.median) / rate.median))
+}
+
+fn threads(count: usize) -> String {
+    if count == 1 { "1 thread".into() } else { format!("{count} threads") }
+}
+
+/// The gain that a write-allocate's arithmetic allows, as the fraction it is.
+fn bound(bound: f64) -> String {
+    let fractions = [(2.0, "2"), (1.5, "3/2"), (4.0 / 3.0, "4/3"), (1.25, "5/4"), (1.0, "1")];
+    let known = fractions.iter().find(|(value, _)| (value - bound).abs() < 1e-3);
+    known.map_or_else(|| significant(bound), |(_, text)| (*text).into())
+}
+
+/// A ratio with its interval: `1.38 [1.36, 1.40]`.
+fn ratio(gain: [f64; 3]) -> String {
+    let [ratio, low, high] = gain.map(significant);
+    format!("{ratio} [{low}, {high}]")
+}
+
+/// A cross-over as a sentence.
+fn crossover_line(crossover: &Crossover) -> String {
+    let Crossover { kernel, store, width, .. } = crossover;
+    let mut line = format!("{kernel}, {}, {store} {width}: {}", threads(crossover.threads), crossover.says);
+    if let Some([_, low, high]) = crossover.at {
+        line += &format!(" (95 % interval {} to {})", Bytes(low as u64), Bytes(high as u64));
+    }
+    if let Some(gain) = crossover.gain {
+        let bound = bound(crossover.bound);
+        line += &format!("; {} times regular at the largest working set, the traffic allows {bound}", ratio(gain));
+    }
+    line
+}
+
+/// Place of a kernel in the catalog's order; foreign names come last.
+fn kernel_order(name: &str) -> usize {
+    CATALOG.iter().position(|kernel| kernel.name == name).unwrap_or(CATALOG.len())
+}
+
+/// The kernels that the levels table shows: the usual four, or all where none of those was measured.
+fn level_kernels(report: &Report) -> Vec<&str> {
+    let mut kernels: Vec<&str> = report.levels.iter().flat_map(|l| &l.best).map(|b| b.kernel.as_str()).collect();
+    kernels.sort_by_key(|name| (kernel_order(name), *name));
+    kernels.dedup();
+    let usual: Vec<&str> =
+        kernels.iter().copied().filter(|name| ["load", "store", "copy", "triad"].contains(name)).collect();
+    if usual.is_empty() { kernels } else { usual }
+}
+
+/// The thread counts that the levels table shows, rising.
+fn level_threads(report: &Report) -> Vec<usize> {
+    let counts: BTreeSet<usize> = report.levels.iter().flat_map(|l| &l.best).map(|b| b.threads).collect();
+    if counts.is_empty() { vec![1] } else { counts.into_iter().collect() }
+}
+
+/// A level's best row for a kernel and thread count.
+fn level_row<'a>(report: &'a Report, level: &Level, kernel: &str, threads: usize) -> Option<&'a Row> {
+    let is_wanted = |best: &&LevelBest| best.kernel == kernel && best.threads == threads;
+    level.best.iter().find(is_wanted).and_then(|best| report.rows.get(best.row))
+}
+
+/// Rows that differ in store kind and working set only.
+struct StoreGroup<'a> {
+    kernel: &'a str,
+    threads: usize,
+    load: LoadKind,
+    memory: MemoryKind,
+    /// One a store kind, at the width with the most working sets (of those the widest).
+    columns: Vec<StoreColumn<'a>>,
+}
+
+struct StoreColumn<'a> {
+    store: StoreKind,
+    width: Width,
+    /// By rising working set.
+    rows: Vec<&'a Row>,
+}
+
+impl StoreGroup<'_> {
+    fn title(&self) -> String {
+        let load = if self.load == LoadKind::Nt { ", nt load" } else { "" };
+        format!("{}, {}, {}{load}", self.kernel, threads(self.threads), self.memory.word())
+    }
+
+    fn sizes(&self) -> BTreeSet<Bytes> {
+        self.columns.iter().flat_map(|column| &column.rows).map(|row| row.working_set_bytes).collect()
+    }
+}
+
+impl<'a> StoreColumn<'a> {
+    fn at(&self, size: Bytes) -> Option<&'a Row> {
+        self.rows.iter().copied().find(|row| row.working_set_bytes == size)
+    }
+}
+
+/// The groups in which at least two store kinds can be compared, by kernel and thread count.
+fn store_groups(report: &Report) -> Vec<StoreGroup<'_>> {
+    let key = |row: &Row| (kernel_order(&row.kernel), row.kernel.clone(), row.threads, row.memory, row.load);
+    let keys: BTreeSet<_> = report.rows.iter().map(key).collect();
+    let group = |wanted: &_| {
+        let rows: Vec<&Row> = report.rows.iter().filter(|row| key(row) == *wanted).collect();
+        let (first, columns) = (*rows.first()?, store_columns(&rows));
+        let (kernel, threads) = (first.kernel.as_str(), first.threads);
+        (columns.len() > 1).then_some(StoreGroup { kernel, threads, load: first.load, memory: first.memory, columns })
+    };
+    keys.iter().filter_map(group).collect()
+}
+
+fn store_columns<'a>(rows: &[&'a Row]) -> Vec<StoreColumn<'a>> {
+    let column = |&store: &StoreKind| {
+        let at = |width| rows.iter().copied().filter(move |row| row.store == store && row.width == width);
+        let measured = |width| at(width).filter(|row| row.payload_bps.is_some()).count();
+        let width = Width::ALL.iter().copied().max_by_key(|&w| (measured(w), at(w).count(), w))?;
+        let mut rows: Vec<&Row> = at(width).collect();
+        rows.sort_by_key(|row| row.working_set_bytes);
+        (!rows.is_empty()).then_some(StoreColumn { store, width, rows })
+    };
+    StoreKind::ALL.iter().filter_map(column).collect()
+}
+
+/// Every reason why a row was not measured, once, with what it holds for.
+fn reasons(rows: &[Row]) -> Vec<(String, String)> {
+    let mut found: Vec<(String, Vec<String>)> = Vec::new();
+    for row in rows {
+        let Some(reason) = &row.reason else { continue };
+        let reason = format!("{}: {reason}", row.outcome);
+        let variant = format!("{} {}", row.store, row.width);
+        match found.iter_mut().find(|(known, _)| *known == reason) {
+            Some((_, variants)) if variants.contains(&variant) => {}
+            Some((_, variants)) => variants.push(variant),
+            None => found.push((reason, vec![variant])),
+        }
+    }
+    found.into_iter().map(|(reason, variants)| (variants.join(", "), reason)).collect()
+}

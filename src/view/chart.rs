@@ -1,0 +1,381 @@
+//! What the page's charts show: points, names, bands and limits. How they are drawn is `report.js`'s part, and the
+//! option object of the chart library is made there: it needs functions (labels of logarithmic axes, whiskers), which
+//! no JSON can hold. So the typed option builder of the charming crate is not used, only the script in its package.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::Serialize;
+
+use super::{StoreGroup, gbps, kernel_order, store_groups, threads};
+use crate::kernel::{LoadKind, StoreKind, Width};
+use crate::model::{Report, Row, Scaling};
+use crate::units::{Bytes, percent};
+
+const GBPS: &str = "payload bandwidth, GB/s";
+const WORKING_SET: &str = "working set, all threads";
+/// A line with fewer working sets says little about levels.
+const LEAST_SIZES: usize = 5;
+/// More lines at once can't be told apart; the legend brings in the others.
+const MOST_LINES: usize = 8;
+const MOST_DISTRIBUTIONS: usize = 8;
+
+/// A chart and the words around it.
+#[derive(Debug, Serialize)]
+pub(super) struct Chart {
+    #[serde(skip)]
+    pub title: String,
+    /// What to read from it.
+    #[serde(skip)]
+    pub about: String,
+    x: Axis,
+    y: Axis,
+    series: Vec<Series>,
+    /// Stretches of the x axis.
+    bands: Vec<Band>,
+    /// Places on the x axis, each with its interval.
+    marks: Vec<Mark>,
+    /// Heights to compare with.
+    limits: Vec<Limit>,
+}
+
+#[derive(Debug, Serialize)]
+struct Axis {
+    name: &'static str,
+    scale: Scale,
+    /// Names along a `names` axis.
+    names: Vec<String>,
+}
+
+#[derive(Debug, Clone, Copy, Serialize)]
+#[serde(rename_all = "lowercase")]
+enum Scale {
+    /// Bytes, logarithmic.
+    Sizes,
+    /// Logarithmic.
+    Log,
+    /// From zero.
+    Linear,
+    /// As far as the points reach.
+    Close,
+    /// One place a name.
+    Names,
+}
+
+#[derive(Debug, Serialize)]
+struct Series {
+    name: String,
+    shape: Shape,
+    /// Index into the palette, so that a thing has the same colour in all charts.
+    colour: usize,
+    /// Index into the dash patterns.
+    dash: usize,
+    /// Index into the symbols.
+    symbol: usize,
+    /// Whether it is drawn before the reader asks for it.
+    shown: bool,
+    points: Vec<Point>,
+}
+
+#[derive(Debug, Clone, Copy, Serialize)]
+#[serde(rename_all = "lowercase")]
+enum Shape {
+    Line,
+    Bar,
+    Dot,
+}
+
+/// x, median, low and high end of its interval (all in GB/s), samples.
+type Point = (f64, f64, f64, f64, usize);
+
+#[derive(Debug, Serialize)]
+struct Band {
+    name: String,
+    from: f64,
+    to: f64,
+}
+
+#[derive(Debug, Serialize)]
+struct Mark {
+    name: String,
+    at: f64,
+    from: f64,
+    to: f64,
+}
+
+#[derive(Debug, Serialize)]
+struct Limit {
+    name: String,
+    at: f64,
+}
+
+impl Axis {
+    fn new(name: &'static str, scale: Scale) -> Self {
+        Axis { name, scale, names: Vec::new() }
+    }
+}
+
+impl Chart {
+    fn new(title: String, about: String, x: Axis, y: Axis, series: Vec<Series>) -> Self {
+        Chart { title, about, x, y, series, bands: Vec::new(), marks: Vec::new(), limits: Vec::new() }
+    }
+
+    /// The chart in words, for those who can't see it.
+    pub fn label(&self) -> String {
+        let names: Vec<&str> = self.series.iter().map(|series| series.name.as_str()).collect();
+        format!("Chart: {}; {} over {}; {}", self.title, self.y.name, self.x.name, names.join(", "))
+    }
+}
+
+/// Bandwidth over working sets, a chart for each thread count.
+pub(super) fn bandwidth(report: &Report) -> Vec<Chart> {
+    let counts: BTreeSet<usize> = report.rows.iter().map(|row| row.threads).collect();
+    let chart = |&count: &usize| {
+        let rows: Vec<&Row> = report.rows.iter().filter(|row| row.threads == count).collect();
+        let series = size_series(&rows);
+        let hidden = series.iter().filter(|series| !series.shown).count();
+        let about = match hidden {
+            0 => String::new(),
+            1 => "One more line waits in the legend.".into(),
+            _ => format!("{hidden} more lines wait in the legend."),
+        };
+        let title = format!("Bandwidth over working set, {}", threads(count));
+        let bands = level_bands(report, count, &series);
+        (!series.is_empty()).then(|| Chart { bands, ..over_sizes(title, about, series) })
+    };
+    counts.iter().filter_map(chart).collect()
+}
+
+/// Store kinds over working sets, a chart for each kernel and thread count.
+pub(super) fn store_kinds(report: &Report) -> Vec<Chart> {
+    let chart = |group: &StoreGroup<'_>| {
+        let series: Vec<Series> = group.columns.iter().map(|column| store_series(column.store, &column.rows)).collect();
+        let series: Vec<Series> = series.into_iter().filter(|series| series.points.len() > 1).collect();
+        let crossings = report.crossovers.iter().filter(|c| c.kernel == group.kernel && c.threads == group.threads);
+        let says: Vec<String> = crossings.clone().map(|c| format!("{} {}: {}.", c.store, c.width, c.says)).collect();
+        let mark = |c: &crate::model::Crossover| {
+            let [at, from, to] = c.at?;
+            Some(Mark { name: format!("{} overtakes: {}", c.store, Bytes(at as u64)), at, from, to })
+        };
+        let (bands, marks) = (level_bands(report, group.threads, &series), crossings.filter_map(mark).collect());
+        (series.len() > 1).then(|| Chart { bands, marks, ..over_sizes(group.title(), says.join(" "), series) })
+    };
+    store_groups(report).iter().filter_map(chart).collect()
+}
+
+/// Bandwidth over threads, a chart for each level.
+pub(super) fn scaling(report: &Report) -> Vec<Chart> {
+    let chart = |level: &str| {
+        let of_level: Vec<&Scaling> = report.scaling.iter().filter(|s| s.level == level).collect();
+        let lines = of_level.iter().enumerate().map(|(index, scaling)| {
+            let rows = scaling.rows.iter().filter_map(|&row| report.rows.get(row));
+            let points = rows.filter_map(|row| point(row.threads as f64, row)).collect();
+            Series { colour: index, symbol: index, ..line(scaling.what.clone(), points) }
+        });
+        let mut series: Vec<Series> = lines.filter(|series: &Series| series.points.len() > 1).collect();
+        let ideal = ideal(series.first()?);
+        series.push(ideal);
+        let about = "Dashed: the first line's speed at its fewest threads, times the threads.".into();
+        let axes = (Axis::new("threads", Scale::Linear), Axis::new(GBPS, Scale::Linear));
+        Some(Chart::new(format!("Scaling, {level}"), about, axes.0, axes.1, series))
+    };
+    let mut levels: Vec<&str> = report.scaling.iter().map(|scaling| scaling.level.as_str()).collect();
+    levels.dedup();
+    levels.into_iter().filter_map(chart).collect()
+}
+
+fn ideal(series: &Series) -> Series {
+    let (fewest, rate, ..) = series.points[0];
+    let at = |&(count, ..): &Point| {
+        let rate = rate * count / fewest;
+        (count, rate, rate, rate, 0)
+    };
+    Series { colour: 7, dash: 1, ..line("in proportion".into(), series.points.iter().map(at).collect()) }
+}
+
+/// Widths side by side for each kernel, a chart for each level.
+pub(super) fn widths(report: &Report) -> Vec<Chart> {
+    let fewest = report.rows.iter().map(|row| row.threads).min().unwrap_or(1);
+    let is_plain = |row: &&Row| {
+        row.threads == fewest
+            && row.payload_bps.is_some()
+            && row.store == StoreKind::Regular
+            && row.load == LoadKind::Regular
+    };
+    let chart = |level: &crate::model::Level| {
+        let rows = || report.rows.iter().filter(is_plain).filter(|row| row.level.as_ref() == Some(&level.name));
+        let mut kernels: Vec<&str> = rows().map(|row| row.kernel.as_str()).collect();
+        kernels.sort_by_key(|name| (kernel_order(name), *name));
+        kernels.dedup();
+        let fastest = |kernel: &str, width| {
+            let of_kernel = rows().filter(|row| row.kernel == kernel && row.width == width);
+            of_kernel.max_by(|a, b| median(a).total_cmp(&median(b)))
+        };
+        let bars = |(colour, &width): (usize, &Width)| {
+            let bar = |(index, kernel): (usize, &&str)| point(index as f64, fastest(kernel, width)?);
+            let points: Vec<Point> = kernels.iter().enumerate().filter_map(bar).collect();
+            Series { shape: Shape::Bar, colour, ..line(width_name(width), points) }
+        };
+        let series: Vec<Series> = Width::ALL.iter().enumerate().map(bars).filter(|s| !s.points.is_empty()).collect();
+        let title = format!("{}: width by kernel, {}", level.name, threads(fewest));
+        let names = kernels.iter().map(|name| (*name).to_string()).collect();
+        let x = Axis { names, ..Axis::new("kernel", Scale::Names) };
+        (series.len() > 1).then(|| Chart::new(title, String::new(), x, Axis::new(GBPS, Scale::Linear), series))
+    };
+    report.levels.iter().filter_map(chart).collect()
+}
+
+/// Samples in order of time: the memory level's best rows, and whatever has two modes.
+pub(super) fn distributions(report: &Report) -> Vec<Chart> {
+    let memory = report.levels.iter().filter(|level| level.name == "memory").flat_map(|level| &level.best);
+    let bimodal = report.rows.iter().enumerate().filter(|(_, row)| row.modes.is_some()).map(|(index, _)| index);
+    let mut seen = BTreeSet::new();
+    let indices = bimodal.chain(memory.map(|best| best.row)).filter(|index| seen.insert(*index));
+    let rows = indices.filter_map(|index| report.rows.get(index)).filter(|row| row.sample_bps.len() > 2);
+    rows.take(MOST_DISTRIBUTIONS).filter_map(distribution).collect()
+}
+
+fn distribution(row: &Row) -> Option<Chart> {
+    let rate = row.payload_bps?;
+    let dot = |(index, bps): (usize, &f64)| (index as f64 + 1.0, bps / 1e9, bps / 1e9, bps / 1e9, 1);
+    let points = row.sample_bps.iter().enumerate().map(dot).collect();
+    let series =
+        Series { shape: Shape::Dot, colour: usize::from(row.modes.is_some()), ..line("sample".into(), points) };
+    let limit = |name: &str, bps: f64| Limit { name: format!("{name} {}", gbps(bps)), at: bps / 1e9 };
+    let mut limits = vec![limit("median", rate.median)];
+    let mut about = format!("{} samples, best {} GB/s.", row.samples, gbps(rate.best));
+    if let Some(modes) = row.modes {
+        limits = vec![limit("low mode", modes.low), limit("high mode", modes.high)];
+        about += &format!(
+            " Bimodal: {} of the samples lie around {} GB/s, the others around {}; the median stands for neither.",
+            percent(modes.high_share),
+            gbps(modes.high),
+            gbps(modes.low)
+        );
+    }
+    let title =
+        format!("{} {} {}, {}, {}", row.kernel, row.store, row.width, row.working_set_bytes, threads(row.threads));
+    let (x, y) = (Axis::new("sample, in order of time", Scale::Close), Axis::new(GBPS, Scale::Close));
+    Some(Chart { limits, ..Chart::new(title, about, x, y, vec![series]) })
+}
+
+fn over_sizes(title: String, about: String, series: Vec<Series>) -> Chart {
+    let y = Axis::new("payload bandwidth, GB/s (log)", Scale::Log);
+    Chart::new(title, about, Axis::new(WORKING_SET, Scale::Sizes), y, series)
+}
+
+/// A line for each variant that was measured at enough working sets. Colour says the kernel, dashes the store kind,
+/// symbols the width.
+fn size_series(rows: &[&Row]) -> Vec<Series> {
+    let mut lines: BTreeMap<_, Vec<&Row>> = BTreeMap::new();
+    for row in rows.iter().filter(|row| row.payload_bps.is_some()) {
+        let key = (kernel_order(&row.kernel), &row.kernel, row.store, row.width, row.load, row.memory);
+        lines.entry(key).or_default().push(row);
+    }
+    lines.retain(|_, rows| sizes(rows) >= LEAST_SIZES);
+    let shown: Vec<&Row> = lines.values().map(|rows| rows[0]).collect();
+    let name = namer(&shown);
+    let mut kernels: Vec<&str> = shown.iter().map(|row| row.kernel.as_str()).collect();
+    kernels.dedup();
+    let mut room = MOST_LINES;
+    let series = lines.values().map(|rows| {
+        let (row, widest) = (rows[0], shown.iter().filter(|r| r.kernel == rows[0].kernel).map(|r| r.width).max());
+        // The other store kinds have charts of their own.
+        let is_usual = matches!(row.store, StoreKind::Regular | StoreKind::Nt) && Some(row.width) == widest;
+        let shown = is_usual && room > 0;
+        room -= usize::from(shown);
+        Series {
+            colour: kernels.iter().position(|kernel| *kernel == row.kernel).unwrap_or(0),
+            dash: row.store as usize,
+            symbol: row.width as usize,
+            shown,
+            ..line(name(row), size_points(rows))
+        }
+    });
+    let mut series: Vec<Series> = series.collect();
+    if series.iter().all(|series| !series.shown) {
+        series.iter_mut().take(MOST_LINES).for_each(|series| series.shown = true);
+    }
+    series
+}
+
+fn store_series(store: StoreKind, rows: &[&Row]) -> Series {
+    let (colour, width) = (store as usize, rows[0].width);
+    Series { colour, dash: colour, symbol: colour, ..line(format!("{store} {width}"), size_points(rows)) }
+}
+
+fn line(name: String, points: Vec<Point>) -> Series {
+    Series { name, shape: Shape::Line, colour: 0, dash: 0, symbol: 0, shown: true, points }
+}
+
+fn sizes(rows: &[&Row]) -> usize {
+    rows.iter().map(|row| row.working_set_bytes).collect::<BTreeSet<_>>().len()
+}
+
+fn size_points(rows: &[&Row]) -> Vec<Point> {
+    let mut points: Vec<Point> =
+        rows.iter().filter_map(|row| point(row.working_set_bytes.0 as f64, row)).filter(|p| p.0 > 0.0).collect();
+    points.sort_by(|a, b| a.0.total_cmp(&b.0));
+    points
+}
+
+fn point(x: f64, row: &Row) -> Option<Point> {
+    let rate = row.payload_bps?;
+    // A dozen digits would only make the page larger; five are beyond any sample's precision.
+    let short = |bps: f64| format!("{:.4e}", bps / 1e9).parse().unwrap_or(0.0);
+    Some((x, short(rate.median), short(rate.ci95[0]), short(rate.ci95[1]), row.samples))
+}
+
+fn median(row: &Row) -> f64 {
+    row.payload_bps.map_or(0.0, |rate| rate.median)
+}
+
+fn width_name(width: Width) -> String {
+    if width == Width::Scalar { "scalar".into() } else { format!("{width} bits") }
+}
+
+/// Names variants by their kernel and whatever else differs between them.
+fn namer(rows: &[&Row]) -> impl Fn(&Row) -> String + use<> {
+    let differs = |word: &dyn Fn(&Row) -> String| rows.iter().map(|row| word(row)).collect::<BTreeSet<_>>().len() > 1;
+    let store = differs(&|row| row.store.to_string());
+    let width = differs(&|row| row.width.to_string());
+    let load = differs(&|row| row.load.to_string());
+    let memory = differs(&|row| row.memory.word().into());
+    move |row| {
+        let parts = [
+            (store, row.store.to_string()),
+            (width, row.width.to_string()),
+            (load, format!("{} load", row.load)),
+            (memory, row.memory.word().into()),
+        ];
+        let parts = parts.into_iter().filter(|(differs, _)| *differs).map(|(_, word)| word);
+        std::iter::once(row.kernel.clone()).chain(parts).collect::<Vec<_>>().join(" ")
+    }
+}
+
+/// Where levels lie for this thread count. One thread: up to the capacity. More threads have more private cache, so
+/// there the rows tell: a level ends between its largest working set and the next level's smallest.
+fn level_bands(report: &Report, threads: usize, series: &[Series]) -> Vec<Band> {
+    let xs = || series.iter().flat_map(|series| &series.points).map(|point| point.0);
+    let (start, end) = (xs().fold(f64::INFINITY, f64::min), xs().fold(0.0, f64::max));
+    let reach = |name: &str| {
+        let is_inside = |row: &&Row| row.threads == threads && row.level.as_deref() == Some(name);
+        let sizes = report.rows.iter().filter(is_inside).map(|row| row.working_set_bytes.0 as f64);
+        sizes.fold(None, |reach: Option<(f64, f64)>, size| {
+            reach.map_or(Some((size, size)), |(low, high)| Some((low.min(size), high.max(size))))
+        })
+    };
+    let seen: Vec<_> = report.levels.iter().filter_map(|level| Some((level, reach(&level.name)?))).collect();
+    let mut from = start;
+    let mut bands = Vec::new();
+    for (index, (level, (_, high))) in seen.iter().enumerate() {
+        let between = seen.get(index + 1).map_or(end, |(_, (next, _))| (high * next).sqrt());
+        let to = level
+            .capacity
+            .filter(|_| threads == 1)
+            .map_or(between, |capacity| capacity.0 as f64)
+            .clamp(from, end.max(from));
+        bands.push(Band { name: level.name.clone(), from, to });
+        from = to;
+    }
+    bands
+}

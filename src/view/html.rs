@@ -1,0 +1,384 @@
+//! The report as one page that needs nothing else: no network, no server, no other file. Every number stands in a
+//! table that is there without scripts; charts come on top. The chart library travels inside, compressed.
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use maud::{DOCTYPE, Markup, PreEscaped, html};
+
+use super::chart::{self, Chart};
+use super::{
+    Flag, SPREAD_CAPTION, bound, crossover_line, gbps, level_kernels, level_row, level_threads, machine_line, ratio,
+    reasons, spread, threads,
+};
+use crate::model::{Level, Rate, Report, Row, StreamTable};
+use crate::record::Environment;
+use crate::units::{Bytes, BytesPerSecond, Nanoseconds, significant, utc};
+
+const ECHARTS_GZ: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/echarts.js.gz"));
+const SCRIPT: &str = include_str!("report.js");
+const STYLE: &str = include_str!("report.css");
+/// The browser itself refuses whatever would leave the page.
+const POLICY: &str = "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'";
+
+/// The page.
+pub fn page(report: &Report) -> String {
+    let sections = [
+        charts("bandwidth", "Bandwidth", BANDWIDTH, chart::bandwidth(report)),
+        store_kinds(report),
+        charts("scaling", "Scaling over threads", "Medians with their 95 % intervals.", chart::scaling(report)),
+        charts("widths", "Access width", WIDTHS, chart::widths(report)),
+        write_allocate(report),
+        stream(report),
+        charts("samples", "Samples", SAMPLES, chart::distributions(report)),
+        warnings(report),
+        environment(report),
+        method(report),
+        rows(report),
+    ];
+    let sections: Vec<Section> = sections.into_iter().filter(|section| !section.is_empty()).collect();
+    document(report, &sections).into_string()
+}
+
+const BANDWIDTH: &str = "Payload is what the program reads and writes, as STREAM counts it; write-allocates are not in it. \
+    Points are medians, whiskers their 95 % intervals. Shaded stretches are the levels found.";
+const WIDTHS: &str = "Regular loads and stores; the fastest working set of each level, median with its 95 % interval.";
+const SAMPLES: &str = "Each dot is one sample. A trend, steps or two groups mean that a single figure says too little.";
+
+/// A part of the page below the first screen.
+struct Section {
+    id: &'static str,
+    title: &'static str,
+    about: &'static str,
+    charts: Vec<Chart>,
+    body: Option<Markup>,
+}
+
+impl Section {
+    fn is_empty(&self) -> bool {
+        self.charts.is_empty() && self.body.is_none()
+    }
+}
+
+fn charts(id: &'static str, title: &'static str, about: &'static str, charts: Vec<Chart>) -> Section {
+    Section { id, title, about, charts, body: None }
+}
+
+fn text(id: &'static str, title: &'static str, about: &'static str, body: Option<Markup>) -> Section {
+    Section { id, title, about, charts: Vec::new(), body }
+}
+
+fn document(report: &Report, sections: &[Section]) -> Markup {
+    let charts: Vec<&Chart> = sections.iter().flat_map(|section| &section.charts).collect();
+    let data = serde_json::to_string(&charts).expect("charts have string keys only");
+    html! {
+        (DOCTYPE)
+        html lang="en" {
+            head {
+                meta charset="utf-8";
+                meta name="viewport" content="width=device-width, initial-scale=1";
+                meta name="color-scheme" content="light dark";
+                meta http-equiv="Content-Security-Policy" content=(POLICY);
+                title { "membound: " (report.host) }
+                style { (PreEscaped(STYLE)) }
+            }
+            body {
+                header { (first_screen(report)) }
+                (contents(sections))
+                noscript { p.note { "Charts need JavaScript; the tables hold every number." } }
+                p.note #fault hidden {}
+                main { @for section in sections { (whole(section)) } }
+                footer { (report.tool) ". One file: keep it, send it; it fetches nothing." }
+                script #data type="application/json" { (PreEscaped(harmless(&data))) }
+                @if !charts.is_empty() {
+                    script #library type="text/plain" { (PreEscaped(STANDARD.encode(ECHARTS_GZ))) }
+                }
+                script { (PreEscaped(SCRIPT)) }
+            }
+        }
+    }
+}
+
+/// JSON that ends no script element, whatever its strings hold.
+fn harmless(json: &str) -> String {
+    json.replace('<', "\\u003c").replace('\u{2028}', "\\u2028").replace('\u{2029}', "\\u2029")
+}
+
+fn first_screen(report: &Report) -> Markup {
+    let machine = machine_line(&report.machine);
+    html! {
+        h1 { @if report.host.is_empty() { "membound report" } @else { (report.host) } }
+        p.facts {
+            (utc(report.started_unix_s)) " · " (report.tool)
+            @if !machine.is_empty() { br; (machine) }
+        }
+        @if report.findings.is_empty() {
+            p.lead { "No findings: nothing was measured that an answer could rest on." }
+        }
+        @for (index, finding) in report.findings.iter().enumerate() {
+            p.lead[index == 0].finding[index > 0] { (finding) }
+        }
+        @if !report.warnings.is_empty() {
+            p.alert { a href="#warnings" {
+                @if report.warnings.len() == 1 { "1 warning" } @else { (report.warnings.len()) " warnings" }
+            } " about these figures, with what helps." }
+        }
+        @if !report.levels.is_empty() { (levels(report)) }
+    }
+}
+
+fn contents(sections: &[Section]) -> Markup {
+    html! {
+        nav aria-label="Sections" { @for section in sections { a href={ "#" (section.id) } { (section.title) } } }
+    }
+}
+
+fn whole(section: &Section) -> Markup {
+    html! {
+        section id=(section.id) {
+            h2 { (section.title) }
+            @if !section.about.is_empty() { p.about { (section.about) } }
+            @if !section.charts.is_empty() {
+                div.charts.pair[section.charts.len() > 1] { @for chart in &section.charts { (figure(chart)) } }
+            }
+            @if let Some(body) = &section.body { (body) }
+        }
+    }
+}
+
+fn figure(chart: &Chart) -> Markup {
+    html! {
+        figure {
+            h3 { (chart.title) }
+            div.chart role="img" aria-label=(chart.label()) {}
+            @if !chart.about.is_empty() { figcaption { (chart.about) } }
+        }
+    }
+}
+
+/// A table in a box of its own, which scrolls where the page is too narrow for it.
+fn boxed(caption: &str, table: Markup) -> Markup {
+    html! {
+        div.box tabindex="0" role="region" aria-label=(caption) { table { caption { (caption) } (table) } }
+    }
+}
+
+fn levels(report: &Report) -> Markup {
+    let (kernels, counts) = (level_kernels(report), level_threads(report));
+    let caption = format!("Levels. Payload of the fastest variant: {SPREAD_CAPTION}.");
+    let size = |size: Option<Bytes>| size.map_or_else(|| "–".into(), |size| size.to_string());
+    boxed(
+        &caption,
+        html! {
+            thead {
+                tr {
+                    th rowspan="2" { "level" }
+                    th colspan="2" { "capacity" }
+                    @if !kernels.is_empty() {
+                        @for &count in &counts { th.group colspan=(kernels.len()) { (threads(count)) } }
+                    }
+                }
+                tr {
+                    th.num { "measured" } th.num { "claimed" }
+                    @for _ in &counts { @for kernel in &kernels { th.num { (kernel) } } }
+                }
+            }
+            tbody { @for level in &report.levels {
+                tr {
+                    th { (level.name) }
+                    td.num { (size(level.capacity)) }
+                    td.num { (size(level.claimed)) }
+                    @for &count in &counts { @for kernel in &kernels { (level_cell(report, level, kernel, count)) } }
+                }
+            } }
+        },
+    )
+}
+
+fn level_cell(report: &Report, level: &Level, kernel: &str, count: usize) -> Markup {
+    let row = level_row(report, level, kernel, count);
+    let Some((row, rate)) = row.and_then(|row| Some((row, row.payload_bps?))) else {
+        return html! { td.num { "–" } };
+    };
+    let [low, high] = rate.ci95.map(BytesPerSecond);
+    html! {
+        td.num title={ (row.store) " stores, width " (row.width) "; 95 % interval " (low) " to " (high) } {
+            (BytesPerSecond(rate.median)) " " small { (spread(&rate)) }
+        }
+    }
+}
+
+fn store_kinds(report: &Report) -> Section {
+    let body = (!report.crossovers.is_empty())
+        .then(|| html! { ul { @for crossover in &report.crossovers { li { (crossover_line(crossover)) } } } });
+    let about = "The dashed mark is where speeds are equal, the stretch around it its 95 % interval.";
+    Section { body, ..charts("stores", "Store kinds", about, chart::store_kinds(report)) }
+}
+
+fn write_allocate(report: &Report) -> Section {
+    let about = "A regular store first reads the line it writes. Non-temporal stores save that read: the bound is the gain \
+                 if traffic were all that counts.";
+    let rate = |index: usize, rate: fn(&Row) -> Option<Rate>| {
+        report.rows.get(index).and_then(rate).map_or_else(|| "–".into(), |rate| BytesPerSecond(rate.median).to_string())
+    };
+    let table = || {
+        boxed(
+            "Write-allocate at memory level: medians",
+            html! {
+                thead { tr {
+                    th { "kernel" } th.num { "threads" } th.num { "regular, payload" } th.num { "regular, bus" }
+                    th.num { "nt, payload" } th.num { "gain [95 %]" } th.num { "bound" }
+                } }
+                tbody { @for case in &report.write_allocate { tr {
+                    th { (case.kernel) }
+                    td.num { (case.threads) }
+                    td.num { (rate(case.regular, |row| row.payload_bps)) }
+                    td.num { (rate(case.regular, |row| row.bus_bps)) }
+                    td.num { (rate(case.nt, |row| row.payload_bps)) }
+                    td.num { (ratio(case.gain)) }
+                    td.num { (bound(case.bound)) }
+                } } }
+            },
+        )
+    };
+    text("write-allocate", "Write-allocate", about, (!report.write_allocate.is_empty()).then(table))
+}
+
+fn stream(report: &Report) -> Section {
+    text("stream", "STREAM table", "", report.stream.as_ref().map(stream_table))
+}
+
+fn stream_table(stream: &StreamTable) -> Markup {
+    html! {
+        p { (stream.title) ": arrays of " (stream.array_elements) " elements, " (threads(stream.threads)) "." }
+        @if !stream.unmet.is_empty() { ul { @for rule in &stream.unmet { li { "Not met: " (rule) } } } }
+        (boxed("Rates in 1e6 bytes a second, times in seconds", html! {
+            thead { tr {
+                th { "Function" } th { "Variant" } th.num { "Best Rate MB/s" } th.num { "Avg time" }
+                th.num { "Min time" } th.num { "Max time" }
+            } }
+            // STREAM's own digits: its tables are compared by eye.
+            tbody { @for line in &stream.lines { tr {
+                th { (line.function) }
+                td { (line.variant) }
+                td.num { (format!("{:.1}", line.best_mbps)) }
+                @for time in [line.avg_s, line.min_s, line.max_s] { td.num { (format!("{time:.6}")) } }
+            } } }
+        }))
+        p { (stream.validation) }
+    }
+}
+
+fn warnings(report: &Report) -> Section {
+    let list = || {
+        html! { dl.warnings { @for warning in &report.warnings { dt { (warning.text) } dd { (warning.cure) } } } }
+    };
+    text("warnings", "Warnings", "", (!report.warnings.is_empty()).then(list))
+}
+
+fn environment(report: &Report) -> Section {
+    let (before, after) = (&report.before, report.end.as_ref().map(|end| &end.after));
+    let both = [Some(before), after];
+    let size = |size: Option<Bytes>| size.map(|size| size.to_string());
+    let mut lines: Vec<(String, [Option<String>; 2])> = Vec::new();
+    let mut line = |name: String, value: &dyn Fn(&Environment) -> Option<String>| {
+        lines.push((name, both.map(|environment| environment.and_then(value))));
+    };
+    line("memory available".into(), &|e| size(e.available));
+    line("page cache".into(), &|e| size(e.page_cache));
+    for (node, _) in &before.node_free {
+        let free = |e: &Environment| e.node_free.iter().find(|(other, _)| other == node).map(|(_, bytes)| *bytes);
+        line(format!("free on node {node}"), &|e| size(free(e)));
+    }
+    line("load average, 1 min".into(), &|e| e.load_average.map(significant));
+    line("steal since boot".into(), &|e| e.steal_s.map(|s| Nanoseconds(s * 1e9).to_string()));
+    lines.retain(|(_, values)| values.iter().any(Option::is_some));
+    let cell = |value: &Option<String>| value.clone().unwrap_or_else(|| "–".into());
+    let table = || {
+        boxed(
+            "The machine's state; – where it could not be read",
+            html! {
+                thead { tr { th {} th.num { "before" } th.num { "after" } } }
+                tbody { @for (name, values) in &lines {
+                    tr { th { (name) } @for value in values { td.num { (cell(value)) } } }
+                } }
+            },
+        )
+    };
+    text("environment", "Environment", "", (!lines.is_empty()).then(table))
+}
+
+fn method(report: &Report) -> Section {
+    let samples = || report.rows.iter().filter(|row| row.samples > 0).map(|row| row.samples);
+    let mut facts = vec![
+        (
+            "clock",
+            format!(
+                "{}, {}; an empty interval takes {} ticks",
+                report.clock.name, report.clock.hz, report.clock.overhead_ticks
+            ),
+        ),
+        ("seed of the order", report.seed.to_string()),
+    ];
+    if let (Some(least), Some(most)) = (samples().min(), samples().max()) {
+        facts.push((
+            "samples",
+            format!("{} in {} rows, {least} to {most} each", samples().sum::<usize>(), samples().count()),
+        ));
+    }
+    match &report.end {
+        Some(end) => {
+            let stop = if end.interrupted { "; stopped by the user, finished cases are here" } else { "" };
+            let took = Nanoseconds(end.wall_s * 1e9);
+            facts.push(("run", format!("{took} for {} planned cases{stop}", end.planned)));
+            facts.extend(end.peak_memory.map(|peak| ("peak memory", peak.to_string())));
+        }
+        None => facts.push(("run", "ended before its end was recorded; finished cases are here".into())),
+    }
+    let body = html! {
+        dl.facts { @for (name, value) in &facts { dt { (name) } dd { (value) } } }
+    };
+    text("method", "How it was measured", "", Some(body))
+}
+
+fn rows(report: &Report) -> Section {
+    let reasons = reasons(&report.rows);
+    let body = || {
+        html! {
+            details {
+                summary { (report.rows.len()) @if report.rows.len() == 1 { " row" } @else { " rows" } }
+                (boxed(&format!("Rates in GB/s: {SPREAD_CAPTION}"), html! {
+                    thead { tr {
+                        th { "kernel" } th { "store" } th { "load" } th.num { "width" } th { "memory" }
+                        th.num { "working set" } th.num { "threads" } th { "level" } th.num { "payload" } th.num { "best" }
+                        th.num { "bus" } th.num { "B/cycle" } th.num { "samples" } th { "remarks" }
+                    } }
+                    tbody { @for row in &report.rows { (row_line(row)) } }
+                }))
+            }
+            @if !reasons.is_empty() {
+                p { "Not measured:" }
+                ul { @for (what, reason) in &reasons { li { (what) ": " (reason) } } }
+            }
+        }
+    };
+    text("rows", "All rows", "", (!report.rows.is_empty()).then(body))
+}
+
+fn row_line(row: &Row) -> Markup {
+    let rate = |rate: Option<Rate>, value: fn(Rate) -> f64| rate.map_or_else(|| "–".into(), |r| gbps(value(r)));
+    html! {
+        tr {
+            td { (row.kernel) } td { (row.store) } td { (row.load) } td.num { (row.width) } td { (row.memory.word()) }
+            td.num { (row.working_set_bytes) } td.num { (row.threads) } td { (row.level.as_deref().unwrap_or("")) }
+            td.num { (rate(row.payload_bps, |r| r.median)) @if let Some(rate) = &row.payload_bps { " " small { (spread(rate)) } } }
+            td.num { (rate(row.payload_bps, |r| r.best)) }
+            td.num { (rate(row.bus_bps, |r| r.median)) }
+            td.num { (row.bytes_per_cycle.map_or_else(|| "–".into(), significant)) }
+            td.num { (row.samples) }
+            td {
+                @if row.outcome != "measured" { (row.outcome) " " }
+                @for flag in &row.flags { span title=[Flag::of(flag).map(|flag| flag.means)] { (flag) } " " }
+            }
+        }
+    }
+}

@@ -1,0 +1,10 @@
+//! Rows as JSON.
+
+use crate::model::Row;
+
+/// One array of tidy rows, a row on each line.
+pub fn rows(rows: &[Row]) -> String {
+    let row = |row| serde_json::to_string(row).expect("a row has string keys only");
+    let lines: Vec<String> = rows.iter().map(row).collect();
+    if lines.is_empty() { "[]\n".into() } else { format!("[\n{}\n]\n", lines.join(",\n")) }
+}

@@ -1,0 +1,233 @@
+"use strict";
+// Draws the charts that the page's data describes. The page is whole without them: nothing here works out a figure.
+(() => {
+  const root = document.documentElement;
+  const DASHES = ["solid", "dashed", "dotted", [9, 3, 2, 3]];
+  const SYMBOLS = ["circle", "rect", "triangle", "diamond"];
+  const drawn = [];
+  let errors = 0;
+
+  function failed(error) {
+    errors += 1;
+    root.dataset.errors = errors;
+    const note = document.getElementById("fault");
+    note.hidden = false;
+    note.textContent = "Charts could not be drawn (" + error + "); the tables hold every number.";
+  }
+  addEventListener("error", event => failed(event.message));
+  addEventListener("unhandledrejection", event => failed(event.reason));
+
+  // Labels of ticks and tooltips, in the digits of the tables: three significant ones.
+  const digits = value => value === 0 ? "0" : value >= 100 ? value.toFixed(0) : String(Number(value.toPrecision(3)));
+  function size(bytes) {
+    const power = Math.min(4, Math.max(0, Math.floor(Math.log2(bytes) / 10 + 1e-9)));
+    return digits(bytes / 1024 ** power) + " " + ["B", "KiB", "MiB", "GiB", "TiB"][power];
+  }
+  const tick = value => digits(2 ** value);
+
+  // An axis on which equal steps are equal factors is drawn as a linear one over log2: its ticks then fall on powers
+  // of two, which the library's own logarithmic axis does not promise.
+  const isLog = axis => axis.scale === "sizes" || axis.scale === "log";
+  const place = (axis, value) => isLog(axis) ? Math.log2(value) : value;
+
+  function colours() {
+    const style = getComputedStyle(root);
+    const of = name => style.getPropertyValue("--" + name).trim();
+    const names = ["raised", "ink", "faint", "line", "shade", "mark", "alert"];
+    return { palette: [0, 1, 2, 3, 4, 5, 6, 7].map(i => of("c" + i)), ...Object.fromEntries(names.map(n => [n, of(n)])) };
+  }
+
+  function axis(spec, values, ticks, theme) {
+    const shared = {
+      name: spec.name, nameLocation: "middle",
+      nameTextStyle: { color: theme.faint, fontSize: 12 },
+      axisLabel: { color: theme.faint, fontSize: 12, hideOverlap: true },
+      axisLine: { show: true, lineStyle: { color: theme.line } },
+      splitLine: { lineStyle: { color: theme.line, opacity: .6 } },
+    };
+    if (spec.scale === "names") return { ...shared, type: "category", data: spec.names, axisTick: { show: false } };
+    const value = { ...shared, type: "value", splitNumber: ticks };
+    if (spec.scale === "close") return { ...value, scale: true };
+    if (spec.scale === "linear") return { ...value, min: 0, minInterval: spec.name === "threads" ? 1 : 0 };
+    const low = Math.floor(Math.min(...values)), high = Math.max(low + 1, Math.ceil(Math.max(...values)));
+    const step = Math.ceil((high - low) / ticks);
+    const label = spec.scale === "sizes" ? v => size(2 ** v) : tick;
+    // The last tick stands off the rhythm unless the steps fill the axis.
+    return {
+      ...value, min: low, max: high, interval: step,
+      axisLabel: { ...shared.axisLabel, formatter: label, showMaxLabel: (high - low) % step === 0 },
+    };
+  }
+
+  // The interval of each point: a vertical stroke with two caps. Bars stand side by side, so theirs must be shifted.
+  function whiskers(chart, series, index, colour) {
+    const bars = chart.series.length;
+    return {
+      type: "custom", name: series.name, silent: true, tooltip: { show: false }, z: 5,
+      data: points(chart, series), encode: { x: 0, y: [2, 3] },
+      renderItem(_, api) {
+        const [low, high] = [2, 3].map(column => api.coord([api.value(0), api.value(column)]));
+        let x = low[0];
+        if (series.shape === "bar") {
+          const visible = api.currentSeriesIndices().filter(i => i < bars);
+          x += api.barLayout({ barGap: "10%", barCategoryGap: "30%", count: visible.length })[visible.indexOf(index)].offsetCenter;
+        }
+        const stroke = (x1, y1, x2, y2) =>
+          ({ type: "line", shape: { x1, y1, x2, y2 }, style: { stroke: colour, lineWidth: 1.3 } });
+        return {
+          type: "group",
+          children: [stroke(x, low[1], x, high[1]), stroke(x - 3, low[1], x + 3, low[1]), stroke(x - 3, high[1], x + 3, high[1])],
+        };
+      },
+    };
+  }
+
+  // x, median, low, high as they are placed; then the plain x, median, low, high, number of samples.
+  const points = (chart, series) => series.points.map(point =>
+    [place(chart.x, point[0]), ...point.slice(1, 4).map(y => place(chart.y, y)), ...point]);
+
+  function body(chart, series, theme) {
+    const colour = theme.palette[series.colour % theme.palette.length];
+    const shared = { name: series.name, data: points(chart, series), encode: { x: 0, y: 1 }, color: colour };
+    if (series.shape === "bar") return { ...shared, type: "bar", barGap: "10%", barCategoryGap: "30%" };
+    if (series.shape === "dot") return { ...shared, type: "scatter", symbolSize: 6, itemStyle: { opacity: .8 } };
+    return {
+      ...shared, type: "line", symbol: SYMBOLS[series.symbol % 4], symbolSize: 6,
+      lineStyle: { width: 2, type: DASHES[series.dash % 4] },
+    };
+  }
+
+  // Bands, marks and limits hang on a series without points, so that no click in the legend takes them away.
+  function backdrop(chart, range, theme) {
+    const x = value => place(chart.x, value);
+    const along = at => (x(at) - range[0]) / (range[1] - range[0]);
+    const bands = chart.bands.filter(band => band.to > band.from).map((band, index) => [
+      { xAxis: x(band.from), name: band.name, itemStyle: { color: index % 2 ? theme.shade : "transparent" } },
+      { xAxis: x(band.to) },
+    ]);
+    const intervals = chart.marks.map(mark =>
+      [{ xAxis: x(mark.from), name: "", itemStyle: { color: theme.mark } }, { xAxis: x(mark.to) }]);
+    const marks = chart.marks.map(mark => ({
+      xAxis: x(mark.at), name: mark.name, lineStyle: { color: theme.alert },
+      label: { color: theme.alert, align: along(mark.at) > .7 ? "right" : along(mark.at) < .3 ? "left" : "center" },
+    }));
+    const limits = chart.limits.map(limit => ({
+      yAxis: place(chart.y, limit.at), name: limit.name, lineStyle: { color: theme.ink },
+      label: { color: theme.ink, position: "insideEndTop", textBorderColor: theme.raised, textBorderWidth: 3 },
+    }));
+    return {
+      type: "line", data: [], silent: true, tooltip: { show: false },
+      markArea: { silent: true, label: { color: theme.faint, position: "insideTop" }, data: [...bands, ...intervals] },
+      markLine: {
+        silent: true, symbol: "none", lineStyle: { type: "dashed", width: 1.5 },
+        label: { formatter: "{b}", fontSize: 12 }, data: [...marks, ...limits],
+      },
+    };
+  }
+
+  function tooltip(chart, theme) {
+    const where = value => ({
+      sizes: () => size(value), names: () => chart.x.names[value], linear: () => value + " threads", close: () => "sample " + value,
+    })[chart.x.scale]();
+    const line = ({ data, marker, seriesName }) => {
+      const [, value, low, high, samples] = data.slice(4);
+      const spread = samples > 1 ? ` [${digits(low)}, ${digits(high)}], ${samples} samples` : "";
+      return `${marker}${echarts.format.encodeHTML(seriesName)}: <b>${digits(value)}</b> GB/s${spread}`;
+    };
+    return {
+      trigger: chart.x.scale === "close" ? "item" : "axis", confine: true,
+      backgroundColor: theme.raised, borderColor: theme.line, textStyle: { color: theme.ink, fontSize: 12 },
+      formatter(found) {
+        const all = [found].flat().filter(item => item.data && item.seriesType !== "custom");
+        if (!all.length) return "";
+        const x = all[0].data[4];
+        const here = all.filter(item => item.data[4] === x).sort((a, b) => b.data[5] - a.data[5]);
+        return [echarts.format.encodeHTML(where(x)), ...here.map(line)].join("<br>");
+      },
+    };
+  }
+
+  function option(chart, width, theme) {
+    const all = chart.series.flatMap(series => points(chart, series));
+    const xs = all.map(point => point[0]), ys = all.flatMap(point => point.slice(1, 4)).filter(Number.isFinite);
+    const x = axis(chart.x, xs, width < 480 ? 5 : 9, theme), y = axis(chart.y, ys, 8, theme);
+    const range = isLog(chart.x) ? [x.min, x.max] : [Math.min(...xs), Math.max(...xs)];
+    const named = chart.series.length > 1;
+    return {
+      animation: false, backgroundColor: theme.raised, textStyle: { fontFamily: getComputedStyle(document.body).fontFamily },
+      grid: { left: 58, right: 16, top: chart.marks.length ? 26 : 12, bottom: named ? 78 : 48 },
+      xAxis: { ...x, nameGap: 28 }, yAxis: { ...y, nameGap: 40 },
+      legend: {
+        show: named, type: "scroll", bottom: 0, itemWidth: 34, itemGap: 14, textStyle: { color: theme.ink },
+        pageTextStyle: { color: theme.faint }, pageIconColor: theme.ink, pageIconInactiveColor: theme.line,
+        inactiveColor: theme.faint,
+        data: chart.series.map(series => series.name),
+        selected: Object.fromEntries(chart.series.map(series => [series.name, series.shown])),
+      },
+      tooltip: tooltip(chart, theme),
+      series: [
+        ...chart.series.map(series => body(chart, series, theme)),
+        ...chart.series.flatMap((series, index) => series.shape === "dot" || !series.points.some(p => p[3] > p[2]) ? []
+          : [whiskers(chart, series, index, series.shape === "bar" ? theme.ink : theme.palette[series.colour % 8])]),
+        backdrop(chart, range, theme),
+      ],
+    };
+  }
+
+  // What the reader picked in a legend outlives a redraw.
+  function redraw() {
+    const theme = colours();
+    for (const { box, chart, view } of drawn) {
+      const picked = view.getOption()?.legend?.[0]?.selected;
+      view.resize();
+      const next = option(chart, box.clientWidth, theme);
+      if (picked) next.legend.selected = picked;
+      view.setOption(next, true);
+    }
+  }
+
+  async function library() {
+    const packed = Uint8Array.from(atob(document.getElementById("library").textContent), letter => letter.charCodeAt(0));
+    const stream = new Blob([packed]).stream().pipeThrough(new DecompressionStream("gzip"));
+    const script = document.createElement("script");
+    script.textContent = await new Response(stream).text();
+    document.head.append(script);
+  }
+
+  function watch() {
+    let waiting;
+    const later = () => { clearTimeout(waiting); waiting = setTimeout(redraw, 80); };
+    addEventListener("resize", later);
+    matchMedia("(prefers-color-scheme: dark)").addEventListener("change", redraw);
+    // Paper is white.
+    addEventListener("beforeprint", () => { root.dataset.theme = "light"; redraw(); });
+    addEventListener("afterprint", () => { delete root.dataset.theme; redraw(); });
+  }
+
+  async function start() {
+    root.dataset.errors = errors;
+    const charts = JSON.parse(document.getElementById("data").textContent);
+    if (charts.length) {
+      await library();
+      root.classList.add("scripted");
+      const theme = colours();
+      document.querySelectorAll(".chart").forEach((box, index) => {
+        try {
+          const view = echarts.init(box, null, { renderer: "svg" });
+          view.setOption(option(charts[index], box.clientWidth, theme));
+          drawn.push({ box, chart: charts[index], view });
+        } catch (error) { failed(error); }
+      });
+      watch();
+    }
+    root.dataset.charts = drawn.length;
+  }
+
+  // What a test asks of a drawn page.
+  start().catch(failed).finally(() => {
+    root.dataset.background = getComputedStyle(document.body).backgroundColor;
+    root.dataset.scrollWidth = root.scrollWidth;
+    root.dataset.innerWidth = innerWidth;
+    root.dataset.ready = "1";
+  });
+})();

@@ -1,0 +1,360 @@
+//! Text for an 80-column terminal. Bold and dim only help the eye: a pipe strips them and nothing is lost.
+
+use std::collections::BTreeSet;
+use std::fmt::Write;
+
+use anstyle::Style;
+
+use super::{
+    FLAGS, Flag, SPREAD_CAPTION, bound, crossover_line, gbps, level_kernels, level_row, level_threads, machine_line,
+    ratio, reasons, spread, store_groups, threads,
+};
+use crate::model::{Crossover, Level, Rate, Report, Row, StreamTable, Warning};
+use crate::units::{Bytes, significant, utc};
+
+const COLUMNS: usize = 80;
+const BOLD: Style = Style::new().bold();
+const DIM: Style = Style::new().dimmed();
+
+/// The answer of a whole run: sentences first, then the tables that they come from, then what to distrust.
+pub fn summary(report: &Report) -> String {
+    let sections = [
+        heading(report),
+        findings(report),
+        levels(report),
+        store_kinds(report),
+        write_allocate(report),
+        scaling(report),
+        report
+            .stream
+            .as_ref()
+            .map(|table| format!("{}{}", head("STREAM table"), stream_table(table)))
+            .unwrap_or_default(),
+        warnings(report),
+    ];
+    sections.into_iter().filter(|section| !section.is_empty()).collect::<Vec<_>>().join("\n")
+}
+
+/// A line a row. Columns that hold one value throughout stand above the table.
+pub fn rows(report: &Report) -> String {
+    if report.rows.is_empty() {
+        return "No rows: nothing was measured.\n".into();
+    }
+    let (same, mut columns): (Vec<_>, Vec<_>) =
+        row_keys(&report.rows).into_iter().partition(|column| report.rows.len() > 1 && column.is_constant());
+    columns.extend(row_figures(&report.rows));
+    let mut text = note(&format!("GB/s is payload; {SPREAD_CAPTION}."));
+    if !same.is_empty() {
+        let same: Vec<String> = same.iter().map(|column| format!("{} {}", column.head, column.cells[0])).collect();
+        text += &note(&format!("All rows: {}.", same.join(", ")));
+    }
+    // The longest names together are too wide: the figures that follow from others go first.
+    for spare in ["best", "B/cycle"] {
+        if width(&columns, 1) > COLUMNS {
+            columns.retain(|column| column.head != spare);
+        }
+    }
+    text + "\n" + &table(&columns) + &legend(&report.rows) + &reason_lines(&report.rows)
+}
+
+/// Store kinds side by side over working sets, a table for each kernel and thread count, and the cross-over below.
+pub fn stores(report: &Report) -> String {
+    let groups = store_groups(report);
+    if groups.is_empty() {
+        return "No kernel was measured with two store kinds: nothing to compare.\n".into();
+    }
+    let mut text = note(&format!("GB/s payload, {SPREAD_CAPTION}.")) + "\n";
+    for group in &groups {
+        let sizes = group.sizes();
+        let level = |size: &Bytes| {
+            group.columns.iter().find_map(|c| c.at(*size)).map_or_else(String::new, |row| level_name(row))
+        };
+        let mut columns = vec![
+            Column::right("size", sizes.iter().map(ToString::to_string)),
+            Column::left("level", sizes.iter().map(level)),
+        ];
+        columns.extend(group.columns.iter().map(|column| {
+            let cells = sizes.iter().map(|size| column.at(*size).map_or_else(|| "-".into(), figure));
+            Column::right(&format!("{} {}", column.store, column.width), cells)
+        }));
+        text += &(head(&group.title()) + &table(&columns));
+        let is_ours = |c: &&Crossover| c.kernel == group.kernel && c.threads == group.threads;
+        for crossover in report.crossovers.iter().filter(is_ours) {
+            text += &item(&crossover_line(crossover));
+        }
+        text.push('\n');
+    }
+    text + &reason_lines(&report.rows)
+}
+
+/// STREAM's table and validation line in STREAM's own format; the variant stands at the end of each line.
+pub fn stream(report: &Report) -> String {
+    report.stream.as_ref().map_or_else(|| "The STREAM kernels were not measured.\n".into(), stream_table)
+}
+
+fn stream_table(table: &StreamTable) -> String {
+    let StreamTable { title, array_elements, threads, .. } = table;
+    let mut text =
+        paragraph(&format!("{title}: arrays of {array_elements} elements, {}.", super::threads(*threads)), "");
+    for rule in &table.unmet {
+        text += &item(&format!("not met: {rule}"));
+    }
+    let line = "-".repeat(61) + "\n";
+    text += &format!("{line}Function    Best Rate MB/s  Avg time     Min time     Max time\n");
+    for row in &table.lines {
+        let name = format!("{}:", row.function);
+        let (best, avg, min, max) = (row.best_mbps, row.avg_s, row.min_s, row.max_s);
+        let _ = writeln!(text, "{name:<11}{best:12.1}  {avg:11.6}  {min:11.6}  {max:11.6}  {}", row.variant);
+    }
+    text + &line + &paragraph(&table.validation, "") + &line
+}
+
+fn heading(report: &Report) -> String {
+    let line = format!("{} on {}, {}", report.tool, report.host, utc(report.started_unix_s));
+    paragraph(&line, "") + &paragraph(&machine_line(&report.machine), "")
+}
+
+fn findings(report: &Report) -> String {
+    if report.findings.is_empty() {
+        return "No findings: nothing was measured that an answer could rest on.\n".into();
+    }
+    let style = |index| if index == 0 { BOLD } else { Style::new() };
+    report.findings.iter().enumerate().map(|(index, text)| styled(style(index), &item(text))).collect()
+}
+
+fn levels(report: &Report) -> String {
+    if report.levels.is_empty() {
+        return String::new();
+    }
+    let mut text = head("Levels") + &note(&format!("GB/s payload of the fastest variant, {SPREAD_CAPTION}."));
+    let counts = level_threads(report);
+    let columns = [
+        Column::left("", level_cells(report, &counts, threads, |level, _| format!("  {}", level.name))),
+        Column::right(
+            "measured",
+            level_cells(report, &counts, blank, |level, count| size(level.capacity, count, &counts)),
+        ),
+        Column::right(
+            "claimed",
+            level_cells(report, &counts, blank, |level, count| size(level.claimed, count, &counts)),
+        ),
+    ];
+    let kernels = level_kernels(report).into_iter().map(|kernel| {
+        let cell = |level: &Level, count| level_row(report, level, kernel, count).map_or_else(|| "-".into(), figure);
+        Column::right(kernel, level_cells(report, &counts, blank, cell))
+    });
+    text += &table(&columns.into_iter().chain(kernels).collect::<Vec<_>>());
+    text
+}
+
+/// A column of the levels table: for each thread count a title, then a cell for each level.
+fn level_cells<'a>(
+    report: &'a Report,
+    counts: &'a [usize],
+    title: fn(usize) -> String,
+    cell: impl Fn(&Level, usize) -> String + 'a,
+) -> impl Iterator<Item = String> + 'a {
+    let cells = move |&count: &usize| -> Vec<String> {
+        std::iter::once(title(count)).chain(report.levels.iter().map(|level| cell(level, count))).collect()
+    };
+    counts.iter().flat_map(cells)
+}
+
+fn blank(_: usize) -> String {
+    String::new()
+}
+
+/// A level's size, once: it does not depend on how many threads measure.
+fn size(size: Option<Bytes>, count: usize, counts: &[usize]) -> String {
+    match size {
+        _ if counts.first() != Some(&count) => String::new(),
+        Some(size) => size.to_string(),
+        None => "-".into(),
+    }
+}
+
+fn store_kinds(report: &Report) -> String {
+    if report.crossovers.is_empty() {
+        return String::new();
+    }
+    head("Store kinds") + &report.crossovers.iter().map(|c| item(&crossover_line(c))).collect::<String>()
+}
+
+fn write_allocate(report: &Report) -> String {
+    if report.write_allocate.is_empty() {
+        return String::new();
+    }
+    let cases = &report.write_allocate;
+    let rate = |index: usize, rate: fn(&Row) -> Option<Rate>| {
+        report.rows.get(index).and_then(rate).map_or_else(|| "-".into(), |rate| gbps(rate.median))
+    };
+    let columns = [
+        Column::left("kernel", cases.iter().map(|case| case.kernel.clone())),
+        Column::right("threads", cases.iter().map(|case| case.threads.to_string())),
+        Column::right("regular", cases.iter().map(|case| rate(case.regular, |row| row.payload_bps))),
+        Column::right("on the bus", cases.iter().map(|case| rate(case.regular, |row| row.bus_bps))),
+        Column::right("nt", cases.iter().map(|case| rate(case.nt, |row| row.payload_bps))),
+        Column::right("gain", cases.iter().map(|case| ratio(case.gain))),
+        Column::right("bound", cases.iter().map(|case| bound(case.bound))),
+    ];
+    head("Write-allocate, at memory level")
+        + &note(
+            "GB/s, medians: payload with regular stores, what that moves on the bus, payload with nt stores. The bound is the gain that the saved traffic allows.",
+        )
+        + &table(&columns)
+}
+
+fn scaling(report: &Report) -> String {
+    let mut text = String::new();
+    for scaling in &report.scaling {
+        let rows = scaling.rows.iter().filter_map(|&index| report.rows.get(index));
+        let points: Vec<(usize, f64)> =
+            rows.filter_map(|row| row.payload_bps.map(|rate| (row.threads, rate.median))).collect();
+        let (Some(first), Some(last)) = (points.first(), points.last()) else { continue };
+        let steps: Vec<String> = points.iter().map(|(count, rate)| format!("{count}: {}", gbps(*rate))).collect();
+        let times = format!("{} times from {} to {}", significant(last.1 / first.1), first.0, threads(last.0));
+        text += &item(&format!("{}, {}: {} GB/s; {times}", scaling.level, scaling.what, steps.join(", ")));
+    }
+    if text.is_empty() { text } else { head("Scaling") + &note("Threads: GB/s payload, median.") + &text }
+}
+
+fn warnings(report: &Report) -> String {
+    if report.warnings.is_empty() {
+        return String::new();
+    }
+    let warning = |w: &Warning| item(&w.text) + &paragraph(&format!("-> {}", w.cure), "  ");
+    head("Warnings, each with its cure") + &report.warnings.iter().map(warning).collect::<String>()
+}
+
+/// The columns that say what was measured.
+fn row_keys(rows: &[Row]) -> Vec<Column> {
+    let left = |head: &str, cell: fn(&Row) -> String| Column::left(head, rows.iter().map(cell));
+    let right = |head: &str, cell: fn(&Row) -> String| Column::right(head, rows.iter().map(cell));
+    vec![
+        left("kernel", |row| row.kernel.clone()),
+        left("store", |row| row.store.to_string()),
+        left("load", |row| row.load.to_string()),
+        right("width", |row| row.width.to_string()),
+        left("memory", |row| row.memory.word().into()),
+        right("size", |row| row.working_set_bytes.to_string()),
+        right("threads", |row| row.threads.to_string()),
+        left("level", level_name),
+    ]
+}
+
+/// The columns that say what came of it.
+fn row_figures(rows: &[Row]) -> Vec<Column> {
+    let number = |value: Option<f64>, text: fn(f64) -> String| value.map_or_else(|| "-".into(), text);
+    let right = |head: &str, cell: &dyn Fn(&Row) -> String| Column::right(head, rows.iter().map(cell));
+    let letter = |word: &String| Flag::of(word).map_or("?", |flag| flag.letter);
+    vec![
+        right("GB/s", &figure),
+        right("best", &|row| number(row.payload_bps.map(|rate| rate.best), gbps)),
+        right("B/cycle", &|row| number(row.bytes_per_cycle, significant)),
+        Column::left("flag", rows.iter().map(|row| row.flags.iter().map(letter).collect())),
+    ]
+}
+
+/// What the letters of the flag column mean.
+fn legend(rows: &[Row]) -> String {
+    let seen: BTreeSet<&str> = rows.iter().flat_map(|row| &row.flags).map(String::as_str).collect();
+    let known = FLAGS.iter().filter(|flag| seen.contains(flag.word));
+    let mut lines: Vec<String> = known.map(|f| format!("{} {}: {}", f.letter, f.word, f.means)).collect();
+    lines.extend(seen.iter().filter(|word| Flag::of(word).is_none()).map(|word| format!("? {word}")));
+    lines.iter().map(|line| paragraph(line, "  ")).collect()
+}
+
+fn reason_lines(rows: &[Row]) -> String {
+    reasons(rows).iter().map(|(what, reason)| item(&format!("{what}: {reason}"))).collect()
+}
+
+fn level_name(row: &Row) -> String {
+    row.level.clone().unwrap_or_default()
+}
+
+/// `57.3 ±0.7%`, in GB/s.
+fn figure(row: &Row) -> String {
+    row.payload_bps.as_ref().map_or_else(|| "-".into(), |rate| format!("{} {}", gbps(rate.median), spread(rate)))
+}
+
+/// One column of a table, filled from above.
+struct Column {
+    head: String,
+    cells: Vec<String>,
+    is_right: bool,
+}
+
+impl Column {
+    fn left(head: &str, cells: impl Iterator<Item = String>) -> Self {
+        Column { head: head.into(), cells: cells.collect(), is_right: false }
+    }
+
+    fn right(head: &str, cells: impl Iterator<Item = String>) -> Self {
+        Column { is_right: true, ..Column::left(head, cells) }
+    }
+
+    fn width(&self) -> usize {
+        self.cells.iter().chain([&self.head]).map(|cell| cell.chars().count()).max().unwrap_or(0)
+    }
+
+    fn is_constant(&self) -> bool {
+        self.cells.windows(2).all(|pair| pair[0] == pair[1]) && self.cells.iter().all(|cell| !cell.is_empty())
+    }
+
+    fn padded(&self, cell: &str) -> String {
+        let width = self.width();
+        if self.is_right { format!("{cell:>width$}") } else { format!("{cell:<width$}") }
+    }
+}
+
+fn width(columns: &[Column], gap: usize) -> usize {
+    columns.iter().map(|column| column.width() + gap).sum::<usize>() - gap
+}
+
+/// Columns two spaces apart, or one where the table would be too wide.
+fn table(columns: &[Column]) -> String {
+    let gap = if width(columns, 2) > COLUMNS { " " } else { "  " };
+    let line = |cell: &dyn Fn(&Column) -> String| {
+        let cells: Vec<String> = columns.iter().map(|column| column.padded(&cell(column))).collect();
+        cells.join(gap).trim_end().to_string() + "\n"
+    };
+    let rows = columns.first().map_or(0, |column| column.cells.len());
+    let body: String = (0..rows).map(|index| line(&|column| column.cells[index].clone())).collect();
+    styled(BOLD, &line(&|column| column.head.clone())) + &body
+}
+
+fn head(text: &str) -> String {
+    styled(BOLD, &paragraph(text, ""))
+}
+
+fn note(text: &str) -> String {
+    styled(DIM, &paragraph(text, ""))
+}
+
+/// A list item: the first line hangs out.
+fn item(text: &str) -> String {
+    let text = paragraph(text, "  ");
+    text.strip_prefix("  ").map_or_else(String::new, |rest| format!("- {rest}"))
+}
+
+/// Styles each line by itself, so that no line break falls inside.
+fn styled(style: Style, text: &str) -> String {
+    text.lines().map(|line| format!("{style}{line}{style:#}\n")).collect()
+}
+
+/// Text wrapped at the terminal's width, every line indented. Control characters, which a host name or a file may
+/// bring along, are shown as what they are.
+fn paragraph(text: &str, indent: &str) -> String {
+    let text: String = text.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect();
+    let mut lines: Vec<String> = Vec::new();
+    for word in text.split(' ').filter(|word| !word.is_empty()) {
+        match lines.last_mut() {
+            Some(line) if line.chars().count() + 1 + word.chars().count() <= COLUMNS => {
+                line.push(' ');
+                line.push_str(word);
+            }
+            _ => lines.push(format!("{indent}{word}")),
+        }
+    }
+    lines.into_iter().map(|line| line + "\n").collect()
+}

@@ -1,0 +1,296 @@
+//! Reports made by hand: a machine that never was, with everything a view must be able to show.
+#![allow(dead_code)] // Each test file uses its part.
+
+use membound::kernel::{Kernel, LoadKind, StoreKind, Width};
+use membound::machine::Machine;
+use membound::memory::{MemoryKind, Obtained};
+use membound::model::{
+    Crossover, Level, LevelBest, Rate, Report, Row, Scaling, StreamLine, StreamTable, Warning, WriteAllocate,
+};
+use membound::record::{Clock, End, Environment};
+use membound::stats::Modes;
+use membound::units::{Bytes, Hertz};
+
+/// Text that does harm wherever it is not escaped.
+pub const NASTY: &str = "node<script>alert(1)</script>\"'&";
+
+/// Name, end, and what one thread loads there with 512 bits, in GB/s.
+const LEVELS: [(&str, u64, f64); 4] =
+    [("L1", 48 << 10, 412.0), ("L2", 2 << 20, 150.0), ("L3", 32 << 20, 38.0), ("memory", u64::MAX, 14.2)];
+
+/// Nothing was measured.
+pub fn empty() -> Report {
+    Report {
+        host: String::new(),
+        tool: "membound 0.1.0".into(),
+        started_unix_s: 0,
+        seed: 0,
+        clock: Clock { name: "tsc".into(), hz: Hertz(2.1e9), overhead_ticks: 24 },
+        machine: Machine::default(),
+        before: Environment::default(),
+        end: None,
+        rows: Vec::new(),
+        levels: Vec::new(),
+        crossovers: Vec::new(),
+        scaling: Vec::new(),
+        write_allocate: Vec::new(),
+        stream: None,
+        findings: Vec::new(),
+        warnings: Vec::new(),
+    }
+}
+
+/// One row and nothing worked out from it.
+pub fn single() -> Report {
+    let row = row("triad", StoreKind::Nt, Width::W512, 2, 1 << 30);
+    Report { host: "lone".into(), rows: vec![row], ..empty() }
+}
+
+/// Nothing but a case that the machine can't do.
+pub fn unavailable() -> Report {
+    Report { host: "poor".into(), rows: vec![cannot(row("copy", StoreKind::Nt, Width::W512, 1, 1 << 20))], ..empty() }
+}
+
+/// Everything.
+pub fn rich() -> Report {
+    let rows = rows();
+    let find = |kernel: &str, store, threads, size: u64| {
+        let is = |r: &Row| r.kernel == kernel && r.store == store && r.threads == threads && r.width == Width::W512;
+        rows.iter().position(|r| is(r) && r.working_set_bytes == Bytes(size)).unwrap()
+    };
+    let (regular, nt) = (StoreKind::Regular, StoreKind::Nt);
+    Report {
+        host: NASTY.into(),
+        tool: "membound 0.1.0".into(),
+        started_unix_s: 1_763_709_239,
+        seed: 42,
+        before: environment(20 << 30, 0.31),
+        end: Some(End {
+            wall_s: 58.4,
+            interrupted: false,
+            planned: rows.len() as u64,
+            peak_memory: Some(Bytes::gib(2)),
+            after: environment(19 << 30, 1.87),
+        }),
+        levels: LEVELS
+            .iter()
+            .zip([8 << 10, 128 << 10, 4 << 20, 1u64 << 30])
+            .map(|((name, end, _), size)| Level {
+                name: (*name).into(),
+                from: Bytes(size),
+                to: Bytes(if *name == "memory" { 1 << 30 } else { end / 2 }),
+                capacity: (*name != "memory").then_some(Bytes(end - end / 37)),
+                claimed: (*name != "memory").then_some(Bytes(*end)),
+                best: [1, 2]
+                    .into_iter()
+                    .flat_map(|threads| ["load", "store", "copy", "triad"].map(|kernel| (kernel, threads)))
+                    .map(|(kernel, threads)| {
+                        let store = if *name == "memory" && kernel != "load" { nt } else { regular };
+                        LevelBest { kernel: kernel.into(), threads, row: find(kernel, store, threads, size) }
+                    })
+                    .collect(),
+            })
+            .collect(),
+        crossovers: vec![
+            crossover("copy", 1, Some([27.2e6, 24.9e6, 30.1e6]), "beyond 25.9 MiB", Some([1.38, 1.36, 1.4])),
+            crossover("copy", 2, Some([52.0e6, 48.1e6, 55.0e6]), "beyond 49.6 MiB", Some([1.41, 1.39, 1.44])),
+            crossover("store", 1, None, "regular is faster everywhere", None),
+        ],
+        scaling: [("L2", 128 << 10), ("memory", 1 << 30)]
+            .into_iter()
+            .map(|(level, size)| Scaling {
+                what: "copy 512 nt".into(),
+                level: level.into(),
+                rows: vec![find("copy", nt, 1, size), find("copy", nt, 2, size)],
+            })
+            .collect(),
+        write_allocate: [("store", 2.0), ("copy", 1.5), ("triad", 4.0 / 3.0)]
+            .into_iter()
+            .map(|(kernel, bound)| WriteAllocate {
+                kernel: kernel.into(),
+                threads: 2,
+                regular: find(kernel, regular, 2, 1 << 30),
+                nt: find(kernel, nt, 2, 1 << 30),
+                gain: [bound * 0.95, bound * 0.94, bound * 0.96],
+                bound,
+            })
+            .collect(),
+        stream: Some(stream()),
+        findings: vec![
+            "Memory gives 27.0 GB/s to copy with non-temporal stores on 2 threads; one thread alone reaches 14.2 GB/s."
+                .into(),
+            "Non-temporal stores pay beyond 25.9 MiB: copy gains 1.38 times, 3/2 would be the limit.".into(),
+            "The measured L3 ends at 31.1 MiB; the operating system claims 32 MiB.".into(),
+        ],
+        warnings: vec![
+            Warning {
+                text: "the hypervisor took 0.12 s of CPU time while samples ran (37 of 11480 samples)".into(),
+                cure: "run on a host of your own, or raise --samples until the interval is narrow enough".into(),
+            },
+            Warning {
+                text: format!("transparent huge pages are off on {NASTY}: 0 of 1 GiB asked for were obtained"),
+                cure: "echo madvise > /sys/kernel/mm/transparent_hugepage/enabled".into(),
+            },
+        ],
+        rows,
+        ..empty()
+    }
+}
+
+fn environment(available: u64, load_average: f64) -> Environment {
+    Environment {
+        available: Some(Bytes(available)),
+        page_cache: Some(Bytes::gib(4)),
+        node_free: vec![(0, Bytes(available - (3 << 30)))],
+        load_average: Some(load_average),
+        steal_s: None,
+    }
+}
+
+fn crossover(kernel: &str, threads: usize, at: Option<[f64; 3]>, says: &str, gain: Option<[f64; 3]>) -> Crossover {
+    let bound = if kernel == "store" { 2.0 } else { 1.5 };
+    let (kernel, says) = (kernel.into(), says.into());
+    Crossover { kernel, threads, store: StoreKind::Nt, width: Width::W512, at, says, gain, bound }
+}
+
+fn stream() -> StreamTable {
+    let line = |function: &str, store: &str, best_mbps: f64, bytes: f64| StreamLine {
+        function: function.into(),
+        variant: format!("{store} 512"),
+        best_mbps,
+        avg_s: bytes / best_mbps / 0.97e6,
+        min_s: bytes / best_mbps / 1e6,
+        max_s: bytes / best_mbps / 0.9e6,
+    };
+    StreamTable {
+        title: "STREAM-style".into(),
+        unmet: vec!["each array must be at least 4 times the last-level cache: 64 MiB is less than 128 MiB".into()],
+        array_elements: 8_388_608,
+        threads: 2,
+        lines: vec![
+            line("Copy", "regular", 18_912.4, 134.2e6),
+            line("Scale", "regular", 18_744.0, 134.2e6),
+            line("Add", "regular", 20_911.7, 201.3e6),
+            line("Triad", "regular", 20_870.9, 201.3e6),
+            line("Copy", "nt", 26_990.2, 134.2e6),
+            line("Triad", "nt", 26_420.5, 201.3e6),
+        ],
+        validation: "Solution Validates: avg error less than 1.000000e-13 on all three arrays".into(),
+    }
+}
+
+fn rows() -> Vec<Row> {
+    let sizes: Vec<u64> = (13..=30).map(|power| 1 << power).collect();
+    let mut rows = Vec::new();
+    for threads in [1, 2] {
+        for (kernel, stores) in [
+            ("load", &[StoreKind::Regular][..]),
+            ("store", StoreKind::ALL),
+            ("copy", StoreKind::ALL),
+            ("triad", &StoreKind::ALL[..2]),
+        ] {
+            for &store in stores {
+                let width = if store == StoreKind::NtMasked { Width::W128 } else { Width::W512 };
+                rows.extend(sizes.iter().map(|&size| row(kernel, store, width, threads, size)));
+            }
+            for width in [Width::W128, Width::W256] {
+                let sizes = [8 << 10, 128 << 10, 4 << 20, 1 << 30];
+                rows.extend(sizes.map(|size| row(kernel, StoreKind::Regular, width, threads, size)));
+            }
+        }
+    }
+    make_bimodal(&mut rows);
+    let lacking = rows.len();
+    rows.push(cannot(row("copy", StoreKind::Nt, Width::W256, 1, 1 << 20)));
+    rows.push(cannot(row("triad", StoreKind::Nt, Width::W256, 1, 1 << 20)));
+    rows[lacking].reason = Some(format!("this processor has no AVX on {NASTY}"));
+    rows
+}
+
+/// The memory figure of copy with non-temporal stores on all threads falls into two groups.
+fn make_bimodal(rows: &mut [Row]) {
+    let is = |row: &&mut Row| row.kernel == "copy" && row.store == StoreKind::Nt && row.threads == 2;
+    let row = rows.iter_mut().filter(is).next_back().unwrap();
+    let high = row.payload_bps.unwrap().best;
+    for (index, sample) in row.sample_bps.iter_mut().enumerate() {
+        if (index / 6) % 2 == 1 {
+            *sample *= 0.8;
+        }
+    }
+    row.modes = Some(Modes { low: 0.79 * high, high: 0.99 * high, high_share: 0.61 });
+    row.flags = vec!["bimodal".into(), "steal".into()];
+}
+
+fn cannot(row: Row) -> Row {
+    Row {
+        payload_bps: None,
+        bus_bps: None,
+        copied_bps: None,
+        bytes_per_cycle: None,
+        samples: 0,
+        sample_bps: Vec::new(),
+        level: None,
+        outcome: "unavailable".into(),
+        reason: Some("this processor has no AVX".into()),
+        ..row
+    }
+}
+
+/// A row with figures that follow from the machine's levels.
+pub fn row(kernel: &str, store: StoreKind, width: Width, threads: usize, size: u64) -> Row {
+    let traffic = Kernel::named(kernel).unwrap().traffic(store);
+    let (level, _, load) = LEVELS.iter().find(|(_, end, _)| size / threads as u64 <= *end).unwrap();
+    let bus_ratio = traffic.bus() as f64 / traffic.payload() as f64;
+    let cached = if *level == "memory" { 1.0 / bus_ratio } else { 0.8 };
+    let store_speed = match (store, *level) {
+        (StoreKind::Regular, _) | (_, "memory") => 1.0,
+        (StoreKind::Rep, _) => 0.7,
+        (StoreKind::Nt, _) => (16.0 / load).min(1.0),
+        (StoreKind::NtMasked, _) => 4.0 / load,
+    };
+    let narrow = if *level == "memory" { 1.0 } else { f64::from(width.bits()) / 512.0 };
+    let scale = if *level == "memory" { (threads as f64).powf(0.93) } else { threads as f64 };
+    let median = load * 1e9 * cached * store_speed * narrow.sqrt() * scale;
+    let sample_bps: Vec<f64> = (0..31u64).map(|n| median * (1.0 + noise(n + size + width as u64))).collect();
+    let rate = |factor: f64| Rate {
+        best: median * factor * 1.021,
+        median: median * factor,
+        ci95: [median * factor * 0.993, median * factor * 1.006],
+    };
+    Row {
+        metric: "bandwidth".into(),
+        kernel: kernel.into(),
+        store,
+        load: LoadKind::Regular,
+        width,
+        width_bits: width.bits(),
+        memory: MemoryKind::Thp,
+        node: Some(0),
+        threads,
+        cpus: (0..threads as u32).collect(),
+        working_set_bytes: Bytes(size),
+        level: Some((*level).into()),
+        unit: "B/s".into(),
+        payload_bps: Some(rate(1.0)),
+        bus_bps: Some(rate(bus_ratio)),
+        copied_bps: (kernel == "copy").then(|| rate(0.5)),
+        bytes_per_cycle: Some(median / 3.7e9 / threads as f64),
+        core_clock_hz: Some(3.7e9),
+        flops_per_s: None,
+        samples: 31,
+        rounds: 3,
+        imbalance: (threads > 1).then_some(0.013),
+        outcome: "measured".into(),
+        reason: None,
+        flags: if size == 1 << 21 { vec!["outliers".into()] } else { Vec::new() },
+        modes: None,
+        obtained: Some(Obtained { bytes: Bytes(size), huge_bytes: None, pages_on_node: [(0, 4096)].into() }),
+        sample_bps,
+    }
+}
+
+/// A number within ±2 % that looks random.
+fn noise(n: u64) -> f64 {
+    let mixed = n.wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    ((mixed >> 40) as f64 / (1u64 << 24) as f64 - 0.5) * 0.04
+}

@@ -1,0 +1,153 @@
+//! The HTML page in a real browser: it draws, fits, follows the theme and asks nobody for anything.
+//!
+//! Without a Chromium these tests pass with a note; with REPORT_REQUIRED=1 they fail then.
+#![cfg(feature = "report")]
+
+mod common;
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use membound::model::Report;
+use membound::view::html;
+
+const BROWSERS: [&str; 3] = ["chromium", "chromium-browser", "google-chrome"];
+
+/// What the page says about itself once it is drawn.
+#[derive(Debug)]
+struct Drawn {
+    dom: String,
+}
+
+impl Drawn {
+    fn data(&self, name: &str) -> &str {
+        let start = format!("data-{name}=\"");
+        let root = self.dom.split("<head").next().unwrap();
+        let value = root.split(&start).nth(1).unwrap_or_else(|| panic!("no data-{name} in {root}"));
+        value.split('"').next().unwrap()
+    }
+
+    fn count(&self, what: &str) -> usize {
+        self.dom.matches(what).count()
+    }
+
+    fn assert_sound(&self) {
+        assert_eq!((self.data("ready"), self.data("errors")), ("1", "0"));
+        assert_eq!(self.data("charts"), self.count("class=\"chart\"").to_string(), "every chart is drawn");
+        let [wide, room] = ["scroll-width", "inner-width"].map(|name| self.data(name).parse::<u32>().unwrap());
+        assert!(wide <= room, "the page is {wide} px wide in a window of {room} px");
+    }
+}
+
+/// The page in a file that stays for a look: target/tmp/NAME.html.
+fn file(name: &str, page: &str) -> PathBuf {
+    let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}.html"));
+    std::fs::write(&path, page).unwrap();
+    path
+}
+
+/// The DOM after the scripts have run, or nothing where there is no browser.
+fn draw(path: &Path, flags: &[&str]) -> Option<Drawn> {
+    for browser in BROWSERS {
+        let profile = tempfile::tempdir().unwrap();
+        let output = Command::new(browser)
+            .args(["--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"])
+            .args(["--disable-background-networking", "--disable-component-update", "--disable-sync"])
+            .args(["--disable-dev-shm-usage", "--virtual-time-budget=20000", "--dump-dom"])
+            .arg(format!("--user-data-dir={}", profile.path().display()))
+            .args(flags)
+            .arg(format!("file://{}", path.display()))
+            .output();
+        let Ok(output) = output else { continue };
+        let dom = String::from_utf8_lossy(&output.stdout).into_owned();
+        assert!(dom.contains("<html"), "{browser}: {}", String::from_utf8_lossy(&output.stderr));
+        return Some(Drawn { dom });
+    }
+    assert!(std::env::var_os("REPORT_REQUIRED").is_none(), "no browser found: {BROWSERS:?}");
+    eprintln!("skipped: no browser found ({BROWSERS:?}); REPORT_REQUIRED=1 makes this a failure");
+    None
+}
+
+const DARK: &str = "--blink-settings=preferredColorScheme=0";
+const LIGHT: &str = "--blink-settings=preferredColorScheme=1";
+
+#[test]
+fn the_page_stands_alone() {
+    let page = html::page(&common::rich());
+    assert!(page.len() < 1_000_000, "{} bytes", page.len());
+    for outward in ["src=", "http://", "https://", "<link", "@import", "url("] {
+        // The packed library is base64: none of these can be in it.
+        assert!(!page.contains(outward), "{outward}");
+    }
+    assert!(page.matches("href=").count() == page.matches("href=\"#").count(), "links stay on the page");
+    assert!(page.contains("default-src 'none'"));
+}
+
+#[test]
+fn foreign_text_is_only_text() {
+    let page = html::page(&common::rich());
+    assert!(!page.contains("<script>alert"));
+    assert!(page.contains("&lt;script&gt;alert(1)&lt;/script&gt;"));
+}
+
+#[test]
+fn a_rich_report_is_drawn() {
+    let report = common::rich();
+    let path = file("rich", &html::page(&report));
+    let Some(light) = draw(&path, &[LIGHT, "--window-size=1200,900"]) else { return };
+    light.assert_sound();
+    // Bandwidth 2, store kinds 6, scaling 2, widths 4, samples 8.
+    assert_eq!(light.data("charts"), "22");
+    assert_eq!(light.count("<svg"), 22);
+    // Each of the 52 lines that are shown at first is a path of its own; whiskers, bars and dots come on top.
+    assert!(light.count("<path") > 1500, "{} paths", light.count("<path"));
+    assert!(light.count("nt overtakes") >= 2);
+    for level in ["L1", "L2", "L3", "memory"] {
+        assert!(light.count(&format!(">{level}</text>")) >= 8, "{level}");
+    }
+    assert!(!light.dom.contains("NaN"), "a coordinate could not be worked out");
+    let dark = draw(&path, &[DARK, "--window-size=1200,900"]).unwrap();
+    dark.assert_sound();
+    assert_ne!(light.data("background"), dark.data("background"));
+}
+
+/// A browser's window can't be as narrow as a telephone, a frame can.
+#[test]
+fn a_narrow_page_does_not_scroll_sideways() {
+    let page = html::page(&common::rich());
+    let quoted = page.replace('&', "&amp;").replace('"', "&quot;");
+    let frame = format!(
+        "<!DOCTYPE html><html><head></head><body style=\"margin:0\">\
+         <iframe style=\"width:360px;height:800px;border:0\" srcdoc=\"{quoted}\"></iframe><script>\
+         const frame = document.querySelector('iframe');\
+         const wait = setInterval(() => {{\
+           const root = frame.contentDocument.documentElement;\
+           if (!root.dataset.ready) return;\
+           clearInterval(wait);\
+           Object.assign(document.documentElement.dataset, root.dataset);\
+           frame.remove();\
+         }}, 50);</script></body></html>"
+    );
+    let Some(narrow) = draw(&file("narrow", &frame), &[]) else { return };
+    assert_eq!((narrow.data("ready"), narrow.data("errors"), narrow.data("charts")), ("1", "0", "22"));
+    assert_eq!(narrow.data("inner-width"), "360");
+    assert_eq!(narrow.data("scroll-width"), "360");
+}
+
+#[test]
+fn little_or_nothing_is_shown_without_errors() {
+    let no_best = common::rich();
+    let levels = no_best.levels.iter().cloned().map(|level| membound::model::Level { best: Vec::new(), ..level });
+    let no_best = Report { levels: levels.collect(), rows: Vec::new(), ..no_best };
+    let cases = [
+        ("empty", common::empty(), "0"),
+        ("single", common::single(), "0"),
+        ("poor", common::unavailable(), "0"),
+        ("rowless", no_best, "0"),
+    ];
+    for (name, report, charts) in cases {
+        let Some(drawn) = draw(&file(name, &html::page(&report)), &[]) else { return };
+        drawn.assert_sound();
+        assert_eq!(drawn.data("charts"), charts, "{name}");
+    }
+}

@@ -1,0 +1,92 @@
+//! The text views, as they look.
+
+mod common;
+
+use anstream::adapter::strip_str;
+use membound::kernel::{StoreKind, Width};
+use membound::model::Report;
+use membound::view::{csv, json, terminal};
+
+/// Text as a pipe gets it. No line is wider than the terminal.
+fn plain(text: &str) -> String {
+    let text = strip_str(text).to_string();
+    for line in text.lines() {
+        assert!(line.chars().count() <= 80, "{} columns: {line}", line.chars().count());
+    }
+    text
+}
+
+fn some_rows() -> Report {
+    let report = common::rich();
+    let is_shown = |index: usize| index % 17 == 3 || index + 2 >= report.rows.len();
+    let rows = report.rows.iter().enumerate().filter(|(index, _)| is_shown(*index)).map(|(_, row)| row.clone());
+    Report { rows: rows.collect(), ..common::empty() }
+}
+
+#[test]
+fn summary() {
+    insta::assert_snapshot!(plain(&terminal::summary(&common::rich())));
+}
+
+#[test]
+fn rows() {
+    insta::assert_snapshot!(plain(&terminal::rows(&some_rows())));
+}
+
+#[test]
+fn stores() {
+    insta::assert_snapshot!(plain(&terminal::stores(&common::rich())));
+}
+
+#[test]
+fn stream() {
+    insta::assert_snapshot!(plain(&terminal::stream(&common::rich())));
+}
+
+#[test]
+fn csv_rows() {
+    let report = Report { rows: some_rows().rows.into_iter().rev().take(4).collect(), ..common::empty() };
+    insta::assert_snapshot!(csv::rows(&report));
+}
+
+#[test]
+fn little_or_nothing_is_shown_without_fuss() {
+    for report in [common::empty(), common::single(), common::unavailable()] {
+        for view in [terminal::summary, terminal::rows, terminal::stores, terminal::stream] {
+            assert!(!plain(&view(&report)).trim().is_empty());
+        }
+    }
+    assert_eq!(json::rows(&common::empty()), "[]\n");
+    assert_eq!(csv::rows(&common::empty()).lines().count(), 1);
+}
+
+#[test]
+fn the_longest_words_fit() {
+    let mut report = some_rows();
+    let row = &mut report.rows[0];
+    (row.kernel, row.store, row.width) = ("jacobi-long".into(), StoreKind::NtMasked, Width::Scalar);
+    row.flags = ["bimodal", "outliers", "steal", "switches", "faults", "drift", "foreign"].map(String::from).into();
+    row.payload_bps.as_mut().unwrap().ci95 = [1.0, 1e12];
+    plain(&terminal::rows(&report));
+}
+
+#[test]
+fn json_rows_are_the_rows() {
+    let report = common::rich();
+    let rows: serde_json::Value = serde_json::from_str(&json::rows(&report)).unwrap();
+    assert_eq!(rows.as_array().unwrap().len(), report.rows.len());
+    assert_eq!(rows[0]["payload_Bps"]["median"], report.rows[0].payload_bps.unwrap().median);
+}
+
+/// The CSV's columns are the JSON row's fields, flattened.
+#[test]
+fn csv_and_json_have_the_same_names() {
+    let text = csv::rows(&common::rich());
+    let names: Vec<&str> = text.lines().next().unwrap().split(',').collect();
+    let rows: serde_json::Value = serde_json::from_str(&json::rows(&common::rich())).unwrap();
+    for row in rows.as_array().unwrap() {
+        for field in row.as_object().unwrap().keys() {
+            assert!(names.iter().any(|name| name == field || name.starts_with(&format!("{field}_"))), "{field}");
+        }
+    }
+}
