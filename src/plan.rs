@@ -117,9 +117,9 @@ pub enum PlanError {
 
 /// Share of the available memory that a run takes at most.
 const MEMORY_SHARE: f64 = 0.4;
-/// A working set in memory is this many times the last-level caches used: twice the rule's least, since a virtual
-/// machine may see less cache than there is.
-const MEMORY_TO_CACHE: u64 = 8;
+/// A working set in memory is this many times the last-level caches used. The curve goes to twice that, to see that it
+/// is flat there: a virtual machine may see less cache than there is.
+const MEMORY_TO_CACHE: u64 = 4;
 /// Without any known cache: more than any last-level cache of a single core complex.
 const CACHE_UNKNOWN: Bytes = Bytes::mib(32);
 
@@ -142,7 +142,7 @@ impl Frame {
     /// A working set that lies in memory, for so many threads.
     pub fn memory_size(&self, threads: usize) -> Bytes {
         let cache = self.last_level[usize::from(threads > 1)];
-        // The most that all threads together may map; a quarter is left for the arenas of other cases.
+        // Arenas of one thread and of all threads stand side by side, each with room for loads and for stores.
         let most = Bytes(self.memory_limit.0 / 4);
         Bytes((cache.0 * MEMORY_TO_CACHE).max(Bytes::mib(64).0)).min(most)
     }
@@ -288,10 +288,11 @@ fn ways(kernel: &Kernel, frame: &Frame, in_memory: bool, detail: Detail) -> Vec<
     if stores {
         ways.extend(widths.iter().map(|&w| (w, StoreKind::Nt)));
     }
-    if stores && main && detail > Detail::Sketch {
-        ways.extend([(Width::Scalar, StoreKind::NtMasked), (Width::W128, StoreKind::NtMasked)]);
-        if kernel.name != "triad" {
-            ways.push((Width::Scalar, StoreKind::Rep));
+    if ["store", "copy"].contains(&kernel.name) && detail > Detail::Sketch {
+        ways.push((Width::W128, StoreKind::NtMasked));
+        ways.push((Width::Scalar, StoreKind::Rep));
+        if detail == Detail::Full {
+            ways.push((Width::Scalar, StoreKind::NtMasked));
         }
     }
     ways
@@ -310,7 +311,7 @@ fn curves(frame: &Frame, threads: usize, detail: Detail) -> Result<Vec<Case>, Pl
     let per_octave = if detail == Detail::Full { 2 } else { 1 };
     let mut cases = Vec::new();
     for kernel in CURVES {
-        let per_octave = if kernel == "load" { per_octave.max(2) } else { per_octave };
+        let (per_octave, last) = if kernel == "load" { (2, Bytes(2 * last.0)) } else { (per_octave, last) };
         let stores: &[StoreKind] = match (kernel, detail) {
             ("load", _) => &[StoreKind::Regular],
             (_, Detail::Sketch) if threads > 1 || kernel != "copy" => &[],

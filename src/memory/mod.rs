@@ -52,6 +52,18 @@ pub struct Obtained {
     pub pages_on_node: BTreeMap<u32, u64>,
 }
 
+impl Obtained {
+    /// Both together.
+    pub fn and(mut self, other: Obtained) -> Obtained {
+        self.bytes.0 += other.bytes.0;
+        self.huge_bytes = self.huge_bytes.zip(other.huge_bytes).map(|(a, b)| Bytes(a.0 + b.0));
+        for (node, pages) in other.pages_on_node {
+            *self.pages_on_node.entry(node).or_insert(0) += pages;
+        }
+        self
+    }
+}
+
 impl MemoryKind {
     /// All kinds.
     pub const ALL: &'static [MemoryKind] = &[MemoryKind::Base, MemoryKind::Thp, MemoryKind::Huge2M, MemoryKind::Huge1G];

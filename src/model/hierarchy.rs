@@ -47,37 +47,47 @@ fn load_curve(results: &[Result]) -> Vec<(Bytes, f64, [f64; 2])> {
     curve
 }
 
-/// Names plateaus. The last one is memory if it reaches beyond all claimed caches; each other one is the claimed
-/// cache whose size is nearest, in order.
+/// Names plateaus. The last one is memory if it reaches beyond all claimed caches. The others are matched in order
+/// with the claimed caches of nearest size; a plateau too many is where a working set partly fits (a shared or victim
+/// cache lets go slowly) and has no name, unless it is long enough to be a level that nobody claimed.
 fn named(plateaus: &[Plateau], claimed: &[Bytes], largest: Bytes) -> Vec<Level> {
     let beyond = largest.0 > 2 * claimed.last().map_or(0, |size| size.0);
     let caches = plateaus.len() - usize::from(beyond && !plateaus.is_empty());
-    let mut next_claim = 0;
+    let matched = match_in_order(&plateaus[..caches], claimed);
     let mut levels = Vec::new();
     for (index, plateau) in plateaus.iter().enumerate() {
-        let (mut name, mut claim) = (format!("L{}", index + 1), None);
-        if index >= caches {
-            name = "memory".into();
-        } else if let Some(capacity) = plateau.capacity {
-            // Leave enough claims for the plateaus that follow.
-            let last = claimed.len().saturating_sub(caches - index - 1);
-            let distance = |k: &usize| (capacity.0 as f64 / claimed[*k].0.max(1) as f64).ln().abs();
-            if let Some(nearest) = (next_claim..last).min_by(|a, b| distance(a).total_cmp(&distance(b))) {
-                name = format!("L{}", nearest + 1);
-                claim = Some(claimed[nearest]);
-                next_claim = nearest + 1;
-            }
-        }
-        levels.push(Level {
-            name,
-            from: plateau.from,
-            to: plateau.to,
-            capacity: plateau.capacity,
-            claimed: claim,
-            best: Vec::new(),
-        });
+        let (name, claim) = match matched.get(index) {
+            None => ("memory".into(), None),
+            Some(Some(k)) => (format!("L{}", k + 1), Some(claimed[*k])),
+            Some(None) if claimed.is_empty() => (format!("L{}", index + 1), None),
+            Some(None) if plateau.to.0 >= 4 * plateau.from.0 => (format!("unclaimed-{}", index + 1), None),
+            Some(None) => continue,
+        };
+        let (from, to, capacity) = (plateau.from, plateau.to, plateau.capacity);
+        levels.push(Level { name, from, to, capacity, claimed: claim, best: Vec::new() });
     }
     levels
+}
+
+/// For each plateau the claimed cache it is: as many as possible are matched in order, of those the widest, with sizes
+/// as near as can be. There are a handful of each, so all ways are tried.
+fn match_in_order(plateaus: &[Plateau], claimed: &[Bytes]) -> Vec<Option<usize>> {
+    let Some((_, rest)) = plateaus.split_first() else { return Vec::new() };
+    let unmatched = [vec![None], match_in_order(rest, claimed)].concat();
+    let matched = (0..claimed.len()).map(|k| {
+        let later = match_in_order(rest, &claimed[k + 1..]).into_iter().map(|m| m.map(|later| later + k + 1));
+        std::iter::once(Some(k)).chain(later).collect()
+    });
+    let score = |choice: &Vec<Option<usize>>| {
+        let pairs = choice.iter().zip(plateaus).filter_map(|(m, plateau)| Some((claimed[(*m)?], plateau)));
+        pairs.fold((0.0, 0.0, 0.0), |(count, octaves, nearness), (claim, plateau)| {
+            let size = plateau.capacity.unwrap_or(plateau.to);
+            let distance = (size.0.max(1) as f64 / claim.0.max(1) as f64).log2().abs();
+            (count + 1.0, octaves + (plateau.to.0 as f64 / plateau.from.0.max(1) as f64).log2(), nearness - distance)
+        })
+    };
+    let better = |a: &Vec<_>, b: &Vec<_>| score(a).partial_cmp(&score(b)).unwrap_or(std::cmp::Ordering::Equal);
+    std::iter::once(unmatched).chain(matched).max_by(better).unwrap_or_default()
 }
 
 /// Levels as claimed: nothing was found, so they have no capacity.
@@ -114,4 +124,29 @@ fn level_of(result: &Result, levels: &[Level], machine: &Machine) -> Option<Stri
     }
     // Larger than anything on the curve: as the last level, if that is memory.
     levels.last().filter(|level| level.name == "memory").map(|level| level.name.clone())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn plateau(from: u64, to: u64) -> Plateau {
+        Plateau { from: Bytes::kib(from), to: Bytes::kib(to), speed: 1.0, capacity: Some(Bytes::kib(to)) }
+    }
+
+    const CLAIMED: [Bytes; 3] = [Bytes::kib(32), Bytes::mib(1), Bytes::mib(32)];
+
+    fn names(plateaus: &[Plateau]) -> Vec<String> {
+        named(plateaus, &CLAIMED, Bytes::mib(256)).into_iter().map(|level| level.name).collect()
+    }
+
+    #[test]
+    fn plateaus_are_named_after_the_nearest_claim() {
+        let [l1, l2, l3, memory] = [plateau(4, 36), plateau(45, 800), plateau(1500, 17_000), plateau(65_000, 262_144)];
+        assert_eq!(names(&[l1.clone(), l2.clone(), l3.clone(), memory.clone()]), ["L1", "L2", "L3", "memory"]);
+        assert_eq!(names(&[l1.clone(), l3.clone(), memory.clone()]), ["L1", "L3", "memory"]);
+        // A last level that lets go slowly looks like one more plateau.
+        let slow = plateau(23_000, 47_000);
+        assert_eq!(names(&[l1, l2, l3, slow, memory]), ["L1", "L2", "L3", "memory"]);
+    }
 }

@@ -7,7 +7,7 @@ use crate::stats;
 use crate::units::{Bytes, significant};
 
 /// Sizes that a comparison over working sets needs.
-const LEAST_SIZES: usize = 4;
+const LEAST_SIZES: usize = 6;
 
 /// For each kernel and thread count: where each other store kind overtakes regular stores.
 pub(super) fn crossovers(results: &[Result]) -> Vec<Crossover> {
@@ -21,6 +21,8 @@ pub(super) fn crossovers(results: &[Result]) -> Vec<Crossover> {
             }
         }
     }
+    let order = |c: &Crossover| crate::kernel::CATALOG.iter().position(|k| k.name == c.kernel);
+    found.sort_by_key(|c| (order(c), c.threads, c.store, c.width));
     found
 }
 
@@ -93,12 +95,7 @@ fn crossover(kernel: &str, threads: usize, pairs: &[(&Result, &Result)]) -> Cros
     let wins_first = others[0][0] > regulars[0][0];
     let wins_last = others[others.len() - 1][0] > regulars[regulars.len() - 1][0];
     let says = match at {
-        Some([at, low, high]) => format!(
-            "{store} overtakes regular at {} [{}, {}]",
-            Bytes(at as u64),
-            Bytes(low as u64),
-            Bytes(high as u64)
-        ),
+        Some([at, ..]) => format!("{store} overtakes regular at {}", Bytes(at as u64)),
         None if wins_first && wins_last => format!("{store} is faster at every size measured"),
         None => format!("regular is faster at every size up to {}", other.case.working_set),
     };
@@ -139,6 +136,8 @@ pub(super) fn write_allocate(results: &[Result]) -> Vec<WriteAllocate> {
             found.push(WriteAllocate { kernel, threads, regular, nt, gain, bound });
         }
     }
+    let order = |w: &WriteAllocate| crate::kernel::CATALOG.iter().position(|k| k.name == w.kernel);
+    found.sort_by_key(|w| (w.threads, order(w)));
     found
 }
 

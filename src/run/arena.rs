@@ -2,12 +2,11 @@
 //! its naive twin says.
 //!
 //! ```text
-//! region   | a ............ | gap | b ............ | gap | c ............ |     untouched     |
-//!          0                                                              ^touched            ^mapped
+//! stored | a ............ |        untouched        |      streams that kernels write
+//! loaded | b ............ | c ............ |  ...   |      streams that they only read
 //! ```
-//! Every element that no kernel wrote holds [`pattern`] of its place in the region, small whole numbers, so that all
-//! results are exact and any window can be checked without a copy. What a kernel wrote is remembered as `dirty` and
-//! put back before a kernel reads it.
+//! Every element that no kernel wrote holds [`pattern`] of its place, small whole numbers, so that all results are exact
+//! and any window can be checked without a copy. Kernels never write to `loaded`, so it is filled once for all cases.
 
 use std::ops::Range;
 
@@ -26,17 +25,24 @@ pub fn pattern(word: usize) -> f64 {
     ((word % PERIOD) * 7 % 13) as f64 - 3.0
 }
 
-/// Where a kernel's streams lie in a region.
+/// Which of an arena's two regions.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Zone {
+    Stored,
+    Loaded,
+}
+
+/// Where a kernel's streams lie.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Layout {
-    /// First element of each stream.
-    pub starts: Vec<usize>,
+    /// Region and first element of each stream.
+    places: Vec<(Zone, usize)>,
     /// Rows of each stream; 1 for plain arrays.
     pub rows: usize,
     /// Elements of a row.
     pub columns: usize,
-    /// Elements from the region's start to the end of the last stream.
-    pub words: usize,
+    /// Elements needed of each region: stored, loaded.
+    words: [usize; 2],
 }
 
 impl Layout {
@@ -50,88 +56,99 @@ impl Layout {
     pub fn new(kernel: &Kernel, working_set: Bytes, misaligned_bytes: u32) -> Layout {
         const LINE: usize = 64 / ELEMENT_BYTES as usize;
         const PAGE: usize = 4096 / ELEMENT_BYTES as usize;
-        let streams = kernel.formula().streams.len();
-        let elements = (working_set.0 / ELEMENT_BYTES / streams as u64).max(1);
+        let streams = kernel.formula().streams;
+        let elements = (working_set.0 / ELEMENT_BYTES / streams.len() as u64).max(1);
         let (rows, columns) = kernel.shape(elements);
         let length = (rows * columns) as usize;
         let beyond_first_level = length >= 16 * PAGE;
         let unit = if beyond_first_level || length % PAGE == 0 { PAGE } else { LINE };
         let off = (u64::from(misaligned_bytes) / ELEMENT_BYTES) as usize;
-        let mut starts = Vec::new();
-        let mut next = 0usize;
-        for stream in 0..streams {
-            let shift = if beyond_first_level { stream * LINE } else { 0 };
-            starts.push(next.next_multiple_of(unit) + shift + off);
-            next = starts[stream] + length;
+        let (mut places, mut words) = (Vec::new(), [0usize; 2]);
+        for (index, stream) in streams.iter().enumerate() {
+            let zone = if stream.stored { Zone::Stored } else { Zone::Loaded };
+            let shift = if beyond_first_level { index * LINE } else { 0 };
+            let start = words[zone as usize].next_multiple_of(unit) + shift + off;
+            places.push((zone, start));
+            words[zone as usize] = start + length;
         }
-        Layout { starts, rows: rows as usize, columns: columns as usize, words: next.next_multiple_of(LINE) }
+        Layout { places, rows: rows as usize, columns: columns as usize, words }
+    }
+
+    /// Bytes needed of each region: stored, loaded.
+    pub fn bytes(&self) -> [Bytes; 2] {
+        self.words.map(|words| Bytes(words as u64 * ELEMENT_BYTES))
     }
 
     fn length(&self) -> usize {
         self.rows * self.columns
     }
+}
 
-    fn range(&self, stream: usize) -> Range<usize> {
-        self.starts[stream]..self.starts[stream] + self.length()
+/// A region and how far it was touched.
+#[derive(Debug)]
+struct Touched {
+    region: Region,
+    words: usize,
+}
+
+impl Touched {
+    fn reach(&mut self, words: usize) -> bool {
+        let grows = words > self.words;
+        if grows {
+            fill(self.region.words(), self.words..words);
+            self.words = words;
+        }
+        grows
     }
 }
 
-/// A region and what is known of its contents.
+/// A thread's two regions and what was obtained for them.
 #[derive(Debug)]
 pub struct Arena {
-    region: Region,
-    /// Elements from the start that hold the pattern or are dirty.
-    touched: usize,
-    /// Elements that kernels may have written.
-    dirty: Range<usize>,
+    zones: [Touched; 2],
     obtained: Option<Obtained>,
 }
 
 impl Arena {
     /// Maps memory; touches nothing.
-    pub fn new(spec: MemorySpec, bytes: Bytes) -> Result<Self, NoMemory> {
-        Ok(Arena { region: Region::new(spec, bytes)?, touched: 0, dirty: 0..0, obtained: None })
+    pub fn new(spec: MemorySpec, bytes: [Bytes; 2]) -> Result<Self, NoMemory> {
+        let zone = |bytes| Ok(Touched { region: Region::new(spec, bytes)?, words: 0 });
+        Ok(Arena { zones: [zone(bytes[0])?, zone(bytes[1])?], obtained: None })
     }
 
-    /// Bytes mapped.
-    pub fn bytes(&self) -> Bytes {
-        self.region.bytes()
+    /// Bytes mapped: stored, loaded.
+    pub fn bytes(&self) -> [Bytes; 2] {
+        [self.zones[0].region.bytes(), self.zones[1].region.bytes()]
     }
 
-    /// Makes all streams hold the pattern, touching new pages from the calling thread. Returns their addresses.
+    /// Touches the layout's pages from the calling thread and makes every stream that is read hold the pattern.
+    /// Returns the streams' addresses.
     pub fn prepare(&mut self, formula: &Formula, layout: &Layout) -> Vec<u64> {
-        let loaded = (0..formula.streams.len()).filter(|&s| formula.streams[s].loaded).map(|s| layout.range(s));
-        let stale = loaded.filter(|range| range.start < self.dirty.end && self.dirty.start < range.end).count() > 0;
-        let words = self.region.words();
-        if stale {
-            fill(words, self.dirty.clone());
-            self.dirty = 0..0;
+        for (zone, words) in self.zones.iter_mut().zip(layout.words) {
+            if zone.reach(words) {
+                self.obtained = None;
+            }
         }
-        if layout.words > self.touched {
-            fill(words, self.touched..layout.words);
-            self.touched = layout.words;
-            self.obtained = None;
+        for (stream, &(zone, start)) in formula.streams.iter().zip(&layout.places) {
+            // A stream changed in place was left by another case as that one pleased.
+            if stream.loaded && zone == Zone::Stored {
+                fill(self.zones[zone as usize].region.words(), start..start + layout.length());
+            }
         }
-        let address = self.region.address();
-        layout.starts.iter().map(|start| address + *start as u64 * ELEMENT_BYTES).collect()
-    }
-
-    /// Notes that a kernel is about to write its stored stream.
-    pub fn will_write(&mut self, formula: &Formula, layout: &Layout) {
-        if let Some(access) = formula.store() {
-            let range = layout.range(access.stream);
-            self.dirty = if self.dirty.is_empty() {
-                range
-            } else {
-                self.dirty.start.min(range.start)..self.dirty.end.max(range.end)
-            };
-        }
+        let address = |&(zone, start): &(Zone, usize)| {
+            self.zones[zone as usize].region.address() + start as u64 * ELEMENT_BYTES
+        };
+        layout.places.iter().map(address).collect()
     }
 
     /// Pages obtained so far; looked up again only when new ones were touched.
     pub fn obtained(&mut self) -> Obtained {
-        let touched = Bytes(self.touched as u64 * ELEMENT_BYTES);
-        self.obtained.get_or_insert_with(|| self.region.inspect(touched)).clone()
+        let zones = &self.zones;
+        let look_up = || {
+            let inspect = |zone: &Touched| zone.region.inspect(Bytes(zone.words as u64 * ELEMENT_BYTES));
+            inspect(&zones[0]).and(inspect(&zones[1]))
+        };
+        self.obtained.get_or_insert_with(look_up).clone()
     }
 
     /// Compares what `passes` passes left behind with the naive twin: first and last window and some between, or every
@@ -159,11 +176,12 @@ impl Arena {
             let end = places.len() - 1;
             places = places.iter().enumerate().filter(|(i, _)| i % keep == 0 || *i == end).map(|(_, p)| *p).collect();
         }
-        let words = self.region.words();
+        let zone = layout.places[stored].0;
+        let words = self.zones[zone as usize].region.words();
         for (row, column) in places {
             let (height, first) = (if grid { 3 } else { 1 }, row * columns + column);
-            let place = |stream: usize, r: usize, c: usize| layout.starts[stream] + first + r * columns + c;
-            let mut twin: Vec<Vec<f64>> = (0..layout.starts.len())
+            let place = |stream: usize, r: usize, c: usize| layout.places[stream].1 + first + r * columns + c;
+            let mut twin: Vec<Vec<f64>> = (0..layout.places.len())
                 .map(|stream| (0..height * window).map(|k| pattern(place(stream, k / window, k % window))).collect())
                 .collect();
             naive::run(kernel, &mut twin, s, height, window).ok_or("no naive twin")?;
@@ -200,7 +218,7 @@ fn scalar_after(kernel: &Kernel, s: f64, passes: u64) -> f64 {
 fn check_result(kernel: &Kernel, formula: &Formula, variant: &Variant, layout: &Layout, call: &Call) -> Result<(), String> {
     let length = layout.length();
     let part = |from: usize, n: usize| -> Result<f64, String> {
-        let mut twin: Vec<Vec<f64>> = layout.starts.iter().map(|s| (from..from + n).map(|i| pattern(s + i)).collect()).collect();
+        let mut twin: Vec<Vec<f64>> = layout.places.iter().map(|(_, s)| (from..from + n).map(|i| pattern(s + i)).collect()).collect();
         match naive::run(kernel, &mut twin, call.scalar, 1, n) {
             Some(naive::Answer::Sum(value) | naive::Answer::Last(value)) => Ok(value),
             _ => Err("no naive twin".into()),

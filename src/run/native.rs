@@ -19,7 +19,7 @@ use super::arena::{Arena, Layout, timed_scalar};
 use super::sys::{self, ThreadUsage, Ticker};
 use super::{Executor, Quota};
 use crate::kernel::code::{Call, Executable};
-use crate::kernel::{CHAIN_LINKS, ELEMENT_BYTES, Isa, Kernel, Unsupported, Variant, assemble, core_clock_chain, naive};
+use crate::kernel::{CHAIN_LINKS, Isa, Kernel, Unsupported, Variant, assemble, core_clock_chain, naive};
 use crate::memory::{MemorySpec, NoMemory, Obtained};
 use crate::plan::{Case, Protocol};
 use crate::record::{Clock, Measured, Outcome, Sample, Samples, Volume};
@@ -48,7 +48,7 @@ pub struct Native {
     /// Memory by thread and kind; kept from case to case, since first touch costs more than a sample.
     arenas: HashMap<(u32, MemorySpec), Arena>,
     /// Bytes to map when an arena is first needed: the most that any planned case will want.
-    reserve: HashMap<(u32, MemorySpec), Bytes>,
+    reserve: HashMap<(u32, MemorySpec), [Bytes; 2]>,
     /// Check every element, not windows.
     verify: bool,
 }
@@ -94,12 +94,16 @@ impl Native {
         (span.as_secs_f64() * self.clock.hz.0) as u64
     }
 
-    fn take_arena(&mut self, key: (u32, MemorySpec), bytes: Bytes) -> Result<Arena, NoMemory> {
+    fn take_arena(&mut self, key: (u32, MemorySpec), bytes: [Bytes; 2]) -> Result<Arena, NoMemory> {
         match self.arenas.remove(&key) {
-            Some(arena) if arena.bytes() >= bytes => Ok(arena),
-            _ => Arena::new(key.1, bytes.max(self.reserve.get(&key).copied().unwrap_or_default())),
+            Some(arena) if larger(arena.bytes(), bytes) == arena.bytes() => Ok(arena),
+            _ => Arena::new(key.1, larger(bytes, self.reserve.get(&key).copied().unwrap_or_default())),
         }
     }
+}
+
+fn larger(left: [Bytes; 2], right: [Bytes; 2]) -> [Bytes; 2] {
+    [left[0].max(right[0]), left[1].max(right[1])]
 }
 
 /// Assembles a variant and checks it on small arrays against its twin before it is ever timed.
@@ -149,7 +153,7 @@ impl Executor for Native {
             let layout = Layout::new(kernel, share(case), case.misaligned_bytes);
             for &cpu in &case.cpus {
                 let most = self.reserve.entry((cpu, case.memory)).or_default();
-                *most = (*most).max(Bytes(layout.words as u64 * ELEMENT_BYTES));
+                *most = larger(*most, layout.bytes());
             }
         }
     }
@@ -170,10 +174,9 @@ impl Native {
         let kernel = Kernel::find(&variant.kernel).map_err(|fault| Outcome::Unavailable { reason: fault.to_string() })?;
         self.code(variant)?;
         let layout = Layout::new(kernel, share(case), case.misaligned_bytes);
-        let bytes = Bytes(layout.words as u64 * ELEMENT_BYTES);
         let mut arenas = Vec::new();
         for &cpu in &case.cpus {
-            let arena = self.take_arena((cpu, case.memory), bytes);
+            let arena = self.take_arena((cpu, case.memory), layout.bytes());
             arenas.push(arena.map_err(|fault| Outcome::Unavailable { reason: fault.to_string() })?);
         }
         let Some(Ok(code)) = self.codes.get(variant) else {
@@ -193,7 +196,7 @@ impl Native {
             shared: Shared::new(case.cpus.len()),
         };
         let results = team.measure(&mut arenas);
-        let obtained = arenas.iter_mut().map(Arena::obtained).reduce(together).unwrap_or_default();
+        let obtained = arenas.iter_mut().map(Arena::obtained).reduce(Obtained::and).unwrap_or_default();
         for (&cpu, arena) in case.cpus.iter().zip(arenas) {
             self.arenas.insert((cpu, case.memory), arena);
         }
@@ -207,15 +210,6 @@ impl Native {
             obtained,
         })))
     }
-}
-
-fn together(mut left: Obtained, right: Obtained) -> Obtained {
-    left.bytes.0 += right.bytes.0;
-    left.huge_bytes = left.huge_bytes.zip(right.huge_bytes).map(|(a, b)| Bytes(a.0 + b.0));
-    for (node, pages) in right.pages_on_node {
-        *left.pages_on_node.entry(node).or_insert(0) += pages;
-    }
-    left
 }
 
 fn volume(kernel: &Kernel, variant: &Variant, elements: u64) -> Volume {
@@ -343,7 +337,6 @@ impl Team<'_> {
         let mut call = Call::new(&formula, variant, &addresses, self.layout.rows as u64, self.layout.columns as u64);
         call.scalar = timed_scalar(self.kernel);
         self.shared.slots[index].elements.store(call.elements(variant), Ordering::Relaxed);
-        arena.will_write(&formula, self.layout);
         let mut leader = (index == 0).then(|| Leader::new(self));
         let mut passes = 0;
         loop {
@@ -401,7 +394,7 @@ impl Team<'_> {
 struct Leader<'a> {
     team: &'a Team<'a>,
     samples: Samples,
-    warming: bool,
+    warm_up: Option<WarmUp>,
     deadline: Instant,
     steal: StealMeter,
     chain: Call,
@@ -412,8 +405,7 @@ impl<'a> Leader<'a> {
         Leader {
             team,
             samples: Samples::default(),
-            // STREAM's rule leaves out the first pass, which is what the warm-up is.
-            warming: true,
+            warm_up: Some(WarmUp::default()),
             deadline: Instant::now() + team.quota.time,
             steal: StealMeter::new(),
             chain: Call::empty(1),
@@ -435,8 +427,15 @@ impl<'a> Leader<'a> {
         let starts = shared.slots.iter().map(|s| s.start.load(Ordering::Relaxed));
         let ends = shared.slots.iter().map(|s| s.end.load(Ordering::Relaxed));
         let ticks = ends.max().unwrap_or(1) - starts.min().unwrap_or(0);
-        if self.warming {
-            return self.warm_up(ticks);
+        if let Some(warm_up) = &mut self.warm_up {
+            let repetitions = shared.repetitions.load(Ordering::Relaxed);
+            let stream = self.team.case.protocol == Protocol::Stream;
+            // STREAM's rule leaves out the first pass and no other.
+            match warm_up.next(ticks, repetitions, self.team.sample_ticks).filter(|_| !stream) {
+                Some(more) => shared.repetitions.store(more, Ordering::Relaxed),
+                None => self.warm_up = None,
+            }
+            return;
         }
         let core_clock_ticks = self.core_clock();
         let part = |s: &Slot| s.end.load(Ordering::Relaxed) - s.start.load(Ordering::Relaxed);
@@ -452,19 +451,6 @@ impl<'a> Leader<'a> {
         });
     }
 
-    /// Doubles the repetitions until a sample lasts long enough; the last warm-up pass ran at full length.
-    fn warm_up(&mut self, ticks: u64) {
-        let repetitions = &self.team.shared.repetitions;
-        let now = repetitions.load(Ordering::Relaxed);
-        if self.team.case.protocol == Protocol::Stream || ticks >= self.team.sample_ticks {
-            self.warming = false;
-        } else {
-            let wanted = (now as f64 * self.team.sample_ticks as f64 / ticks as f64 * 1.2).ceil() as u64;
-            // Early passes run cold and slow: grow by at most 8 at a time, so that one of them can't mislead.
-            repetitions.store(wanted.clamp(now + 1, now * 8), Ordering::Relaxed);
-        }
-    }
-
     fn core_clock(&mut self) -> u64 {
         let [short, long] = CLOCK_TRIPS.map(|trips| self.chain_ticks(trips));
         long.saturating_sub(short).max(1)
@@ -478,6 +464,49 @@ impl<'a> Leader<'a> {
         let ticks = self.team.ticker.now() - start;
         debug_assert!(run.is_ok());
         ticks
+    }
+}
+
+/// Finds how many repetitions make a sample, and goes on until the caches hold what they will hold.
+#[derive(Debug, Default)]
+struct WarmUp {
+    repetitions: u64,
+    /// Passes at these repetitions, and the fastest of them.
+    passes: u32,
+    fastest: u64,
+    /// Ticks spent.
+    spent: u64,
+}
+
+impl WarmUp {
+    /// A pass is no longer getting faster if it gained less than this on the fastest before.
+    const GAIN: f64 = 0.98;
+    /// A victim cache fills over several passes; more than this many are not waited for.
+    const PASSES_MOST: u32 = 8;
+    /// Nor more time than so many samples take, beyond the second pass.
+    const SAMPLES_MOST: u64 = 60;
+
+    /// Takes note of a pass of `repetitions` that took `ticks`; returns the repetitions of the next one, or nothing
+    /// when it is warm. One pass alone is never believed: it may have been cold, or interrupted.
+    fn next(&mut self, ticks: u64, repetitions: u64, sample_ticks: u64) -> Option<u64> {
+        if repetitions != self.repetitions {
+            *self = WarmUp { repetitions, passes: 0, fastest: u64::MAX, spent: self.spent };
+        }
+        let gaining = (ticks as f64) < self.fastest as f64 * Self::GAIN;
+        self.fastest = self.fastest.min(ticks);
+        self.passes += 1;
+        self.spent += ticks;
+        let slow = self.spent > Self::SAMPLES_MOST * sample_ticks;
+        if self.passes == 1 || (gaining && self.passes < Self::PASSES_MOST && !slow) {
+            // The first pass of a long case is enough: nothing stays cached from one end to the other.
+            return (!slow || self.passes > 1 || ticks < 20 * sample_ticks).then_some(repetitions);
+        }
+        if self.fastest >= sample_ticks {
+            return None;
+        }
+        let wanted = (repetitions as f64 * sample_ticks as f64 / self.fastest as f64 * 1.2).ceil() as u64;
+        // Early passes run cold and slow: grow step by step, so that they can't mislead.
+        Some(wanted.clamp(repetitions + 1, repetitions * 16))
     }
 }
 
@@ -501,5 +530,37 @@ impl StealMeter {
         let grown = now.saturating_sub(self.last);
         self.last = now;
         u32::try_from(grown).unwrap_or(u32::MAX)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Runs a warm-up against a simulated machine: the time of the n-th pass of r repetitions.
+    fn warm(time: impl Fn(u64, u64) -> u64) -> (u64, u64) {
+        let (mut warm_up, mut repetitions, mut pass) = (WarmUp::default(), 1, 0);
+        while let Some(next) = warm_up.next(time(pass, repetitions), repetitions, 1000) {
+            (repetitions, pass) = (next, pass + 1);
+        }
+        (repetitions, pass)
+    }
+
+    #[test]
+    fn repetitions_make_a_sample_long_enough() {
+        let (repetitions, _) = warm(|_, repetitions| 7 * repetitions);
+        assert!((1000..3000).contains(&(7 * repetitions)), "{repetitions}");
+    }
+
+    #[test]
+    fn an_interrupted_pass_does_not_end_the_warm_up() {
+        let (repetitions, _) = warm(|pass, repetitions| if pass == 0 { 1_000_000 / 60 } else { 7 * repetitions });
+        assert!(7 * repetitions >= 1000, "{repetitions}");
+    }
+
+    #[test]
+    fn a_cache_that_fills_slowly_is_waited_for() {
+        let (_, passes) = warm(|pass, _| 5000 - 700 * pass.min(4));
+        assert!(passes >= 5, "{passes}");
     }
 }
