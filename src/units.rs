@@ -108,7 +108,7 @@ impl fmt::Display for Bytes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (unit, scale) = BINARY.iter().find(|(_, scale)| self.0 >= *scale).unwrap_or(&BINARY[4]);
         let text =
-            if self.0 % scale == 0 { (self.0 / scale).to_string() } else { significant(self.0 as f64 / *scale as f64) };
+            if self.0.is_multiple_of(*scale) { (self.0 / scale).to_string() } else { significant(self.0 as f64 / *scale as f64) };
         f.pad(&format!("{text} {unit}"))
     }
 }
