@@ -5,8 +5,10 @@ use std::fmt;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::kernel::Variant;
-use crate::memory::MemorySpec;
+use crate::kernel::{CATALOG, ELEMENT_BYTES, Isa, Kernel, LoadKind, StoreKind, Variant, Width};
+use crate::machine::{CpuSet, Machine};
+use crate::memory::{MemoryKind, MemorySpec};
+use crate::placement::{Placement, PlacementError};
 use crate::units::Bytes;
 
 /// What is done: for now kernels over streams; pointer chases and hand-overs are further variants.
@@ -38,8 +40,15 @@ pub struct Case {
     pub cpus: Vec<u32>,
     /// Bytes touched by one repetition, over all threads and streams.
     pub working_set: Bytes,
+    /// Bytes that every stream starts beyond its aligned place; 8 makes all vector accesses unaligned.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub misaligned_bytes: u32,
     /// How samples are taken.
     pub protocol: Protocol,
+}
+
+fn is_zero(n: &u32) -> bool {
+    *n == 0
 }
 
 impl Case {
@@ -60,6 +69,407 @@ impl fmt::Display for Case {
         let threads = self.threads();
         let plural = if threads == 1 { "" } else { "s" };
         let Work::Kernel(variant) = &self.work;
-        write!(f, "{variant}, {}, {}, {threads} thread{plural}", self.working_set, self.memory)
+        write!(f, "{variant}, {}, {}, {threads} thread{plural}", self.working_set, self.memory)?;
+        if self.misaligned_bytes > 0 { write!(f, ", unaligned") } else { Ok(()) }
     }
+}
+
+/// What a plan must know of the machine.
+#[derive(Debug, Clone)]
+pub struct Frame {
+    /// CPUs to place threads on.
+    pub placement: Placement,
+    /// Data caches that the first CPU sees, as the operating system claims: (level, bytes), small first.
+    pub caches: Vec<(u32, Bytes)>,
+    /// Widths there are, narrow first.
+    pub widths: Vec<Width>,
+    /// Most memory that a run may take.
+    pub memory_limit: Bytes,
+    /// Last-level cache claimed for (one thread, all threads).
+    pub last_level: [Bytes; 2],
+}
+
+/// A plan that can't be made; the text names the cure.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum PlanError {
+    /// Threads or CPUs.
+    #[error(transparent)]
+    Placement(#[from] PlacementError),
+    /// Nothing to work on.
+    #[error("a working set of {size} holds no element for each of {threads} thread(s) and stream; give at least {least}")]
+    TooSmall {
+        /// The size asked for.
+        size: Bytes,
+        /// Threads.
+        threads: usize,
+        /// What would do.
+        least: Bytes,
+    },
+    /// More than may be taken.
+    #[error("a working set of {size} is more than the {limit} that may be used (40 % of the free memory, less under a cgroup's limit); give a smaller --size")]
+    TooLarge {
+        /// The size asked for.
+        size: Bytes,
+        /// What may be used.
+        limit: Bytes,
+    },
+}
+
+/// Share of the available memory that a run takes at most.
+const MEMORY_SHARE: f64 = 0.4;
+/// A working set in memory is this many times the last-level caches used: twice the rule's least, since a virtual
+/// machine may see less cache than there is.
+const MEMORY_TO_CACHE: u64 = 8;
+/// Without any known cache: more than any last-level cache of a single core complex.
+const CACHE_UNKNOWN: Bytes = Bytes::mib(32);
+
+impl Frame {
+    /// Reads the frame off a machine, restricted to `cpus` where given.
+    pub fn new(machine: &Machine, isa: Isa, cpus: Option<&CpuSet>) -> Result<Self, PlacementError> {
+        let placement = Placement::new(machine, cpus)?;
+        let all = placement.first(placement.most())?;
+        let last_level = |cpus: &[u32]| machine.last_level_bytes(&cpus.iter().copied().collect()).unwrap_or(CACHE_UNKNOWN);
+        let available = machine.available_memory().get().unwrap_or(Bytes::gib(1));
+        Ok(Frame {
+            caches: machine.data_caches(all[0]).iter().map(|cache| (cache.level, cache.size)).collect(),
+            widths: isa.widths(),
+            memory_limit: Bytes((available.0 as f64 * MEMORY_SHARE) as u64),
+            last_level: [last_level(&all[..1]), last_level(&all)],
+            placement,
+        })
+    }
+
+    /// A working set that lies in memory, for so many threads.
+    pub fn memory_size(&self, threads: usize) -> Bytes {
+        let cache = self.last_level[usize::from(threads > 1)];
+        // The most that all threads together may map; a quarter is left for the arenas of other cases.
+        let most = Bytes(self.memory_limit.0 / 4);
+        Bytes((cache.0 * MEMORY_TO_CACHE).max(Bytes::mib(64).0)).min(most)
+    }
+
+    /// A working set of one thread in the middle of each claimed cache, and one in memory: (level, bytes).
+    pub fn probes(&self) -> Vec<(u32, Bytes)> {
+        let mut probes: Vec<(u32, Bytes)> = Vec::new();
+        for (k, &(level, size)) in self.caches.iter().enumerate() {
+            // Three quarters of the first level: pages of all streams fit beside each other. Of a larger cache half,
+            // since it also holds other things; of a shared one no more than a thread's share.
+            let part = if k == 0 { size.0 / 4 * 3 } else { size.0 / 2 };
+            probes.push((level, Bytes(part)));
+        }
+        probes
+    }
+
+    fn widest(&self) -> Width {
+        self.widths.last().copied().unwrap_or(Width::Scalar)
+    }
+
+    /// Working sets of one thread from 4 KiB to memory, `per_octave` for each doubling.
+    pub fn sweep(&self, per_octave: u32, last: Bytes) -> Vec<Bytes> {
+        let (mut sizes, first) = (Vec::new(), 4096.0f64);
+        for step in 0.. {
+            let size = first * 2f64.powf(f64::from(step) / f64::from(per_octave));
+            if size > last.0 as f64 * 1.01 {
+                break;
+            }
+            // Whole kilobytes, so that every stream of up to four has whole lines.
+            sizes.push(Bytes((size / 1024.0).round() as u64 * 1024));
+        }
+        sizes
+    }
+}
+
+/// The unroll of the main loop: 512 bytes of each stream in one trip, at most 16 accesses. More gained nothing on
+/// Zen 4; less lost up to 4 % in the first-level cache.
+pub fn unroll(width: Width) -> u32 {
+    if width == Width::W512 { 8 } else { 16 }
+}
+
+/// A case with the usual protocol.
+pub fn steady(kernel: &str, width: Width, store: StoreKind, memory: MemorySpec, cpus: Vec<u32>, working_set: Bytes) -> Case {
+    let variant = Variant { kernel: kernel.into(), width, store, load: LoadKind::Regular, unroll: unroll(width) };
+    Case { work: Work::Kernel(variant), memory, cpus, working_set, misaligned_bytes: 0, protocol: Protocol::Steady }
+}
+
+/// How much a default run looks at: decided by its budget.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Detail {
+    /// The curve of loads and the main kernels at each level.
+    Sketch,
+    /// All kernels and store kinds, at the widest width.
+    Outline,
+    /// All widths.
+    Full,
+}
+
+impl Detail {
+    fn of(budget: std::time::Duration) -> Self {
+        match budget.as_secs() {
+            0..12 => Detail::Sketch,
+            12..35 => Detail::Outline,
+            _ => Detail::Full,
+        }
+    }
+}
+
+/// Transparent huge pages: what a program that cares about bandwidth asks for.
+pub const USUAL_MEMORY: MemorySpec = MemorySpec { kind: MemoryKind::Thp, node: None };
+
+/// The kernels whose curve over working sets a default run draws, with regular and non-temporal stores.
+const CURVES: [&str; 4] = ["load", "store", "copy", "triad"];
+
+/// The cases of a default run.
+pub fn characterise(frame: &Frame, budget: std::time::Duration) -> Result<Vec<Case>, PlanError> {
+    let detail = Detail::of(budget);
+    let counts = if frame.placement.most() > 1 { vec![1, frame.placement.most()] } else { vec![1] };
+    let mut cases = Vec::new();
+    for &threads in &counts {
+        cases.extend(matrix(frame, threads, detail)?);
+        cases.extend(curves(frame, threads, detail)?);
+    }
+    cases.extend(stream(frame, frame.placement.most(), USUAL_MEMORY, frame.widest())?);
+    for threads in frame.placement.scaling() {
+        for (kernel, store) in [("load", StoreKind::Regular), ("copy", StoreKind::Nt), ("triad", StoreKind::Regular)] {
+            let cpus = frame.placement.first(threads)?;
+            cases.push(steady(kernel, frame.widest(), store, USUAL_MEMORY, cpus, frame.memory_size(threads)));
+        }
+    }
+    Ok(distinct(cases))
+}
+
+/// Drops cases that were listed before.
+pub fn distinct(cases: Vec<Case>) -> Vec<Case> {
+    let mut seen = std::collections::HashSet::new();
+    cases.into_iter().filter(|case| seen.insert(case.clone())).collect()
+}
+
+/// Kernels x widths x store kinds in the middle of each level.
+fn matrix(frame: &Frame, threads: usize, detail: Detail) -> Result<Vec<Case>, PlanError> {
+    let cpus = frame.placement.first(threads)?;
+    let mut cases = Vec::new();
+    let share = |size: Bytes| Bytes(size.0 * threads as u64);
+    // A last level that all threads share holds no more for more threads.
+    let shared = frame.last_level[1] == frame.last_level[0];
+    let last = frame.caches.last().map(|c| c.0);
+    let mut sizes: Vec<(Bytes, bool)> = frame
+        .probes()
+        .into_iter()
+        .map(|(level, size)| (if shared && Some(level) == last && frame.caches.len() > 1 { size } else { share(size) }, false))
+        .collect();
+    sizes.push((frame.memory_size(threads), true));
+    for (size, in_memory) in sizes {
+        for kernel in CATALOG {
+            for (width, store) in ways(kernel, frame, in_memory, detail) {
+                cases.push(steady(kernel.name, width, store, USUAL_MEMORY, cpus.clone(), tidy(kernel, size, threads)));
+            }
+        }
+    }
+    Ok(cases)
+}
+
+/// For small sets: whole pages for each stream, so that they lie alike (see `Layout`).
+fn tidy(kernel: &Kernel, size: Bytes, threads: usize) -> Bytes {
+    let unit = 4096 * kernel.formula().streams.len() as u64 * threads as u64;
+    if size.0 >= unit { Bytes(size.0 / unit * unit) } else { size }
+}
+
+/// The widths and store kinds worth measuring for a kernel.
+fn ways(kernel: &Kernel, frame: &Frame, in_memory: bool, detail: Detail) -> Vec<(Width, StoreKind)> {
+    let main = CURVES.contains(&kernel.name);
+    let stores = kernel.formula().store().is_some();
+    let widths: Vec<Width> = match detail {
+        // In memory width matters little: the main kernels show that.
+        Detail::Full if main || !in_memory => frame.widths.clone(),
+        _ => best_widths(frame),
+    };
+    if detail == Detail::Sketch && !main {
+        return Vec::new();
+    }
+    let mut ways: Vec<(Width, StoreKind)> = widths.iter().map(|&w| (w, StoreKind::Regular)).collect();
+    if stores {
+        ways.extend(widths.iter().map(|&w| (w, StoreKind::Nt)));
+    }
+    if stores && main && detail > Detail::Sketch {
+        ways.extend([(Width::Scalar, StoreKind::NtMasked), (Width::W128, StoreKind::NtMasked)]);
+        if kernel.name != "triad" {
+            ways.push((Width::Scalar, StoreKind::Rep));
+        }
+    }
+    ways
+}
+
+/// The two widest: a core that splits its widest accesses may be faster with the next.
+fn best_widths(frame: &Frame) -> Vec<Width> {
+    frame.widths.iter().rev().take(2).rev().copied().collect()
+}
+
+/// Bandwidth over working sets.
+fn curves(frame: &Frame, threads: usize, detail: Detail) -> Result<Vec<Case>, PlanError> {
+    let cpus = frame.placement.first(threads)?;
+    let width = best_widths(frame)[0];
+    let last = Bytes(frame.memory_size(threads).0 / threads as u64);
+    let per_octave = if detail == Detail::Full { 2 } else { 1 };
+    let mut cases = Vec::new();
+    for kernel in CURVES {
+        let per_octave = if kernel == "load" { per_octave.max(2) } else { per_octave };
+        let stores: &[StoreKind] = match (kernel, detail) {
+            ("load", _) => &[StoreKind::Regular],
+            (_, Detail::Sketch) if threads > 1 || kernel != "copy" => &[],
+            _ => &[StoreKind::Regular, StoreKind::Nt],
+        };
+        for size in frame.sweep(per_octave, last) {
+            for &store in stores {
+                let set = Bytes(size.0 * threads as u64);
+                cases.push(steady(kernel, width, store, USUAL_MEMORY, cpus.clone(), set));
+            }
+        }
+    }
+    Ok(cases)
+}
+
+/// STREAM's four kernels by its rules: arrays of at least four times the last-level caches each.
+pub fn stream(frame: &Frame, threads: usize, memory: MemorySpec, width: Width) -> Result<Vec<Case>, PlanError> {
+    let cpus = frame.placement.first(threads)?;
+    let array = 4 * frame.last_level[usize::from(threads > 1)].0.max(Bytes::mib(8).0);
+    let array = array.min(frame.memory_limit.0 / 8) / (64 * threads as u64) * (64 * threads as u64);
+    let mut cases = Vec::new();
+    for store in [StoreKind::Regular, StoreKind::Nt] {
+        for kernel in ["copy", "scale", "add", "triad"] {
+            let streams = Kernel::named(kernel).map_or(3, |k| k.formula().streams.len() as u64);
+            let mut case = steady(kernel, width, store, memory, cpus.clone(), Bytes(array * streams));
+            case.protocol = Protocol::Stream;
+            cases.push(case);
+        }
+    }
+    Ok(cases)
+}
+
+/// STREAM for a choice of threads, memory and width; sizes follow from STREAM's rule unless given.
+pub fn stream_choice(frame: &Frame, choice: &Choice) -> Result<Vec<Case>, PlanError> {
+    let memory = choice.memory.first().copied().unwrap_or(USUAL_MEMORY);
+    let width = choice.widths.first().copied().unwrap_or(frame.widest());
+    let counts = if choice.threads.is_empty() { vec![frame.placement.most()] } else { choice.threads.clone() };
+    let mut cases = Vec::new();
+    for threads in counts {
+        cases.extend(stream(frame, threads, memory, width)?);
+    }
+    if !choice.stores.is_empty() {
+        cases.retain(|case| choice.stores.contains(&case.variant().store));
+    }
+    Ok(cases)
+}
+
+/// What `bandwidth` was asked for; an empty list means the usual choice.
+#[derive(Debug, Clone, Default)]
+pub struct Choice {
+    /// Kernels.
+    pub kernels: Vec<&'static Kernel>,
+    /// Working sets over all threads.
+    pub sizes: Vec<Bytes>,
+    /// Store kinds.
+    pub stores: Vec<StoreKind>,
+    /// Load kinds.
+    pub loads: Vec<LoadKind>,
+    /// Widths.
+    pub widths: Vec<Width>,
+    /// Memory kinds.
+    pub memory: Vec<MemorySpec>,
+    /// Thread counts.
+    pub threads: Vec<usize>,
+    /// Unroll; absent: the usual one.
+    pub unroll: Option<u32>,
+    /// Bytes off alignment.
+    pub misaligned_bytes: u32,
+}
+
+/// Kernels x sizes x stores x loads x widths x memory x threads.
+pub fn bandwidth(frame: &Frame, choice: &Choice) -> Result<Vec<Case>, PlanError> {
+    let usual = |names: &[&str]| names.iter().filter_map(|name| Kernel::named(name)).collect::<Vec<_>>();
+    let kernels = if choice.kernels.is_empty() { usual(&CURVES) } else { choice.kernels.clone() };
+    let stores = if choice.stores.is_empty() { vec![StoreKind::Regular] } else { choice.stores.clone() };
+    let loads = if choice.loads.is_empty() { vec![LoadKind::Regular] } else { choice.loads.clone() };
+    let widths = if choice.widths.is_empty() { best_widths(frame) } else { choice.widths.clone() };
+    let memory = if choice.memory.is_empty() { vec![USUAL_MEMORY] } else { choice.memory.clone() };
+    let counts = if choice.threads.is_empty() { all_and_one(frame) } else { choice.threads.clone() };
+    let mut cases = Vec::new();
+    for &threads in &counts {
+        let cpus = frame.placement.first(threads)?;
+        let sizes = if choice.sizes.is_empty() { level_sizes(frame, threads) } else { choice.sizes.clone() };
+        for (&size, &kernel) in product(&sizes, &kernels) {
+            check_size(frame, size, kernel, threads)?;
+            for ((&store, &load), (&width, &memory)) in product4(&stores, &loads, &widths, &memory) {
+                // Naming no store kind must not make a case of a kernel that stores nothing fail.
+                let store = if kernel.formula().store().is_none() && choice.stores.is_empty() { StoreKind::Regular } else { store };
+                let size = if choice.sizes.is_empty() { tidy(kernel, size, threads) } else { size };
+                let mut case = steady(kernel.name, width, store, memory, cpus.clone(), size);
+                let Work::Kernel(variant) = &mut case.work;
+                variant.load = load;
+                variant.unroll = choice.unroll.unwrap_or(variant.unroll);
+                case.misaligned_bytes = choice.misaligned_bytes;
+                cases.push(case);
+            }
+        }
+    }
+    Ok(distinct(cases))
+}
+
+/// Store kinds side by side over working sets: where does which one win?
+pub fn stores(frame: &Frame, choice: &Choice) -> Result<Vec<Case>, PlanError> {
+    let named = |names: &[&str]| names.iter().filter_map(|name| Kernel::named(name)).collect::<Vec<_>>();
+    let kernels = if choice.kernels.is_empty() { named(&["store", "copy", "schoenauer"]) } else { choice.kernels.clone() };
+    let memory = choice.memory.first().copied().unwrap_or(USUAL_MEMORY);
+    let counts = if choice.threads.is_empty() { all_and_one(frame) } else { choice.threads.clone() };
+    let width = choice.widths.first().copied().unwrap_or(best_widths(frame)[0]);
+    let mut cases = Vec::new();
+    for &threads in &counts {
+        let cpus = frame.placement.first(threads)?;
+        let last = Bytes(frame.memory_size(threads).0 / threads as u64);
+        let sizes = if choice.sizes.is_empty() {
+            frame.sweep(1, last).into_iter().map(|size| Bytes(size.0 * threads as u64)).collect()
+        } else {
+            choice.sizes.clone()
+        };
+        for (&size, &kernel) in product(&sizes, &kernels) {
+            check_size(frame, size, kernel, threads)?;
+            let case = |width, store| steady(kernel.name, width, store, memory, cpus.clone(), size);
+            cases.push(case(width, StoreKind::Regular));
+            cases.push(case(width, StoreKind::Nt));
+            cases.push(case(Width::Scalar, StoreKind::NtMasked));
+            cases.push(Case { misaligned_bytes: 8, ..case(Width::W128, StoreKind::NtMasked) });
+            if kernel.formula().loads().len() <= 1 && kernel.formula().flops() == 0 {
+                cases.push(case(Width::Scalar, StoreKind::Rep));
+            }
+        }
+    }
+    Ok(distinct(cases))
+}
+
+fn all_and_one(frame: &Frame) -> Vec<usize> {
+    let most = frame.placement.most();
+    if most > 1 { vec![1, most] } else { vec![1] }
+}
+
+fn level_sizes(frame: &Frame, threads: usize) -> Vec<Bytes> {
+    let caches = frame.probes().into_iter().map(|(_, size)| Bytes(size.0 * threads as u64));
+    caches.filter(|size| size.0 < frame.memory_size(threads).0 / 4).chain([frame.memory_size(threads)]).collect()
+}
+
+fn check_size(frame: &Frame, size: Bytes, kernel: &Kernel, threads: usize) -> Result<(), PlanError> {
+    let streams = kernel.formula().streams.len() as u64;
+    let least = Bytes(streams * threads as u64 * ELEMENT_BYTES);
+    if size < least {
+        return Err(PlanError::TooSmall { size, threads, least });
+    }
+    if size > frame.memory_limit {
+        return Err(PlanError::TooLarge { size, limit: frame.memory_limit });
+    }
+    Ok(())
+}
+
+fn product<'a, A, B>(left: &'a [A], right: &'a [B]) -> impl Iterator<Item = (&'a A, &'a B)> {
+    left.iter().flat_map(move |a| right.iter().map(move |b| (a, b)))
+}
+
+#[allow(clippy::type_complexity)] // Two pairs; a name would say less.
+fn product4<'a, A, B, C, D>(a: &'a [A], b: &'a [B], c: &'a [C], d: &'a [D]) -> Vec<((&'a A, &'a B), (&'a C, &'a D))> {
+    product(a, b).flat_map(|left| product(c, d).map(move |right| (left, right))).collect()
 }

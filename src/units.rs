@@ -85,6 +85,13 @@ pub fn utc(unix_s: u64) -> String {
     format!("{year}-{month:02}-{day:02} {:02}:{:02} UTC", minutes / 60, minutes % 60)
 }
 
+/// A time as it stands in file names: `20261121T074100Z`.
+pub fn utc_compact(unix_s: u64) -> String {
+    let (year, month, day) = civil(unix_s / 86400);
+    let second = unix_s % 86400;
+    format!("{year:04}{month:02}{day:02}T{:02}{:02}{:02}Z", second / 3600, second / 60 % 60, second % 60)
+}
+
 /// Days since 1970-01-01 as (year, month, day), by Howard Hinnant's `civil_from_days`: years begin in March there, so
 /// that the leap day is a year's last.
 fn civil(days: u64) -> (u64, u64, u64) {
@@ -107,8 +114,11 @@ impl fmt::Display for Bytes {
     /// The largest binary unit that leaves at least 1, with three significant digits: `24 KiB`, `1.5 GiB`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (unit, scale) = BINARY.iter().find(|(_, scale)| self.0 >= *scale).unwrap_or(&BINARY[4]);
-        let text =
-            if self.0.is_multiple_of(*scale) { (self.0 / scale).to_string() } else { significant(self.0 as f64 / *scale as f64) };
+        let text = if self.0.is_multiple_of(*scale) {
+            (self.0 / scale).to_string()
+        } else {
+            significant(self.0 as f64 / *scale as f64)
+        };
         f.pad(&format!("{text} {unit}"))
     }
 }
@@ -236,6 +246,7 @@ mod tests {
         }
         assert_eq!(percent(f64::NAN), "n/a");
         assert_eq!(utc(0), "1970-01-01 00:00 UTC");
+        assert_eq!(utc_compact(951_782_461), "20000229T000101Z");
         assert_eq!(utc(951_782_400), "2000-02-29 00:00 UTC");
         assert_eq!(utc(1_763_709_239), "2025-11-21 07:13 UTC");
         assert_eq!(utc(4_102_444_799), "2099-12-31 23:59 UTC");

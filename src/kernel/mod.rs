@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 
 pub use catalog::{CATALOG, Kernel, Rows, Traffic};
 #[cfg(target_arch = "x86_64")]
-pub use x86_64::{Isa, assemble, core_clock_chain, listing};
+pub use x86_64::{CHAIN_LINKS, Isa, assemble, core_clock_chain, listing};
 
 /// Bytes of one element: every stream is an array of double-precision numbers.
 pub const ELEMENT_BYTES: u64 = 8;

@@ -1,5 +1,7 @@
 //! Memory kinds: what is asked for, what was obtained, and how that is known.
 
+mod region;
+
 use std::collections::BTreeMap;
 use std::fmt;
 
@@ -7,6 +9,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::units::Bytes;
+
+pub use region::{NoMemory, Region};
 
 /// How memory is backed by pages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
@@ -71,3 +75,16 @@ impl fmt::Display for MemorySpec {
         }
     }
 }
+
+impl std::str::FromStr for MemoryKind {
+    type Err = UnknownKind;
+
+    fn from_str(text: &str) -> Result<Self, UnknownKind> {
+        Self::ALL.iter().copied().find(|kind| kind.word() == text).ok_or_else(|| UnknownKind(text.into()))
+    }
+}
+
+/// A word that names no memory kind.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("unknown memory kind '{0}'; use one of: 4k, thp, huge-2m, huge-1g")]
+pub struct UnknownKind(String);

@@ -1,12 +1,20 @@
 //! Records to answers: what a view shows is a [`Report`], worked out here from records alone.
 
+mod findings;
+mod hierarchy;
+pub mod levels;
+mod rows;
+mod stores;
+mod threads;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::kernel::{LoadKind, StoreKind, Width};
 use crate::machine::Machine;
 use crate::memory::{MemoryKind, Obtained};
-use crate::record::{Clock, End, Environment};
+use crate::plan::Protocol;
+use crate::record::{Clock, End, Environment, Record};
 use crate::stats::Modes;
 use crate::units::Bytes;
 
@@ -47,6 +55,35 @@ pub struct Report {
     pub warnings: Vec<Warning>,
 }
 
+/// Works a report out of a record.
+pub fn report(record: &Record) -> Report {
+    let header = &record.header;
+    let mut results = rows::merge(record);
+    let levels = hierarchy::name_levels(&mut results, &header.machine);
+    let levels = rows::best_of_levels(levels, &results);
+    let mut report = Report {
+        host: header.host.clone(),
+        tool: header.tool.clone(),
+        started_unix_s: header.started_unix_s,
+        seed: header.seed,
+        clock: header.clock.clone(),
+        machine: header.machine.clone(),
+        before: header.before.clone(),
+        end: record.end.clone(),
+        levels,
+        crossovers: stores::crossovers(&results),
+        scaling: threads::scaling(&results),
+        write_allocate: stores::write_allocate(&results),
+        stream: threads::stream_table(&results, record),
+        findings: Vec::new(),
+        warnings: Vec::new(),
+        rows: results.into_iter().map(|result| result.row).collect(),
+    };
+    report.findings = findings::sentences(&report);
+    report.warnings = findings::warnings(&report, record);
+    report
+}
+
 /// A rate with its spread; `best` is the greatest sample.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Rate {
@@ -83,6 +120,10 @@ pub struct Row {
     pub cpus: Vec<u32>,
     /// Bytes touched by one repetition.
     pub working_set_bytes: Bytes,
+    /// Bytes that every stream starts beyond its aligned place.
+    pub misaligned_bytes: u32,
+    /// How samples were taken.
+    pub protocol: Protocol,
     /// The level that the working set lies in, by the measured curve: `L1`, `L2`, `L3`, `memory`, or absent where it
     /// lies between two.
     pub level: Option<String>,

@@ -1,7 +1,6 @@
 //! Rows as CSV: flat tidy columns with the JSON row's names; an object's fields become columns of their own
 //! (`payload_Bps_median`), lists are joined by spaces, absent values are empty.
 
-use crate::model::Report;
 use crate::model::{Rate, Row};
 
 type Column = (&'static str, fn(&Row) -> String);
@@ -50,9 +49,9 @@ const COLUMNS: &[Column] = &[
 ];
 
 /// All rows under one line of names.
-pub fn rows(report: &Report) -> String {
+pub fn rows(rows: &[Row]) -> String {
     let mut writer = csv::Writer::from_writer(Vec::new());
-    let lines = report.rows.iter().map(|row| COLUMNS.iter().map(|(_, value)| value(row)).collect::<Vec<_>>());
+    let lines = rows.iter().map(|row| COLUMNS.iter().map(|(_, value)| value(row)).collect::<Vec<_>>());
     let names = COLUMNS.iter().map(|(name, _)| (*name).to_string()).collect();
     for line in std::iter::once(names).chain(lines) {
         writer.write_record(line).expect("a Vec takes everything");

@@ -1,10 +1,10 @@
 //! Rows as JSON.
 
-use crate::model::Report;
+use crate::model::Row;
 
 /// One array of tidy rows, a row on each line.
-pub fn rows(report: &Report) -> String {
+pub fn rows(rows: &[Row]) -> String {
     let row = |row| serde_json::to_string(row).expect("a row has string keys only");
-    let lines: Vec<String> = report.rows.iter().map(row).collect();
+    let lines: Vec<String> = rows.iter().map(row).collect();
     if lines.is_empty() { "[]\n".into() } else { format!("[\n{}\n]\n", lines.join(",\n")) }
 }

@@ -1,6 +1,7 @@
 //! Views: a finished [`Report`](crate::model::Report) as bytes. A view decides how an answer looks, never what it is:
 //! it measures nothing, prints nothing and works out no figure that the model does not hold.
 
+pub mod machine;
 pub mod terminal;
 
 pub mod csv;
@@ -23,8 +24,8 @@ use crate::units::{Bytes, percent, significant};
 const SPREAD_CAPTION: &str = "median ± the farther end of its 95 % interval";
 
 /// The machine in a line.
-fn machine_line(_: &Machine) -> String {
-    String::new()
+fn machine_line(machine: &Machine) -> String {
+    machine.summary()
 }
 
 /// A flag of a row: its word, the letter that stands for it in narrow tables, what it means.

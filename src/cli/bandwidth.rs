@@ -1,0 +1,87 @@
+//! `membound bandwidth`, `membound stores` and `membound stream`: three choices of cases and their tables.
+
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use clap::Args;
+
+use super::measure::{self, Session};
+use super::report::present;
+use super::{ChoiceArgs, Done, RunArgs, usage};
+use crate::model::{self, Report};
+use crate::plan::{self, Case, Frame};
+use crate::run::native::Native;
+use crate::view::terminal;
+
+/// Flags of the three.
+#[derive(Debug, Clone, Args)]
+pub struct BandwidthArgs {
+    /// What to measure
+    #[command(flatten)]
+    pub choice: ChoiceArgs,
+    /// How to run
+    #[command(flatten)]
+    pub run: RunArgs,
+    /// Write a record to this file
+    #[arg(long, value_name = "FILE")]
+    pub record: Option<PathBuf>,
+}
+
+/// Which of the three.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum What {
+    /// Any cases.
+    Bandwidth,
+    /// Store kinds side by side.
+    Stores,
+    /// STREAM.
+    Stream,
+}
+
+impl What {
+    fn cases(self, frame: &Frame, args: &ChoiceArgs) -> anyhow::Result<Vec<Case>> {
+        let choice = args.choice()?;
+        let cases = match self {
+            What::Bandwidth => plan::bandwidth(frame, &choice),
+            What::Stores => plan::stores(frame, &choice),
+            What::Stream => plan::stream_choice(frame, &choice),
+        };
+        cases.map_err(usage)
+    }
+
+    fn view(self) -> fn(&Report) -> String {
+        match self {
+            What::Bandwidth => terminal::rows,
+            What::Stores => terminal::stores,
+            What::Stream => terminal::stream,
+        }
+    }
+
+    /// Enough for the usual choice on a quiet machine; a run ends sooner when every interval is narrow.
+    fn budget(self) -> Duration {
+        Duration::from_secs(if self == What::Stores { 30 } else { 15 })
+    }
+}
+
+/// Measures and shows.
+pub fn run(args: &BandwidthArgs, what: What) -> anyhow::Result<Done> {
+    let started = Instant::now();
+    let (machine, frame) = args.run.frame()?;
+    let cases = what.cases(&frame, &args.choice)?;
+    if args.run.list {
+        return Ok(Done::ok(measure::list(&cases)));
+    }
+    let session = Session {
+        machine,
+        seed: args.run.seed.unwrap_or_else(measure::fresh_seed),
+        deadline: started + args.run.budget.unwrap_or(what.budget()),
+        samples: args.run.samples as usize,
+        record: args.record.clone(),
+        quiet: args.run.quiet,
+    };
+    let mut native = Native::new(&cases, args.run.verify)?;
+    let finished = measure::measure(&cases, &mut native, &session)?;
+    measure::tell(&finished, &session);
+    let report = model::report(&finished.record);
+    Ok(Done { text: present(&report, args.run.format, what.view()), failed: finished.failed() })
+}

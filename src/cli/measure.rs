@@ -1,0 +1,188 @@
+//! From cases to a record: opens the record file, runs the executor, keeps the user informed.
+
+use std::fs::File;
+use std::io::{self, IsTerminal, Write};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use anyhow::Context;
+use indicatif::{ProgressBar, ProgressStyle};
+
+use super::usage;
+use crate::machine::Machine;
+use crate::plan::Case;
+use crate::record::{End, Header, Line, Measurement, Outcome, Record, SCHEMA, Writer};
+use crate::run::{self, Executor, Schedule, sys};
+use crate::stats;
+use crate::units::Bytes;
+
+/// A case is settled when its interval is within this share of its median on either side.
+const TARGET: f64 = 0.01;
+/// Rounds that every case is visited at least, so that its spread over time is seen.
+const LEAST_ROUNDS: usize = 3;
+
+/// How to measure.
+#[derive(Debug, Clone)]
+pub struct Session {
+    /// The machine.
+    pub machine: Machine,
+    /// Seed of the order of visits.
+    pub seed: u64,
+    /// When to stop.
+    pub deadline: Instant,
+    /// Samples of one visit.
+    pub samples: usize,
+    /// Where the record goes, if anywhere.
+    pub record: Option<PathBuf>,
+    /// No talk on stderr.
+    pub quiet: bool,
+}
+
+/// A finished measurement.
+#[derive(Debug)]
+pub struct Finished {
+    /// What was measured.
+    pub record: Record,
+    /// Why the record file is incomplete, if it is.
+    pub write_fault: Option<io::Error>,
+}
+
+impl Finished {
+    /// Whether the command must exit with 1.
+    pub fn failed(&self) -> bool {
+        let bad = |m: &Measurement| matches!(m.outcome, Outcome::Crashed { .. } | Outcome::Invalid { .. });
+        self.write_fault.is_some()
+            || self.record.end.as_ref().is_some_and(|end| end.interrupted)
+            || self.record.measurements.iter().any(bad)
+    }
+}
+
+/// A seed from the clock, small enough to type again.
+pub fn fresh_seed() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(1, |since| u64::from(since.subsec_nanos()) % 1_000_000)
+}
+
+/// Creates a file that must not exist yet, with an error that names the cure.
+pub fn create(path: &Path) -> anyhow::Result<File> {
+    let open = File::options().write(true).create_new(true).open(path);
+    open.map_err(|fault| usage(format!("cannot create {}: {fault}; choose another place with --out or --record", path.display())))
+}
+
+/// Measures `cases` and records them as they are done. Ctrl-C ends the run and keeps what is finished.
+pub fn measure(cases: &[Case], executor: &mut dyn Executor, session: &Session) -> anyhow::Result<Finished> {
+    let started = Instant::now();
+    let mut writer = match &session.record {
+        Some(path) => Some(Writer::new(create(path)?)),
+        None => None,
+    };
+    let header = header(executor, session);
+    let mut write_fault = None;
+    if let Some(writer) = &mut writer {
+        writer.line(&Line::Header(Box::new(header.clone()))).context("the record can't be written")?;
+    }
+    sys::catch_interrupts();
+    let mut record = Record { header, measurements: Vec::new(), end: None };
+    let bar = progress_bar(session);
+    let schedule = Schedule {
+        seed: session.seed,
+        deadline: session.deadline,
+        samples: session.samples,
+        most_rounds: 1000,
+        settled: &settled,
+        interrupted: &sys::interrupted,
+    };
+    let mut sink = |measurement: Measurement| {
+        let line = Line::Measurement(Box::new(measurement));
+        let written = writer.as_mut().map_or(Ok(()), |writer| writer.line(&line));
+        if let Line::Measurement(measurement) = line {
+            record.measurements.push(*measurement);
+        }
+        written
+    };
+    let budget = session.deadline.saturating_duration_since(started);
+    let mut progress = |at: run::Progress<'_>| {
+        if let Some(bar) = &bar {
+            bar.set_position(started.elapsed().min(budget).as_millis() as u64);
+            let left = budget.saturating_sub(started.elapsed()).as_secs();
+            bar.set_message(format!("{left:3} s left, round {}, {}", at.round + 1, at.case));
+        }
+    };
+    if let Err(fault) = run::run(cases, executor, &schedule, &mut sink, &mut progress) {
+        write_fault = Some(fault);
+    }
+    if let Some(bar) = bar {
+        bar.finish_and_clear();
+    }
+    let end = End {
+        wall_s: started.elapsed().as_secs_f64(),
+        interrupted: sys::interrupted(),
+        planned: cases.len() as u64,
+        peak_memory: Some(Bytes(sys::peak_memory())),
+        after: run::environment(),
+    };
+    if let Some(writer) = writer.as_mut().filter(|_| write_fault.is_none()) {
+        write_fault = writer.line(&Line::End(end.clone())).err();
+    }
+    record.end = Some(end);
+    Ok(Finished { record, write_fault })
+}
+
+fn settled(batches: &[Vec<f64>]) -> bool {
+    let batches: Vec<&[f64]> = batches.iter().map(Vec::as_slice).collect();
+    batches.len() >= LEAST_ROUNDS && stats::is_settled(&batches, TARGET)
+}
+
+fn header(executor: &dyn Executor, session: &Session) -> Header {
+    Header {
+        schema: SCHEMA,
+        tool: format!("membound {}", env!("CARGO_PKG_VERSION")),
+        host: host(),
+        started_unix_s: SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs()),
+        command: std::env::args().collect(),
+        seed: session.seed,
+        clock: executor.clock(),
+        machine: session.machine.clone(),
+        before: run::environment(),
+    }
+}
+
+/// The host's name, fit for a file name.
+pub fn host() -> String {
+    let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    let clean: String = name.trim().chars().filter(|c| c.is_ascii_alphanumeric() || "-_.".contains(*c)).collect();
+    if clean.is_empty() { "host".into() } else { clean }
+}
+
+fn progress_bar(session: &Session) -> Option<ProgressBar> {
+    if session.quiet || !io::stderr().is_terminal() {
+        return None;
+    }
+    let total = session.deadline.saturating_duration_since(Instant::now());
+    let bar = ProgressBar::new(total.as_millis() as u64);
+    if let Ok(style) = ProgressStyle::with_template("{bar:20} {percent:>3}% {wide_msg}") {
+        bar.set_style(style);
+    }
+    bar.enable_steady_tick(Duration::from_millis(250));
+    Some(bar)
+}
+
+/// Tells on stderr what did not go to plan.
+pub fn tell(finished: &Finished, session: &Session) {
+    if let (Some(fault), Some(path)) = (&finished.write_fault, &session.record) {
+        let note = format!(
+            "membound: {} could not be written to its end ({fault}); it holds every case finished before that",
+            path.display()
+        );
+        let _ = writeln!(anstream::stderr(), "{note}");
+    }
+    if finished.record.end.as_ref().is_some_and(|end| end.interrupted) {
+        let _ = writeln!(anstream::stderr(), "membound: interrupted; every finished case is kept");
+    }
+}
+
+/// One line a case, and how long a round of all takes at the least.
+pub fn list(cases: &[Case]) -> String {
+    let mut text: String = cases.iter().map(|case| format!("{case}\n")).collect();
+    text.push_str(&format!("{} cases\n", cases.len()));
+    text
+}

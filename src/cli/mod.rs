@@ -1,0 +1,281 @@
+//! The command line: flags to a plan, a plan to a record, a record to a view. One file a subcommand.
+
+pub mod bandwidth;
+pub mod characterise;
+pub mod kernel;
+pub mod machine;
+pub mod measure;
+pub mod report;
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
+
+use crate::kernel::{Isa, Kernel, LoadKind, StoreKind, Width};
+use crate::machine::{CpuSet, Machine};
+use crate::memory::{MemoryKind, MemorySpec};
+use crate::plan::{Choice, Frame};
+use crate::units::{Bytes, parse_duration};
+
+/// Measures what bounds memory-bound code: every level of the memory system, every width, every kind of store, from
+/// one thread and from all.
+///
+/// Without a subcommand: characterises this machine within the budget, prints a summary, and writes a record (.jsonl)
+/// and a report (.html).
+#[derive(Debug, Parser)]
+#[command(name = "membound", version, args_conflicts_with_subcommands = true, max_term_width = 100)]
+pub struct Cli {
+    /// What to do; nothing: characterise this machine
+    #[command(subcommand)]
+    pub command: Option<Command>,
+    /// Flags of the default run
+    #[command(flatten)]
+    pub characterise: characterise::CharacteriseArgs,
+}
+
+/// The subcommands.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Show what this machine is: cores, caches, nodes, memory, limits and settings
+    Machine(machine::MachineArgs),
+    /// Measure kernels over sizes, store kinds, widths, memory kinds and threads
+    Bandwidth(bandwidth::BandwidthArgs),
+    /// Compare regular, non-temporal, masked and rep stores over sizes: where does which one win?
+    Stores(bandwidth::BandwidthArgs),
+    /// Run the STREAM benchmark by its own rules and print its own table
+    Stream(bandwidth::BandwidthArgs),
+    /// Redraw summary and report from records
+    Report(report::ReportArgs),
+    /// List the kernels, or the machine code that will run
+    Kernel(kernel::KernelArgs),
+    /// Print the JSON schema of a record's lines, or of result rows
+    Schema {
+        /// Which schema
+        #[arg(value_enum, default_value_t = SchemaOf::Record)]
+        of: SchemaOf,
+    },
+    /// Print a completion script for a shell
+    Completions {
+        /// The shell
+        shell: clap_complete::Shell,
+    },
+    /// Print the manual page (troff)
+    Man,
+}
+
+/// What a schema describes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum SchemaOf {
+    /// One line of a record
+    Record,
+    /// One row of `--format json`
+    Row,
+}
+
+/// How results are printed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Format {
+    /// Text for people
+    Table,
+    /// Comma-separated rows
+    Csv,
+    /// One JSON array of rows
+    Json,
+}
+
+/// When to colour.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+#[allow(missing_docs)]
+pub enum Color {
+    Auto,
+    Always,
+    Never,
+}
+
+/// Flags of everything that measures.
+#[derive(Debug, Clone, Args)]
+pub struct RunArgs {
+    /// Time to spend, such as 30s or 2min
+    #[arg(long, value_name = "TIME", value_parser = parse_duration)]
+    pub budget: Option<Duration>,
+    /// Samples of one case and visit
+    #[arg(long, value_name = "N", default_value_t = 7, value_parser = clap::value_parser!(u32).range(3..=10_000))]
+    pub samples: u32,
+    /// Seed of the order in which cases are visited; drawn and recorded if not given
+    #[arg(long, value_name = "N")]
+    pub seed: Option<u64>,
+    /// Use these CPUs only, such as 0-3,8
+    #[arg(long, value_name = "LIST", value_parser = CpuSet::parse)]
+    pub cpus: Option<CpuSet>,
+    /// Show the cases and measure nothing
+    #[arg(long)]
+    pub list: bool,
+    /// Check every element after each case, not only windows
+    #[arg(long)]
+    pub verify: bool,
+    /// Print results as
+    #[arg(long, value_enum, default_value_t = Format::Table)]
+    pub format: Format,
+    /// No progress and no notes on stderr
+    #[arg(long, short)]
+    pub quiet: bool,
+    /// When to colour
+    #[arg(long, value_enum, default_value_t = Color::Auto, global = true)]
+    pub color: Color,
+}
+
+/// Flags that choose cases.
+#[derive(Debug, Clone, Args)]
+pub struct ChoiceArgs {
+    /// Working sets over all threads, such as 24KiB,1MiB [default: one in each level]
+    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = working_set)]
+    pub size: Vec<Bytes>,
+    /// Kernels (see `membound kernel --list`), or all
+    #[arg(long, value_name = "LIST", value_delimiter = ',')]
+    pub kernel: Vec<String>,
+    /// Store kinds: regular, nt, nt-masked, rep
+    #[arg(long, value_name = "LIST", value_delimiter = ',')]
+    pub store: Vec<StoreKind>,
+    /// Load kinds: regular, nt
+    #[arg(long, value_name = "LIST", value_delimiter = ',')]
+    pub load: Vec<LoadKind>,
+    /// Widths: scalar, 128, 256, 512 [default: the two widest]
+    #[arg(long, value_name = "LIST", value_delimiter = ',')]
+    pub width: Vec<Width>,
+    /// Memory kinds: 4k, thp, huge-2m, huge-1g
+    #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "thp")]
+    pub memory: Vec<MemoryKind>,
+    /// Bind all pages to this NUMA node
+    #[arg(long, value_name = "NODE")]
+    pub node: Option<u32>,
+    /// Thread counts [default: 1 and all]
+    #[arg(long, value_name = "LIST", value_delimiter = ',')]
+    pub threads: Vec<usize>,
+    /// Accesses in one trip of the main loop
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=32))]
+    pub unroll: Option<u32>,
+    /// Start every stream this many bytes beyond a line: 0 to 56, in elements of 8
+    #[arg(long, value_name = "BYTES", default_value_t = 0, value_parser = misalignment)]
+    pub misalign: u32,
+}
+
+fn misalignment(text: &str) -> Result<u32, String> {
+    match text.parse() {
+        Ok(bytes @ (0 | 8 | 16 | 24 | 32 | 40 | 48 | 56)) => Ok(bytes),
+        _ => Err(format!("'{text}' is not 0, 8, 16, 24, 32, 40, 48 or 56: streams are arrays of 8-byte elements")),
+    }
+}
+
+fn working_set(text: &str) -> Result<Bytes, String> {
+    match text.parse::<Bytes>() {
+        Ok(Bytes(0)) => Err("a working set of 0 bytes measures nothing; give at least 1KiB".into()),
+        Ok(size) => Ok(size),
+        Err(fault) => Err(fault.to_string()),
+    }
+}
+
+/// A fault of the command's words or files, for exit code 2; every other fault is exit code 1.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub struct Usage(pub String);
+
+/// Wraps an error as wrong usage.
+pub fn usage(fault: impl std::fmt::Display) -> anyhow::Error {
+    anyhow::Error::new(Usage(fault.to_string()))
+}
+
+impl ChoiceArgs {
+    /// The choice in the plan's terms.
+    pub fn choice(&self) -> anyhow::Result<Choice> {
+        let mut kernels = Vec::new();
+        for name in &self.kernel {
+            match name.as_str() {
+                "all" => kernels.extend(crate::kernel::CATALOG),
+                name => kernels.push(Kernel::find(name).map_err(usage)?),
+            }
+        }
+        Ok(Choice {
+            kernels,
+            sizes: self.size.clone(),
+            stores: self.store.clone(),
+            loads: self.load.clone(),
+            widths: self.width.clone(),
+            memory: self.memory.iter().map(|&kind| MemorySpec { kind, node: self.node }).collect(),
+            threads: self.threads.clone(),
+            unroll: self.unroll,
+            misaligned_bytes: self.misalign,
+        })
+    }
+}
+
+impl RunArgs {
+    /// Reads the machine and what a plan needs of it.
+    pub fn frame(&self) -> anyhow::Result<(Machine, Frame)> {
+        let machine = Machine::live();
+        let frame = Frame::new(&machine, Isa::detect(), self.cpus.as_ref()).map_err(usage)?;
+        Ok((machine, frame))
+    }
+}
+
+/// What a finished command leaves to `main`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Done {
+    /// Text for stdout.
+    pub text: String,
+    /// Whether a measurement failed, is invalid, or the run was interrupted: exit code 1.
+    pub failed: bool,
+}
+
+impl Done {
+    /// Text and success.
+    pub fn ok(text: String) -> Self {
+        Done { text, failed: false }
+    }
+}
+
+/// Runs a command line.
+pub fn execute(cli: &Cli) -> anyhow::Result<Done> {
+    match &cli.command {
+        None => characterise::run(&cli.characterise),
+        Some(Command::Machine(args)) => Ok(Done::ok(machine::run(args)?)),
+        Some(Command::Bandwidth(args)) => bandwidth::run(args, bandwidth::What::Bandwidth),
+        Some(Command::Stores(args)) => bandwidth::run(args, bandwidth::What::Stores),
+        Some(Command::Stream(args)) => bandwidth::run(args, bandwidth::What::Stream),
+        Some(Command::Report(args)) => report::run(args),
+        Some(Command::Kernel(args)) => Ok(Done::ok(kernel::run(args)?)),
+        Some(Command::Schema { of }) => {
+            let schema = match of {
+                SchemaOf::Record => crate::record::schema(),
+                SchemaOf::Row => schemars::schema_for!(crate::model::Row).to_value(),
+            };
+            Ok(Done::ok(serde_json::to_string_pretty(&schema)? + "\n"))
+        }
+        Some(Command::Completions { shell }) => {
+            // Into memory first: writing to a closed pipe would panic inside the generator.
+            let mut script = Vec::new();
+            clap_complete::generate(*shell, &mut Cli::command(), "membound", &mut script);
+            Ok(Done::ok(String::from_utf8(script)?))
+        }
+        Some(Command::Man) => {
+            let mut page = Vec::new();
+            clap_mangen::Man::new(Cli::command()).render(&mut page)?;
+            Ok(Done::ok(String::from_utf8(page)?))
+        }
+    }
+}
+
+impl Cli {
+    /// The colour choice, wherever the flag stood.
+    pub fn color(&self) -> Color {
+        match &self.command {
+            Some(Command::Bandwidth(args) | Command::Stores(args) | Command::Stream(args)) => args.run.color,
+            _ => self.characterise.run.color,
+        }
+    }
+}
+
+/// The current folder, for default paths.
+fn here() -> PathBuf {
+    PathBuf::from(".")
+}

@@ -1,0 +1,70 @@
+//! `membound report`: redraws summary and page from records.
+
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+
+use super::{Done, Format, usage};
+use crate::model::{self, Report};
+use crate::record::Record;
+use crate::view;
+
+/// Flags of `membound report`.
+#[derive(Debug, Clone, Args)]
+pub struct ReportArgs {
+    /// Records (.jsonl) that membound wrote
+    #[arg(value_name = "RECORD", required = true)]
+    pub records: Vec<PathBuf>,
+    /// Folder for the pages [default: the current one]
+    #[arg(long, value_name = "DIR")]
+    pub out: Option<PathBuf>,
+    /// Print as; csv and json print the rows of all records and write no page
+    #[arg(long, value_enum, default_value_t = Format::Table)]
+    pub format: Format,
+}
+
+/// Redraws.
+pub fn run(args: &ReportArgs) -> anyhow::Result<Done> {
+    let mut reports = Vec::new();
+    for path in &args.records {
+        reports.push((path, model::report(&Record::read(path).map_err(usage)?)));
+    }
+    if args.format != Format::Table {
+        let rows: Vec<_> = reports.into_iter().flat_map(|(_, report)| report.rows).collect();
+        let text = if args.format == Format::Json { view::json::rows(&rows) } else { view::csv::rows(&rows) };
+        return Ok(Done::ok(text));
+    }
+    let folder = args.out.clone().unwrap_or_else(super::here);
+    let mut text = String::new();
+    for (path, report) in &reports {
+        text.push_str(&view::terminal::summary(report));
+        let name = path.file_stem().map_or_else(|| "report".into(), |stem| stem.to_string_lossy().into_owned());
+        if let Some(page) = write_page(report, &folder.join(format!("{name}.html")))? {
+            text.push_str(&format!("\nWritten: {}\n", page.display()));
+        }
+    }
+    Ok(Done::ok(text))
+}
+
+/// The report in the format asked for.
+pub fn present(report: &Report, format: Format, table: fn(&Report) -> String) -> String {
+    match format {
+        Format::Table => table(report),
+        Format::Csv => view::csv::rows(&report.rows),
+        Format::Json => view::json::rows(&report.rows),
+    }
+}
+
+/// Writes the page, where this build has pages. A page may replace its older self: it is redrawn from a record.
+#[cfg(feature = "report")]
+pub fn write_page<'a>(report: &Report, path: &'a Path) -> anyhow::Result<Option<&'a Path>> {
+    std::fs::write(path, view::html::page(report))
+        .map_err(|fault| usage(format!("cannot write {}: {fault}; choose another folder with --out", path.display())))?;
+    Ok(Some(path))
+}
+
+/// This build has no pages (feature `report` is off).
+#[cfg(not(feature = "report"))]
+pub fn write_page<'a>(_report: &Report, _path: &'a Path) -> anyhow::Result<Option<&'a Path>> {
+    Ok(None)
+}

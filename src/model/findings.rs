@@ -1,0 +1,217 @@
+//! Sentences: the answer, and what limits or disturbs it.
+
+use super::stores::ratio_text;
+use super::{Report, Row, Warning};
+use crate::machine::Hypervisor;
+use crate::record::Record;
+use crate::units::{BytesPerSecond, Hertz, significant};
+
+/// The answer, most important first.
+pub(super) fn sentences(report: &Report) -> Vec<String> {
+    let mut all = Vec::new();
+    all.extend(levels(report));
+    all.extend(threads(report));
+    all.extend(stores(report));
+    all.extend(write_allocate(report));
+    all
+}
+
+fn rate(row: &Row) -> Option<BytesPerSecond> {
+    row.payload_bps.map(|rate| BytesPerSecond(rate.median))
+}
+
+fn best<'a>(report: &'a Report, level: &str, kernel: &str, threads: usize) -> Option<&'a Row> {
+    let level = report.levels.iter().find(|l| l.name == level)?;
+    let best = level.best.iter().find(|b| b.kernel == kernel && b.threads == threads)?;
+    report.rows.get(best.row)
+}
+
+fn most_threads(report: &Report) -> usize {
+    report.rows.iter().map(|row| row.threads).max().unwrap_or(1)
+}
+
+fn levels(report: &Report) -> Option<String> {
+    let parts: Vec<String> = report
+        .levels
+        .iter()
+        .filter_map(|level| {
+            let speed = rate(best(report, &level.name, "load", 1)?)?;
+            let capacity = level.capacity.map_or(String::new(), |capacity| format!(" (ends at {capacity})"));
+            Some(format!("{speed} from {}{capacity}", level.name))
+        })
+        .collect();
+    let clock = report.rows.iter().find_map(|row| row.core_clock_hz).map_or(String::new(), |hz| format!(" at {}", Hertz(hz)));
+    (!parts.is_empty()).then(|| format!("One core{clock} loads {}.", parts.join(", ")))
+}
+
+fn threads(report: &Report) -> Option<String> {
+    let threads = most_threads(report);
+    let (one, all) = (best(report, "memory", "load", 1)?, best(report, "memory", "load", threads)?);
+    let (one_rate, all_rate) = (rate(one)?, rate(all)?);
+    if threads == 1 {
+        return None;
+    }
+    let mut text = format!("{threads} threads load {all_rate} from memory, {} x one thread", significant(all_rate.0 / one_rate.0));
+    if let Some(modes) = all.modes {
+        text.push_str(&format!(
+            "; it flips between {} and {} ({:.0} % of samples fast)",
+            BytesPerSecond(modes.low),
+            BytesPerSecond(modes.high),
+            modes.high_share * 100.0
+        ));
+    }
+    Some(text + ".")
+}
+
+fn stores(report: &Report) -> Option<String> {
+    let of = |threads: usize| report.crossovers.iter().find(|c| c.kernel == "copy" && c.threads == threads && c.store == crate::kernel::StoreKind::Nt);
+    let parts: Vec<String> = [1, most_threads(report)]
+        .iter()
+        .filter_map(|&threads| of(threads))
+        .map(|c| format!("{} ({} thread{})", c.says, c.threads, if c.threads == 1 { "" } else { "s" }))
+        .collect();
+    let mut parts = parts;
+    parts.dedup();
+    (!parts.is_empty()).then(|| format!("Copying, {}.", parts.join("; ")))
+}
+
+fn write_allocate(report: &Report) -> Option<String> {
+    let threads = most_threads(report);
+    let parts: Vec<String> = ["store", "copy", "triad"]
+        .iter()
+        .filter_map(|kernel| report.write_allocate.iter().find(|w| w.kernel == *kernel && w.threads == threads))
+        .map(|w| format!("{} {} of {} possible", w.kernel, ratio_text(w.gain), significant(w.bound)))
+        .collect();
+    let plural = if threads == 1 { "thread" } else { "threads" };
+    (!parts.is_empty())
+        .then(|| format!("Avoiding the write-allocate with nt stores gains in memory ({threads} {plural}): {}.", parts.join(", ")))
+}
+
+/// What disturbed or limits the figures, with its cure.
+pub(super) fn warnings(report: &Report, record: &Record) -> Vec<Warning> {
+    let mut all = Vec::new();
+    all.extend(simulated(report));
+    all.extend(faults(report));
+    all.extend(flagged(report));
+    all.extend(levels_differ(report));
+    all.extend(machine(report));
+    all.extend(unfinished(report, record));
+    all.into_iter().map(|(text, cure)| Warning { text, cure }).collect()
+}
+
+type Words = (String, String);
+
+fn words(text: impl Into<String>, cure: impl Into<String>) -> Words {
+    (text.into(), cure.into())
+}
+
+fn simulated(report: &Report) -> Option<Words> {
+    (report.clock.name == "simulated").then(|| words("these figures are simulated, nothing was measured", "measure on a machine"))
+}
+
+fn faults(report: &Report) -> Vec<Words> {
+    let mut found = Vec::new();
+    for outcome in ["crashed", "invalid"] {
+        let rows: Vec<&Row> = report.rows.iter().filter(|row| row.outcome == outcome).collect();
+        if let Some(row) = rows.first() {
+            let reason = row.reason.clone().unwrap_or_default();
+            found.push(words(
+                format!("{} cases {outcome}; the first: {} {} {}: {reason}", rows.len(), row.kernel, row.width, row.store),
+                "do not use their figures; run with --verify and report it",
+            ));
+        }
+    }
+    found
+}
+
+/// A flag that at least this share of rows carries is worth a warning of its own.
+const MANY: f64 = 0.05;
+
+fn flagged(report: &Report) -> Vec<Words> {
+    let measured = report.rows.iter().filter(|row| row.samples > 0).count().max(1);
+    let mut found = Vec::new();
+    let about = [
+        ("bimodal", "samples fall into two groups: the speed flips between two values", "look at the modes, not only the median; on a shared host repeat when it is quiet"),
+        ("drift", "the speed changed by more than 10 % from round to round", "something else used the machine; compare within one run only"),
+        ("steal", "the hypervisor took CPU time away", "ask for dedicated cores, or repeat when the host is quiet"),
+        ("switches", "other work ran on the measured CPUs", "stop it, or leave it CPUs of its own with --cpus"),
+        ("clock-changed", "the core clock changed", "fix the clock with the performance governor; compare bytes per cycle"),
+        ("faults", "pages were taken away and faulted in again", "switch NUMA balancing and page migration off"),
+        ("migrated", "threads ran on other CPUs than asked for", "check cpusets"),
+        ("pages-differ", "other pages were obtained than asked for", "see `obtained` in the rows; free memory or set THP to madvise"),
+    ];
+    for (flag, seen, cure) in about {
+        let rows = report.rows.iter().filter(|row| row.flags.iter().any(|f| f == flag)).count();
+        if rows as f64 > MANY * measured as f64 {
+            found.push(words(format!("{seen} ({rows} of {measured} cases)"), cure));
+        }
+    }
+    found
+}
+
+fn levels_differ(report: &Report) -> Vec<Words> {
+    let mut found = Vec::new();
+    for level in &report.levels {
+        if let (Some(capacity), Some(claimed)) = (level.capacity, level.claimed) {
+            let ratio = capacity.0 as f64 / claimed.0.max(1) as f64;
+            if !(0.6..=1.6).contains(&ratio) {
+                found.push(words(
+                    format!("{} ends at {capacity} in the curve, the system says {claimed}", level.name),
+                    "a shared or partitioned cache gives each tenant less, a hypervisor may misstate it; the curve is what programs get",
+                ));
+            }
+        }
+    }
+    found
+}
+
+fn machine(report: &Report) -> Vec<Words> {
+    let machine = &report.machine;
+    let mut found = Vec::new();
+    if let Some(Hypervisor::Vendor(name)) = machine.identity.hypervisor.known() {
+        found.push(words(
+            format!("this is a virtual machine ({name}): caches and memory are shared with unknown neighbours"),
+            "repeat, and believe intervals more than medians",
+        ));
+    }
+    let slow = |governor: &&String| governor.as_str() != "performance";
+    if let Some(governor) = machine.settings.governors.known().and_then(|all| all.iter().find(slow)) {
+        found.push(words(format!("the frequency governor is {governor}"), "cpupower frequency-set -g performance"));
+    }
+    if machine.settings.numa_balancing.get().is_some_and(|on| on > 0) && machine.nodes.len() > 1 {
+        found.push(words("NUMA balancing is on and may move pages while they are measured", "sysctl kernel.numa_balancing=0"));
+    }
+    if machine.settings.thp.known().is_some_and(|mode| mode == "never") {
+        found.push(words("transparent huge pages are off: `thp` rows ran on base pages", "echo madvise > /sys/kernel/mm/transparent_hugepage/enabled"));
+    }
+    found
+}
+
+fn unfinished(report: &Report, record: &Record) -> Vec<Words> {
+    let mut found = Vec::new();
+    match &report.end {
+        None => found.push(words("the record has no end: the run was killed", "its finished cases are complete; run again for the rest")),
+        Some(end) => {
+            if end.interrupted {
+                found.push(words("the run was interrupted", "its finished cases are complete; run again for the rest"));
+            }
+            let missing = end.planned.saturating_sub(report.rows.len() as u64);
+            if missing > 0 && !end.interrupted {
+                found.push(words(format!("the budget ended before {missing} of {} cases were visited", end.planned), "give a longer --budget"));
+            }
+        }
+    }
+    let wide = report.rows.iter().filter(|row| row.flags.iter().any(|f| f == "wide-interval")).count();
+    if wide > 0 {
+        found.push(words(
+            format!("{wide} of {} cases have intervals wider than ±5 %", report.rows.len()),
+            "give a longer --budget, or a quieter machine",
+        ));
+    }
+    if let (Some(before), Some(after)) = (record.header.before.steal_s, record.end.as_ref().and_then(|e| e.after.steal_s)) {
+        if after - before > 0.05 {
+            found.push(words(format!("the hypervisor took {} s of CPU time during the run", significant(after - before)), "see the flag `steal` on single rows"));
+        }
+    }
+    found
+}

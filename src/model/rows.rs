@@ -1,0 +1,279 @@
+//! Visits to rows: all visits to a case become one row, with its figures, flags and level.
+
+use std::collections::HashMap;
+
+use super::{Level, LevelBest, Rate, Row};
+use crate::memory::MemoryKind;
+use crate::plan::Case;
+use crate::record::{Measured, Measurement, Outcome, Record};
+use crate::stats::{self, Summary};
+use crate::units::Bytes;
+
+/// A row and the samples behind it, round by round.
+pub(super) struct Result {
+    pub case: Case,
+    pub row: Row,
+    /// Payload B/s of each sample of each visit.
+    pub batches: Vec<Vec<f64>>,
+    /// Seconds of each repetition's samples, in order of time.
+    pub seconds: Vec<f64>,
+}
+
+impl Result {
+    /// The batches as the statistics want them.
+    pub fn batches(&self) -> Vec<&[f64]> {
+        self.batches.iter().map(Vec::as_slice).collect()
+    }
+
+    /// Median with its interval: (median, low, high).
+    pub fn interval(&self) -> Option<[f64; 3]> {
+        self.row.payload_bps.map(|rate| [rate.median, rate.ci95[0], rate.ci95[1]])
+    }
+
+    /// Bytes of one thread.
+    pub fn share(&self) -> Bytes {
+        Bytes(self.case.working_set.0 / self.case.threads().max(1) as u64)
+    }
+}
+
+/// One result a case, in the order in which cases were first visited.
+pub(super) fn merge(record: &Record) -> Vec<Result> {
+    let mut index: HashMap<&Case, usize> = HashMap::new();
+    let mut visits: Vec<Vec<&Measurement>> = Vec::new();
+    for measurement in &record.measurements {
+        let at = *index.entry(&measurement.case).or_insert_with(|| {
+            visits.push(Vec::new());
+            visits.len() - 1
+        });
+        visits[at].push(measurement);
+    }
+    let mut results: Vec<Result> = visits.iter().map(|visits| result(visits, record.header.clock.hz.0)).collect();
+    mark_impossible(&mut results);
+    results
+}
+
+fn result(visits: &[&Measurement], hz: f64) -> Result {
+    let case = visits[0].case.clone();
+    let measured: Vec<&Measured> = visits
+        .iter()
+        .filter_map(|visit| match &visit.outcome {
+            Outcome::Measured(measured) => Some(&**measured),
+            _ => None,
+        })
+        .collect();
+    let (mut batches, mut seconds) = (Vec::new(), Vec::new());
+    for visit in &measured {
+        let times = visit.samples.ticks.iter().map(|ticks| *ticks as f64 / hz / visit.repetitions as f64);
+        batches.push(times.clone().map(|time| visit.volume.payload() as f64 / time).collect::<Vec<_>>());
+        seconds.extend(times);
+    }
+    let mut row = bare_row(&case);
+    let views: Vec<&[f64]> = batches.iter().map(Vec::as_slice).collect();
+    if let Some(summary) = stats::summarize(&views) {
+        fill(&mut row, &case, &measured, &summary, hz);
+        row.sample_bps = batches.concat();
+        row.flags = flags(&case, &measured, &batches, &summary, hz);
+    }
+    // A fault in any visit makes the case faulty: its other figures come from the same code.
+    for visit in visits {
+        let (outcome, reason) = match &visit.outcome {
+            Outcome::Measured(_) => continue,
+            Outcome::Unavailable { .. } if !measured.is_empty() => continue,
+            Outcome::Unavailable { reason } => ("unavailable", reason),
+            Outcome::Crashed { reason } => ("crashed", reason),
+            Outcome::Invalid { reason } => ("invalid", reason),
+        };
+        row.outcome = outcome.into();
+        row.reason = Some(reason.clone());
+    }
+    Result { case, row, batches, seconds }
+}
+
+fn bare_row(case: &Case) -> Row {
+    let variant = case.variant();
+    Row {
+        metric: "bandwidth".into(),
+        kernel: variant.kernel.clone(),
+        store: variant.store,
+        load: variant.load,
+        width: variant.width,
+        width_bits: variant.width.bits(),
+        memory: case.memory.kind,
+        node: case.memory.node,
+        threads: case.threads(),
+        cpus: case.cpus.clone(),
+        working_set_bytes: case.working_set,
+        misaligned_bytes: case.misaligned_bytes,
+        protocol: case.protocol,
+        level: None,
+        unit: "B/s".into(),
+        payload_bps: None,
+        bus_bps: None,
+        copied_bps: None,
+        bytes_per_cycle: None,
+        core_clock_hz: None,
+        flops_per_s: None,
+        samples: 0,
+        rounds: 0,
+        imbalance: None,
+        outcome: "measured".into(),
+        reason: None,
+        flags: Vec::new(),
+        modes: None,
+        obtained: None,
+        sample_bps: Vec::new(),
+    }
+}
+
+fn fill(row: &mut Row, case: &Case, measured: &[&Measured], summary: &Summary, hz: f64) {
+    let Some(last) = measured.last() else { return };
+    let volume = last.volume;
+    let rate = Rate { best: summary.greatest, median: summary.median, ci95: summary.ci95 };
+    let scaled = |by: f64| Rate { best: rate.best * by, median: rate.median * by, ci95: rate.ci95.map(|end| end * by) };
+    let payload = volume.payload().max(1) as f64;
+    row.payload_bps = Some(rate);
+    row.bus_bps = Some(scaled(volume.bus() as f64 / payload));
+    row.copied_bps = (row.kernel == "copy").then(|| scaled(volume.stored as f64 / payload));
+    row.flops_per_s = (volume.flops > 0).then(|| rate.median * volume.flops as f64 / payload);
+    row.core_clock_hz = core_clock(measured, hz);
+    row.bytes_per_cycle = row.core_clock_hz.map(|clock| rate.median / case.threads() as f64 / clock);
+    row.samples = summary.samples;
+    row.rounds = measured.len();
+    row.modes = summary.modes;
+    row.imbalance = imbalance(measured);
+    row.obtained = Some(last.obtained.clone());
+    // Where the pages all lie on one node, that is the node, asked for or not.
+    let mut nodes = last.obtained.pages_on_node.keys();
+    if let (None, Some(node), None) = (row.node, nodes.next(), nodes.next()) {
+        row.node = Some(*node);
+    }
+}
+
+fn core_clock(measured: &[&Measured], hz: f64) -> Option<f64> {
+    median(measured.iter().flat_map(|visit| {
+        visit.samples.core_clock_ticks.iter().filter(|t| **t > 0).map(|t| visit.core_clock_links as f64 / *t as f64 * hz)
+    }))
+}
+
+fn imbalance(measured: &[&Measured]) -> Option<f64> {
+    median(measured.iter().flat_map(|visit| {
+        let pairs = visit.samples.ticks.iter().zip(&visit.samples.fastest_thread_ticks);
+        pairs.filter(|(_, fastest)| **fastest > 0).map(|(all, fastest)| *all as f64 / *fastest as f64 - 1.0)
+    }))
+}
+
+fn median(values: impl Iterator<Item = f64>) -> Option<f64> {
+    let mut values: Vec<f64> = values.collect();
+    values.sort_by(f64::total_cmp);
+    values.get(values.len() / 2).copied()
+}
+
+/// Thresholds of the flags: shares of samples, or relative differences.
+mod threshold {
+    /// Fewer samples than this carry little.
+    pub const FEW_SAMPLES: usize = 9;
+    /// Half the interval against the median.
+    pub const WIDE_INTERVAL: f64 = 0.05;
+    /// Outliers, steal, switches and faults are named when this share of samples has them.
+    pub const DISTURBED: f64 = 0.1;
+    /// Slowest against fastest round's median.
+    pub const DRIFT: f64 = 0.1;
+    /// Slowest against fastest round's core clock.
+    pub const CLOCK: f64 = 0.03;
+    /// Share of huge pages below which `thp` was not obtained.
+    pub const HUGE_SHARE: f64 = 0.9;
+}
+
+fn flags(case: &Case, measured: &[&Measured], batches: &[Vec<f64>], summary: &Summary, hz: f64) -> Vec<String> {
+    let n = summary.samples;
+    let share = |column: fn(&Measured) -> &Vec<u32>| {
+        let hit: usize = measured.iter().map(|visit| column(visit).iter().filter(|x| **x > 0).count()).sum();
+        hit as f64 / n.max(1) as f64
+    };
+    let spread = |values: Vec<f64>| {
+        let (low, high) = values.iter().fold((f64::INFINITY, 0f64), |(low, high), &v| (low.min(v), high.max(v)));
+        if values.len() < 2 || low <= 0.0 { 0.0 } else { high / low - 1.0 }
+    };
+    let round_medians = batches.iter().filter_map(|batch| median(batch.iter().copied())).collect();
+    let clocks = measured.iter().filter_map(|visit| core_clock(&[visit], hz)).collect();
+    let half_width = (summary.ci95[1] - summary.ci95[0]) / 2.0 / summary.median;
+    let tests = [
+        ("few-samples", n < threshold::FEW_SAMPLES),
+        ("wide-interval", half_width > threshold::WIDE_INTERVAL),
+        ("bimodal", summary.modes.is_some()),
+        ("outliers", summary.outliers as f64 > threshold::DISTURBED * n as f64),
+        ("drift", spread(round_medians) > threshold::DRIFT),
+        ("steal", share(|m| &m.samples.steal_jiffies) > threshold::DISTURBED),
+        ("switches", share(|m| &m.samples.switches) > threshold::DISTURBED),
+        ("faults", share(|m| &m.samples.faults) > threshold::DISTURBED),
+        ("migrated", share(|m| &m.samples.migrations) > 0.0),
+        ("clock-changed", spread(clocks) > threshold::CLOCK),
+        ("pages-differ", measured.iter().any(|visit| pages_differ(case, visit))),
+    ];
+    tests.iter().filter(|(_, holds)| *holds).map(|(name, _)| (*name).into()).collect()
+}
+
+fn pages_differ(case: &Case, visit: &Measured) -> bool {
+    let obtained = &visit.obtained;
+    let huge = obtained.huge_bytes.map(|huge| huge.0 as f64 / obtained.bytes.0.max(1) as f64);
+    let wrong_size = match case.memory.kind {
+        MemoryKind::Base => huge.is_some_and(|share| share > 0.0),
+        // A region below a huge page has none.
+        _ => obtained.bytes >= Bytes::mib(2) && huge.is_some_and(|share| share < threshold::HUGE_SHARE),
+    };
+    let wrong_node = case.memory.node.is_some_and(|node| obtained.pages_on_node.keys().any(|found| *found != node));
+    wrong_size || wrong_node
+}
+
+/// A cached working set can't be slower than the same loop in memory by its own nature: figures that say so are wrong.
+fn mark_impossible(results: &mut [Result]) {
+    /// Faster than this against the cache is impossible; less can be noise.
+    const MARGIN: f64 = 1.25;
+    let speed = |result: &Result| result.row.payload_bps.map(|rate| rate.ci95);
+    let mut verdicts = Vec::new();
+    for (i, large) in results.iter().enumerate() {
+        if !large.case.variant().store.write_allocates() {
+            continue;
+        }
+        let same = |small: &&Result| {
+            small.case.work == large.case.work
+                && small.case.memory == large.case.memory
+                && small.case.cpus == large.case.cpus
+                && small.case.protocol == large.case.protocol
+                && small.case.working_set.0 >= 16 << 10
+                && small.case.working_set.0 * 64 <= large.case.working_set.0
+        };
+        let Some(large_rate) = speed(large) else { continue };
+        let caches: Vec<[f64; 2]> = results.iter().filter(same).filter_map(speed).collect();
+        if !caches.is_empty() && caches.iter().all(|cache| large_rate[0] > cache[1] * MARGIN) {
+            verdicts.push(i);
+        }
+    }
+    for i in verdicts {
+        results[i].row.outcome = "invalid".into();
+        results[i].row.reason = Some("faster than the same loop in a working set 64 times smaller".into());
+    }
+}
+
+/// Adds to each level the fastest variant of every kernel and thread count.
+pub(super) fn best_of_levels(mut levels: Vec<Level>, results: &[Result]) -> Vec<Level> {
+    for level in &mut levels {
+        let mut best: Vec<LevelBest> = Vec::new();
+        for (index, result) in results.iter().enumerate() {
+            let row = &result.row;
+            let Some(rate) = row.payload_bps.filter(|_| row.outcome == "measured") else { continue };
+            if row.level.as_deref() != Some(&level.name) {
+                continue;
+            }
+            match best.iter_mut().find(|b| b.kernel == row.kernel && b.threads == row.threads) {
+                None => best.push(LevelBest { kernel: row.kernel.clone(), threads: row.threads, row: index }),
+                Some(b) if results[b.row].row.payload_bps.is_some_and(|other| other.median < rate.median) => b.row = index,
+                Some(_) => {}
+            }
+        }
+        let order = |name: &str| crate::kernel::CATALOG.iter().position(|k| k.name == name);
+        best.sort_by_key(|b| (order(&b.kernel), b.threads));
+        level.best = best;
+    }
+    levels
+}

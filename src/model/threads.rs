@@ -1,0 +1,114 @@
+//! Bandwidth over threads, and STREAM's table.
+
+use super::rows::Result;
+use super::{Scaling, StreamLine, StreamTable};
+use crate::kernel::StoreKind;
+use crate::plan::Protocol;
+use crate::record::Record;
+use crate::units::Bytes;
+
+/// Scaling curves in memory: one for each variant that was measured with at least two thread counts.
+pub(super) fn scaling(results: &[Result]) -> Vec<Scaling> {
+    let mut curves: Vec<Scaling> = Vec::new();
+    for (index, result) in results.iter().enumerate() {
+        let row = &result.row;
+        if row.level.as_deref() != Some("memory") || row.payload_bps.is_none() || result.case.protocol != Protocol::Steady {
+            continue;
+        }
+        let what = result.case.variant().to_string();
+        match curves.iter_mut().find(|curve| curve.what == what) {
+            Some(curve) => curve.rows.push(index),
+            None => curves.push(Scaling { what, level: "memory".into(), rows: vec![index] }),
+        }
+    }
+    for curve in &mut curves {
+        // Of several working sets with the same threads the largest counts.
+        curve.rows.sort_by_key(|&i| (results[i].row.threads, std::cmp::Reverse(results[i].row.working_set_bytes)));
+        curve.rows.dedup_by_key(|i| results[*i].row.threads);
+    }
+    curves.retain(|curve| curve.rows.len() > 1);
+    let most = curves.iter().map(|curve| curve.rows.len()).max().unwrap_or(0);
+    // Where a run drew real curves, pairs that other parts of the plan happen to give are left out.
+    curves.retain(|curve| curve.rows.len() == most && is_main(&curve.what));
+    curves
+}
+
+/// The variants that a default run scales, at the width it uses for them or any other.
+fn is_main(what: &str) -> bool {
+    let mut words = what.split(' ');
+    let (kernel, _, store) = (words.next(), words.next(), words.next());
+    matches!((kernel, store), (Some("load"), _) | (Some("copy"), Some("nt")) | (Some("triad"), Some("regular")))
+}
+
+/// STREAM's functions in its own order.
+const FUNCTIONS: [(&str, &str); 4] = [("copy", "Copy"), ("scale", "Scale"), ("add", "Add"), ("triad", "Triad")];
+
+/// STREAM's table, if its kernels were run by its protocol.
+pub(super) fn stream_table(results: &[Result], record: &Record) -> Option<StreamTable> {
+    let runs: Vec<&Result> =
+        results.iter().filter(|r| r.case.protocol == Protocol::Stream && !r.seconds.is_empty()).collect();
+    let threads = runs.iter().map(|r| r.row.threads).max()?;
+    let runs: Vec<&Result> = runs.into_iter().filter(|r| r.row.threads == threads).collect();
+    let mut lines = Vec::new();
+    for store in [StoreKind::Regular, StoreKind::Nt] {
+        for (kernel, function) in FUNCTIONS {
+            if let Some(run) = runs.iter().find(|r| r.row.kernel == kernel && r.row.store == store) {
+                lines.push(line(function, run));
+            }
+        }
+    }
+    let copy = runs.first()?;
+    let streams = copy.case.variant().row().map_or(1, |kernel| kernel.formula().streams.len() as u64);
+    let array = Bytes(copy.case.working_set.0 / streams);
+    let unmet = unmet_rules(array, &runs, record);
+    let valid = runs.iter().all(|r| r.row.outcome == "measured");
+    Some(StreamTable {
+        title: if unmet.is_empty() && valid { "STREAM".into() } else { "STREAM-style".into() },
+        unmet,
+        array_elements: array.0 / 8,
+        threads,
+        lines,
+        validation: if valid {
+            "Solution Validates: avg error less than 1.000000e-13 on all three arrays".into()
+        } else {
+            "Solution does not validate: a data check failed".into()
+        },
+    })
+}
+
+fn line(function: &str, run: &Result) -> StreamLine {
+    let min_s = run.seconds.iter().copied().fold(f64::INFINITY, f64::min);
+    let max_s = run.seconds.iter().copied().fold(0.0, f64::max);
+    let best = run.row.payload_bps.map_or(0.0, |rate| rate.best);
+    StreamLine {
+        function: function.into(),
+        variant: format!("{} {}", run.row.width, run.row.store),
+        best_mbps: best / 1e6,
+        avg_s: run.seconds.iter().sum::<f64>() / run.seconds.len() as f64,
+        min_s,
+        max_s,
+    }
+}
+
+/// STREAM's run rules: arrays of four times the last-level caches, ten passes of which the first does not count, a
+/// clock fine enough for each pass. Source: the comments of stream.c.
+fn unmet_rules(array: Bytes, runs: &[&Result], record: &Record) -> Vec<String> {
+    let mut unmet = Vec::new();
+    let machine = &record.header.machine;
+    let cpus = runs[0].case.cpus.iter().copied().collect();
+    match machine.last_level_bytes(&cpus) {
+        Some(cache) if array.0 < 4 * cache.0 => {
+            unmet.push(format!("arrays of {array} are less than four times the last-level cache of {cache}"));
+        }
+        Some(_) => {}
+        None => unmet.push("the last-level cache is unknown, so arrays can't be held against it".into()),
+    }
+    if runs.iter().any(|r| r.seconds.len() < 9) {
+        unmet.push("fewer than nine passes counted".into());
+    }
+    let tick = 1.0 / record.header.clock.hz.0;
+    if runs.iter().any(|r| r.seconds.iter().any(|s| *s < 20.0 * tick)) {
+        unmet.push("a pass lasts less than 20 ticks of the clock".into());
+    }
+    unmet
+}

@@ -1,0 +1,194 @@
+//! Running cases: an [`Executor`] takes samples, [`run`] decides which case is visited when and for how long.
+
+pub mod arena;
+pub mod fake;
+#[cfg(target_arch = "x86_64")]
+pub mod native;
+pub mod sys;
+
+use std::io;
+use std::time::{Duration, Instant};
+
+use crate::plan::{Case, Protocol};
+use crate::record::{Clock, Environment, Measurement, Outcome};
+use crate::units::Bytes;
+
+/// Takes samples: this machine, a simulation, later a virtual machine or a GPU.
+pub trait Executor {
+    /// The clock that samples are counted in.
+    fn clock(&self) -> Clock;
+    /// Announces cases, so that memory for the largest can be reserved.
+    fn expect(&mut self, cases: &[Case]);
+    /// Takes samples of one case.
+    fn visit(&mut self, case: &Case, quota: &Quota<'_>) -> Outcome;
+}
+
+/// How much one visit may take.
+#[allow(missing_debug_implementations)] // It holds closures.
+pub struct Quota<'a> {
+    /// Samples to take whatever the time.
+    pub least_samples: usize,
+    /// Samples after which to stop.
+    pub most_samples: usize,
+    /// Time after which to stop.
+    pub time: Duration,
+    /// Whether these durations are enough.
+    pub settled: &'a (dyn Fn(&[u64]) -> bool + Sync),
+    /// Whether the user wants to stop.
+    pub interrupted: &'a (dyn Fn() -> bool + Sync),
+}
+
+/// How a run is laid out in time.
+#[allow(missing_debug_implementations)] // It holds closures.
+pub struct Schedule<'a> {
+    /// Seed of the order of visits.
+    pub seed: u64,
+    /// When to stop, whatever is left.
+    pub deadline: Instant,
+    /// Samples of one visit.
+    pub samples: usize,
+    /// Rounds after which to stop.
+    pub most_rounds: u32,
+    /// Whether a case's visits so far (durations by repetition) are enough.
+    pub settled: &'a dyn Fn(&[Vec<f64>]) -> bool,
+    /// Whether the user wants to stop.
+    pub interrupted: &'a (dyn Fn() -> bool + Sync),
+}
+
+/// Where a run stands; for a progress bar.
+#[derive(Debug, Clone, Copy)]
+pub struct Progress<'a> {
+    /// The case that comes next.
+    pub case: &'a Case,
+    /// The round, from 0.
+    pub round: u32,
+    /// Visits done.
+    pub visits: u64,
+}
+
+/// Visits `cases` in rounds, in random order, until each is settled or the time is over. Rounds lie apart in time, so
+/// that a slow spell of a shared machine falls on all cases alike and shows as spread, not as a difference between
+/// cases. Each visit is handed to `sink` before the next one starts.
+///
+/// # Errors
+/// Those of `sink`: a record that can't be written ends the run.
+pub fn run(
+    cases: &[Case],
+    executor: &mut dyn Executor,
+    schedule: &Schedule<'_>,
+    sink: &mut dyn FnMut(Measurement) -> io::Result<()>,
+    progress: &mut dyn FnMut(Progress<'_>),
+) -> io::Result<()> {
+    let mut random = fastrand::Rng::with_seed(schedule.seed);
+    let mut states: Vec<State> = cases.iter().map(|_| State::default()).collect();
+    let mut visits = 0;
+    for round in 0..schedule.most_rounds {
+        let mut order: Vec<usize> = (0..cases.len()).filter(|&i| !states[i].done).collect();
+        random.shuffle(&mut order);
+        if order.is_empty() {
+            break;
+        }
+        for (position, &index) in order.iter().enumerate() {
+            let left = schedule.deadline.saturating_duration_since(Instant::now());
+            // A visit that can't end in time is not begun.
+            if (schedule.interrupted)() || left < states[index].cost.mul_f64(1.2) || left.is_zero() {
+                states[index].done |= left.is_zero();
+                continue;
+            }
+            let case = &cases[index];
+            progress(Progress { case, round, visits });
+            let fair = left / (order.len() - position) as u32;
+            let started = Instant::now();
+            let outcome = executor.visit(case, &quota(case, schedule, fair, left));
+            states[index].note(&outcome, started.elapsed(), schedule);
+            visits += 1;
+            sink(Measurement { case: case.clone(), round, outcome })?;
+        }
+        if schedule.deadline <= Instant::now() || (schedule.interrupted)() {
+            break;
+        }
+    }
+    Ok(())
+}
+
+#[derive(Default)]
+struct State {
+    done: bool,
+    cost: Duration,
+    batches: Vec<Vec<f64>>,
+}
+
+impl State {
+    fn note(&mut self, outcome: &Outcome, cost: Duration, schedule: &Schedule<'_>) {
+        self.cost = cost;
+        match outcome {
+            Outcome::Measured(measured) => {
+                let per_repetition = |ticks: &u64| *ticks as f64 / measured.repetitions as f64;
+                self.batches.push(measured.samples.ticks.iter().map(per_repetition).collect());
+                self.done = (schedule.settled)(&self.batches);
+            }
+            _ => self.done = true,
+        }
+    }
+}
+
+fn quota<'a>(case: &Case, schedule: &Schedule<'a>, fair: Duration, left: Duration) -> Quota<'a> {
+    match case.protocol {
+        Protocol::Steady => Quota {
+            least_samples: 3.min(schedule.samples),
+            most_samples: schedule.samples,
+            time: fair.max(Duration::from_millis(2)).min(left),
+            settled: &|_| false,
+            interrupted: schedule.interrupted,
+        },
+        // STREAM: NTIMES is 10, of which the first is left out.
+        Protocol::Stream => Quota {
+            least_samples: 9,
+            most_samples: 9,
+            time: left,
+            settled: &|_| false,
+            interrupted: schedule.interrupted,
+        },
+    }
+}
+
+/// Reads the machine's changing state.
+pub fn environment() -> Environment {
+    let meminfo = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    let field = |name: &str| {
+        let line = meminfo.lines().find(|line| line.starts_with(name))?;
+        line.split_whitespace().nth(1)?.parse::<u64>().ok().map(Bytes::kib)
+    };
+    let load = std::fs::read_to_string("/proc/loadavg").ok();
+    Environment {
+        available: field("MemAvailable:"),
+        page_cache: field("Cached:"),
+        node_free: node_free(),
+        load_average: load.and_then(|text| text.split_whitespace().next()?.parse().ok()),
+        steal_s: steal_jiffies().map(|jiffies| jiffies as f64 / 100.0),
+    }
+}
+
+fn node_free() -> Vec<(u32, Bytes)> {
+    let Ok(entries) = std::fs::read_dir("/sys/devices/system/node") else { return Vec::new() };
+    let free = |entry: std::fs::DirEntry| {
+        let node: u32 = entry.file_name().to_str()?.strip_prefix("node")?.parse().ok()?;
+        let text = std::fs::read_to_string(entry.path().join("meminfo")).ok()?;
+        let line = text.lines().find(|line| line.contains("MemFree:"))?;
+        let kib = line.split_whitespace().rev().nth(1)?.parse().ok()?;
+        Some((node, Bytes::kib(kib)))
+    };
+    let mut nodes: Vec<_> = entries.flatten().filter_map(free).collect();
+    nodes.sort_unstable();
+    nodes
+}
+
+/// Steal time of all CPUs since boot, in the kernel's ticks; absent where /proc/stat does not say.
+fn steal_jiffies() -> Option<u64> {
+    use std::io::Read;
+    let mut head = [0u8; 256];
+    let mut file = std::fs::File::open("/proc/stat").ok()?;
+    let read = file.read(&mut head).ok()?;
+    let text = std::str::from_utf8(&head[..read]).ok()?;
+    text.lines().next()?.split_whitespace().nth(8)?.parse().ok()
+}

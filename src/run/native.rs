@@ -1,0 +1,505 @@
+//! Runs kernels on this machine: pinned threads that touch their own pages, start together and are timed by one clock.
+//!
+//! ```text
+//! leader:  decide | go at T          | time, tag, decide | ...
+//! others:  wait   | go at T          | wait              | ...
+//! all:               start kernel end
+//! ```
+//! A sample lasts from the first thread's start to the last thread's end. Waiting is spinning: a thread that sleeps
+//! needs longer to wake than a sample lasts.
+
+#![allow(unsafe_code)]
+
+use std::collections::HashMap;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use super::arena::{Arena, Layout, timed_scalar};
+use super::sys::{self, ThreadUsage, Ticker};
+use super::{Executor, Quota};
+use crate::kernel::code::{Call, Executable};
+use crate::kernel::{CHAIN_LINKS, ELEMENT_BYTES, Isa, Kernel, Unsupported, Variant, assemble, core_clock_chain, naive};
+use crate::memory::{MemorySpec, NoMemory, Obtained};
+use crate::plan::{Case, Protocol};
+use crate::record::{Clock, Measured, Outcome, Sample, Samples, Volume};
+use crate::units::Bytes;
+
+/// A sample lasts at least this long: with a clock that is read to within some 50 ns, the timer's error is below 0.1 %.
+const SAMPLE: Duration = Duration::from_micros(200);
+/// Trips of the core clock chain, short and long. What is kept is the difference, 20,000 cycles, so that the cost of the
+/// call and of reading the clock (some 150 cycles) drops out.
+const CLOCK_TRIPS: [u64; 2] = [20, 220];
+/// The clock's calibration: its error is that of two readings (below 100 ns) over this span.
+const CALIBRATION: Duration = Duration::from_millis(20);
+/// Ticks between the decision to go and the start, for all threads to see it.
+const GO_AHEAD: Duration = Duration::from_micros(2);
+/// The kernel counts steal in ticks of 10 ms; reading it more often than it changes only disturbs.
+const STEAL_PERIOD: Duration = Duration::from_millis(10);
+
+/// The executor that measures.
+#[derive(Debug)]
+pub struct Native {
+    ticker: Ticker,
+    clock: Clock,
+    isa: Isa,
+    chain: Executable,
+    codes: HashMap<Variant, Result<Executable, Outcome>>,
+    /// Memory by thread and kind; kept from case to case, since first touch costs more than a sample.
+    arenas: HashMap<(u32, MemorySpec), Arena>,
+    /// Bytes to map when an arena is first needed: the most that any planned case will want.
+    reserve: HashMap<(u32, MemorySpec), Bytes>,
+    /// Check every element, not windows.
+    verify: bool,
+}
+
+/// Why measuring can't even start.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// The core clock's code was refused.
+    #[error(transparent)]
+    Unsupported(#[from] Unsupported),
+    /// Executable memory was refused.
+    #[error("executable memory was refused ({0}); a security policy that forbids generated code must allow it")]
+    Code(std::io::Error),
+}
+
+impl Native {
+    /// Calibrates the clock and prepares to run `cases`.
+    pub fn new(cases: &[Case], verify: bool) -> Result<Self, StartError> {
+        let ticker = Ticker::detect();
+        let mut native = Native {
+            ticker,
+            clock: ticker.calibrate(CALIBRATION),
+            isa: Isa::detect(),
+            chain: Executable::new(&core_clock_chain()?).map_err(StartError::Code)?,
+            codes: HashMap::new(),
+            arenas: HashMap::new(),
+            reserve: HashMap::new(),
+            verify,
+        };
+        native.expect(cases);
+        Ok(native)
+    }
+
+    fn code(&mut self, variant: &Variant) -> Result<(), Outcome> {
+        let isa = self.isa;
+        match self.codes.entry(variant.clone()).or_insert_with(|| compile(variant, isa)) {
+            Ok(_) => Ok(()),
+            Err(outcome) => Err(outcome.clone()),
+        }
+    }
+
+    fn ticks(&self, span: Duration) -> u64 {
+        (span.as_secs_f64() * self.clock.hz.0) as u64
+    }
+
+    fn take_arena(&mut self, key: (u32, MemorySpec), bytes: Bytes) -> Result<Arena, NoMemory> {
+        match self.arenas.remove(&key) {
+            Some(arena) if arena.bytes() >= bytes => Ok(arena),
+            _ => Arena::new(key.1, bytes.max(self.reserve.get(&key).copied().unwrap_or_default())),
+        }
+    }
+}
+
+/// Assembles a variant and checks it on small arrays against its twin before it is ever timed.
+fn compile(variant: &Variant, isa: Isa) -> Result<Executable, Outcome> {
+    let code = assemble(variant, isa).map_err(|fault| Outcome::Unavailable { reason: fault.to_string() })?;
+    let executable = Executable::new(&code).map_err(|e| Outcome::Unavailable { reason: StartError::Code(e).to_string() })?;
+    let kernel = Kernel::find(&variant.kernel).map_err(|fault| Outcome::Unavailable { reason: fault.to_string() })?;
+    for length in [1, 3, 8, 67, 300] {
+        self_test(&executable, kernel, variant, length)?;
+    }
+    Ok(executable)
+}
+
+fn self_test(executable: &Executable, kernel: &Kernel, variant: &Variant, length: usize) -> Result<(), Outcome> {
+    let formula = kernel.formula();
+    let (rows, columns) = if formula.grid { (4, length + 2) } else { (1, length) };
+    let mut arrays: Vec<Vec<f64>> = (0..formula.streams.len())
+        .map(|stream| (0..rows * columns).map(|i| super::arena::pattern(i + 5 * stream)).collect())
+        .collect();
+    let mut twin = arrays.clone();
+    let answer = naive::run(kernel, &mut twin, 3.0, rows, columns);
+    let addresses: Vec<u64> = arrays.iter_mut().map(|a| a.as_mut_ptr() as u64).collect();
+    let mut call = Call::new(&formula, variant, &addresses, rows as u64, columns as u64);
+    call.scalar = 3.0;
+    // SAFETY: the addresses are those of `arrays`, which hold rows x columns elements and are not used meanwhile.
+    let run = unsafe { executable.run(&mut call) };
+    run.map_err(|fault| Outcome::Crashed { reason: fault.to_string() })?;
+    let expect = match answer {
+        Some(naive::Answer::Sum(value) | naive::Answer::Last(value)) => value,
+        _ => 0.0,
+    };
+    if arrays != twin || call.result(&formula, variant) != expect {
+        let reason = format!("the generated code disagrees with plain Rust for {length} elements");
+        return Err(Outcome::Invalid { reason });
+    }
+    Ok(())
+}
+
+impl Executor for Native {
+    fn clock(&self) -> Clock {
+        self.clock.clone()
+    }
+
+    fn expect(&mut self, cases: &[Case]) {
+        for case in cases {
+            let Some(kernel) = case.variant().row() else { continue };
+            let layout = Layout::new(kernel, share(case), case.misaligned_bytes);
+            for &cpu in &case.cpus {
+                let most = self.reserve.entry((cpu, case.memory)).or_default();
+                *most = (*most).max(Bytes(layout.words as u64 * ELEMENT_BYTES));
+            }
+        }
+    }
+
+    fn visit(&mut self, case: &Case, quota: &Quota<'_>) -> Outcome {
+        self.try_visit(case, quota).unwrap_or_else(|outcome| outcome)
+    }
+}
+
+/// Bytes for each thread.
+fn share(case: &Case) -> Bytes {
+    Bytes(case.working_set.0 / case.cpus.len().max(1) as u64)
+}
+
+impl Native {
+    fn try_visit(&mut self, case: &Case, quota: &Quota<'_>) -> Result<Outcome, Outcome> {
+        let variant = case.variant();
+        let kernel = Kernel::find(&variant.kernel).map_err(|fault| Outcome::Unavailable { reason: fault.to_string() })?;
+        self.code(variant)?;
+        let layout = Layout::new(kernel, share(case), case.misaligned_bytes);
+        let bytes = Bytes(layout.words as u64 * ELEMENT_BYTES);
+        let mut arenas = Vec::new();
+        for &cpu in &case.cpus {
+            let arena = self.take_arena((cpu, case.memory), bytes);
+            arenas.push(arena.map_err(|fault| Outcome::Unavailable { reason: fault.to_string() })?);
+        }
+        let Some(Ok(code)) = self.codes.get(variant) else {
+            return Err(Outcome::Unavailable { reason: "the kernel has no code".into() });
+        };
+        let team = Team {
+            case,
+            kernel,
+            layout: &layout,
+            code,
+            chain: &self.chain,
+            ticker: self.ticker,
+            quota,
+            sample_ticks: self.ticks(SAMPLE),
+            go_ahead_ticks: self.ticks(GO_AHEAD),
+            verify: self.verify,
+            shared: Shared::new(case.cpus.len()),
+        };
+        let results = team.measure(&mut arenas);
+        let obtained = arenas.iter_mut().map(Arena::obtained).reduce(together).unwrap_or_default();
+        for (&cpu, arena) in case.cpus.iter().zip(arenas) {
+            self.arenas.insert((cpu, case.memory), arena);
+        }
+        let (samples, elements) = results?;
+        let repetitions = team.shared.repetitions.load(Ordering::Relaxed);
+        Ok(Outcome::Measured(Box::new(Measured {
+            volume: volume(kernel, variant, elements),
+            repetitions,
+            core_clock_links: (CLOCK_TRIPS[1] - CLOCK_TRIPS[0]) * CHAIN_LINKS,
+            samples,
+            obtained,
+        })))
+    }
+}
+
+fn together(mut left: Obtained, right: Obtained) -> Obtained {
+    left.bytes.0 += right.bytes.0;
+    left.huge_bytes = left.huge_bytes.zip(right.huge_bytes).map(|(a, b)| Bytes(a.0 + b.0));
+    for (node, pages) in right.pages_on_node {
+        *left.pages_on_node.entry(node).or_insert(0) += pages;
+    }
+    left
+}
+
+fn volume(kernel: &Kernel, variant: &Variant, elements: u64) -> Volume {
+    let traffic = kernel.traffic(variant.store);
+    Volume {
+        elements,
+        loaded: elements * traffic.loaded,
+        stored: elements * traffic.stored,
+        write_allocated: elements * traffic.write_allocated,
+        flops: elements * u64::from(kernel.formula().flops()),
+    }
+}
+
+/// What the threads of a visit share.
+struct Shared {
+    threads: usize,
+    arrived: AtomicUsize,
+    generation: AtomicUsize,
+    /// Tick at which the next sample starts; 0 ends the visit.
+    go_at: AtomicU64,
+    repetitions: AtomicU64,
+    stop: AtomicBool,
+    slots: Vec<Slot>,
+    fault: Mutex<Option<Outcome>>,
+}
+
+/// One thread's part of a sample, on a cache line of its own.
+#[derive(Default)]
+#[repr(align(128))]
+struct Slot {
+    start: AtomicU64,
+    end: AtomicU64,
+    lost_us: AtomicU64,
+    switches: AtomicU64,
+    faults: AtomicU64,
+    migrated: AtomicU64,
+    elements: AtomicU64,
+}
+
+impl Shared {
+    fn new(threads: usize) -> Self {
+        Shared {
+            threads,
+            arrived: AtomicUsize::new(0),
+            generation: AtomicUsize::new(0),
+            go_at: AtomicU64::new(0),
+            repetitions: AtomicU64::new(1),
+            stop: AtomicBool::new(false),
+            slots: (0..threads).map(|_| Slot::default()).collect(),
+            fault: Mutex::new(None),
+        }
+    }
+
+    fn barrier(&self) {
+        let generation = self.generation.load(Ordering::Acquire);
+        if self.arrived.fetch_add(1, Ordering::AcqRel) + 1 == self.threads {
+            self.arrived.store(0, Ordering::Relaxed);
+            self.generation.store(generation + 1, Ordering::Release);
+        } else {
+            while self.generation.load(Ordering::Acquire) == generation {
+                std::hint::spin_loop();
+            }
+        }
+    }
+
+    fn fail(&self, outcome: Outcome) {
+        let mut fault = self.fault.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        fault.get_or_insert(outcome);
+        self.stop.store(true, Ordering::Release);
+    }
+
+    fn sum(&self, of: impl Fn(&Slot) -> &AtomicU64) -> u32 {
+        let total: u64 = self.slots.iter().map(|slot| of(slot).load(Ordering::Relaxed)).sum();
+        u32::try_from(total).unwrap_or(u32::MAX)
+    }
+}
+
+/// A visit to a case by one thread on each of its CPUs.
+struct Team<'a> {
+    case: &'a Case,
+    kernel: &'static Kernel,
+    layout: &'a Layout,
+    code: &'a Executable,
+    chain: &'a Executable,
+    ticker: Ticker,
+    quota: &'a Quota<'a>,
+    sample_ticks: u64,
+    go_ahead_ticks: u64,
+    verify: bool,
+    shared: Shared,
+}
+
+impl Team<'_> {
+    /// Samples, and the elements of one repetition over all threads.
+    fn measure(&self, arenas: &mut [Arena]) -> Result<(Samples, u64), Outcome> {
+        let mut samples = Samples::default();
+        std::thread::scope(|scope| {
+            let mut workers = Vec::new();
+            for (index, arena) in arenas.iter_mut().enumerate() {
+                workers.push(scope.spawn(move || self.thread(index, arena)));
+            }
+            for worker in workers {
+                match worker.join() {
+                    Ok(Some(taken)) => samples = taken,
+                    Ok(None) => {}
+                    Err(_) => self.shared.fail(Outcome::Crashed { reason: "a measuring thread panicked".into() }),
+                }
+            }
+        });
+        let fault = self.shared.fault.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).take();
+        match fault {
+            Some(outcome) => Err(outcome),
+            None if samples.ticks.is_empty() => Err(Outcome::Unavailable { reason: "the time ended before a sample was done".into() }),
+            None => Ok((samples, self.shared.slots.iter().map(|s| s.elements.load(Ordering::Relaxed)).sum())),
+        }
+    }
+
+    fn thread(&self, index: usize, arena: &mut Arena) -> Option<Samples> {
+        if let Err(fault) = sys::pin(self.case.cpus[index]) {
+            let reason = format!("CPU {} can't be used: {fault}", self.case.cpus[index]);
+            self.shared.fail(Outcome::Unavailable { reason });
+        }
+        let (formula, variant) = (self.kernel.formula(), self.case.variant());
+        let addresses = arena.prepare(&formula, self.layout);
+        let mut call = Call::new(&formula, variant, &addresses, self.layout.rows as u64, self.layout.columns as u64);
+        call.scalar = timed_scalar(self.kernel);
+        self.shared.slots[index].elements.store(call.elements(variant), Ordering::Relaxed);
+        arena.will_write(&formula, self.layout);
+        let mut leader = (index == 0).then(|| Leader::new(self));
+        let mut passes = 0;
+        loop {
+            self.shared.barrier();
+            if let Some(leader) = &mut leader {
+                leader.decide();
+            }
+            self.shared.barrier();
+            let go_at = self.shared.go_at.load(Ordering::Acquire);
+            if go_at == 0 {
+                break;
+            }
+            call.repetitions = self.shared.repetitions.load(Ordering::Relaxed);
+            passes += call.repetitions;
+            self.sample(index, &mut call, go_at);
+            self.shared.barrier();
+            if let Some(leader) = &mut leader {
+                leader.take();
+            }
+        }
+        if !self.shared.stop.load(Ordering::Acquire) && passes > 0 {
+            if let Err(reason) = arena.check(self.kernel, variant, self.layout, &call, passes, self.verify) {
+                self.shared.fail(Outcome::Invalid { reason });
+            }
+        }
+        leader.map(|leader| leader.samples)
+    }
+
+    fn sample(&self, index: usize, call: &mut Call, go_at: u64) {
+        let slot = &self.shared.slots[index];
+        let before = ThreadUsage::now();
+        while self.ticker.now() < go_at {
+            std::hint::spin_loop();
+        }
+        let start = self.ticker.now();
+        // SAFETY: `call` was made for this thread's own arena, which is mapped, touched and long enough for the layout.
+        let run = unsafe { self.code.run(call) };
+        let end = self.ticker.now();
+        let after = ThreadUsage::now();
+        if let Err(fault) = run {
+            self.shared.fail(Outcome::Crashed { reason: fault.to_string() });
+        }
+        slot.start.store(start, Ordering::Relaxed);
+        slot.end.store(end.max(start + 1), Ordering::Relaxed);
+        let lost_ns = (after.wall_ns - before.wall_ns).saturating_sub(after.cpu_ns - before.cpu_ns);
+        slot.lost_us.store(lost_ns / 1000, Ordering::Relaxed);
+        slot.switches.store(after.switches - before.switches, Ordering::Relaxed);
+        slot.faults.store(after.faults - before.faults, Ordering::Relaxed);
+        let moved = sys::current_cpu().is_some_and(|cpu| cpu != self.case.cpus[index]);
+        slot.migrated.store(u64::from(moved), Ordering::Relaxed);
+    }
+}
+
+/// The first thread's extra work: decides when to go on and keeps the samples.
+struct Leader<'a> {
+    team: &'a Team<'a>,
+    samples: Samples,
+    warming: bool,
+    deadline: Instant,
+    steal: StealMeter,
+    chain: Call,
+}
+
+impl<'a> Leader<'a> {
+    fn new(team: &'a Team<'a>) -> Self {
+        Leader {
+            team,
+            samples: Samples::default(),
+            // STREAM's rule leaves out the first pass, which is what the warm-up is.
+            warming: true,
+            deadline: Instant::now() + team.quota.time,
+            steal: StealMeter::new(),
+            chain: Call::empty(1),
+        }
+    }
+
+    fn decide(&mut self) {
+        let shared = &self.team.shared;
+        let enough = self.samples.ticks.len() >= self.team.quota.most_samples
+            || (self.samples.ticks.len() >= self.team.quota.least_samples
+                && (Instant::now() >= self.deadline || (self.team.quota.settled)(&self.samples.ticks)));
+        let stop = enough || shared.stop.load(Ordering::Acquire) || (self.team.quota.interrupted)();
+        let go_at = if stop { 0 } else { self.team.ticker.now() + self.team.go_ahead_ticks };
+        shared.go_at.store(go_at, Ordering::Release);
+    }
+
+    fn take(&mut self) {
+        let shared = &self.team.shared;
+        let starts = shared.slots.iter().map(|s| s.start.load(Ordering::Relaxed));
+        let ends = shared.slots.iter().map(|s| s.end.load(Ordering::Relaxed));
+        let ticks = ends.max().unwrap_or(1) - starts.min().unwrap_or(0);
+        if self.warming {
+            return self.warm_up(ticks);
+        }
+        let core_clock_ticks = self.core_clock();
+        let part = |s: &Slot| s.end.load(Ordering::Relaxed) - s.start.load(Ordering::Relaxed);
+        self.samples.push(Sample {
+            ticks,
+            fastest_thread_ticks: shared.slots.iter().map(part).min().unwrap_or(ticks),
+            core_clock_ticks,
+            lost_us: shared.sum(|s| &s.lost_us),
+            steal_jiffies: self.steal.since_last(),
+            switches: shared.sum(|s| &s.switches),
+            faults: shared.sum(|s| &s.faults),
+            migrations: shared.sum(|s| &s.migrated),
+        });
+    }
+
+    /// Doubles the repetitions until a sample lasts long enough; the last warm-up pass ran at full length.
+    fn warm_up(&mut self, ticks: u64) {
+        let repetitions = &self.team.shared.repetitions;
+        let now = repetitions.load(Ordering::Relaxed);
+        if self.team.case.protocol == Protocol::Stream || ticks >= self.team.sample_ticks {
+            self.warming = false;
+        } else {
+            let wanted = (now as f64 * self.team.sample_ticks as f64 / ticks as f64 * 1.2).ceil() as u64;
+            // Early passes run cold and slow: grow by at most 8 at a time, so that one of them can't mislead.
+            repetitions.store(wanted.clamp(now + 1, now * 8), Ordering::Relaxed);
+        }
+    }
+
+    fn core_clock(&mut self) -> u64 {
+        let [short, long] = CLOCK_TRIPS.map(|trips| self.chain_ticks(trips));
+        long.saturating_sub(short).max(1)
+    }
+
+    fn chain_ticks(&mut self, trips: u64) -> u64 {
+        self.chain.repetitions = trips;
+        let start = self.team.ticker.now();
+        // SAFETY: the chain reads and writes nothing but its own argument.
+        let run = unsafe { self.team.chain.run(&mut self.chain) };
+        let ticks = self.team.ticker.now() - start;
+        debug_assert!(run.is_ok());
+        ticks
+    }
+}
+
+/// Steal time of all CPUs from /proc/stat.
+struct StealMeter {
+    last: u64,
+    read_at: Instant,
+}
+
+impl StealMeter {
+    fn new() -> Self {
+        StealMeter { last: super::steal_jiffies().unwrap_or(0), read_at: Instant::now() }
+    }
+
+    fn since_last(&mut self) -> u32 {
+        if self.read_at.elapsed() < STEAL_PERIOD {
+            return 0;
+        }
+        self.read_at = Instant::now();
+        let now = super::steal_jiffies().unwrap_or(self.last);
+        let grown = now.saturating_sub(self.last);
+        self.last = now;
+        u32::try_from(grown).unwrap_or(u32::MAX)
+    }
+}

@@ -1,0 +1,183 @@
+//! What the operating system says of this thread, and the clock.
+
+#![allow(unsafe_code)]
+
+use std::io;
+use std::mem::MaybeUninit;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use crate::record::Clock;
+use crate::units::Hertz;
+
+/// Pins the calling thread to one CPU.
+pub fn pin(cpu: u32) -> io::Result<()> {
+    // The kernel takes masks longer than its own; 64 Ki CPUs are more than any Linux has.
+    let mut mask = vec![0u64; cpu as usize / 64 + 1];
+    mask[cpu as usize / 64] |= 1 << (cpu % 64);
+    // SAFETY: the kernel reads `size` bytes of `mask`; pid 0 is the calling thread.
+    let result = unsafe { libc::sched_setaffinity(0, mask.len() * 8, mask.as_ptr().cast()) };
+    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// The CPU that the calling thread is on.
+pub fn current_cpu() -> Option<u32> {
+    // SAFETY: no arguments; a negative answer means that it is unknown.
+    u32::try_from(unsafe { libc::sched_getcpu() }).ok()
+}
+
+/// Counters of the calling thread since it started.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ThreadUsage {
+    /// CPU time in nanoseconds.
+    pub cpu_ns: u64,
+    /// Wall time in nanoseconds.
+    pub wall_ns: u64,
+    /// Involuntary context switches.
+    pub switches: u64,
+    /// Page faults.
+    pub faults: u64,
+}
+
+impl ThreadUsage {
+    /// Reads the counters: two clock readings and a system call, below a microsecond.
+    pub fn now() -> Self {
+        let mut usage = MaybeUninit::<libc::rusage>::zeroed();
+        // SAFETY: getrusage fills the struct it is given; all-zero is valid should it fail.
+        let usage = unsafe {
+            libc::getrusage(libc::RUSAGE_THREAD, usage.as_mut_ptr());
+            usage.assume_init()
+        };
+        ThreadUsage {
+            cpu_ns: clock_ns(libc::CLOCK_THREAD_CPUTIME_ID),
+            wall_ns: clock_ns(libc::CLOCK_MONOTONIC),
+            switches: usage.ru_nivcsw as u64,
+            faults: (usage.ru_minflt + usage.ru_majflt) as u64,
+        }
+    }
+}
+
+/// Largest resident set of the process so far, in bytes.
+pub fn peak_memory() -> u64 {
+    let mut usage = MaybeUninit::<libc::rusage>::zeroed();
+    // SAFETY: as in `ThreadUsage::now`.
+    let usage = unsafe {
+        libc::getrusage(libc::RUSAGE_SELF, usage.as_mut_ptr());
+        usage.assume_init()
+    };
+    usage.ru_maxrss as u64 * 1024
+}
+
+fn clock_ns(clock: libc::clockid_t) -> u64 {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: clock_gettime writes the timespec it is given.
+    unsafe { libc::clock_gettime(clock, &mut time) };
+    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+}
+
+/// The clock that all threads share: the time stamp counter where it runs at one rate on all cores, else the kernel's.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ticker {
+    /// rdtscp, ordered after everything before it.
+    Tsc,
+    /// CLOCK_MONOTONIC_RAW, in nanoseconds.
+    Raw,
+}
+
+impl Ticker {
+    /// The best clock here.
+    pub fn detect() -> Self {
+        if has_invariant_tsc() { Ticker::Tsc } else { Ticker::Raw }
+    }
+
+    /// The time, after all earlier instructions are done and before any later one starts.
+    #[inline(always)]
+    pub fn now(self) -> u64 {
+        match self {
+            #[cfg(target_arch = "x86_64")]
+            Ticker::Tsc => {
+                let mut cpu = 0;
+                // SAFETY: `detect` chose this variant because CPUID promises an invariant TSC; every such processor
+                // has rdtscp and lfence.
+                unsafe {
+                    core::arch::x86_64::_mm_mfence();
+                    let ticks = core::arch::x86_64::__rdtscp(&mut cpu);
+                    core::arch::x86_64::_mm_lfence();
+                    ticks
+                }
+            }
+            _ => clock_ns(libc::CLOCK_MONOTONIC_RAW),
+        }
+    }
+
+    /// Measures the clock's rate against CLOCK_MONOTONIC_RAW over `span`, and its own cost.
+    pub fn calibrate(self, span: Duration) -> Clock {
+        let overhead_ticks = (0..1000).map(|_| self.pair()).min().unwrap_or(0);
+        let (name, hz) = match self {
+            Ticker::Tsc => ("tsc", self.rate(span)),
+            Ticker::Raw => ("CLOCK_MONOTONIC_RAW", 1e9),
+        };
+        Clock { name: name.into(), hz: Hertz(hz), overhead_ticks }
+    }
+
+    fn pair(self) -> u64 {
+        let start = self.now();
+        self.now() - start
+    }
+
+    fn rate(self, span: Duration) -> f64 {
+        let (ticks, ns) = self.simultaneous();
+        let begin = Instant::now();
+        while begin.elapsed() < span {
+            std::hint::spin_loop();
+        }
+        let (later_ticks, later_ns) = self.simultaneous();
+        (later_ticks - ticks) as f64 / (later_ns - ns) as f64 * 1e9
+    }
+
+    /// Both clocks at one moment: of several tries, the one whose readings lie closest together.
+    fn simultaneous(self) -> (u64, u64) {
+        let reading = || {
+            let before = self.now();
+            let ns = clock_ns(libc::CLOCK_MONOTONIC_RAW);
+            let after = self.now();
+            (after - before, before + (after - before) / 2, ns)
+        };
+        let (_, ticks, ns) = (0..50).map(|_| reading()).min().unwrap_or((0, 0, 1));
+        (ticks, ns)
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+fn has_invariant_tsc() -> bool {
+    raw_cpuid::CpuId::new().get_advanced_power_mgmt_info().is_some_and(|info| info.has_invariant_tsc())
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+fn has_invariant_tsc() -> bool {
+    false
+}
+
+static INTERRUPTED: AtomicBool = AtomicBool::new(false);
+
+/// From now on Ctrl-C (SIGINT) and SIGTERM only raise [`interrupted`]; a second one ends the process at once.
+pub fn catch_interrupts() {
+    extern "C" fn raise(signal: i32) {
+        if INTERRUPTED.swap(true, Ordering::Relaxed) {
+            // SAFETY: resetting a signal to its default and raising it are async-signal-safe.
+            unsafe {
+                libc::signal(signal, libc::SIG_DFL);
+                libc::raise(signal);
+            }
+        }
+    }
+    for signal in [libc::SIGINT, libc::SIGTERM] {
+        // SAFETY: `raise` touches nothing but an atomic and async-signal-safe functions.
+        unsafe { libc::signal(signal, raise as *const () as libc::sighandler_t) };
+    }
+}
+
+/// Whether the user wants to stop.
+pub fn interrupted() -> bool {
+    INTERRUPTED.load(Ordering::Relaxed)
+}
