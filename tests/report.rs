@@ -105,10 +105,36 @@ fn a_rich_report_is_drawn() {
     for level in ["L1", "L2", "L3", "memory"] {
         assert!(light.count(&format!(">{level}</text>")) >= 8, "{level}");
     }
-    assert!(!light.dom.contains("NaN"), "a coordinate could not be worked out");
+    let drawn = light.dom.split("<svg").skip(1).filter_map(|svg| svg.split("</svg>").next());
+    assert!(!drawn.into_iter().any(|svg| svg.contains("NaN")), "a coordinate could not be worked out");
     let dark = draw(&path, &[DARK, "--window-size=1200,900"]).unwrap();
     dark.assert_sound();
     assert_ne!(light.data("background"), dark.data("background"));
+}
+
+/// Tooltips, legends, a new size and a printer: what a reader does.
+#[test]
+fn the_page_answers_its_reader() {
+    let act = "<script>
+        const wait = setInterval(() => {
+          const root = document.documentElement;
+          if (!root.dataset.ready) return;
+          clearInterval(wait);
+          const views = [...document.querySelectorAll('.chart')].map(box => echarts.getInstanceByDom(box));
+          views.forEach(view => view.dispatchAction({ type: 'showTip', seriesIndex: 0, dataIndex: 1 }));
+          views[0].dispatchAction({ type: 'legendToggleSelect', name: 'copy rep 512' });
+          dispatchEvent(new Event('beforeprint'));
+          root.dataset.paper = getComputedStyle(document.body).backgroundColor;
+          root.dataset.picked = views[0].getOption().legend[0].selected['copy rep 512'];
+          const tips = () => [...document.querySelectorAll('.chart > div:last-child')].map(tip => tip.innerText);
+          setTimeout(() => { root.dataset.tips = tips().filter(tip => tip.includes('GB/s')).length; }, 500);
+          views.forEach(view => view.dispatchAction({ type: 'showTip', seriesIndex: 0, dataIndex: 1 }));
+        }, 50);</script>";
+    let page = html::page(&common::rich()).replace("</body>", &format!("{act}</body>"));
+    let Some(drawn) = draw(&file("asked", &page), &[DARK, "--window-size=1200,900"]) else { return };
+    drawn.assert_sound();
+    assert_eq!((drawn.data("tips"), drawn.data("picked")), ("22", "true"));
+    assert_eq!(drawn.data("paper"), "rgb(255, 255, 255)");
 }
 
 /// A browser's window can't be as narrow as a telephone, a frame can.
@@ -131,7 +157,7 @@ fn a_narrow_page_does_not_scroll_sideways() {
     let Some(narrow) = draw(&file("narrow", &frame), &[]) else { return };
     assert_eq!((narrow.data("ready"), narrow.data("errors"), narrow.data("charts")), ("1", "0", "22"));
     assert_eq!(narrow.data("inner-width"), "360");
-    assert_eq!(narrow.data("scroll-width"), "360");
+    assert!(narrow.data("scroll-width").parse::<u32>().unwrap() <= 360);
 }
 
 #[test]

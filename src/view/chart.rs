@@ -55,6 +55,8 @@ enum Scale {
     Log,
     /// From zero.
     Linear,
+    /// Places in a sequence.
+    Order,
     /// As far as the points reach.
     Close,
     /// One place a name.
@@ -151,13 +153,12 @@ pub(super) fn store_kinds(report: &Report) -> Vec<Chart> {
         let series: Vec<Series> = group.columns.iter().map(|column| store_series(column.store, &column.rows)).collect();
         let series: Vec<Series> = series.into_iter().filter(|series| series.points.len() > 1).collect();
         let crossings = report.crossovers.iter().filter(|c| c.kernel == group.kernel && c.threads == group.threads);
-        let says: Vec<String> = crossings.clone().map(|c| format!("{} {}: {}.", c.store, c.width, c.says)).collect();
         let mark = |c: &crate::model::Crossover| {
             let [at, from, to] = c.at?;
             Some(Mark { name: format!("{} overtakes: {}", c.store, Bytes(at as u64)), at, from, to })
         };
         let (bands, marks) = (level_bands(report, group.threads, &series), crossings.filter_map(mark).collect());
-        (series.len() > 1).then(|| Chart { bands, marks, ..over_sizes(group.title(), says.join(" "), series) })
+        (series.len() > 1).then(|| Chart { bands, marks, ..over_sizes(group.title(), String::new(), series) })
     };
     store_groups(report).iter().filter_map(chart).collect()
 }
@@ -254,7 +255,7 @@ fn distribution(row: &Row) -> Option<Chart> {
     }
     let title =
         format!("{} {} {}, {}, {}", row.kernel, row.store, row.width, row.working_set_bytes, threads(row.threads));
-    let (x, y) = (Axis::new("sample, in order of time", Scale::Close), Axis::new(GBPS, Scale::Close));
+    let (x, y) = (Axis::new("sample, in order of time", Scale::Order), Axis::new(GBPS, Scale::Close));
     Some(Chart { limits, ..Chart::new(title, about, x, y, vec![series]) })
 }
 

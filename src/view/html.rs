@@ -137,10 +137,10 @@ fn whole(section: &Section) -> Markup {
         section id=(section.id) {
             h2 { (section.title) }
             @if !section.about.is_empty() { p.about { (section.about) } }
-            @if !section.charts.is_empty() {
-                div.charts.pair[section.charts.len() > 1] { @for chart in &section.charts { (figure(chart)) } }
-            }
             @if let Some(body) = &section.body { (body) }
+            @if !section.charts.is_empty() {
+                div.charts { @for chart in &section.charts { (figure(chart)) } }
+            }
         }
     }
 }
@@ -174,7 +174,7 @@ fn levels(report: &Report) -> Markup {
                     th rowspan="2" { "level" }
                     th colspan="2" { "capacity" }
                     @if !kernels.is_empty() {
-                        @for &count in &counts { th.group colspan=(kernels.len()) { (threads(count)) } }
+                        @for &count in &counts { th.group colspan=(kernels.len()) { (threads(count)) ", GB/s" } }
                     }
                 }
                 tr {
@@ -202,7 +202,7 @@ fn level_cell(report: &Report, level: &Level, kernel: &str, count: usize) -> Mar
     let [low, high] = rate.ci95.map(BytesPerSecond);
     html! {
         td.num title={ (row.store) " stores, width " (row.width) "; 95 % interval " (low) " to " (high) } {
-            (BytesPerSecond(rate.median)) " " small { (spread(&rate)) }
+            (gbps(rate.median)) " " small { (spread(&rate)) }
         }
     }
 }
@@ -320,10 +320,8 @@ fn method(report: &Report) -> Section {
         ("seed of the order", report.seed.to_string()),
     ];
     if let (Some(least), Some(most)) = (samples().min(), samples().max()) {
-        facts.push((
-            "samples",
-            format!("{} in {} rows, {least} to {most} each", samples().sum::<usize>(), samples().count()),
-        ));
+        let each = if least == most { most.to_string() } else { format!("{least} to {most}") };
+        facts.push(("samples", format!("{} in {} rows, {each} each", samples().sum::<usize>(), samples().count())));
     }
     match &report.end {
         Some(end) => {

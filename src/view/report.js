@@ -18,12 +18,13 @@
   addEventListener("unhandledrejection", event => failed(event.reason));
 
   // Labels of ticks and tooltips, in the digits of the tables: three significant ones.
-  const digits = value => value === 0 ? "0" : value >= 100 ? value.toFixed(0) : String(Number(value.toPrecision(3)));
+  const digits = value => value >= 100 ? value.toFixed(0) : value.toPrecision(3);
+  const short = value => String(Number(digits(value)));
   function size(bytes) {
     const power = Math.min(4, Math.max(0, Math.floor(Math.log2(bytes) / 10 + 1e-9)));
-    return digits(bytes / 1024 ** power) + " " + ["B", "KiB", "MiB", "GiB", "TiB"][power];
+    return short(bytes / 1024 ** power) + " " + ["B", "KiB", "MiB", "GiB", "TiB"][power];
   }
-  const tick = value => digits(2 ** value);
+  const tick = value => short(2 ** value);
 
   // An axis on which equal steps are equal factors is drawn as a linear one over log2: its ticks then fall on powers
   // of two, which the library's own logarithmic axis does not promise.
@@ -47,9 +48,12 @@
     };
     if (spec.scale === "names") return { ...shared, type: "category", data: spec.names, axisTick: { show: false } };
     const value = { ...shared, type: "value", splitNumber: ticks };
+    if (spec.scale === "order") return { ...value, min: 0, max: "dataMax", minInterval: 1 };
     if (spec.scale === "close") return { ...value, scale: true };
     if (spec.scale === "linear") return { ...value, min: 0, minInterval: spec.name === "threads" ? 1 : 0 };
-    const low = Math.floor(Math.min(...values)), high = Math.max(low + 1, Math.ceil(Math.max(...values)));
+    const low = Math.floor(Math.min(...values)), most = Math.max(...values);
+    // Above the highest line there is room for the bands' names.
+    const high = Math.max(low + 1, Math.ceil(spec.scale === "log" ? most + (most - low) * .08 : most));
     const step = Math.ceil((high - low) / ticks);
     const label = spec.scale === "sizes" ? v => size(2 ** v) : tick;
     // The last tick stands off the rhythm unless the steps fill the axis.
@@ -127,7 +131,7 @@
 
   function tooltip(chart, theme) {
     const where = value => ({
-      sizes: () => size(value), names: () => chart.x.names[value], linear: () => value + " threads", close: () => "sample " + value,
+      sizes: () => size(value), names: () => chart.x.names[value], linear: () => value + " threads", order: () => "sample " + value,
     })[chart.x.scale]();
     const line = ({ data, marker, seriesName }) => {
       const [, value, low, high, samples] = data.slice(4);
@@ -135,7 +139,7 @@
       return `${marker}${echarts.format.encodeHTML(seriesName)}: <b>${digits(value)}</b> GB/s${spread}`;
     };
     return {
-      trigger: chart.x.scale === "close" ? "item" : "axis", confine: true,
+      trigger: chart.x.scale === "order" ? "item" : "axis", confine: true,
       backgroundColor: theme.raised, borderColor: theme.line, textStyle: { color: theme.ink, fontSize: 12 },
       formatter(found) {
         const all = [found].flat().filter(item => item.data && item.seriesType !== "custom");
@@ -147,21 +151,30 @@
     };
   }
 
-  function option(chart, width, theme) {
+  // Lines that the legend takes, counted generously; the library wraps it but makes no room for it.
+  const LEGEND = { itemWidth: 30, itemGap: 12, line: 22 };
+  function legendLines(names, width) {
+    const lines = names.reduce(([count, used], name) => {
+      const item = LEGEND.itemWidth + LEGEND.itemGap + 5 + 6.6 * name.length;
+      return used + item > width - 10 ? [count + 1, item] : [count, used + item];
+    }, [1, 0]);
+    return lines[0];
+  }
+
+  function option(chart, { clientWidth: width, clientHeight: height }, theme) {
     const all = chart.series.flatMap(series => points(chart, series));
     const xs = all.map(point => point[0]), ys = all.flatMap(point => point.slice(1, 4)).filter(Number.isFinite);
-    const x = axis(chart.x, xs, width < 480 ? 5 : 9, theme), y = axis(chart.y, ys, 8, theme);
+    const x = axis(chart.x, xs, Math.max(4, Math.min(9, Math.floor(width / 72))), theme), y = axis(chart.y, ys, height < 300 ? 4 : 8, theme);
     const range = isLog(chart.x) ? [x.min, x.max] : [Math.min(...xs), Math.max(...xs)];
-    const named = chart.series.length > 1;
+    const names = chart.series.map(series => series.name), named = names.length > 1;
+    const lines = named ? legendLines(names, width) : 0;
     return {
       animation: false, backgroundColor: theme.raised, textStyle: { fontFamily: getComputedStyle(document.body).fontFamily },
-      grid: { left: 58, right: 16, top: chart.marks.length ? 26 : 12, bottom: named ? 78 : 48 },
-      xAxis: { ...x, nameGap: 28 }, yAxis: { ...y, nameGap: 40 },
+      grid: { left: 66, right: 16, top: chart.marks.length ? 26 : 12, bottom: 50 + LEGEND.line * lines },
+      xAxis: { ...x, nameGap: 28 }, yAxis: { ...y, nameGap: 48 },
       legend: {
-        show: named, type: "scroll", bottom: 0, itemWidth: 34, itemGap: 14, textStyle: { color: theme.ink },
-        pageTextStyle: { color: theme.faint }, pageIconColor: theme.ink, pageIconInactiveColor: theme.line,
-        inactiveColor: theme.faint,
-        data: chart.series.map(series => series.name),
+        show: named, bottom: 0, itemWidth: LEGEND.itemWidth, itemGap: LEGEND.itemGap, inactiveColor: theme.faint,
+        textStyle: { color: theme.ink }, data: names,
         selected: Object.fromEntries(chart.series.map(series => [series.name, series.shown])),
       },
       tooltip: tooltip(chart, theme),
@@ -174,15 +187,21 @@
     };
   }
 
+  function makeRoom(box, chart) {
+    const lines = legendLines(chart.series.map(series => series.name), box.clientWidth);
+    box.style.setProperty("--legend", LEGEND.line * (lines - 1) + "px");
+  }
+
   // What the reader picked in a legend outlives a redraw.
   function redraw() {
     const theme = colours();
     for (const { box, chart, view } of drawn) {
       const picked = view.getOption()?.legend?.[0]?.selected;
+      makeRoom(box, chart);
       view.resize();
-      const next = option(chart, box.clientWidth, theme);
+      const next = option(chart, box, theme);
       if (picked) next.legend.selected = picked;
-      view.setOption(next, true);
+      view.setOption(next);
     }
   }
 
@@ -213,8 +232,9 @@
       const theme = colours();
       document.querySelectorAll(".chart").forEach((box, index) => {
         try {
+          makeRoom(box, charts[index]);
           const view = echarts.init(box, null, { renderer: "svg" });
-          view.setOption(option(charts[index], box.clientWidth, theme));
+          view.setOption(option(charts[index], box, theme));
           drawn.push({ box, chart: charts[index], view });
         } catch (error) { failed(error); }
       });

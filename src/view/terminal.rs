@@ -66,9 +66,7 @@ pub fn stores(report: &Report) -> String {
     let mut text = note(&format!("GB/s payload, {SPREAD_CAPTION}.")) + "\n";
     for group in &groups {
         let sizes = group.sizes();
-        let level = |size: &Bytes| {
-            group.columns.iter().find_map(|c| c.at(*size)).map_or_else(String::new, |row| level_name(row))
-        };
+        let level = |size: &Bytes| group.columns.iter().find_map(|c| c.at(*size)).map_or_else(String::new, level_name);
         let mut columns = vec![
             Column::right("size", sizes.iter().map(ToString::to_string)),
             Column::left("level", sizes.iter().map(level)),

@@ -210,7 +210,7 @@ fn rows() -> Vec<Row> {
 /// The memory figure of copy with non-temporal stores on all threads falls into two groups.
 fn make_bimodal(rows: &mut [Row]) {
     let is = |row: &&mut Row| row.kernel == "copy" && row.store == StoreKind::Nt && row.threads == 2;
-    let row = rows.iter_mut().filter(is).next_back().unwrap();
+    let row = rows.iter_mut().rfind(is).unwrap();
     let high = row.payload_bps.unwrap().best;
     for (index, sample) in row.sample_bps.iter_mut().enumerate() {
         if (index / 6) % 2 == 1 {
