@@ -1,5 +1,7 @@
 //! Records to answers: what a view shows is a [`Report`], worked out here from records alone.
 
+pub mod levels;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
