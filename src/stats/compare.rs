@@ -18,7 +18,7 @@ use super::interval::{student, widening};
 use super::{median_deviation, pooled, quantile, summarize};
 
 /// How many rounds' worth of trust the spread gets that samples within rounds let expect.
-const PRIOR_ROUNDS: f64 = 4.0;
+const PRIOR_ROUNDS: f64 = 2.0;
 /// Standard deviation over median absolute deviation, for normal samples.
 const NORMAL_DEVIATION: f64 = 1.4826;
 /// Variance of a median times n, over variance of a sample, for normal samples: pi / 2.
@@ -72,7 +72,7 @@ fn within_rounds(a: &[&[f64]], b: &[&[f64]]) -> Option<[f64; 3]> {
     let squares: f64 = rounds.iter().map(|r| (r.log_ratio - middle).powi(2)).sum();
     let expected = rounds.iter().map(|r| r.variance).sum::<f64>() / n;
     let freedom = PRIOR_ROUNDS + n - 1.0;
-    let variance = ((PRIOR_ROUNDS * expected + squares) / freedom).max(expected);
+    let variance = (PRIOR_ROUNDS * expected + squares) / freedom;
     let reach = student(freedom) * (variance / n).sqrt();
     Some([middle.exp(), (middle - reach).exp(), (middle + reach).exp()])
 }

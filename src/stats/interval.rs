@@ -4,8 +4,8 @@
 //! probability that is binomial whatever the distribution, but whole d give 98.8 % or 93.5 % at n = 11, never 95 %.
 //! Hettmansperger and Sheather (Statistics & Probability Letters 4, 1986) interpolate between two neighbouring d so
 //! that 95 % comes out closely for any smooth distribution; coverage can't leave the two binomial values even where
-//! the distribution is not smooth, such as two modes. (The exact bootstrap of Maritz and Jarrett jumps between order
-//! statistics instead, and covers less at small n.)
+//! the distribution is not smooth, such as two modes. (The exact bootstrap, Efron 1979, takes whole d: by the binomial it
+//! covers 93.5 % at n = 11 and 92.2 % at n = 21.)
 //!
 //! *Several batches.* The indicator "this sample is below the common median" has variance 1/4; if batches differ, its
 //! mean over a batch varies more than by 1/4m. How much more is the *design effect*, known from cluster samples
@@ -27,9 +27,10 @@ const Z: f64 = 1.959_963_985;
 /// Normal quantile of 80 %: batches count as different where independent samples would differ less in 4 of 5 runs.
 /// By arithmetic this can't push the coverage of independent samples above 0.8 * 95.5 % + 0.2 = 96.4 %.
 const Z_DIFFERENT: f64 = 0.841_621_23;
-/// How many batches' worth of trust the design effect 1 gets. Measured in `truth.rs`: less makes two batches useless,
-/// more lets four batches that drift cover too little.
-const PRIOR_BATCHES: f64 = 4.0;
+/// How many batches' worth of trust the design effect 1 gets. With 2, four batches that drift by one to three standard
+/// deviations cover in 92 to 94 % of runs, with 4 in 89 to 90 %; with 1, Student's t is so long for two batches that
+/// their interval is everything seen as soon as they differ at all.
+const PRIOR_BATCHES: f64 = 2.0;
 /// Above this, the binomial is normal to four digits (and 2^-n still far from underflow).
 const BINOMIAL_SAMPLES_MAX: usize = 1000;
 
@@ -111,7 +112,7 @@ fn chance(freedom: f64) -> f64 {
     (1.0 - spread + Z_DIFFERENT * spread.sqrt()).powi(3)
 }
 
-/// 97.5 % quantile of Student's t (Cornish and Fisher's series; 0.1 % off at 5 degrees of freedom, less beyond).
+/// 97.5 % quantile of Student's t (Cornish and Fisher's series; 1 % off at 3 degrees of freedom, 0.1 % at 5).
 pub(super) fn student(freedom: f64) -> f64 {
     let z = Z;
     let (z3, z5, z7) = (z.powi(3), z.powi(5), z.powi(7));
@@ -149,9 +150,9 @@ mod tests {
         for (constant, p) in [(Z, 0.975), (Z_TAIL, 1.0 - TAIL_MAX), (Z_DIFFERENT, 0.8)] {
             assert!((normal.inverse_cdf(p) - constant).abs() < 1e-5, "{p}");
         }
-        for freedom in [5.0, 7.0, 12.0, 40.0] {
+        for (freedom, off) in [(3.0, 0.015), (5.0, 0.002), (12.0, 0.001)] {
             let exact = StudentsT::new(0.0, 1.0, freedom).unwrap().inverse_cdf(0.975);
-            assert!((student(freedom) / exact - 1.0).abs() < 2e-3, "{freedom}");
+            assert!((student(freedom) / exact - 1.0).abs() < off, "{freedom}");
         }
         for freedom in [1.0, 2.0, 5.0, 30.0] {
             let exact = ChiSquared::new(freedom).unwrap().inverse_cdf(0.8) / freedom;
