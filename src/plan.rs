@@ -128,7 +128,12 @@ impl Frame {
     pub fn new(machine: &Machine, isa: Isa, cpus: Option<&CpuSet>) -> Result<Self, PlacementError> {
         let placement = Placement::new(machine, cpus)?;
         let all = placement.first(placement.most())?;
-        let last_level = |cpus: &[u32]| machine.last_level_bytes(&cpus.iter().copied().collect()).unwrap_or(CACHE_UNKNOWN);
+        let last_level = |cpus: &[u32]| {
+            let claimed = machine.last_level_bytes(&cpus.iter().copied().collect()).unwrap_or(CACHE_UNKNOWN);
+            let one = machine.last_level(cpus[0]).map_or(claimed, |cache| cache.size);
+            // The CPUs of a virtual machine may lie on cache domains of their own, whatever the guest is told.
+            if machine.is_virtual() { Bytes(one.0 * cpus.len() as u64) } else { claimed }
+        };
         let available = machine.available_memory().get().unwrap_or(Bytes::gib(1));
         Ok(Frame {
             caches: machine.data_caches(all[0]).iter().map(|cache| (cache.level, cache.size)).collect(),

@@ -138,6 +138,11 @@ impl Machine {
         }
     }
 
+    /// Whether it is known to be a virtual machine.
+    pub fn is_virtual(&self) -> bool {
+        matches!(self.identity.hypervisor.known(), Some(Hypervisor::Unnamed | Hypervisor::Vendor(_)))
+    }
+
     /// The memory limit that leaves least, of all control groups above this process. `None` when there is none.
     pub fn memory_limit(&self) -> Option<&MemoryLimit> {
         let limits = self.limits.memory.known()?.iter();

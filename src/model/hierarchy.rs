@@ -104,26 +104,22 @@ fn assumed(claimed: &[Bytes]) -> Vec<Level> {
     levels
 }
 
-/// The level that a row's working set lies in. Caches of one core hold one thread's share; what threads share holds
-/// their sum. Non-temporal stores go to memory whatever the size, and keep the level of their working set.
+/// The level that a row's working set lies in. A private cache holds one thread's share. What threads share must hold
+/// their sum; but only where each share alone is too large for the caches is it certainly memory, since the threads of
+/// a virtual machine may have last-level caches of their own. Between the two there is no level.
 fn level_of(result: &Result, levels: &[Level], machine: &Machine) -> Option<String> {
-    let share = result.share();
-    let sharers = |level: u32| {
+    let share = result.share().0;
+    let sharers = |level: &Level| {
+        let level: u32 = level.name.strip_prefix('L')?.parse().ok()?;
         let cpus: CpuSet = result.case.cpus.iter().copied().collect();
-        let caches: Vec<_> = machine.data_caches(result.case.cpus[0]);
-        let cache = caches.iter().find(|cache| cache.level == level)?;
-        Some(cache.cpus.intersection(&cpus).len().max(1) as u64)
+        let caches = machine.data_caches(result.case.cpus[0]);
+        caches.iter().find(|cache| cache.level == level).map(|cache| cache.cpus.intersection(&cpus).len() as u64)
     };
-    let last_cache = machine.data_caches(result.case.cpus[0]).last().map(|cache| cache.level);
-    for level in levels {
-        let own = level.name.strip_prefix('L').and_then(|n| n.parse().ok()).or(last_cache);
-        let size = share.0 * own.and_then(sharers).unwrap_or(1);
-        if size <= level.to.0 {
-            return (size >= level.from.0 || level.from == levels[0].from).then(|| level.name.clone());
-        }
-    }
-    // Larger than anything on the curve: as the last level, if that is memory.
-    levels.last().filter(|level| level.name == "memory").map(|level| level.name.clone())
+    let inside = |(index, level): &(usize, &Level)| {
+        let sum = share * sharers(level).unwrap_or(1).max(1);
+        (share >= level.from.0 || *index == 0) && (sum <= level.to.0 || level.name == "memory")
+    };
+    levels.iter().enumerate().find(inside).map(|(_, level)| level.name.clone())
 }
 
 #[cfg(test)]
