@@ -6,9 +6,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Serialize;
 
-use super::{StoreGroup, gbps, kernel_order, store_groups, threads};
+use super::{StoreColumn, StoreGroup, gbps, kernel_order, store_groups, store_words, threads};
 use crate::kernel::{LoadKind, StoreKind, Width};
 use crate::model::{Report, Row, Scaling};
+use crate::plan::Protocol;
 use crate::units::{Bytes, percent};
 
 const GBPS: &str = "payload bandwidth, GB/s";
@@ -142,7 +143,12 @@ pub(super) fn bandwidth(report: &Report) -> Vec<Chart> {
         };
         let title = format!("Bandwidth over working set, {}", threads(count));
         let bands = level_bands(report, count, &series);
-        (!series.is_empty()).then(|| Chart { bands, ..over_sizes(title, about, series) })
+        let limits = report
+            .machine
+            .dimm_peak()
+            .map(|peak| Limit { name: format!("all DIMMs {}", gbps(peak.0)), at: peak.0 / 1e9 });
+        let limits = limits.into_iter().collect();
+        (!series.is_empty()).then(|| Chart { bands, limits, ..over_sizes(title, about, series) })
     };
     counts.iter().filter_map(chart).collect()
 }
@@ -150,7 +156,7 @@ pub(super) fn bandwidth(report: &Report) -> Vec<Chart> {
 /// Store kinds over working sets, a chart for each kernel and thread count.
 pub(super) fn store_kinds(report: &Report) -> Vec<Chart> {
     let chart = |group: &StoreGroup<'_>| {
-        let series: Vec<Series> = group.columns.iter().map(|column| store_series(column.store, &column.rows)).collect();
+        let series: Vec<Series> = group.columns.iter().enumerate().map(store_series).collect();
         let series: Vec<Series> = series.into_iter().filter(|series| series.points.len() > 1).collect();
         let crossings = report.crossovers.iter().filter(|c| c.kernel == group.kernel && c.threads == group.threads);
         let mark = |c: &crate::model::Crossover| {
@@ -269,7 +275,8 @@ fn over_sizes(title: String, about: String, series: Vec<Series>) -> Chart {
 fn size_series(rows: &[&Row]) -> Vec<Series> {
     let mut lines: BTreeMap<_, Vec<&Row>> = BTreeMap::new();
     for row in rows.iter().filter(|row| row.payload_bps.is_some()) {
-        let key = (kernel_order(&row.kernel), &row.kernel, row.store, row.width, row.load, row.memory);
+        let manner = (row.load, row.memory, row.misaligned_bytes, row.protocol);
+        let key = (kernel_order(&row.kernel), &row.kernel, row.store, row.width, manner);
         lines.entry(key).or_default().push(row);
     }
     lines.retain(|_, rows| sizes(rows) >= LEAST_SIZES);
@@ -281,7 +288,9 @@ fn size_series(rows: &[&Row]) -> Vec<Series> {
     let series = lines.values().map(|rows| {
         let (row, widest) = (rows[0], shown.iter().filter(|r| r.kernel == rows[0].kernel).map(|r| r.width).max());
         // The other store kinds have charts of their own.
-        let is_usual = matches!(row.store, StoreKind::Regular | StoreKind::Nt) && Some(row.width) == widest;
+        let is_usual = matches!(row.store, StoreKind::Regular | StoreKind::Nt)
+            && Some(row.width) == widest
+            && row.misaligned_bytes == 0;
         let shown = is_usual && room > 0;
         room -= usize::from(shown);
         Series {
@@ -299,9 +308,12 @@ fn size_series(rows: &[&Row]) -> Vec<Series> {
     series
 }
 
-fn store_series(store: StoreKind, rows: &[&Row]) -> Series {
-    let (colour, width) = (store as usize, rows[0].width);
-    Series { colour, dash: colour, symbol: colour, ..line(format!("{store} {width}"), size_points(rows)) }
+fn store_series((place, column): (usize, &StoreColumn<'_>)) -> Series {
+    let colour = column.store as usize;
+    // Unaligned streams keep their store kind's colour.
+    let unaligned = column.rows[0].misaligned_bytes > 0;
+    let symbol = if unaligned { place + 1 } else { colour };
+    Series { colour, dash: symbol, symbol, ..line(store_words(column.rows[0]), size_points(&column.rows)) }
 }
 
 fn line(name: String, points: Vec<Point>) -> Series {
@@ -347,6 +359,8 @@ fn namer(rows: &[&Row]) -> impl Fn(&Row) -> String + use<> {
             (width, row.width.to_string()),
             (load, format!("{} load", row.load)),
             (memory, row.memory.word().into()),
+            (row.misaligned_bytes > 0, "unaligned".into()),
+            (row.protocol == Protocol::Stream, "STREAM passes".into()),
         ];
         let parts = parts.into_iter().filter(|(differs, _)| *differs).map(|(_, word)| word);
         std::iter::once(row.kernel.clone()).chain(parts).collect::<Vec<_>>().join(" ")

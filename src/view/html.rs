@@ -11,6 +11,7 @@ use super::{
     reasons, spread, threads,
 };
 use crate::model::{Level, Rate, Report, Row, StreamTable};
+use crate::plan::Protocol;
 use crate::record::Environment;
 use crate::units::{Bytes, BytesPerSecond, Nanoseconds, significant, utc};
 
@@ -366,7 +367,7 @@ fn row_line(row: &Row) -> Markup {
     let rate = |rate: Option<Rate>, value: fn(Rate) -> f64| rate.map_or_else(|| "–".into(), |r| gbps(value(r)));
     html! {
         tr {
-            td { (row.kernel) } td { (row.store) } td { (row.load) } td.num { (row.width) } td { (row.memory.word()) }
+            td { (row.kernel) } td { (row.store) @if row.misaligned_bytes > 0 { " unaligned" } } td { (row.load) } td.num { (row.width) } td { (row.memory.word()) }
             td.num { (row.working_set_bytes) } td.num { (row.threads) } td { (row.level.as_deref().unwrap_or("")) }
             td.num { (rate(row.payload_bps, |r| r.median)) @if let Some(rate) = &row.payload_bps { " " small { (spread(rate)) } } }
             td.num { (rate(row.payload_bps, |r| r.best)) }
@@ -375,6 +376,7 @@ fn row_line(row: &Row) -> Markup {
             td.num { (row.samples) }
             td {
                 @if row.outcome != "measured" { (row.outcome) " " }
+                @if row.protocol == Protocol::Stream { "STREAM passes " }
                 @for flag in &row.flags { span title=[Flag::of(flag).map(|flag| flag.means)] { (flag) } " " }
             }
         }

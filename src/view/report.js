@@ -163,7 +163,7 @@
 
   function option(chart, { clientWidth: width, clientHeight: height }, theme) {
     const all = chart.series.flatMap(series => points(chart, series));
-    const xs = all.map(point => point[0]), ys = all.flatMap(point => point.slice(1, 4)).filter(Number.isFinite);
+    const xs = all.map(point => point[0]), ys = [...all.flatMap(point => point.slice(1, 4)), ...chart.limits.map(limit => place(chart.y, limit.at))].filter(Number.isFinite);
     const x = axis(chart.x, xs, Math.max(4, Math.min(9, Math.floor(width / 72))), theme), y = axis(chart.y, ys, height < 300 ? 4 : 8, theme);
     const range = isLog(chart.x) ? [x.min, x.max] : [Math.min(...xs), Math.max(...xs)];
     const names = chart.series.map(series => series.name), named = names.length > 1;
