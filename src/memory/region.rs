@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::ptr;
 
-use super::{MemoryKind, MemorySpec, Obtained};
+use super::{MemoryKind, MemorySpec, NodePages, Obtained};
 use crate::units::Bytes;
 
 /// Memory of one kind, owned, aligned to its page size (2 MiB for `thp`). Pages come with the first touch.
@@ -131,7 +131,7 @@ impl Region {
         Some(huge_bytes_in(&smaps, self.start as u64, (self.start + self.length) as u64))
     }
 
-    fn pages_on_node(&self, touched: usize) -> BTreeMap<u32, u64> {
+    fn pages_on_node(&self, touched: usize) -> Vec<NodePages> {
         let pages = touched.min(self.length) / 4096;
         let step = pages.div_ceil(PAGES_INSPECTED).max(1);
         let addresses: Vec<usize> = (0..pages).step_by(step).map(|page| self.start + page * 4096).collect();
@@ -148,13 +148,13 @@ impl Region {
                 0,
             )
         };
-        let mut count = BTreeMap::new();
+        let mut count: BTreeMap<u32, u64> = BTreeMap::new();
         if result == 0 {
             for node in status.into_iter().filter_map(|s| u32::try_from(s).ok()) {
                 *count.entry(node).or_insert(0) += 1;
             }
         }
-        count
+        count.into_iter().map(|(node, pages)| NodePages { node, pages }).collect()
     }
 }
 
@@ -215,7 +215,7 @@ mod tests {
         assert_eq!(obtained.bytes, Bytes::kib(100));
         assert!(obtained.huge_bytes.is_none_or(|b| b == Bytes(0)));
         // Containers may refuse move_pages; where it answers, it must answer for every page.
-        let pages: u64 = obtained.pages_on_node.values().sum();
+        let pages: u64 = obtained.pages_on_node.iter().map(|found| found.pages).sum();
         assert!(pages == 0 || pages == 25, "{pages}");
     }
 }

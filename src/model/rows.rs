@@ -143,9 +143,8 @@ fn fill(row: &mut Row, case: &Case, measured: &[&Measured], summary: &Summary, h
     row.imbalance = imbalance(measured);
     row.obtained = Some(last.obtained.clone());
     // Where the pages all lie on one node, that is the node, asked for or not.
-    let mut nodes = last.obtained.pages_on_node.keys();
-    if let (None, Some(node), None) = (row.node, nodes.next(), nodes.next()) {
-        row.node = Some(*node);
+    if let (None, [only]) = (row.node, &last.obtained.pages_on_node[..]) {
+        row.node = Some(only.node);
     }
 }
 
@@ -221,7 +220,7 @@ fn pages_differ(case: &Case, visit: &Measured) -> bool {
         // A region below a huge page has none.
         _ => obtained.bytes >= Bytes::mib(2) && huge.is_some_and(|share| share < threshold::HUGE_SHARE),
     };
-    let wrong_node = case.memory.node.is_some_and(|node| obtained.pages_on_node.keys().any(|found| *found != node));
+    let wrong_node = case.memory.node.is_some_and(|node| obtained.pages_on_node.iter().any(|found| found.node != node));
     wrong_size || wrong_node
 }
 

@@ -90,5 +90,5 @@ fn high(rate: Option<Rate>) -> String {
 /// `node:pages` pairs.
 fn pages_on_node(row: &Row) -> String {
     let pages = row.obtained.iter().flat_map(|obtained| &obtained.pages_on_node);
-    joined(&pages.map(|(node, pages)| format!("{node}:{pages}")).collect::<Vec<_>>())
+    joined(&pages.map(|found| format!("{}:{}", found.node, found.pages)).collect::<Vec<_>>())
 }

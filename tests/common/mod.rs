@@ -3,7 +3,7 @@
 
 use membound::kernel::{Kernel, LoadKind, StoreKind, Width};
 use membound::machine::{Dimm, Fact, Machine};
-use membound::memory::{MemoryKind, Obtained};
+use membound::memory::{MemoryKind, NodePages, Obtained};
 use membound::model::{
     Crossover, Level, LevelBest, Rate, Report, Row, Scaling, StreamLine, StreamTable, Warning, WriteAllocate,
 };
@@ -325,7 +325,7 @@ pub fn row(kernel: &str, store: StoreKind, width: Width, threads: usize, size: u
         reason: None,
         flags: if size == 1 << 21 { vec!["outliers".into()] } else { Vec::new() },
         modes: None,
-        obtained: Some(Obtained { bytes: Bytes(size), huge_bytes: None, pages_on_node: [(0, 4096)].into() }),
+        obtained: Some(Obtained { bytes: Bytes(size), huge_bytes: None, pages_on_node: vec![NodePages { node: 0, pages: 4096 }] }),
         sample_bps,
     }
 }
