@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use super::{StoreColumn, StoreGroup, gbps, kernel_order, store_groups, store_words, threads};
 use crate::kernel::{LoadKind, StoreKind, Width};
-use crate::model::{Report, Row, Scaling};
+use crate::model::{Crossover, Report, Row, Scaling};
 use crate::plan::Protocol;
 use crate::units::{Bytes, percent};
 
@@ -158,8 +158,11 @@ pub(super) fn store_kinds(report: &Report) -> Vec<Chart> {
     let chart = |group: &StoreGroup<'_>| {
         let series: Vec<Series> = group.columns.iter().enumerate().map(store_series).collect();
         let series: Vec<Series> = series.into_iter().filter(|series| series.points.len() > 1).collect();
-        let crossings = report.crossovers.iter().filter(|c| c.kernel == group.kernel && c.threads == group.threads);
-        let mark = |c: &crate::model::Crossover| {
+        // A width that is not drawn would cross where no lines do.
+        let is_drawn = |c: &&Crossover| group.columns.iter().any(|d| (d.store, d.rows[0].width) == (c.store, c.width));
+        let is_ours = |c: &&Crossover| c.kernel == group.kernel && c.threads == group.threads;
+        let crossings = report.crossovers.iter().filter(is_ours).filter(is_drawn);
+        let mark = |c: &Crossover| {
             let [at, from, to] = c.at?;
             Some(Mark { name: format!("{} overtakes: {}", c.store, Bytes(at as u64)), at, from, to })
         };

@@ -170,7 +170,7 @@
     const lines = named ? legendLines(names, width) : 0;
     return {
       animation: false, backgroundColor: theme.raised, textStyle: { fontFamily: getComputedStyle(document.body).fontFamily },
-      grid: { left: 66, right: 16, top: chart.marks.length ? 26 : 12, bottom: 50 + LEGEND.line * lines },
+      grid: { left: 66, right: 30, top: chart.marks.length ? 26 : 12, bottom: 50 + LEGEND.line * lines },
       xAxis: { ...x, nameGap: 28 }, yAxis: { ...y, nameGap: 48 },
       legend: {
         show: named, bottom: 0, itemWidth: LEGEND.itemWidth, itemGap: LEGEND.itemGap, inactiveColor: theme.faint,
