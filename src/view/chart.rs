@@ -18,7 +18,7 @@ const WORKING_SET: &str = "working set, all threads";
 const LEAST_SIZES: usize = 5;
 /// More lines at once can't be told apart; the legend brings in the others.
 const MOST_LINES: usize = 8;
-const MOST_DISTRIBUTIONS: usize = 8;
+const MOST_DISTRIBUTIONS: usize = 12;
 
 /// A chart and the words around it.
 #[derive(Debug, Serialize)]
@@ -239,7 +239,7 @@ pub(super) fn distributions(report: &Report) -> Vec<Chart> {
     let memory = report.levels.iter().filter(|level| level.name == "memory").flat_map(|level| &level.best);
     let bimodal = report.rows.iter().enumerate().filter(|(_, row)| row.modes.is_some()).map(|(index, _)| index);
     let mut seen = BTreeSet::new();
-    let indices = bimodal.chain(memory.map(|best| best.row)).filter(|index| seen.insert(*index));
+    let indices = memory.map(|best| best.row).chain(bimodal).filter(|index| seen.insert(*index));
     let rows = indices.filter_map(|index| report.rows.get(index)).filter(|row| row.sample_bps.len() > 2);
     rows.take(MOST_DISTRIBUTIONS).filter_map(distribution).collect()
 }

@@ -115,9 +115,9 @@
       xAxis: x(mark.at), name: mark.name, lineStyle: { color: theme.alert },
       label: { color: theme.alert, align: along(mark.at) > .7 ? "right" : along(mark.at) < .3 ? "left" : "center" },
     }));
-    const limits = chart.limits.map(limit => ({
+    const limits = chart.limits.map((limit, index) => ({
       yAxis: place(chart.y, limit.at), name: limit.name, lineStyle: { color: theme.ink },
-      label: { color: theme.ink, position: "insideEndTop", textBorderColor: theme.raised, textBorderWidth: 3 },
+      label: { color: theme.ink, position: index < chart.limits.length - 1 ? "insideEndBottom" : "insideEndTop", textBorderColor: theme.raised, textBorderWidth: 3 },
     }));
     return {
       type: "line", data: [], silent: true, tooltip: { show: false },
