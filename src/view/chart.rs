@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use super::{StoreColumn, StoreGroup, gbps, kernel_order, store_groups, store_words, threads};
 use crate::kernel::{LoadKind, StoreKind, Width};
-use crate::model::{Report, Row, Scaling};
+use crate::model::{Crossover, Report, Row, Scaling};
 use crate::plan::Protocol;
 use crate::units::{Bytes, percent};
 
@@ -18,7 +18,7 @@ const WORKING_SET: &str = "working set, all threads";
 const LEAST_SIZES: usize = 5;
 /// More lines at once can't be told apart; the legend brings in the others.
 const MOST_LINES: usize = 8;
-const MOST_DISTRIBUTIONS: usize = 8;
+const MOST_DISTRIBUTIONS: usize = 12;
 
 /// A chart and the words around it.
 #[derive(Debug, Serialize)]
@@ -158,8 +158,11 @@ pub(super) fn store_kinds(report: &Report) -> Vec<Chart> {
     let chart = |group: &StoreGroup<'_>| {
         let series: Vec<Series> = group.columns.iter().enumerate().map(store_series).collect();
         let series: Vec<Series> = series.into_iter().filter(|series| series.points.len() > 1).collect();
-        let crossings = report.crossovers.iter().filter(|c| c.kernel == group.kernel && c.threads == group.threads);
-        let mark = |c: &crate::model::Crossover| {
+        // A width that is not drawn would cross where no lines do.
+        let is_drawn = |c: &&Crossover| group.columns.iter().any(|d| (d.store, d.rows[0].width) == (c.store, c.width));
+        let is_ours = |c: &&Crossover| c.kernel == group.kernel && c.threads == group.threads;
+        let crossings = report.crossovers.iter().filter(is_ours).filter(is_drawn);
+        let mark = |c: &Crossover| {
             let [at, from, to] = c.at?;
             Some(Mark { name: format!("{} overtakes: {}", c.store, Bytes(at as u64)), at, from, to })
         };
@@ -236,7 +239,7 @@ pub(super) fn distributions(report: &Report) -> Vec<Chart> {
     let memory = report.levels.iter().filter(|level| level.name == "memory").flat_map(|level| &level.best);
     let bimodal = report.rows.iter().enumerate().filter(|(_, row)| row.modes.is_some()).map(|(index, _)| index);
     let mut seen = BTreeSet::new();
-    let indices = bimodal.chain(memory.map(|best| best.row)).filter(|index| seen.insert(*index));
+    let indices = memory.map(|best| best.row).chain(bimodal).filter(|index| seen.insert(*index));
     let rows = indices.filter_map(|index| report.rows.get(index)).filter(|row| row.sample_bps.len() > 2);
     rows.take(MOST_DISTRIBUTIONS).filter_map(distribution).collect()
 }

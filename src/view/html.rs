@@ -7,8 +7,8 @@ use maud::{DOCTYPE, Markup, PreEscaped, html};
 
 use super::chart::{self, Chart};
 use super::{
-    Flag, SPREAD_CAPTION, bound, crossover_line, gbps, level_kernels, level_row, level_threads, machine_line, ratio,
-    reasons, spread, threads,
+    Flag, SPREAD_CAPTION, bound, crossing, crossover_line, crossovers, gbps, level_kernels, level_row, level_threads,
+    machine_line, ratio, reasons, spread, threads,
 };
 use crate::model::{Level, Rate, Report, Row, StreamTable};
 use crate::plan::Protocol;
@@ -209,8 +209,27 @@ fn level_cell(report: &Report, level: &Level, kernel: &str, count: usize) -> Mar
 }
 
 fn store_kinds(report: &Report) -> Section {
-    let body = (!report.crossovers.is_empty())
-        .then(|| html! { ul { @for crossover in &report.crossovers { li { (crossover_line(crossover)) } } } });
+    let gain = |gain: Option<[f64; 3]>| gain.map_or_else(|| "–".into(), ratio);
+    let table = || {
+        boxed(
+            "Against regular stores of the same width, with 95 % intervals",
+            html! {
+                thead { tr {
+                    th { "kernel" } th.num { "threads" } th { "store" } th { "as fast as regular at" }
+                    th.num { "gain at the largest working set" } th.num { "bound" }
+                } }
+                tbody { @for case in crossovers(report) { tr title=(crossover_line(case)) {
+                    th { (case.kernel) }
+                    td.num { (case.threads) }
+                    td { (case.store) " " (case.width) }
+                    td { (crossing(case)) }
+                    td.num { (gain(case.gain)) }
+                    td.num { (bound(case.bound)) }
+                } } }
+            },
+        )
+    };
+    let body = (!report.crossovers.is_empty()).then(table);
     let about = "The dashed mark is where speeds are equal, the stretch around it its 95 % interval.";
     Section { body, ..charts("stores", "Store kinds", about, chart::store_kinds(report)) }
 }

@@ -65,10 +65,12 @@ fn gbps(bytes_per_s: f64) -> String {
     significant(bytes_per_s / 1e9)
 }
 
-/// `±0.7%`: the farther end of the interval against the median.
+/// `±0.7%`: the farther end of the interval against the median. Less than 0.1 % is not told apart: the three digits
+/// beside it are no finer.
 fn spread(rate: &Rate) -> String {
     let [low, high] = rate.ci95;
-    format!("±{}", percent((rate.median - low).max(high - rate.median) / rate.median))
+    let farther = (rate.median - low).max(high - rate.median) / rate.median;
+    format!("±{}", percent(farther.max(0.001)))
 }
 
 /// How a row stores: kind, width, and whether its streams start off their aligned places.
@@ -103,16 +105,25 @@ fn ratio(gain: [f64; 3]) -> String {
 
 /// A cross-over as a sentence.
 fn crossover_line(crossover: &Crossover) -> String {
-    let Crossover { kernel, store, width, .. } = crossover;
-    let mut line = format!("{kernel}, {}, {store} {width}: {}", threads(crossover.threads), crossover.says);
-    if let Some([_, low, high]) = crossover.at {
-        line += &format!(" (95 % interval {} to {})", Bytes(low as u64), Bytes(high as u64));
-    }
-    if let Some(gain) = crossover.gain {
-        let bound = bound(crossover.bound);
-        line += &format!("; {} times regular at the largest working set, the traffic allows {bound}", ratio(gain));
-    }
-    line
+    let Crossover { kernel, store, width, says, .. } = crossover;
+    let line = format!("{kernel}, {}, {store} {width}: {says}", threads(crossover.threads));
+    let Some(gain) = crossover.gain else { return line };
+    let bound = bound(crossover.bound);
+    line + &format!("; {} times regular at the largest working set, the traffic allows {bound}", ratio(gain))
+}
+
+/// All cross-overs by kernel, threads, store kind and width.
+fn crossovers(report: &Report) -> Vec<&Crossover> {
+    let mut all: Vec<&Crossover> = report.crossovers.iter().collect();
+    all.sort_by_key(|c| (kernel_order(&c.kernel), &c.kernel, c.threads, c.store, c.width));
+    all
+}
+
+/// The working set of equal speed with its interval: `30.8 MiB [26.0 MiB, 52.3 MiB]`.
+fn crossing(crossover: &Crossover) -> String {
+    let Some(at) = crossover.at else { return "none".into() };
+    let [at, low, high] = at.map(|bytes| Bytes(bytes as u64));
+    format!("{at} [{low}, {high}]")
 }
 
 /// Place of a kernel in the catalog's order; foreign names come last.

@@ -115,9 +115,9 @@
       xAxis: x(mark.at), name: mark.name, lineStyle: { color: theme.alert },
       label: { color: theme.alert, align: along(mark.at) > .7 ? "right" : along(mark.at) < .3 ? "left" : "center" },
     }));
-    const limits = chart.limits.map(limit => ({
+    const limits = chart.limits.map((limit, index) => ({
       yAxis: place(chart.y, limit.at), name: limit.name, lineStyle: { color: theme.ink },
-      label: { color: theme.ink, position: "insideEndTop", textBorderColor: theme.raised, textBorderWidth: 3 },
+      label: { color: theme.ink, position: index < chart.limits.length - 1 ? "insideEndBottom" : "insideEndTop", textBorderColor: theme.raised, textBorderWidth: 3 },
     }));
     return {
       type: "line", data: [], silent: true, tooltip: { show: false },
@@ -170,7 +170,7 @@
     const lines = named ? legendLines(names, width) : 0;
     return {
       animation: false, backgroundColor: theme.raised, textStyle: { fontFamily: getComputedStyle(document.body).fontFamily },
-      grid: { left: 66, right: 16, top: chart.marks.length ? 26 : 12, bottom: 50 + LEGEND.line * lines },
+      grid: { left: 66, right: 30, top: chart.marks.length ? 26 : 12, bottom: 50 + LEGEND.line * lines },
       xAxis: { ...x, nameGap: 28 }, yAxis: { ...y, nameGap: 48 },
       legend: {
         show: named, bottom: 0, itemWidth: LEGEND.itemWidth, itemGap: LEGEND.itemGap, inactiveColor: theme.faint,

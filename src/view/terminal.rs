@@ -6,8 +6,8 @@ use std::fmt::Write;
 use anstyle::Style;
 
 use super::{
-    FLAGS, Flag, SPREAD_CAPTION, bound, crossover_line, gbps, level_kernels, level_row, level_threads, machine_line,
-    protocol_word, ratio, reasons, spread, store_groups, store_words, threads,
+    FLAGS, Flag, SPREAD_CAPTION, bound, crossing, crossover_line, crossovers, gbps, level_kernels, level_row,
+    level_threads, machine_line, protocol_word, ratio, reasons, spread, store_groups, store_words, threads,
 };
 use crate::model::{Crossover, Level, Rate, Report, Row, StreamTable, Warning};
 use crate::units::{Bytes, significant, utc};
@@ -181,7 +181,20 @@ fn store_kinds(report: &Report) -> String {
     if report.crossovers.is_empty() {
         return String::new();
     }
-    head("Store kinds") + &report.crossovers.iter().map(|c| item(&crossover_line(c))).collect::<String>()
+    let all = crossovers(report);
+    let columns = [
+        Column::left("kernel", all.iter().map(|c| c.kernel.clone())),
+        Column::right("threads", all.iter().map(|c| c.threads.to_string())),
+        Column::left("store", all.iter().map(|c| format!("{} {}", c.store, c.width))),
+        Column::left("as fast as regular at", all.iter().map(|c| crossing(c))),
+        Column::right("gain", all.iter().map(|c| c.gain.map_or_else(|| "-".into(), ratio))),
+        Column::right("bound", all.iter().map(|c| bound(c.bound))),
+    ];
+    head("Store kinds against regular stores")
+        + &note(
+            "Working set of equal speed, gain at the largest working set, each with its 95 % interval; the gain that the traffic allows.",
+        )
+        + &table(&columns)
 }
 
 fn write_allocate(report: &Report) -> String {
