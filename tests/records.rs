@@ -7,8 +7,8 @@ use membound::machine::Machine;
 use membound::memory::{MemoryKind, MemorySpec, NodePages, Obtained};
 use membound::plan;
 use membound::record::{
-    Clock, End, Environment, Header, Line, Measured, Measurement, Outcome, Record, SCHEMA, Sample, Samples, Volume, Writer,
-    schema,
+    Clock, End, Environment, Header, Line, Measured, Measurement, Outcome, Record, SCHEMA, Sample, Samples, Volume,
+    Writer, schema,
 };
 use membound::units::{Bytes, Hertz};
 
@@ -36,9 +36,18 @@ fn measurement(outcome: Outcome) -> Line {
 
 fn measured() -> Outcome {
     let mut samples = Samples::default();
-    samples.push(Sample { ticks: 1000, fastest_thread_ticks: 990, core_clock_ticks: 700, lost_us: 3, ..Sample::default() });
-    let obtained =
-        Obtained { bytes: Bytes::mib(2), huge_bytes: Some(Bytes::mib(2)), pages_on_node: vec![NodePages { node: 1, pages: 512 }] };
+    samples.push(Sample {
+        ticks: 1000,
+        fastest_thread_ticks: 990,
+        core_clock_ticks: 700,
+        lost_us: 3,
+        ..Sample::default()
+    });
+    let obtained = Obtained {
+        bytes: Bytes::mib(2),
+        huge_bytes: Some(Bytes::mib(2)),
+        pages_on_node: vec![NodePages { node: 1, pages: 512 }],
+    };
     let volume = Volume { elements: 1024, loaded: 16384, stored: 8192, write_allocated: 0, flops: 2048 };
     Outcome::Measured(Box::new(Measured { volume, repetitions: 10, core_clock_links: 1000, samples, obtained }))
 }
@@ -50,7 +59,13 @@ fn lines() -> Vec<Line> {
         measurement(Outcome::Unavailable { reason: "no AVX".into() }),
         measurement(Outcome::Crashed { reason: "SIGILL".into() }),
         measurement(Outcome::Invalid { reason: "data check failed".into() }),
-        Line::End(End { wall_s: 1.5, interrupted: false, planned: 4, peak_memory: None, after: Environment::default() }),
+        Line::End(End {
+            wall_s: 1.5,
+            interrupted: false,
+            planned: 4,
+            peak_memory: None,
+            after: Environment::default(),
+        }),
     ]
 }
 

@@ -179,7 +179,8 @@ fn two_modes_are_reported_with_their_speeds() {
 
 #[test]
 fn a_crash_is_an_outcome_and_the_rest_is_measured() {
-    let cases = [case("copy", StoreKind::Regular, 1, Bytes::kib(16)), case("triad", StoreKind::Regular, 1, Bytes::kib(16))];
+    let cases =
+        [case("copy", StoreKind::Regular, 1, Bytes::kib(16)), case("triad", StoreKind::Regular, 1, Bytes::kib(16))];
     let mut fake = Fake::new(levels(), Noise::default(), 1);
     fake.crashes = Some("copy".into());
     let visits = measure(&cases, &mut fake, 1, 0.01, 5);
@@ -197,7 +198,8 @@ fn figures_that_cannot_be_are_invalid() {
         FakeLevel { capacity: Bytes::kib(64), bytes_per_s: 10e9, shared_bytes_per_s: 20e9 },
         FakeLevel { capacity: Bytes(u64::MAX), bytes_per_s: 50e9, shared_bytes_per_s: 90e9 },
     ];
-    let cases = [case("load", StoreKind::Regular, 1, Bytes::kib(24)), case("load", StoreKind::Regular, 1, Bytes::mib(256))];
+    let cases =
+        [case("load", StoreKind::Regular, 1, Bytes::kib(24)), case("load", StoreKind::Regular, 1, Bytes::mib(256))];
     let mut fake = Fake::new(upside_down, Noise { sigma: 0.01, ..Noise::default() }, 1);
     let visits = measure(&cases, &mut fake, 1, 0.01, 5);
     let report = model::report(&record(&fake, visits));

@@ -99,8 +99,9 @@ impl Region {
         let word = mask.get_mut(node as usize / 64).ok_or_else(|| refused(io::ErrorKind::InvalidInput.into()))?;
         *word |= 1 << (node % 64);
         // SAFETY: mbind reads 1024 bits of `mask` and sets the policy of our own, untouched mapping.
-        let result =
-            unsafe { libc::syscall(libc::SYS_mbind, self.start, self.length, MPOL_BIND, mask.as_ptr(), 1024usize, 0usize) };
+        let result = unsafe {
+            libc::syscall(libc::SYS_mbind, self.start, self.length, MPOL_BIND, mask.as_ptr(), 1024usize, 0usize)
+        };
         if result == 0 { Ok(()) } else { Err(refused(io::Error::last_os_error())) }
     }
 
@@ -123,7 +124,11 @@ impl Region {
 
     /// What was obtained for the first `touched` bytes: huge pages by smaps, nodes by move_pages.
     pub fn inspect(&self, touched: Bytes) -> Obtained {
-        Obtained { bytes: touched, huge_bytes: self.huge_bytes(), pages_on_node: self.pages_on_node(touched.0 as usize) }
+        Obtained {
+            bytes: touched,
+            huge_bytes: self.huge_bytes(),
+            pages_on_node: self.pages_on_node(touched.0 as usize),
+        }
     }
 
     fn huge_bytes(&self) -> Option<Bytes> {
@@ -182,7 +187,9 @@ fn huge_bytes_in(smaps: &str, start: u64, end: u64) -> Bytes {
     for line in smaps.lines() {
         if let Some((from, to)) = mapping_range(line) {
             inside = from < end && start < to;
-        } else if inside && ["AnonHugePages:", "Private_Hugetlb:", "Shared_Hugetlb:"].iter().any(|k| line.starts_with(k)) {
+        } else if inside
+            && ["AnonHugePages:", "Private_Hugetlb:", "Shared_Hugetlb:"].iter().any(|k| line.starts_with(k))
+        {
             kib += line.split_whitespace().nth(1).and_then(|n| n.parse::<u64>().ok()).unwrap_or(0);
         }
     }

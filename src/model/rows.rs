@@ -150,7 +150,12 @@ fn fill(row: &mut Row, case: &Case, measured: &[&Measured], summary: &Summary, h
 
 fn core_clock(measured: &[&Measured], hz: f64) -> Option<f64> {
     median(measured.iter().flat_map(|visit| {
-        visit.samples.core_clock_ticks.iter().filter(|t| **t > 0).map(|t| visit.core_clock_links as f64 / *t as f64 * hz)
+        visit
+            .samples
+            .core_clock_ticks
+            .iter()
+            .filter(|t| **t > 0)
+            .map(|t| visit.core_clock_links as f64 / *t as f64 * hz)
     }))
 }
 
@@ -266,7 +271,9 @@ pub(super) fn best_of_levels(mut levels: Vec<Level>, results: &[Result]) -> Vec<
             }
             match best.iter_mut().find(|b| b.kernel == row.kernel && b.threads == row.threads) {
                 None => best.push(LevelBest { kernel: row.kernel.clone(), threads: row.threads, row: index }),
-                Some(b) if results[b.row].row.payload_bps.is_some_and(|other| other.median < rate.median) => b.row = index,
+                Some(b) if results[b.row].row.payload_bps.is_some_and(|other| other.median < rate.median) => {
+                    b.row = index
+                }
                 Some(_) => {}
             }
         }

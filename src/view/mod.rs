@@ -106,7 +106,10 @@ fn ratio(gain: [f64; 3]) -> String {
 /// A cross-over as a sentence.
 fn crossover_line(crossover: &Crossover) -> String {
     let Crossover { kernel, store, width, says, .. } = crossover;
-    let line = format!("{kernel}, {}, {store} {width}: {says}", threads(crossover.threads));
+    let mut line = format!("{kernel}, {}, {store} {width}: {says}", threads(crossover.threads));
+    if let Some([_, low, high]) = crossover.at {
+        line += &format!(" [{}, {}]", Bytes(low as u64), Bytes(high as u64));
+    }
     let Some(gain) = crossover.gain else { return line };
     let bound = bound(crossover.bound);
     line + &format!("; {} times regular at the largest working set, the traffic allows {bound}", ratio(gain))

@@ -325,7 +325,11 @@ pub fn row(kernel: &str, store: StoreKind, width: Width, threads: usize, size: u
         reason: None,
         flags: if size == 1 << 21 { vec!["outliers".into()] } else { Vec::new() },
         modes: None,
-        obtained: Some(Obtained { bytes: Bytes(size), huge_bytes: None, pages_on_node: vec![NodePages { node: 0, pages: 4096 }] }),
+        obtained: Some(Obtained {
+            bytes: Bytes(size),
+            huge_bytes: None,
+            pages_on_node: vec![NodePages { node: 0, pages: 4096 }],
+        }),
         sample_bps,
     }
 }
