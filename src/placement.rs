@@ -48,7 +48,9 @@ impl Placement {
     pub fn first(&self, threads: usize) -> Result<Vec<u32>, PlacementError> {
         match threads {
             0 => Err(PlacementError::NoThread),
-            _ if threads > self.order.len() => Err(PlacementError::TooManyThreads { threads, usable: self.order.len() }),
+            _ if threads > self.order.len() => {
+                Err(PlacementError::TooManyThreads { threads, usable: self.order.len() })
+            }
             _ => Ok(self.order[..threads].to_vec()),
         }
     }

@@ -96,7 +96,9 @@ pub enum PlanError {
     #[error(transparent)]
     Placement(#[from] PlacementError),
     /// Nothing to work on.
-    #[error("a working set of {size} holds no element for each of {threads} thread(s) and stream; give at least {least}")]
+    #[error(
+        "a working set of {size} holds no element for each of {threads} thread(s) and stream; give at least {least}"
+    )]
     TooSmall {
         /// The size asked for.
         size: Bytes,
@@ -106,7 +108,9 @@ pub enum PlanError {
         least: Bytes,
     },
     /// More than may be taken.
-    #[error("a working set of {size} is more than the {limit} that may be used (40 % of the free memory, less under a cgroup's limit); give a smaller --size")]
+    #[error(
+        "a working set of {size} is more than the {limit} that may be used (40 % of the free memory, less under a cgroup's limit); give a smaller --size"
+    )]
     TooLarge {
         /// The size asked for.
         size: Bytes,
@@ -190,7 +194,14 @@ pub fn unroll(width: Width) -> u32 {
 }
 
 /// A case with the usual protocol.
-pub fn steady(kernel: &str, width: Width, store: StoreKind, memory: MemorySpec, cpus: Vec<u32>, working_set: Bytes) -> Case {
+pub fn steady(
+    kernel: &str,
+    width: Width,
+    store: StoreKind,
+    memory: MemorySpec,
+    cpus: Vec<u32>,
+    working_set: Bytes,
+) -> Case {
     let variant = Variant { kernel: kernel.into(), width, store, load: LoadKind::Regular, unroll: unroll(width) };
     Case { work: Work::Kernel(variant), memory, cpus, working_set, misaligned_bytes: 0, protocol: Protocol::Steady }
 }
@@ -258,7 +269,9 @@ fn matrix(frame: &Frame, threads: usize, detail: Detail) -> Result<Vec<Case>, Pl
     let mut sizes: Vec<(Bytes, bool)> = frame
         .probes()
         .into_iter()
-        .map(|(level, size)| (if shared && Some(level) == last && frame.caches.len() > 1 { size } else { share(size) }, false))
+        .map(|(level, size)| {
+            (if shared && Some(level) == last && frame.caches.len() > 1 { size } else { share(size) }, false)
+        })
         .collect();
     sizes.push((frame.memory_size(threads), true));
     for (size, in_memory) in sizes {
@@ -404,7 +417,11 @@ pub fn bandwidth(frame: &Frame, choice: &Choice) -> Result<Vec<Case>, PlanError>
             check_size(frame, size, kernel, threads)?;
             for ((&store, &load), (&width, &memory)) in product4(&stores, &loads, &widths, &memory) {
                 // Naming no store kind must not make a case of a kernel that stores nothing fail.
-                let store = if kernel.formula().store().is_none() && choice.stores.is_empty() { StoreKind::Regular } else { store };
+                let store = if kernel.formula().store().is_none() && choice.stores.is_empty() {
+                    StoreKind::Regular
+                } else {
+                    store
+                };
                 let size = if choice.sizes.is_empty() { tidy(kernel, size, threads) } else { size };
                 let mut case = steady(kernel.name, width, store, memory, cpus.clone(), size);
                 let Work::Kernel(variant) = &mut case.work;
@@ -421,7 +438,8 @@ pub fn bandwidth(frame: &Frame, choice: &Choice) -> Result<Vec<Case>, PlanError>
 /// Store kinds side by side over working sets: where does which one win?
 pub fn stores(frame: &Frame, choice: &Choice) -> Result<Vec<Case>, PlanError> {
     let named = |names: &[&str]| names.iter().filter_map(|name| Kernel::named(name)).collect::<Vec<_>>();
-    let kernels = if choice.kernels.is_empty() { named(&["store", "copy", "schoenauer"]) } else { choice.kernels.clone() };
+    let kernels =
+        if choice.kernels.is_empty() { named(&["store", "copy", "schoenauer"]) } else { choice.kernels.clone() };
     let memory = choice.memory.first().copied().unwrap_or(USUAL_MEMORY);
     let counts = if choice.threads.is_empty() { all_and_one(frame) } else { choice.threads.clone() };
     let width = choice.widths.first().copied().unwrap_or(best_widths(frame)[0]);

@@ -43,8 +43,9 @@ pub fn run(args: &CharacteriseArgs) -> anyhow::Result<Done> {
         return Ok(Done::ok(measure::list(&cases)));
     }
     let folder = args.out.clone().unwrap_or_else(super::here);
-    std::fs::create_dir_all(&folder)
-        .map_err(|fault| usage(format!("cannot use {} for results: {fault}; choose another with --out", folder.display())))?;
+    std::fs::create_dir_all(&folder).map_err(|fault| {
+        usage(format!("cannot use {} for results: {fault}; choose another with --out", folder.display()))
+    })?;
     let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
     let name = format!("membound-{}-{}", measure::host(), utc_compact(now));
     let page = folder.join(format!("{name}.html"));

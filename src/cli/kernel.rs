@@ -42,9 +42,14 @@ fn catalog() -> String {
     let mut text = format!("{:<12} {:<9} {:>5}  {}\n", "KERNEL", "TRAFFIC", "FLOPS", "LOOP");
     for kernel in CATALOG {
         let (letters, flops) = (kernel.traffic_letters(), kernel.formula().flops());
-        text.push_str(&format!("{:<12} {letters:<9} {flops:>5}  {}\n{:>29} {}\n", kernel.name, kernel.text, "", kernel.about));
+        text.push_str(&format!(
+            "{:<12} {letters:<9} {flops:>5}  {}\n{:>29} {}\n",
+            kernel.name, kernel.text, "", kernel.about
+        ));
     }
-    text.push_str("\nTraffic for each element: L loads, S stores (8 bytes each), WA a write-allocate with regular stores.\n");
+    text.push_str(
+        "\nTraffic for each element: L loads, S stores (8 bytes each), WA a write-allocate with regular stores.\n",
+    );
     text
 }
 

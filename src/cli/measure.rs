@@ -65,7 +65,9 @@ pub fn fresh_seed() -> u64 {
 /// Creates a file that must not exist yet, with an error that names the cure.
 pub fn create(path: &Path) -> anyhow::Result<File> {
     let open = File::options().write(true).create_new(true).open(path);
-    open.map_err(|fault| usage(format!("cannot create {}: {fault}; choose another place with --out or --record", path.display())))
+    open.map_err(|fault| {
+        usage(format!("cannot create {}: {fault}; choose another place with --out or --record", path.display()))
+    })
 }
 
 /// Measures `cases` and records them as they are done. Ctrl-C ends the run and keeps what is finished.

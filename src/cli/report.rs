@@ -58,8 +58,9 @@ pub fn present(report: &Report, format: Format, table: fn(&Report) -> String) ->
 /// Writes the page, where this build has pages. A page may replace its older self: it is redrawn from a record.
 #[cfg(feature = "report")]
 pub fn write_page<'a>(report: &Report, path: &'a Path) -> anyhow::Result<Option<&'a Path>> {
-    std::fs::write(path, view::html::page(report))
-        .map_err(|fault| usage(format!("cannot write {}: {fault}; choose another folder with --out", path.display())))?;
+    std::fs::write(path, view::html::page(report)).map_err(|fault| {
+        usage(format!("cannot write {}: {fault}; choose another folder with --out", path.display()))
+    })?;
     Ok(Some(path))
 }
 

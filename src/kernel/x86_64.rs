@@ -16,7 +16,9 @@
 //! indexed addresses cost a port on some Intel cores. The main loop starts on a cache line.
 
 use iced_x86::code_asm::*;
-use iced_x86::{Code, Decoder, DecoderOptions, Formatter, IcedError, Instruction, IntelFormatter, MemoryOperand, Register};
+use iced_x86::{
+    Code, Decoder, DecoderOptions, Formatter, IcedError, Instruction, IntelFormatter, MemoryOperand, Register,
+};
 
 use super::code::{Call, MachineCode};
 use super::formula::{Access, Expr, Formula, Operation, Target};
@@ -244,7 +246,9 @@ fn opcode(op: Op, width: Width, avx: bool) -> Code {
             vex([VEX_Vmovsd_m64_xmm, VEX_Vmovupd_xmmm128_xmm, VEX_Vmovupd_ymmm256_ymm, EVEX_Vmovupd_zmmm512_k1z_zmm])
         }
         (Op::StoreNt, false) => legacy(Movntsd_m64_xmm, Movntpd_m128_xmm),
-        (Op::StoreNt, true) => vex([Movntsd_m64_xmm, VEX_Vmovntpd_m128_xmm, VEX_Vmovntpd_m256_ymm, EVEX_Vmovntpd_m512_zmm]),
+        (Op::StoreNt, true) => {
+            vex([Movntsd_m64_xmm, VEX_Vmovntpd_m128_xmm, VEX_Vmovntpd_m256_ymm, EVEX_Vmovntpd_m512_zmm])
+        }
         (Op::Arithmetic(Operation::Add), false) => legacy(Addsd_xmm_xmmm64, Addpd_xmm_xmmm128),
         (Op::Arithmetic(Operation::Subtract), false) => legacy(Subsd_xmm_xmmm64, Subpd_xmm_xmmm128),
         (Op::Arithmetic(Operation::Multiply), false) => legacy(Mulsd_xmm_xmmm64, Mulpd_xmm_xmmm128),
@@ -632,7 +636,8 @@ impl<'a> Generator<'a> {
     }
 
     fn memory(&self, access: Access, width: Width, k: u64) -> MemoryOperand {
-        let pointer = self.pointers.iter().position(|p| *p == (access.stream, access.row)).expect("all accesses have one");
+        let pointer =
+            self.pointers.iter().position(|p| *p == (access.stream, access.row)).expect("all accesses have one");
         let elements = (k * width.elements()) as i64 + i64::from(access.column);
         let base: Register = POINTERS[pointer].into();
         MemoryOperand::with_base_displ(base, elements * ELEMENT_BYTES as i64)

@@ -47,9 +47,19 @@ pub struct Obtained {
     /// Bytes backed by huge pages (transparent or from a pool), by smaps; absent where smaps can't be read.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub huge_bytes: Option<Bytes>,
-    /// Pages looked up on each node, by move_pages; empty where that is refused. At most 4096 pages are looked up.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub pages_on_node: BTreeMap<u32, u64>,
+    /// Pages found on each node, by move_pages, nodes ascending; empty where that is refused. At most 4096 pages of each
+    /// mapping are looked up.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub pages_on_node: Vec<NodePages>,
+}
+
+/// Pages found on a node.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct NodePages {
+    /// The node.
+    pub node: u32,
+    /// Pages.
+    pub pages: u64,
 }
 
 impl Obtained {
@@ -57,9 +67,11 @@ impl Obtained {
     pub fn and(mut self, other: Obtained) -> Obtained {
         self.bytes.0 += other.bytes.0;
         self.huge_bytes = self.huge_bytes.zip(other.huge_bytes).map(|(a, b)| Bytes(a.0 + b.0));
-        for (node, pages) in other.pages_on_node {
-            *self.pages_on_node.entry(node).or_insert(0) += pages;
+        let mut sum: BTreeMap<u32, u64> = BTreeMap::new();
+        for found in self.pages_on_node.iter().chain(&other.pages_on_node) {
+            *sum.entry(found.node).or_insert(0) += found.pages;
         }
+        self.pages_on_node = sum.into_iter().map(|(node, pages)| NodePages { node, pages }).collect();
         self
     }
 }

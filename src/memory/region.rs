@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::ptr;
 
-use super::{MemoryKind, MemorySpec, Obtained};
+use super::{MemoryKind, MemorySpec, NodePages, Obtained};
 use crate::units::Bytes;
 
 /// Memory of one kind, owned, aligned to its page size (2 MiB for `thp`). Pages come with the first touch.
@@ -99,8 +99,9 @@ impl Region {
         let word = mask.get_mut(node as usize / 64).ok_or_else(|| refused(io::ErrorKind::InvalidInput.into()))?;
         *word |= 1 << (node % 64);
         // SAFETY: mbind reads 1024 bits of `mask` and sets the policy of our own, untouched mapping.
-        let result =
-            unsafe { libc::syscall(libc::SYS_mbind, self.start, self.length, MPOL_BIND, mask.as_ptr(), 1024usize, 0usize) };
+        let result = unsafe {
+            libc::syscall(libc::SYS_mbind, self.start, self.length, MPOL_BIND, mask.as_ptr(), 1024usize, 0usize)
+        };
         if result == 0 { Ok(()) } else { Err(refused(io::Error::last_os_error())) }
     }
 
@@ -123,7 +124,11 @@ impl Region {
 
     /// What was obtained for the first `touched` bytes: huge pages by smaps, nodes by move_pages.
     pub fn inspect(&self, touched: Bytes) -> Obtained {
-        Obtained { bytes: touched, huge_bytes: self.huge_bytes(), pages_on_node: self.pages_on_node(touched.0 as usize) }
+        Obtained {
+            bytes: touched,
+            huge_bytes: self.huge_bytes(),
+            pages_on_node: self.pages_on_node(touched.0 as usize),
+        }
     }
 
     fn huge_bytes(&self) -> Option<Bytes> {
@@ -131,7 +136,7 @@ impl Region {
         Some(huge_bytes_in(&smaps, self.start as u64, (self.start + self.length) as u64))
     }
 
-    fn pages_on_node(&self, touched: usize) -> BTreeMap<u32, u64> {
+    fn pages_on_node(&self, touched: usize) -> Vec<NodePages> {
         let pages = touched.min(self.length) / 4096;
         let step = pages.div_ceil(PAGES_INSPECTED).max(1);
         let addresses: Vec<usize> = (0..pages).step_by(step).map(|page| self.start + page * 4096).collect();
@@ -148,13 +153,13 @@ impl Region {
                 0,
             )
         };
-        let mut count = BTreeMap::new();
+        let mut count: BTreeMap<u32, u64> = BTreeMap::new();
         if result == 0 {
             for node in status.into_iter().filter_map(|s| u32::try_from(s).ok()) {
                 *count.entry(node).or_insert(0) += 1;
             }
         }
-        count
+        count.into_iter().map(|(node, pages)| NodePages { node, pages }).collect()
     }
 }
 
@@ -182,7 +187,9 @@ fn huge_bytes_in(smaps: &str, start: u64, end: u64) -> Bytes {
     for line in smaps.lines() {
         if let Some((from, to)) = mapping_range(line) {
             inside = from < end && start < to;
-        } else if inside && ["AnonHugePages:", "Private_Hugetlb:", "Shared_Hugetlb:"].iter().any(|k| line.starts_with(k)) {
+        } else if inside
+            && ["AnonHugePages:", "Private_Hugetlb:", "Shared_Hugetlb:"].iter().any(|k| line.starts_with(k))
+        {
             kib += line.split_whitespace().nth(1).and_then(|n| n.parse::<u64>().ok()).unwrap_or(0);
         }
     }
@@ -215,7 +222,7 @@ mod tests {
         assert_eq!(obtained.bytes, Bytes::kib(100));
         assert!(obtained.huge_bytes.is_none_or(|b| b == Bytes(0)));
         // Containers may refuse move_pages; where it answers, it must answer for every page.
-        let pages: u64 = obtained.pages_on_node.values().sum();
+        let pages: u64 = obtained.pages_on_node.iter().map(|found| found.pages).sum();
         assert!(pages == 0 || pages == 25, "{pages}");
     }
 }

@@ -40,7 +40,8 @@ fn levels(report: &Report) -> Option<String> {
             Some(format!("{speed} from {}{capacity}", level.name))
         })
         .collect();
-    let clock = report.rows.iter().find_map(|row| row.core_clock_hz).map_or(String::new(), |hz| format!(" at {}", Hertz(hz)));
+    let clock =
+        report.rows.iter().find_map(|row| row.core_clock_hz).map_or(String::new(), |hz| format!(" at {}", Hertz(hz)));
     (!parts.is_empty()).then(|| format!("One core{clock} loads {}.", parts.join(", ")))
 }
 
@@ -51,7 +52,8 @@ fn threads(report: &Report) -> Option<String> {
     if threads == 1 {
         return None;
     }
-    let mut text = format!("{threads} threads load {all_rate} from memory, {} x one thread", significant(all_rate.0 / one_rate.0));
+    let mut text =
+        format!("{threads} threads load {all_rate} from memory, {} x one thread", significant(all_rate.0 / one_rate.0));
     if let Some(modes) = all.modes {
         text.push_str(&format!(
             "; it flips between {} and {} ({:.0} % of samples fast)",
@@ -64,7 +66,12 @@ fn threads(report: &Report) -> Option<String> {
 }
 
 fn stores(report: &Report) -> Option<String> {
-    let of = |threads: usize| report.crossovers.iter().find(|c| c.kernel == "copy" && c.threads == threads && c.store == crate::kernel::StoreKind::Nt);
+    let of = |threads: usize| {
+        report
+            .crossovers
+            .iter()
+            .find(|c| c.kernel == "copy" && c.threads == threads && c.store == crate::kernel::StoreKind::Nt)
+    };
     let parts: Vec<String> = [1, most_threads(report)]
         .iter()
         .filter_map(|&threads| of(threads))
@@ -83,8 +90,12 @@ fn write_allocate(report: &Report) -> Option<String> {
         .map(|w| format!("{} {} of {} possible", w.kernel, ratio_text(w.gain), significant(w.bound)))
         .collect();
     let plural = if threads == 1 { "thread" } else { "threads" };
-    (!parts.is_empty())
-        .then(|| format!("Avoiding the write-allocate with nt stores gains in memory ({threads} {plural}): {}.", parts.join(", ")))
+    (!parts.is_empty()).then(|| {
+        format!(
+            "Avoiding the write-allocate with nt stores gains in memory ({threads} {plural}): {}.",
+            parts.join(", ")
+        )
+    })
 }
 
 /// What disturbed or limits the figures, with its cure.
@@ -106,7 +117,8 @@ fn words(text: impl Into<String>, cure: impl Into<String>) -> Words {
 }
 
 fn simulated(report: &Report) -> Option<Words> {
-    (report.clock.name == "simulated").then(|| words("these figures are simulated, nothing was measured", "measure on a machine"))
+    (report.clock.name == "simulated")
+        .then(|| words("these figures are simulated, nothing was measured", "measure on a machine"))
 }
 
 fn faults(report: &Report) -> Vec<Words> {
@@ -116,7 +128,13 @@ fn faults(report: &Report) -> Vec<Words> {
         if let Some(row) = rows.first() {
             let reason = row.reason.clone().unwrap_or_default();
             found.push(words(
-                format!("{} cases {outcome}; the first: {} {} {}: {reason}", rows.len(), row.kernel, row.width, row.store),
+                format!(
+                    "{} cases {outcome}; the first: {} {} {}: {reason}",
+                    rows.len(),
+                    row.kernel,
+                    row.width,
+                    row.store
+                ),
                 "do not use their figures; run with --verify and report it",
             ));
         }
@@ -131,14 +149,30 @@ fn flagged(report: &Report) -> Vec<Words> {
     let measured = report.rows.iter().filter(|row| row.samples > 0).count().max(1);
     let mut found = Vec::new();
     let about = [
-        ("bimodal", "samples fall into two groups: the speed flips between two values", "look at the modes, not only the median; on a shared host repeat when it is quiet"),
-        ("drift", "the speed changed by more than 10 % from round to round", "something else used the machine; compare within one run only"),
+        (
+            "bimodal",
+            "samples fall into two groups: the speed flips between two values",
+            "look at the modes, not only the median; on a shared host repeat when it is quiet",
+        ),
+        (
+            "drift",
+            "the speed changed by more than 10 % from round to round",
+            "something else used the machine; compare within one run only",
+        ),
         ("steal", "the hypervisor took CPU time away", "ask for dedicated cores, or repeat when the host is quiet"),
         ("switches", "other work ran on the measured CPUs", "stop it, or leave it CPUs of its own with --cpus"),
-        ("clock-changed", "the core clock changed", "fix the clock with the performance governor; compare bytes per cycle"),
+        (
+            "clock-changed",
+            "the core clock changed",
+            "fix the clock with the performance governor; compare bytes per cycle",
+        ),
         ("faults", "pages were taken away and faulted in again", "switch NUMA balancing and page migration off"),
         ("migrated", "threads ran on other CPUs than asked for", "check cpusets"),
-        ("pages-differ", "other pages were obtained than asked for", "see `obtained` in the rows; free memory or set THP to madvise"),
+        (
+            "pages-differ",
+            "other pages were obtained than asked for",
+            "see `obtained` in the rows; free memory or set THP to madvise",
+        ),
     ];
     for (flag, seen, cure) in about {
         let rows = report.rows.iter().filter(|row| row.flags.iter().any(|f| f == flag)).count();
@@ -179,10 +213,16 @@ fn machine(report: &Report) -> Vec<Words> {
         found.push(words(format!("the frequency governor is {governor}"), "cpupower frequency-set -g performance"));
     }
     if machine.settings.numa_balancing.get().is_some_and(|on| on > 0) && machine.nodes.len() > 1 {
-        found.push(words("NUMA balancing is on and may move pages while they are measured", "sysctl kernel.numa_balancing=0"));
+        found.push(words(
+            "NUMA balancing is on and may move pages while they are measured",
+            "sysctl kernel.numa_balancing=0",
+        ));
     }
     if machine.settings.thp.known().is_some_and(|mode| mode == "never") {
-        found.push(words("transparent huge pages are off: `thp` rows ran on base pages", "echo madvise > /sys/kernel/mm/transparent_hugepage/enabled"));
+        found.push(words(
+            "transparent huge pages are off: `thp` rows ran on base pages",
+            "echo madvise > /sys/kernel/mm/transparent_hugepage/enabled",
+        ));
     }
     found
 }
@@ -190,14 +230,20 @@ fn machine(report: &Report) -> Vec<Words> {
 fn unfinished(report: &Report, record: &Record) -> Vec<Words> {
     let mut found = Vec::new();
     match &report.end {
-        None => found.push(words("the record has no end: the run was killed", "its finished cases are complete; run again for the rest")),
+        None => found.push(words(
+            "the record has no end: the run was killed",
+            "its finished cases are complete; run again for the rest",
+        )),
         Some(end) => {
             if end.interrupted {
                 found.push(words("the run was interrupted", "its finished cases are complete; run again for the rest"));
             }
             let missing = end.planned.saturating_sub(report.rows.len() as u64);
             if missing > 0 && !end.interrupted {
-                found.push(words(format!("the budget ended before {missing} of {} cases were visited", end.planned), "give a longer --budget"));
+                found.push(words(
+                    format!("the budget ended before {missing} of {} cases were visited", end.planned),
+                    "give a longer --budget",
+                ));
             }
         }
     }
@@ -208,10 +254,14 @@ fn unfinished(report: &Report, record: &Record) -> Vec<Words> {
             "give a longer --budget, or a quieter machine",
         ));
     }
-    if let (Some(before), Some(after)) = (record.header.before.steal_s, record.end.as_ref().and_then(|e| e.after.steal_s)) {
-        if after - before > 0.05 {
-            found.push(words(format!("the hypervisor took {} s of CPU time during the run", significant(after - before)), "see the flag `steal` on single rows"));
-        }
+    if let (Some(before), Some(after)) =
+        (record.header.before.steal_s, record.end.as_ref().and_then(|e| e.after.steal_s))
+        && after - before > 0.05
+    {
+        found.push(words(
+            format!("the hypervisor took {} s of CPU time during the run", significant(after - before)),
+            "see the flag `steal` on single rows",
+        ));
     }
     found
 }

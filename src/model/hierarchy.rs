@@ -35,7 +35,8 @@ fn load_curve(results: &[Result]) -> Vec<(Bytes, f64, [f64; 2])> {
         .filter(|r| r.row.kernel == "load" && r.row.threads == 1 && r.row.outcome == "measured")
         .filter(|r| r.row.store == StoreKind::Regular && r.case.protocol == Protocol::Steady)
         .collect();
-    let count = |r: &Result| candidates.iter().filter(|c| c.case.work == r.case.work && c.case.memory == r.case.memory).count();
+    let count =
+        |r: &Result| candidates.iter().filter(|c| c.case.work == r.case.work && c.case.memory == r.case.memory).count();
     let Some(most) = candidates.iter().max_by_key(|r| count(r)) else { return Vec::new() };
     let mut curve: Vec<_> = candidates
         .iter()
@@ -96,11 +97,25 @@ fn assumed(claimed: &[Bytes]) -> Vec<Level> {
     let mut levels = Vec::new();
     for (index, &size) in claimed.iter().enumerate() {
         let to = Bytes(size.0 / 8 * 7);
-        levels.push(Level { name: format!("L{}", index + 1), from, to, capacity: None, claimed: Some(size), best: Vec::new() });
+        levels.push(Level {
+            name: format!("L{}", index + 1),
+            from,
+            to,
+            capacity: None,
+            claimed: Some(size),
+            best: Vec::new(),
+        });
         from = Bytes(size.0 / 4 * 5);
     }
     let from = Bytes(from.0.max(claimed.last().map_or(0, |size| size.0 * 2)));
-    levels.push(Level { name: "memory".into(), from, to: Bytes(u64::MAX), capacity: None, claimed: None, best: Vec::new() });
+    levels.push(Level {
+        name: "memory".into(),
+        from,
+        to: Bytes(u64::MAX),
+        capacity: None,
+        claimed: None,
+        best: Vec::new(),
+    });
     levels
 }
 
@@ -139,8 +154,8 @@ mod tests {
     #[test]
     fn plateaus_are_named_after_the_nearest_claim() {
         let [l1, l2, l3, memory] = [plateau(4, 36), plateau(45, 800), plateau(1500, 17_000), plateau(65_000, 262_144)];
-        assert_eq!(names(&[l1.clone(), l2.clone(), l3.clone(), memory.clone()]), ["L1", "L2", "L3", "memory"]);
-        assert_eq!(names(&[l1.clone(), l3.clone(), memory.clone()]), ["L1", "L3", "memory"]);
+        assert_eq!(names(&[l1, l2, l3, memory]), ["L1", "L2", "L3", "memory"]);
+        assert_eq!(names(&[l1, l3, memory]), ["L1", "L3", "memory"]);
         // A last level that lets go slowly looks like one more plateau.
         let slow = plateau(23_000, 47_000);
         assert_eq!(names(&[l1, l2, l3, slow, memory]), ["L1", "L2", "L3", "memory"]);

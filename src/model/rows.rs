@@ -143,15 +143,19 @@ fn fill(row: &mut Row, case: &Case, measured: &[&Measured], summary: &Summary, h
     row.imbalance = imbalance(measured);
     row.obtained = Some(last.obtained.clone());
     // Where the pages all lie on one node, that is the node, asked for or not.
-    let mut nodes = last.obtained.pages_on_node.keys();
-    if let (None, Some(node), None) = (row.node, nodes.next(), nodes.next()) {
-        row.node = Some(*node);
+    if let (None, [only]) = (row.node, &last.obtained.pages_on_node[..]) {
+        row.node = Some(only.node);
     }
 }
 
 fn core_clock(measured: &[&Measured], hz: f64) -> Option<f64> {
     median(measured.iter().flat_map(|visit| {
-        visit.samples.core_clock_ticks.iter().filter(|t| **t > 0).map(|t| visit.core_clock_links as f64 / *t as f64 * hz)
+        visit
+            .samples
+            .core_clock_ticks
+            .iter()
+            .filter(|t| **t > 0)
+            .map(|t| visit.core_clock_links as f64 / *t as f64 * hz)
     }))
 }
 
@@ -221,7 +225,7 @@ fn pages_differ(case: &Case, visit: &Measured) -> bool {
         // A region below a huge page has none.
         _ => obtained.bytes >= Bytes::mib(2) && huge.is_some_and(|share| share < threshold::HUGE_SHARE),
     };
-    let wrong_node = case.memory.node.is_some_and(|node| obtained.pages_on_node.keys().any(|found| *found != node));
+    let wrong_node = case.memory.node.is_some_and(|node| obtained.pages_on_node.iter().any(|found| found.node != node));
     wrong_size || wrong_node
 }
 
@@ -267,7 +271,9 @@ pub(super) fn best_of_levels(mut levels: Vec<Level>, results: &[Result]) -> Vec<
             }
             match best.iter_mut().find(|b| b.kernel == row.kernel && b.threads == row.threads) {
                 None => best.push(LevelBest { kernel: row.kernel.clone(), threads: row.threads, row: index }),
-                Some(b) if results[b.row].row.payload_bps.is_some_and(|other| other.median < rate.median) => b.row = index,
+                Some(b) if results[b.row].row.payload_bps.is_some_and(|other| other.median < rate.median) => {
+                    b.row = index
+                }
                 Some(_) => {}
             }
         }

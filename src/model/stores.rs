@@ -38,7 +38,9 @@ fn groups(results: &[Result]) -> Vec<(String, usize)> {
 }
 
 fn usable(result: &Result) -> bool {
-    result.row.outcome == "measured" && result.row.payload_bps.is_some() && result.case.protocol == crate::plan::Protocol::Steady
+    result.row.outcome == "measured"
+        && result.row.payload_bps.is_some()
+        && result.case.protocol == crate::plan::Protocol::Steady
 }
 
 /// The curves of a kernel with other than regular stores, each over rising working sets.
@@ -125,11 +127,15 @@ pub(super) fn write_allocate(results: &[Result]) -> Vec<WriteAllocate> {
             // The largest working set, and of that the faster width.
             let speed = |r: &Result| r.row.payload_bps.map_or(0.0, |rate| rate.median);
             let best = all.iter().filter(in_memory).max_by(|a, b| {
-                (a.1.case.working_set, speed(a.1)).partial_cmp(&(b.1.case.working_set, speed(b.1))).unwrap_or(std::cmp::Ordering::Equal)
+                (a.1.case.working_set, speed(a.1))
+                    .partial_cmp(&(b.1.case.working_set, speed(b.1)))
+                    .unwrap_or(std::cmp::Ordering::Equal)
             });
             best.copied()
         };
-        let (Some((regular, slow)), Some((nt, fast))) = (pick(StoreKind::Regular), pick(StoreKind::Nt)) else { continue };
+        let (Some((regular, slow)), Some((nt, fast))) = (pick(StoreKind::Regular), pick(StoreKind::Nt)) else {
+            continue;
+        };
         let bound = bound(&kernel, StoreKind::Nt);
         if bound > 1.0 && slow.case.working_set == fast.case.working_set {
             let gain = stats::ratio(&fast.batches(), &slow.batches());

@@ -12,7 +12,10 @@ pub(super) fn scaling(results: &[Result]) -> Vec<Scaling> {
     let mut curves: Vec<Scaling> = Vec::new();
     for (index, result) in results.iter().enumerate() {
         let row = &result.row;
-        if row.level.as_deref() != Some("memory") || row.payload_bps.is_none() || result.case.protocol != Protocol::Steady {
+        if row.level.as_deref() != Some("memory")
+            || row.payload_bps.is_none()
+            || result.case.protocol != Protocol::Steady
+        {
             continue;
         }
         let what = result.case.variant().to_string();

@@ -13,8 +13,8 @@ use std::ops::Range;
 use crate::kernel::code::Call;
 use crate::kernel::formula::{Formula, Target};
 use crate::kernel::{ELEMENT_BYTES, Kernel, StoreKind, Variant, naive};
-use crate::memory::{NoMemory, Obtained, Region};
 use crate::memory::MemorySpec;
+use crate::memory::{NoMemory, Obtained, Region};
 use crate::units::Bytes;
 
 /// Elements of the pattern; a prime, so that no shift by a vector, line or page goes unnoticed.
@@ -61,7 +61,7 @@ impl Layout {
         let (rows, columns) = kernel.shape(elements);
         let length = (rows * columns) as usize;
         let beyond_first_level = length >= 16 * PAGE;
-        let unit = if beyond_first_level || length % PAGE == 0 { PAGE } else { LINE };
+        let unit = if beyond_first_level || length.is_multiple_of(PAGE) { PAGE } else { LINE };
         let off = (u64::from(misaligned_bytes) / ELEMENT_BYTES) as usize;
         let (mut places, mut words) = (Vec::new(), [0usize; 2]);
         for (index, stream) in streams.iter().enumerate() {
@@ -135,9 +135,8 @@ impl Arena {
                 fill(self.zones[zone as usize].region.words(), start..start + layout.length());
             }
         }
-        let address = |&(zone, start): &(Zone, usize)| {
-            self.zones[zone as usize].region.address() + start as u64 * ELEMENT_BYTES
-        };
+        let address =
+            |&(zone, start): &(Zone, usize)| self.zones[zone as usize].region.address() + start as u64 * ELEMENT_BYTES;
         layout.places.iter().map(address).collect()
     }
 
@@ -153,7 +152,15 @@ impl Arena {
 
     /// Compares what `passes` passes left behind with the naive twin: first and last window and some between, or every
     /// element. `Err` says which element differs.
-    pub fn check(&mut self, kernel: &Kernel, variant: &Variant, layout: &Layout, call: &Call, passes: u64, every: bool) -> Result<(), String> {
+    pub fn check(
+        &mut self,
+        kernel: &Kernel,
+        variant: &Variant,
+        layout: &Layout,
+        call: &Call,
+        passes: u64,
+        every: bool,
+    ) -> Result<(), String> {
         let formula = kernel.formula();
         match formula.target {
             Target::Element(access) => self.check_stored(kernel, layout, access.stream, call.scalar, passes, every),
@@ -161,7 +168,15 @@ impl Arena {
         }
     }
 
-    fn check_stored(&mut self, kernel: &Kernel, layout: &Layout, stored: usize, s: f64, passes: u64, every: bool) -> Result<(), String> {
+    fn check_stored(
+        &mut self,
+        kernel: &Kernel,
+        layout: &Layout,
+        stored: usize,
+        s: f64,
+        passes: u64,
+        every: bool,
+    ) -> Result<(), String> {
         let s = scalar_after(kernel, s, passes);
         let (grid, columns) = (layout.rows > 1, layout.columns);
         let window = columns.min(66);
@@ -169,8 +184,10 @@ impl Arena {
         let step = if grid { (window - 2).max(1) } else { window };
         let last = columns - window;
         let rows: Vec<usize> = if grid { (0..=layout.rows - 3).collect() } else { vec![0] };
-        let mut places: Vec<(usize, usize)> =
-            rows.iter().flat_map(|&row| (0..=last).step_by(step).chain([last]).map(move |column| (row, column))).collect();
+        let mut places: Vec<(usize, usize)> = rows
+            .iter()
+            .flat_map(|&row| (0..=last).step_by(step).chain([last]).map(move |column| (row, column)))
+            .collect();
         if !every {
             let keep = places.len().div_ceil(16).max(1);
             let end = places.len() - 1;
@@ -215,10 +232,17 @@ fn scalar_after(kernel: &Kernel, s: f64, passes: u64) -> f64 {
 }
 
 /// Reductions start afresh each pass, and the pattern repeats, so one period tells the whole sum.
-fn check_result(kernel: &Kernel, formula: &Formula, variant: &Variant, layout: &Layout, call: &Call) -> Result<(), String> {
+fn check_result(
+    kernel: &Kernel,
+    formula: &Formula,
+    variant: &Variant,
+    layout: &Layout,
+    call: &Call,
+) -> Result<(), String> {
     let length = layout.length();
     let part = |from: usize, n: usize| -> Result<f64, String> {
-        let mut twin: Vec<Vec<f64>> = layout.places.iter().map(|(_, s)| (from..from + n).map(|i| pattern(s + i)).collect()).collect();
+        let mut twin: Vec<Vec<f64>> =
+            layout.places.iter().map(|(_, s)| (from..from + n).map(|i| pattern(s + i)).collect()).collect();
         match naive::run(kernel, &mut twin, call.scalar, 1, n) {
             Some(naive::Answer::Sum(value) | naive::Answer::Last(value)) => Ok(value),
             _ => Err("no naive twin".into()),

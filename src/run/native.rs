@@ -109,7 +109,8 @@ fn larger(left: [Bytes; 2], right: [Bytes; 2]) -> [Bytes; 2] {
 /// Assembles a variant and checks it on small arrays against its twin before it is ever timed.
 fn compile(variant: &Variant, isa: Isa) -> Result<Executable, Outcome> {
     let code = assemble(variant, isa).map_err(|fault| Outcome::Unavailable { reason: fault.to_string() })?;
-    let executable = Executable::new(&code).map_err(|e| Outcome::Unavailable { reason: StartError::Code(e).to_string() })?;
+    let executable =
+        Executable::new(&code).map_err(|e| Outcome::Unavailable { reason: StartError::Code(e).to_string() })?;
     let kernel = Kernel::find(&variant.kernel).map_err(|fault| Outcome::Unavailable { reason: fault.to_string() })?;
     for length in [1, 3, 8, 67, 300] {
         self_test(&executable, kernel, variant, length)?;
@@ -171,7 +172,8 @@ fn share(case: &Case) -> Bytes {
 impl Native {
     fn try_visit(&mut self, case: &Case, quota: &Quota<'_>) -> Result<Outcome, Outcome> {
         let variant = case.variant();
-        let kernel = Kernel::find(&variant.kernel).map_err(|fault| Outcome::Unavailable { reason: fault.to_string() })?;
+        let kernel =
+            Kernel::find(&variant.kernel).map_err(|fault| Outcome::Unavailable { reason: fault.to_string() })?;
         self.code(variant)?;
         let layout = Layout::new(kernel, share(case), case.misaligned_bytes);
         let mut arenas = Vec::new();
@@ -322,7 +324,9 @@ impl Team<'_> {
         let fault = self.shared.fault.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).take();
         match fault {
             Some(outcome) => Err(outcome),
-            None if samples.ticks.is_empty() => Err(Outcome::Unavailable { reason: "the time ended before a sample was done".into() }),
+            None if samples.ticks.is_empty() => {
+                Err(Outcome::Unavailable { reason: "the time ended before a sample was done".into() })
+            }
             None => Ok((samples, self.shared.slots.iter().map(|s| s.elements.load(Ordering::Relaxed)).sum())),
         }
     }
@@ -357,10 +361,11 @@ impl Team<'_> {
                 leader.take();
             }
         }
-        if !self.shared.stop.load(Ordering::Acquire) && passes > 0 {
-            if let Err(reason) = arena.check(self.kernel, variant, self.layout, &call, passes, self.verify) {
-                self.shared.fail(Outcome::Invalid { reason });
-            }
+        if !self.shared.stop.load(Ordering::Acquire)
+            && passes > 0
+            && let Err(reason) = arena.check(self.kernel, variant, self.layout, &call, passes, self.verify)
+        {
+            self.shared.fail(Outcome::Invalid { reason });
         }
         leader.map(|leader| leader.samples)
     }

@@ -6,9 +6,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Serialize;
 
-use super::{StoreGroup, gbps, kernel_order, store_groups, threads};
+use super::{StoreColumn, StoreGroup, gbps, kernel_order, store_groups, store_words, threads};
 use crate::kernel::{LoadKind, StoreKind, Width};
-use crate::model::{Report, Row, Scaling};
+use crate::model::{Crossover, Report, Row, Scaling};
+use crate::plan::Protocol;
 use crate::units::{Bytes, percent};
 
 const GBPS: &str = "payload bandwidth, GB/s";
@@ -17,7 +18,7 @@ const WORKING_SET: &str = "working set, all threads";
 const LEAST_SIZES: usize = 5;
 /// More lines at once can't be told apart; the legend brings in the others.
 const MOST_LINES: usize = 8;
-const MOST_DISTRIBUTIONS: usize = 8;
+const MOST_DISTRIBUTIONS: usize = 12;
 
 /// A chart and the words around it.
 #[derive(Debug, Serialize)]
@@ -142,7 +143,12 @@ pub(super) fn bandwidth(report: &Report) -> Vec<Chart> {
         };
         let title = format!("Bandwidth over working set, {}", threads(count));
         let bands = level_bands(report, count, &series);
-        (!series.is_empty()).then(|| Chart { bands, ..over_sizes(title, about, series) })
+        let limits = report
+            .machine
+            .dimm_peak()
+            .map(|peak| Limit { name: format!("all DIMMs {}", gbps(peak.0)), at: peak.0 / 1e9 });
+        let limits = limits.into_iter().collect();
+        (!series.is_empty()).then(|| Chart { bands, limits, ..over_sizes(title, about, series) })
     };
     counts.iter().filter_map(chart).collect()
 }
@@ -150,10 +156,13 @@ pub(super) fn bandwidth(report: &Report) -> Vec<Chart> {
 /// Store kinds over working sets, a chart for each kernel and thread count.
 pub(super) fn store_kinds(report: &Report) -> Vec<Chart> {
     let chart = |group: &StoreGroup<'_>| {
-        let series: Vec<Series> = group.columns.iter().map(|column| store_series(column.store, &column.rows)).collect();
+        let series: Vec<Series> = group.columns.iter().enumerate().map(store_series).collect();
         let series: Vec<Series> = series.into_iter().filter(|series| series.points.len() > 1).collect();
-        let crossings = report.crossovers.iter().filter(|c| c.kernel == group.kernel && c.threads == group.threads);
-        let mark = |c: &crate::model::Crossover| {
+        // A width that is not drawn would cross where no lines do.
+        let is_drawn = |c: &&Crossover| group.columns.iter().any(|d| (d.store, d.rows[0].width) == (c.store, c.width));
+        let is_ours = |c: &&Crossover| c.kernel == group.kernel && c.threads == group.threads;
+        let crossings = report.crossovers.iter().filter(is_ours).filter(is_drawn);
+        let mark = |c: &Crossover| {
             let [at, from, to] = c.at?;
             Some(Mark { name: format!("{} overtakes: {}", c.store, Bytes(at as u64)), at, from, to })
         };
@@ -230,7 +239,7 @@ pub(super) fn distributions(report: &Report) -> Vec<Chart> {
     let memory = report.levels.iter().filter(|level| level.name == "memory").flat_map(|level| &level.best);
     let bimodal = report.rows.iter().enumerate().filter(|(_, row)| row.modes.is_some()).map(|(index, _)| index);
     let mut seen = BTreeSet::new();
-    let indices = bimodal.chain(memory.map(|best| best.row)).filter(|index| seen.insert(*index));
+    let indices = memory.map(|best| best.row).chain(bimodal).filter(|index| seen.insert(*index));
     let rows = indices.filter_map(|index| report.rows.get(index)).filter(|row| row.sample_bps.len() > 2);
     rows.take(MOST_DISTRIBUTIONS).filter_map(distribution).collect()
 }
@@ -269,7 +278,8 @@ fn over_sizes(title: String, about: String, series: Vec<Series>) -> Chart {
 fn size_series(rows: &[&Row]) -> Vec<Series> {
     let mut lines: BTreeMap<_, Vec<&Row>> = BTreeMap::new();
     for row in rows.iter().filter(|row| row.payload_bps.is_some()) {
-        let key = (kernel_order(&row.kernel), &row.kernel, row.store, row.width, row.load, row.memory);
+        let manner = (row.load, row.memory, row.misaligned_bytes, row.protocol);
+        let key = (kernel_order(&row.kernel), &row.kernel, row.store, row.width, manner);
         lines.entry(key).or_default().push(row);
     }
     lines.retain(|_, rows| sizes(rows) >= LEAST_SIZES);
@@ -281,7 +291,9 @@ fn size_series(rows: &[&Row]) -> Vec<Series> {
     let series = lines.values().map(|rows| {
         let (row, widest) = (rows[0], shown.iter().filter(|r| r.kernel == rows[0].kernel).map(|r| r.width).max());
         // The other store kinds have charts of their own.
-        let is_usual = matches!(row.store, StoreKind::Regular | StoreKind::Nt) && Some(row.width) == widest;
+        let is_usual = matches!(row.store, StoreKind::Regular | StoreKind::Nt)
+            && Some(row.width) == widest
+            && row.misaligned_bytes == 0;
         let shown = is_usual && room > 0;
         room -= usize::from(shown);
         Series {
@@ -299,9 +311,12 @@ fn size_series(rows: &[&Row]) -> Vec<Series> {
     series
 }
 
-fn store_series(store: StoreKind, rows: &[&Row]) -> Series {
-    let (colour, width) = (store as usize, rows[0].width);
-    Series { colour, dash: colour, symbol: colour, ..line(format!("{store} {width}"), size_points(rows)) }
+fn store_series((place, column): (usize, &StoreColumn<'_>)) -> Series {
+    let colour = column.store as usize;
+    // Unaligned streams keep their store kind's colour.
+    let unaligned = column.rows[0].misaligned_bytes > 0;
+    let symbol = if unaligned { place + 1 } else { colour };
+    Series { colour, dash: symbol, symbol, ..line(store_words(column.rows[0]), size_points(&column.rows)) }
 }
 
 fn line(name: String, points: Vec<Point>) -> Series {
@@ -347,6 +362,8 @@ fn namer(rows: &[&Row]) -> impl Fn(&Row) -> String + use<> {
             (width, row.width.to_string()),
             (load, format!("{} load", row.load)),
             (memory, row.memory.word().into()),
+            (row.misaligned_bytes > 0, "unaligned".into()),
+            (row.protocol == Protocol::Stream, "STREAM passes".into()),
         ];
         let parts = parts.into_iter().filter(|(differs, _)| *differs).map(|(_, word)| word);
         std::iter::once(row.kernel.clone()).chain(parts).collect::<Vec<_>>().join(" ")

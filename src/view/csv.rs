@@ -1,6 +1,7 @@
 //! Rows as CSV: flat tidy columns with the JSON row's names; an object's fields become columns of their own
 //! (`payload_Bps_median`), lists are joined by spaces, absent values are empty.
 
+use super::protocol_word;
 use crate::model::{Rate, Row};
 
 type Column = (&'static str, fn(&Row) -> String);
@@ -17,6 +18,8 @@ const COLUMNS: &[Column] = &[
     ("threads", |row| row.threads.to_string()),
     ("cpus", |row| joined(&row.cpus)),
     ("working_set_bytes", |row| row.working_set_bytes.0.to_string()),
+    ("misaligned_bytes", |row| row.misaligned_bytes.to_string()),
+    ("protocol", |row| protocol_word(row.protocol).into()),
     ("level", |row| text(row.level.as_ref())),
     ("unit", |row| row.unit.clone()),
     ("payload_Bps_best", |row| best(row.payload_bps)),
@@ -87,5 +90,5 @@ fn high(rate: Option<Rate>) -> String {
 /// `node:pages` pairs.
 fn pages_on_node(row: &Row) -> String {
     let pages = row.obtained.iter().flat_map(|obtained| &obtained.pages_on_node);
-    joined(&pages.map(|(node, pages)| format!("{node}:{pages}")).collect::<Vec<_>>())
+    joined(&pages.map(|found| format!("{}:{}", found.node, found.pages)).collect::<Vec<_>>())
 }

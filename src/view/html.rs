@@ -1,16 +1,19 @@
 //! The report as one page that needs nothing else: no network, no server, no other file. Every number stands in a
 //! table that is there without scripts; charts come on top. The chart library travels inside, compressed.
 
+use std::collections::BTreeSet;
+
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
 use super::chart::{self, Chart};
 use super::{
-    Flag, SPREAD_CAPTION, bound, crossover_line, gbps, level_kernels, level_row, level_threads, machine_line, ratio,
-    reasons, spread, threads,
+    Flag, SPREAD_CAPTION, bound, crossing, crossover_line, crossovers, gbps, level_kernels, level_row, level_threads,
+    machine_line, ratio, reasons, spread, threads,
 };
 use crate::model::{Level, Rate, Report, Row, StreamTable};
+use crate::plan::Protocol;
 use crate::record::Environment;
 use crate::units::{Bytes, BytesPerSecond, Nanoseconds, significant, utc};
 
@@ -208,8 +211,27 @@ fn level_cell(report: &Report, level: &Level, kernel: &str, count: usize) -> Mar
 }
 
 fn store_kinds(report: &Report) -> Section {
-    let body = (!report.crossovers.is_empty())
-        .then(|| html! { ul { @for crossover in &report.crossovers { li { (crossover_line(crossover)) } } } });
+    let gain = |gain: Option<[f64; 3]>| gain.map_or_else(|| "–".into(), ratio);
+    let table = || {
+        boxed(
+            "Against regular stores of the same width, with 95 % intervals",
+            html! {
+                thead { tr {
+                    th { "kernel" } th.num { "threads" } th { "store" } th { "as fast as regular at" }
+                    th.num { "gain at the largest working set" } th.num { "bound" }
+                } }
+                tbody { @for case in crossovers(report) { tr title=(crossover_line(case)) {
+                    th { (case.kernel) }
+                    td.num { (case.threads) }
+                    td { (case.store) " " (case.width) }
+                    td { (crossing(case)) }
+                    td.num { (gain(case.gain)) }
+                    td.num { (bound(case.bound)) }
+                } } }
+            },
+        )
+    };
+    let body = (!report.crossovers.is_empty()).then(table);
     let about = "The dashed mark is where speeds are equal, the stretch around it its 95 % interval.";
     Section { body, ..charts("stores", "Store kinds", about, chart::store_kinds(report)) }
 }
@@ -340,18 +362,22 @@ fn method(report: &Report) -> Section {
 
 fn rows(report: &Report) -> Section {
     let reasons = reasons(&report.rows);
+    let flags: BTreeSet<&str> = report.rows.iter().flat_map(|row| &row.flags).map(String::as_str).collect();
     let body = || {
         html! {
             details {
                 summary { (report.rows.len()) @if report.rows.len() == 1 { " row" } @else { " rows" } }
-                (boxed(&format!("Rates in GB/s: {SPREAD_CAPTION}"), html! {
+                div.rows { (boxed(&format!("Rates in GB/s: {SPREAD_CAPTION}"), html! {
                     thead { tr {
-                        th { "kernel" } th { "store" } th { "load" } th.num { "width" } th { "memory" }
-                        th.num { "working set" } th.num { "threads" } th { "level" } th.num { "payload" } th.num { "best" }
-                        th.num { "bus" } th.num { "B/cycle" } th.num { "samples" } th { "remarks" }
+                        th { "kernel" } th { "store" } th { "load" } th { "memory" } th { "level" } th { "width" }
+                        th { "working set" } th { "threads" } th { "payload" } th { "best" }
+                        th { "bus" } th { "B/cycle" } th { "samples" } th { "remarks" }
                     } }
                     tbody { @for row in &report.rows { (row_line(row)) } }
-                }))
+                })) }
+                @if !flags.is_empty() {
+                    dl { @for flag in flags.into_iter().filter_map(Flag::of) { dt { (flag.word) } dd { (flag.means) } } }
+                }
             }
             @if !reasons.is_empty() {
                 p { "Not measured:" }
@@ -362,20 +388,23 @@ fn rows(report: &Report) -> Section {
     text("rows", "All rows", "", (!report.rows.is_empty()).then(body))
 }
 
+/// A row of the large table. There may be thousands, so it holds text only: numbers are set right by their column.
 fn row_line(row: &Row) -> Markup {
     let rate = |rate: Option<Rate>, value: fn(Rate) -> f64| rate.map_or_else(|| "–".into(), |r| gbps(value(r)));
     html! {
         tr {
-            td { (row.kernel) } td { (row.store) } td { (row.load) } td.num { (row.width) } td { (row.memory.word()) }
-            td.num { (row.working_set_bytes) } td.num { (row.threads) } td { (row.level.as_deref().unwrap_or("")) }
-            td.num { (rate(row.payload_bps, |r| r.median)) @if let Some(rate) = &row.payload_bps { " " small { (spread(rate)) } } }
-            td.num { (rate(row.payload_bps, |r| r.best)) }
-            td.num { (rate(row.bus_bps, |r| r.median)) }
-            td.num { (row.bytes_per_cycle.map_or_else(|| "–".into(), significant)) }
-            td.num { (row.samples) }
+            td { (row.kernel) } td { (row.store) @if row.misaligned_bytes > 0 { " unaligned" } } td { (row.load) }
+            td { (row.memory.word()) } td { (row.level.as_deref().unwrap_or("")) } td { (row.width) }
+            td { (row.working_set_bytes) } td { (row.threads) }
+            td { (rate(row.payload_bps, |r| r.median)) @if let Some(rate) = &row.payload_bps { " " (spread(rate)) } }
+            td { (rate(row.payload_bps, |r| r.best)) }
+            td { (rate(row.bus_bps, |r| r.median)) }
+            td { (row.bytes_per_cycle.map_or_else(|| "–".into(), significant)) }
+            td { (row.samples) }
             td {
                 @if row.outcome != "measured" { (row.outcome) " " }
-                @for flag in &row.flags { span title=[Flag::of(flag).map(|flag| flag.means)] { (flag) } " " }
+                @if row.protocol == Protocol::Stream { "STREAM passes " }
+                (row.flags.join(" "))
             }
         }
     }

@@ -18,6 +18,7 @@ use crate::kernel::{CATALOG, LoadKind, StoreKind, Width};
 use crate::machine::Machine;
 use crate::memory::MemoryKind;
 use crate::model::{Crossover, Level, LevelBest, Rate, Report, Row};
+use crate::plan::Protocol;
 use crate::units::{Bytes, percent, significant};
 
 /// What every table with `±` says about it.
@@ -64,10 +65,25 @@ fn gbps(bytes_per_s: f64) -> String {
     significant(bytes_per_s / 1e9)
 }
 
-/// `±0.7%`: the farther end of the interval against the median.
+/// `±0.7%`: the farther end of the interval against the median. Less than 0.1 % is not told apart: the three digits
+/// beside it are no finer.
 fn spread(rate: &Rate) -> String {
     let [low, high] = rate.ci95;
-    format!("±{}", percent((rate.median - low).max(high - rate.median) / rate.median))
+    let farther = (rate.median - low).max(high - rate.median) / rate.median;
+    format!("±{}", percent(farther.max(0.001)))
+}
+
+/// How a row stores: kind, width, and whether its streams start off their aligned places.
+fn store_words(row: &Row) -> String {
+    let unaligned = if row.misaligned_bytes > 0 { " unaligned" } else { "" };
+    format!("{} {}{unaligned}", row.store, row.width)
+}
+
+fn protocol_word(protocol: Protocol) -> &'static str {
+    match protocol {
+        Protocol::Steady => "steady",
+        Protocol::Stream => "stream",
+    }
 }
 
 fn threads(count: usize) -> String {
@@ -89,16 +105,28 @@ fn ratio(gain: [f64; 3]) -> String {
 
 /// A cross-over as a sentence.
 fn crossover_line(crossover: &Crossover) -> String {
-    let Crossover { kernel, store, width, .. } = crossover;
-    let mut line = format!("{kernel}, {}, {store} {width}: {}", threads(crossover.threads), crossover.says);
+    let Crossover { kernel, store, width, says, .. } = crossover;
+    let mut line = format!("{kernel}, {}, {store} {width}: {says}", threads(crossover.threads));
     if let Some([_, low, high]) = crossover.at {
-        line += &format!(" (95 % interval {} to {})", Bytes(low as u64), Bytes(high as u64));
+        line += &format!(" [{}, {}]", Bytes(low as u64), Bytes(high as u64));
     }
-    if let Some(gain) = crossover.gain {
-        let bound = bound(crossover.bound);
-        line += &format!("; {} times regular at the largest working set, the traffic allows {bound}", ratio(gain));
-    }
-    line
+    let Some(gain) = crossover.gain else { return line };
+    let bound = bound(crossover.bound);
+    line + &format!("; {} times regular at the largest working set, the traffic allows {bound}", ratio(gain))
+}
+
+/// All cross-overs by kernel, threads, store kind and width.
+fn crossovers(report: &Report) -> Vec<&Crossover> {
+    let mut all: Vec<&Crossover> = report.crossovers.iter().collect();
+    all.sort_by_key(|c| (kernel_order(&c.kernel), &c.kernel, c.threads, c.store, c.width));
+    all
+}
+
+/// The working set of equal speed with its interval: `30.8 MiB [26.0 MiB, 52.3 MiB]`.
+fn crossing(crossover: &Crossover) -> String {
+    let Some(at) = crossover.at else { return "none".into() };
+    let [at, low, high] = at.map(|bytes| Bytes(bytes as u64));
+    format!("{at} [{low}, {high}]")
 }
 
 /// Place of a kernel in the catalog's order; foreign names come last.
@@ -128,27 +156,28 @@ fn level_row<'a>(report: &'a Report, level: &Level, kernel: &str, threads: usize
     level.best.iter().find(is_wanted).and_then(|best| report.rows.get(best.row))
 }
 
-/// Rows that differ in store kind and working set only.
+/// Rows that differ in how they store and in working set only.
 struct StoreGroup<'a> {
     kernel: &'a str,
     threads: usize,
     load: LoadKind,
     memory: MemoryKind,
-    /// One a store kind, at the width with the most working sets (of those the widest).
+    protocol: Protocol,
+    /// One a store kind (unaligned streams are a kind of their own), at the width with the most working sets (of those the widest).
     columns: Vec<StoreColumn<'a>>,
 }
 
 struct StoreColumn<'a> {
     store: StoreKind,
-    width: Width,
-    /// By rising working set.
+    /// By rising working set; at least one.
     rows: Vec<&'a Row>,
 }
 
 impl StoreGroup<'_> {
     fn title(&self) -> String {
         let load = if self.load == LoadKind::Nt { ", nt load" } else { "" };
-        format!("{}, {}, {}{load}", self.kernel, threads(self.threads), self.memory.word())
+        let protocol = if self.protocol == Protocol::Stream { ", STREAM passes" } else { "" };
+        format!("{}, {}, {}{load}{protocol}", self.kernel, threads(self.threads), self.memory.word())
     }
 
     fn sizes(&self) -> BTreeSet<Bytes> {
@@ -164,27 +193,37 @@ impl<'a> StoreColumn<'a> {
 
 /// The groups in which at least two store kinds can be compared, by kernel and thread count.
 fn store_groups(report: &Report) -> Vec<StoreGroup<'_>> {
-    let key = |row: &Row| (kernel_order(&row.kernel), row.kernel.clone(), row.threads, row.memory, row.load);
+    let key =
+        |row: &Row| (kernel_order(&row.kernel), row.kernel.clone(), row.threads, row.memory, row.load, row.protocol);
     let keys: BTreeSet<_> = report.rows.iter().map(key).collect();
     let group = |wanted: &_| {
         let rows: Vec<&Row> = report.rows.iter().filter(|row| key(row) == *wanted).collect();
-        let (first, columns) = (*rows.first()?, store_columns(&rows));
-        let (kernel, threads) = (first.kernel.as_str(), first.threads);
-        (columns.len() > 1).then_some(StoreGroup { kernel, threads, load: first.load, memory: first.memory, columns })
+        let (first, columns): (&Row, _) = (rows.first()?, store_columns(&rows));
+        let Row { kernel, threads, load, memory, protocol, .. } = first;
+        (columns.len() > 1).then(|| StoreGroup {
+            kernel,
+            threads: *threads,
+            load: *load,
+            memory: *memory,
+            protocol: *protocol,
+            columns,
+        })
     };
     keys.iter().filter_map(group).collect()
 }
 
 fn store_columns<'a>(rows: &[&'a Row]) -> Vec<StoreColumn<'a>> {
-    let column = |&store: &StoreKind| {
-        let at = |width| rows.iter().copied().filter(move |row| row.store == store && row.width == width);
+    let column = |&(store, misaligned_bytes): &(StoreKind, u32)| {
+        let is_ours = move |row: &&Row| (row.store, row.misaligned_bytes) == (store, misaligned_bytes);
+        let at = |width| rows.iter().copied().filter(is_ours).filter(move |row| row.width == width);
         let measured = |width| at(width).filter(|row| row.payload_bps.is_some()).count();
         let width = Width::ALL.iter().copied().max_by_key(|&w| (measured(w), at(w).count(), w))?;
         let mut rows: Vec<&Row> = at(width).collect();
         rows.sort_by_key(|row| row.working_set_bytes);
-        (!rows.is_empty()).then_some(StoreColumn { store, width, rows })
+        Some(StoreColumn { store, rows })
     };
-    StoreKind::ALL.iter().filter_map(column).collect()
+    let kinds: BTreeSet<_> = rows.iter().map(|row| (row.store, row.misaligned_bytes)).collect();
+    kinds.iter().filter_map(column).collect()
 }
 
 /// Every reason why a row was not measured, once, with what it holds for.
@@ -193,7 +232,7 @@ fn reasons(rows: &[Row]) -> Vec<(String, String)> {
     for row in rows {
         let Some(reason) = &row.reason else { continue };
         let reason = format!("{}: {reason}", row.outcome);
-        let variant = format!("{} {}", row.store, row.width);
+        let variant = store_words(row);
         match found.iter_mut().find(|(known, _)| *known == reason) {
             Some((_, variants)) if variants.contains(&variant) => {}
             Some((_, variants)) => variants.push(variant),

@@ -115,9 +115,9 @@
       xAxis: x(mark.at), name: mark.name, lineStyle: { color: theme.alert },
       label: { color: theme.alert, align: along(mark.at) > .7 ? "right" : along(mark.at) < .3 ? "left" : "center" },
     }));
-    const limits = chart.limits.map(limit => ({
+    const limits = chart.limits.map((limit, index) => ({
       yAxis: place(chart.y, limit.at), name: limit.name, lineStyle: { color: theme.ink },
-      label: { color: theme.ink, position: "insideEndTop", textBorderColor: theme.raised, textBorderWidth: 3 },
+      label: { color: theme.ink, position: index < chart.limits.length - 1 ? "insideEndBottom" : "insideEndTop", textBorderColor: theme.raised, textBorderWidth: 3 },
     }));
     return {
       type: "line", data: [], silent: true, tooltip: { show: false },
@@ -163,14 +163,14 @@
 
   function option(chart, { clientWidth: width, clientHeight: height }, theme) {
     const all = chart.series.flatMap(series => points(chart, series));
-    const xs = all.map(point => point[0]), ys = all.flatMap(point => point.slice(1, 4)).filter(Number.isFinite);
+    const xs = all.map(point => point[0]), ys = [...all.flatMap(point => point.slice(1, 4)), ...chart.limits.map(limit => place(chart.y, limit.at))].filter(Number.isFinite);
     const x = axis(chart.x, xs, Math.max(4, Math.min(9, Math.floor(width / 72))), theme), y = axis(chart.y, ys, height < 300 ? 4 : 8, theme);
     const range = isLog(chart.x) ? [x.min, x.max] : [Math.min(...xs), Math.max(...xs)];
     const names = chart.series.map(series => series.name), named = names.length > 1;
     const lines = named ? legendLines(names, width) : 0;
     return {
       animation: false, backgroundColor: theme.raised, textStyle: { fontFamily: getComputedStyle(document.body).fontFamily },
-      grid: { left: 66, right: 16, top: chart.marks.length ? 26 : 12, bottom: 50 + LEGEND.line * lines },
+      grid: { left: 66, right: 30, top: chart.marks.length ? 26 : 12, bottom: 50 + LEGEND.line * lines },
       xAxis: { ...x, nameGap: 28 }, yAxis: { ...y, nameGap: 48 },
       legend: {
         show: named, bottom: 0, itemWidth: LEGEND.itemWidth, itemGap: LEGEND.itemGap, inactiveColor: theme.faint,

@@ -6,8 +6,8 @@ use std::fmt::Write;
 use anstyle::Style;
 
 use super::{
-    FLAGS, Flag, SPREAD_CAPTION, bound, crossover_line, gbps, level_kernels, level_row, level_threads, machine_line,
-    ratio, reasons, spread, store_groups, threads,
+    FLAGS, Flag, SPREAD_CAPTION, bound, crossing, crossover_line, crossovers, gbps, level_kernels, level_row,
+    level_threads, machine_line, protocol_word, ratio, reasons, spread, store_groups, store_words, threads,
 };
 use crate::model::{Crossover, Level, Rate, Report, Row, StreamTable, Warning};
 use crate::units::{Bytes, significant, utc};
@@ -40,16 +40,21 @@ pub fn rows(report: &Report) -> String {
     if report.rows.is_empty() {
         return "No rows: nothing was measured.\n".into();
     }
-    let (same, mut columns): (Vec<_>, Vec<_>) =
-        row_keys(&report.rows).into_iter().partition(|column| report.rows.len() > 1 && column.is_constant());
-    columns.extend(row_figures(&report.rows));
+    let is_lone = report.rows.len() == 1;
+    let (mut same, keys): (Vec<_>, Vec<_>) =
+        row_keys(&report.rows).into_iter().partition(|c| !is_lone && c.is_constant());
+    let (same_settings, settings): (Vec<_>, Vec<_>) =
+        row_settings(&report.rows).into_iter().partition(Column::is_constant);
+    same.extend(same_settings);
+    let mut columns: Vec<Column> = keys.into_iter().chain(settings).chain(row_figures(&report.rows)).collect();
     let mut text = note(&format!("GB/s is payload; {SPREAD_CAPTION}."));
     if !same.is_empty() {
-        let same: Vec<String> = same.iter().map(|column| format!("{} {}", column.head, column.cells[0])).collect();
+        let same: Vec<String> =
+            same.iter().map(|column| format!("{} {}", column.head.replace("-\n", ""), column.cells[0])).collect();
         text += &note(&format!("All rows: {}.", same.join(", ")));
     }
-    // The longest names together are too wide: the figures that follow from others go first.
-    for spare in ["best", "B/cycle"] {
+    // The longest names together are too wide: what follows from other columns goes first.
+    for spare in ["best", "B/cycle", "level"] {
         if width(&columns, 1) > COLUMNS {
             columns.retain(|column| column.head != spare);
         }
@@ -73,7 +78,8 @@ pub fn stores(report: &Report) -> String {
         ];
         columns.extend(group.columns.iter().map(|column| {
             let cells = sizes.iter().map(|size| column.at(*size).map_or_else(|| "-".into(), figure));
-            Column::right(&format!("{} {}", column.store, column.width), cells)
+            // One word a line: five kinds side by side are as much as fits.
+            Column::right(&store_words(column.rows[0]).replacen(' ', "\n", 1), cells)
         }));
         text += &(head(&group.title()) + &table(&columns));
         let is_ours = |c: &&Crossover| c.kernel == group.kernel && c.threads == group.threads;
@@ -175,7 +181,20 @@ fn store_kinds(report: &Report) -> String {
     if report.crossovers.is_empty() {
         return String::new();
     }
-    head("Store kinds") + &report.crossovers.iter().map(|c| item(&crossover_line(c))).collect::<String>()
+    let all = crossovers(report);
+    let columns = [
+        Column::left("kernel", all.iter().map(|c| c.kernel.clone())),
+        Column::right("threads", all.iter().map(|c| c.threads.to_string())),
+        Column::left("store", all.iter().map(|c| format!("{} {}", c.store, c.width))),
+        Column::left("as fast as regular at", all.iter().map(|c| crossing(c))),
+        Column::right("gain", all.iter().map(|c| c.gain.map_or_else(|| "-".into(), ratio))),
+        Column::right("bound", all.iter().map(|c| bound(c.bound))),
+    ];
+    head("Store kinds against regular stores")
+        + &note(
+            "Working set of equal speed, gain at the largest working set, each with its 95 % interval; the gain that the traffic allows.",
+        )
+        + &table(&columns)
 }
 
 fn write_allocate(report: &Report) -> String {
@@ -231,12 +250,20 @@ fn row_keys(rows: &[Row]) -> Vec<Column> {
     vec![
         left("kernel", |row| row.kernel.clone()),
         left("store", |row| row.store.to_string()),
-        left("load", |row| row.load.to_string()),
         right("width", |row| row.width.to_string()),
-        left("memory", |row| row.memory.word().into()),
         right("size", |row| row.working_set_bytes.to_string()),
         right("threads", |row| row.threads.to_string()),
         left("level", level_name),
+    ]
+}
+
+/// The columns that say how it was measured, which seldom differ.
+fn row_settings(rows: &[Row]) -> Vec<Column> {
+    vec![
+        Column::left("load", rows.iter().map(|row| row.load.to_string())),
+        Column::left("memory", rows.iter().map(|row| row.memory.word().into())),
+        Column::right("mis-\naligned", rows.iter().map(|row| Bytes(row.misaligned_bytes.into()).to_string())),
+        Column::left("protocol", rows.iter().map(|row| protocol_word(row.protocol).into())),
     ]
 }
 
@@ -292,7 +319,13 @@ impl Column {
     }
 
     fn width(&self) -> usize {
-        self.cells.iter().chain([&self.head]).map(|cell| cell.chars().count()).max().unwrap_or(0)
+        self.cells
+            .iter()
+            .map(String::as_str)
+            .chain(self.head.lines())
+            .map(|cell| cell.chars().count())
+            .max()
+            .unwrap_or(0)
     }
 
     fn is_constant(&self) -> bool {
@@ -318,7 +351,14 @@ fn table(columns: &[Column]) -> String {
     };
     let rows = columns.first().map_or(0, |column| column.cells.len());
     let body: String = (0..rows).map(|index| line(&|column| column.cells[index].clone())).collect();
-    styled(BOLD, &line(&|column| column.head.clone())) + &body
+    // Heads stand on the table: a short one leaves the lines above it empty.
+    let tallest = columns.iter().map(|column| column.head.lines().count()).max().unwrap_or(0);
+    let word = |column: &Column, index: usize| {
+        let missing = tallest - column.head.lines().count();
+        index.checked_sub(missing).and_then(|index| column.head.lines().nth(index)).unwrap_or_default().to_string()
+    };
+    let heads: String = (0..tallest).map(|index| line(&|column| word(column, index))).collect();
+    styled(BOLD, &heads) + &body
 }
 
 fn head(text: &str) -> String {

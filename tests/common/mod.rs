@@ -2,11 +2,12 @@
 #![allow(dead_code)] // Each test file uses its part.
 
 use membound::kernel::{Kernel, LoadKind, StoreKind, Width};
-use membound::machine::Machine;
-use membound::memory::{MemoryKind, Obtained};
+use membound::machine::{Dimm, Fact, Machine};
+use membound::memory::{MemoryKind, NodePages, Obtained};
 use membound::model::{
     Crossover, Level, LevelBest, Rate, Report, Row, Scaling, StreamLine, StreamTable, Warning, WriteAllocate,
 };
+use membound::plan::Protocol;
 use membound::record::{Clock, End, Environment};
 use membound::stats::Modes;
 use membound::units::{Bytes, Hertz};
@@ -26,7 +27,7 @@ pub fn empty() -> Report {
         started_unix_s: 0,
         seed: 0,
         clock: Clock { name: "tsc".into(), hz: Hertz(2.1e9), overhead_ticks: 24 },
-        machine: Machine::default(),
+        machine: unknown_machine(),
         before: Environment::default(),
         end: None,
         rows: Vec::new(),
@@ -38,6 +39,33 @@ pub fn empty() -> Report {
         findings: Vec::new(),
         warnings: Vec::new(),
     }
+}
+
+/// A machine of which nothing can be read.
+fn unknown_machine() -> Machine {
+    let root = tempfile::tempdir().unwrap();
+    std::fs::create_dir(root.path().join("proc")).unwrap();
+    Machine::read(root.path()).unwrap()
+}
+
+/// A machine with one memory module.
+fn machine() -> Machine {
+    fn unknown<T>() -> Fact<T> {
+        Fact::absent("made up")
+    }
+    let dimm = Dimm {
+        slot: unknown(),
+        size: Fact::Known(Bytes::gib(32)),
+        technology: unknown(),
+        rated_mt_s: unknown(),
+        configured_mt_s: Fact::Known(4800),
+        data_width_bits: Fact::Known(64),
+        total_width_bits: unknown(),
+        ranks: unknown(),
+        manufacturer: unknown(),
+        part_number: unknown(),
+    };
+    Machine { dimms: Fact::Known(vec![dimm]), ..unknown_machine() }
 }
 
 /// One row and nothing worked out from it.
@@ -64,6 +92,7 @@ pub fn rich() -> Report {
         tool: "membound 0.1.0".into(),
         started_unix_s: 1_763_709_239,
         seed: 42,
+        machine: machine(),
         before: environment(20 << 30, 0.31),
         end: Some(End {
             wall_s: 58.4,
@@ -199,6 +228,11 @@ fn rows() -> Vec<Row> {
             }
         }
     }
+    // Masked stores exist for streams that start anywhere.
+    let masked = |row: &&Row| row.kernel == "copy" && row.store == StoreKind::NtMasked;
+    let unaligned: Vec<Row> =
+        rows.iter().filter(masked).map(|row| Row { misaligned_bytes: 8, ..slower(row) }).collect();
+    rows.extend(unaligned);
     make_bimodal(&mut rows);
     let lacking = rows.len();
     rows.push(cannot(row("copy", StoreKind::Nt, Width::W256, 1, 1 << 20)));
@@ -219,6 +253,11 @@ fn make_bimodal(rows: &mut [Row]) {
     }
     row.modes = Some(Modes { low: 0.79 * high, high: 0.99 * high, high_share: 0.61 });
     row.flags = vec!["bimodal".into(), "steal".into()];
+}
+
+fn slower(row: &Row) -> Row {
+    let slow = |rate: Rate| Rate { best: 0.8 * rate.best, median: 0.8 * rate.median, ci95: rate.ci95.map(|x| 0.8 * x) };
+    Row { payload_bps: row.payload_bps.map(slow), bus_bps: row.bus_bps.map(slow), ..row.clone() }
 }
 
 fn cannot(row: Row) -> Row {
@@ -269,6 +308,8 @@ pub fn row(kernel: &str, store: StoreKind, width: Width, threads: usize, size: u
         threads,
         cpus: (0..threads as u32).collect(),
         working_set_bytes: Bytes(size),
+        misaligned_bytes: 0,
+        protocol: Protocol::Steady,
         level: Some((*level).into()),
         unit: "B/s".into(),
         payload_bps: Some(rate(1.0)),
@@ -284,7 +325,11 @@ pub fn row(kernel: &str, store: StoreKind, width: Width, threads: usize, size: u
         reason: None,
         flags: if size == 1 << 21 { vec!["outliers".into()] } else { Vec::new() },
         modes: None,
-        obtained: Some(Obtained { bytes: Bytes(size), huge_bytes: None, pages_on_node: [(0, 4096)].into() }),
+        obtained: Some(Obtained {
+            bytes: Bytes(size),
+            huge_bytes: None,
+            pages_on_node: vec![NodePages { node: 0, pages: 4096 }],
+        }),
         sample_bps,
     }
 }
