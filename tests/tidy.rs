@@ -166,7 +166,8 @@ fn places<'a>(code: &'a str, what: &str) -> Vec<(usize, &'a str)> {
         let before = at.checked_sub(1).map(|i| code.as_bytes()[i]);
         let starts_word = is_word(what.bytes().next());
         let ends_word = is_word(what.bytes().last());
-        !(starts_word && is_word(before)) && !(ends_word && is_word(code.as_bytes().get(at + what.len()).copied()))
+        let after = code.as_bytes().get(at + what.len()).copied();
+        !(starts_word && is_word(before) || ends_word && is_word(after))
     });
     whole.map(|at| (code[..at].matches('\n').count() + 1, &code[at..])).collect()
 }

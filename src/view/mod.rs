@@ -168,6 +168,7 @@ struct StoreGroup<'a> {
 }
 
 struct StoreColumn<'a> {
+    #[cfg_attr(not(feature = "report"), allow(dead_code))] // Only charts tell lines apart by it.
     store: StoreKind,
     /// By rising working set; at least one.
     rows: Vec<&'a Row>,
