@@ -116,7 +116,9 @@ fn all_variants_agree_with_their_twins_at_awkward_lengths() {
             for variant in variants(kernel, 4) {
                 for length in [1, 2, 3, 7, 8, 9, 31, 32, 33, 64, 100, 257] {
                     let (rows, columns) = if kernel.formula().grid { (5, length + 2) } else { (1, length) };
-                    check_against_twin(kernel, &variant, isa, rows, columns, &[0]);
+                    for shift in [0, 8, 5] {
+                        check_against_twin(kernel, &variant, isa, rows, columns, &[shift]);
+                    }
                 }
             }
         }
@@ -178,4 +180,52 @@ fn a_fault_ends_the_call_and_not_the_process() {
             assert!(fault.to_string().contains("SIGSEGV"), "{fault}");
         }
     }
+}
+
+fn load_code() -> membound::kernel::code::MachineCode {
+    let variant = Variant {
+        kernel: "load".into(),
+        width: Width::W128,
+        store: StoreKind::Regular,
+        load: LoadKind::Regular,
+        unroll: 4,
+    };
+    assemble(&variant, Isa::detect()).unwrap()
+}
+
+fn load_fault(code: &membound::kernel::code::MachineCode, address: u64, elements: u64) -> String {
+    let kernel = Kernel::find("load").unwrap();
+    let variant = Variant {
+        kernel: "load".into(),
+        width: Width::W128,
+        store: StoreKind::Regular,
+        load: LoadKind::Regular,
+        unroll: 4,
+    };
+    let mut call = Call::new(&kernel.formula(), &variant, &[address], 1, elements);
+    let executable = Executable::new(code).unwrap();
+    // SAFETY: the code only reads, from memory that is mapped or must fault.
+    unsafe { executable.run(&mut call) }.unwrap_err().to_string()
+}
+
+#[test]
+fn an_instruction_that_the_processor_lacks_is_a_fault() {
+    let mut code = load_code();
+    let at = code.main_loop;
+    code.bytes[at..at + 2].copy_from_slice(&[0x0f, 0x0b]); // ud2
+    let data = vec![0f64; 1000];
+    assert!(load_fault(&code, data.as_ptr() as u64, 1000).contains("SIGILL"));
+}
+
+#[test]
+fn memory_that_is_taken_away_is_a_fault() {
+    use std::os::fd::AsRawFd;
+    let file = tempfile::tempfile().unwrap();
+    file.set_len(8192).unwrap();
+    // SAFETY: a fresh shared mapping of our own file.
+    let address =
+        unsafe { libc::mmap(std::ptr::null_mut(), 8192, libc::PROT_READ, libc::MAP_SHARED, file.as_raw_fd(), 0) };
+    assert_ne!(address, libc::MAP_FAILED);
+    file.set_len(4096).unwrap();
+    assert!(load_fault(&load_code(), address as u64, 1024).contains("SIGBUS"));
 }

@@ -8,10 +8,9 @@ use crate::plan;
 
 /// Flags of `membound kernel`.
 #[derive(Debug, Clone, Args)]
-#[group(required = true, multiple = false, id = "what", args = ["list", "listing"])]
 pub struct KernelArgs {
     /// Show all kernels with their loops and traffic
-    #[arg(long)]
+    #[arg(long, required_unless_present = "listing", conflicts_with = "listing")]
     pub list: bool,
     /// Show the machine code of this kernel, decoded from the bytes that will run
     #[arg(long, value_name = "NAME")]

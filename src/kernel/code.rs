@@ -160,7 +160,7 @@ impl Call {
         match formula.target {
             // The lane area holds 8 registers of the variant's own width.
             Target::Sum => self.lanes[..8 * width].iter().sum::<f64>() + self.scalar_sum,
-            Target::Nothing if self.tail > 0 || width == 1 => self.scalar_sum,
+            Target::Nothing if self.tail > 0 || self.blocks + self.vectors == 0 || width == 1 => self.scalar_sum,
             Target::Nothing => self.lanes[width - 1],
             Target::Element(_) => 0.0,
         }

@@ -160,7 +160,8 @@ fn has_invariant_tsc() -> bool {
 
 static INTERRUPTED: AtomicBool = AtomicBool::new(false);
 
-/// From now on Ctrl-C (SIGINT) and SIGTERM only raise [`interrupted`]; a second one ends the process at once.
+/// From now on Ctrl-C (SIGINT) and SIGTERM only raise [`interrupted`]; a second one ends the process at once. A file
+/// that outgrows the user's limit (SIGXFSZ) becomes an error of the write instead of the end of the process.
 pub fn catch_interrupts() {
     extern "C" fn raise(signal: i32) {
         if INTERRUPTED.swap(true, Ordering::Relaxed) {
@@ -175,6 +176,8 @@ pub fn catch_interrupts() {
         // SAFETY: `raise` touches nothing but an atomic and async-signal-safe functions.
         unsafe { libc::signal(signal, raise as *const () as libc::sighandler_t) };
     }
+    // SAFETY: ignoring a signal installs no code of ours.
+    unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
 }
 
 /// Whether the user wants to stop.

@@ -1,0 +1,255 @@
+//! The command as a user meets it: real, short runs; bad input; interruption. No figure is asserted, only its shape.
+
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+fn membound() -> Command {
+    Command::new(env!("CARGO_BIN_EXE_membound"))
+}
+
+fn run(arguments: &[&str]) -> Output {
+    membound().args(arguments).output().unwrap()
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8(bytes.to_vec()).unwrap()
+}
+
+fn succeeds(arguments: &[&str]) -> String {
+    let output = run(arguments);
+    assert!(output.status.success(), "{arguments:?}: {}", text(&output.stderr));
+    text(&output.stdout)
+}
+
+/// Exit 2, nothing on stdout, and a message with each of `parts`.
+fn refuses(arguments: &[&str], parts: &[&str]) {
+    let output = run(arguments);
+    let stderr = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{arguments:?}: {stderr}");
+    assert!(output.stdout.is_empty(), "{arguments:?}");
+    assert!(!stderr.contains("panicked"), "{stderr}");
+    parts.iter().for_each(|part| assert!(stderr.contains(part), "{arguments:?}: '{part}' is not in: {stderr}"));
+}
+
+fn path(path: &Path) -> &str {
+    path.to_str().unwrap()
+}
+
+#[test]
+fn bad_input_is_refused_with_a_cure() {
+    let folder = tempfile::tempdir().unwrap();
+    refuses(&["bandwidth", "--kernel", "traid"], &["traid", "kernel --list", "triad"]);
+    refuses(&["bandwidth", "--size", "0"], &["0 bytes measures nothing"]);
+    refuses(&["bandwidth", "--size", "8", "--kernel", "triad"], &["give at least 24 B"]);
+    refuses(&["bandwidth", "--size", "800TiB"], &["give a smaller --size"]);
+    refuses(&["bandwidth", "--size", "12 parsecs"], &["24KiB"]);
+    refuses(&["bandwidth", "--cpus", "99999"], &["CPU 99999", "usable CPUs are"]);
+    refuses(&["bandwidth", "--cpus", "3-1"], &["3-1"]);
+    refuses(&["bandwidth", "--threads", "100000"], &["--threads"]);
+    refuses(&["bandwidth", "--threads", "0"], &["--threads 1"]);
+    refuses(&["bandwidth", "--store", "fast"], &["regular, nt, nt-masked, rep"]);
+    refuses(&["bandwidth", "--misalign", "3"], &["8-byte elements"]);
+    refuses(&["--budget", "soon"], &["30s"]);
+    refuses(&["--budget", "1ms"], &["--budget 2s"]);
+    refuses(&["kernel", "--listing", "nothing"], &["kernel --list"]);
+    refuses(&["kernel", "--listing", "triad", "--store", "rep"], &["copy and fill"]);
+    refuses(&["machine", "--root", "/nowhere/at/all"], &["/nowhere/at/all"]);
+    refuses(&["report", "/nowhere/at/all.jsonl"], &["cannot read"]);
+    let file = folder.path().join("file");
+    std::fs::write(&file, "not a record\n").unwrap();
+    refuses(&["report", path(&file)], &["not a membound record", ".jsonl"]);
+    refuses(&["--out", path(&file), "--budget", "2s"], &["--out"]);
+    refuses(&["bandwidth", "--record", path(&file), "--size", "16KiB"], &["cannot create", "--record"]);
+    std::fs::write(&file, "{\"type\":\"header\",\"schema\":99,\"tool\":\"membound 9\"}\n").unwrap();
+    refuses(&["report", path(&file)], &["schema 99", "membound 9"]);
+}
+
+#[test]
+fn cases_are_listed_and_nothing_is_done() {
+    let folder = tempfile::tempdir().unwrap();
+    for command in [&["--list"][..], &["bandwidth", "--list"], &["stores", "--list"], &["stream", "--list"]] {
+        let output = membound().args(command).current_dir(folder.path()).output().unwrap();
+        assert!(output.status.success());
+        let cases = text(&output.stdout);
+        assert!(cases.contains("triad") || cases.contains("schoenauer"), "{cases}");
+        assert!(cases.lines().last().unwrap().ends_with(" cases"));
+    }
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0, "--list leaves nothing behind");
+}
+
+const SMALL: [&str; 9] =
+    ["bandwidth", "--kernel", "load,copy,dot", "--size", "16KiB", "--threads", "1", "--budget", "2s"];
+
+#[test]
+fn json_is_an_array_of_rows_that_follow_the_published_schema() {
+    let rows: serde_json::Value =
+        serde_json::from_str(&succeeds(&[&SMALL[..], &["--format", "json"]].concat())).unwrap();
+    let schema: serde_json::Value = serde_json::from_str(&succeeds(&["schema", "row"])).unwrap();
+    let validator = jsonschema::validator_for(&schema).unwrap();
+    let rows = rows.as_array().unwrap();
+    assert!(rows.len() >= 3);
+    for row in rows {
+        assert!(validator.is_valid(row), "{row}");
+        assert_eq!(row["outcome"], "measured");
+        let [payload, bus] = ["payload_Bps", "bus_Bps"].map(|name| row[name]["median"].as_f64().unwrap());
+        let ratio = if row["kernel"] == "copy" { 1.5 } else { 1.0 };
+        assert!((bus / payload - ratio).abs() < 1e-9);
+        assert_eq!(row["working_set_bytes"], 16384);
+    }
+}
+
+#[test]
+fn every_store_and_load_kind_runs_or_says_why_not() {
+    let arguments = [
+        "bandwidth",
+        "--kernel",
+        "all",
+        "--size",
+        "20KiB,100KiB",
+        "--threads",
+        "1",
+        "--store",
+        "regular,nt,nt-masked,rep",
+        "--load",
+        "regular,nt",
+        "--width",
+        "scalar,128,256,512",
+        "--misalign",
+        "8",
+        "--samples",
+        "3",
+        "--verify",
+        "--memory",
+        "4k",
+        "--budget",
+        "20s",
+        "--format",
+        "json",
+    ];
+    let rows: serde_json::Value = serde_json::from_str(&succeeds(&arguments)).unwrap();
+    for row in rows.as_array().unwrap() {
+        match row["outcome"].as_str().unwrap() {
+            "measured" => assert!(row["payload_Bps"]["median"].as_f64().unwrap() > 0.0),
+            "unavailable" => assert!(!row["reason"].as_str().unwrap().is_empty()),
+            other => panic!("{other}: {row}"),
+        }
+    }
+}
+
+#[test]
+fn memory_that_is_not_there_is_a_recorded_outcome() {
+    // No machine reserves 40 GiB of 1 GiB pages for a test.
+    let arguments =
+        ["bandwidth", "--memory", "huge-1g", "--kernel", "load", "--size", "16KiB", "--threads", "1", "--budget", "1s"];
+    let output = run(&[&arguments[..], &["--format", "json"]].concat());
+    assert!(output.status.success());
+    let rows: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    for row in rows.as_array().unwrap() {
+        assert!(row["outcome"] == "measured" || row["reason"].as_str().unwrap().contains("hugepages"), "{row}");
+    }
+}
+
+#[test]
+fn a_record_is_redrawn() {
+    let folder = tempfile::tempdir().unwrap();
+    let record = folder.path().join("run.jsonl");
+    let table = succeeds(&[&SMALL[..], &["--record", path(&record), "--seed", "5"]].concat());
+    assert!(table.lines().all(|line| line.chars().count() <= 80), "{table}");
+    let redrawn = succeeds(&["report", path(&record), "--out", path(folder.path())]);
+    assert!(redrawn.contains("copy") || redrawn.contains("L1"), "{redrawn}");
+    if cfg!(feature = "report") {
+        let page = std::fs::read_to_string(folder.path().join("run.html")).unwrap();
+        assert!(page.len() < 1 << 20);
+    }
+    let csv = succeeds(&["report", path(&record), "--format", "csv"]);
+    assert!(csv.starts_with("metric,kernel,"), "{csv}");
+    assert_eq!(csv.lines().count(), 1 + 6, "three kernels at two widths");
+}
+
+#[test]
+fn an_interrupted_or_killed_run_keeps_what_is_finished() {
+    for signal in ["INT", "KILL"] {
+        let folder = tempfile::tempdir().unwrap();
+        let record = folder.path().join("run.jsonl");
+        let mut child = membound()
+            .args(["stores", "--budget", "60s", "--record", path(&record)])
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let lines = || std::fs::read_to_string(&record).map_or(0, |text| text.lines().count());
+        let patience = Instant::now() + Duration::from_secs(50);
+        while lines() < 4 && Instant::now() < patience {
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        assert!(lines() >= 4, "nothing was recorded");
+        Command::new("kill").args([&format!("-{signal}"), &child.id().to_string()]).status().unwrap();
+        let status = child.wait().unwrap();
+        assert_eq!(status.code(), if signal == "INT" { Some(1) } else { None });
+        let summary = succeeds(&["report", path(&record), "--out", path(folder.path())]);
+        let expect = if signal == "INT" { "interrupted" } else { "no end" };
+        assert!(summary.contains(expect), "{summary}");
+    }
+}
+
+#[test]
+fn a_record_that_may_not_grow_is_told_and_still_opens() {
+    let folder = tempfile::tempdir().unwrap();
+    let record = folder.path().join("run.jsonl");
+    let command = format!(
+        "ulimit -f 24; exec {} stores --budget 20s --quiet --record {}",
+        env!("CARGO_BIN_EXE_membound"),
+        record.display()
+    );
+    let output = Command::new("bash").args(["-c", &command]).output().unwrap();
+    assert_eq!(output.status.code(), Some(1), "{}", text(&output.stderr));
+    assert!(text(&output.stderr).contains("could not be written to its end"), "{}", text(&output.stderr));
+    succeeds(&["report", path(&record), "--out", path(folder.path())]);
+}
+
+#[test]
+fn kernels_are_listed_with_their_code() {
+    let list = succeeds(&["kernel", "--list"]);
+    assert!(list.contains("a[i] = b[i] + s*c[i]") && list.contains("L2 S1 WA"));
+    let code = succeeds(&["kernel", "--listing", "copy", "--width", "128", "--store", "nt"]);
+    assert!(code.contains("main loop") && code.contains("movntpd") && code.contains("sfence"), "{code}");
+}
+
+#[test]
+fn the_manual_and_completions_are_printed() {
+    assert!(succeeds(&["man"]).contains(".TH membound"));
+    for shell in ["bash", "zsh", "fish"] {
+        assert!(succeeds(&["completions", shell]).contains("membound"));
+    }
+    let schema: serde_json::Value = serde_json::from_str(&succeeds(&["schema"])).unwrap();
+    assert!(jsonschema::validator_for(&schema).is_ok());
+}
+
+#[test]
+fn a_closed_pipe_is_no_failure() {
+    let command = format!("set -o pipefail; {} kernel --list | true", env!("CARGO_BIN_EXE_membound"));
+    assert!(Command::new("bash").args(["-c", &command]).status().unwrap().success());
+}
+
+#[test]
+fn a_default_run_leaves_summary_record_and_report() {
+    let folder = tempfile::tempdir().unwrap();
+    let output = run(&["--budget", "4s", "--out", path(folder.path()), "--quiet"]);
+    let summary = text(&output.stdout);
+    assert!(matches!(output.status.code(), Some(0 | 1)), "{}", text(&output.stderr));
+    assert!(summary.lines().all(|line| line.chars().count() <= 80 || line.contains("membound-")), "{summary}");
+    assert!(summary.contains("memory") && summary.contains("STREAM"), "{summary}");
+    let names: Vec<String> =
+        std::fs::read_dir(folder.path()).unwrap().map(|e| e.unwrap().file_name().into_string().unwrap()).collect();
+    let pages = usize::from(cfg!(feature = "report"));
+    assert_eq!(names.len(), 1 + pages, "{names:?}");
+    for name in names.iter().filter(|name| name.ends_with(".jsonl")) {
+        let schema: serde_json::Value = serde_json::from_str(&succeeds(&["schema", "record"])).unwrap();
+        let validator = jsonschema::validator_for(&schema).unwrap();
+        for line in std::fs::read_to_string(folder.path().join(name)).unwrap().lines() {
+            let line: serde_json::Value = serde_json::from_str(line).unwrap();
+            assert!(validator.is_valid(&line), "{line}");
+        }
+    }
+}
