@@ -15,7 +15,7 @@ use crate::units::{Bytes, percent};
 const GBPS: &str = "payload bandwidth, GB/s";
 const WORKING_SET: &str = "working set, all threads";
 /// A line with fewer working sets says little about levels.
-const LEAST_SIZES: usize = 5;
+const LEAST_SIZES: usize = 6;
 /// More lines at once can't be told apart; the legend brings in the others.
 const MOST_LINES: usize = 8;
 const MOST_DISTRIBUTIONS: usize = 12;
@@ -167,7 +167,8 @@ pub(super) fn store_kinds(report: &Report) -> Vec<Chart> {
             Some(Mark { name: format!("{} overtakes: {}", c.store, Bytes(at as u64)), at, from, to })
         };
         let (bands, marks) = (level_bands(report, group.threads, &series), crossings.filter_map(mark).collect());
-        (series.len() > 1).then(|| Chart { bands, marks, ..over_sizes(group.title(), String::new(), series) })
+        let is_curve = series.len() > 1 && series.iter().any(|series| series.points.len() >= LEAST_SIZES);
+        is_curve.then(|| Chart { bands, marks, ..over_sizes(group.title(), String::new(), series) })
     };
     store_groups(report).iter().filter_map(chart).collect()
 }
