@@ -306,7 +306,7 @@ impl Tree {
 
 /// Runs `membound machine --root`.
 fn membound(root: &Path, format: &str) -> std::process::Output {
-    let mut command = assert_cmd::Command::new(env!("CARGO_BIN_EXE_membound"));
+    let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_membound"));
     command.args(["machine", "--format", format, "--root"]).arg(root).output().unwrap()
 }
 

@@ -3,14 +3,14 @@
 #![cfg(target_arch = "x86_64")]
 
 use std::collections::BTreeSet;
+use std::process::Command;
 
-use assert_cmd::Command;
 use serde_json::Value;
 use tempfile::TempDir;
 
 /// Runs membound in `folder`; its stdout.
 fn membound(folder: &TempDir, arguments: &str) -> String {
-    let mut command = Command::cargo_bin("membound").unwrap();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_membound"));
     let output = command.current_dir(folder.path()).args(arguments.split(' ')).output().unwrap();
     let (text, talk) = (String::from_utf8(output.stdout).unwrap(), String::from_utf8_lossy(&output.stderr));
     assert!(output.status.success(), "membound {arguments}: {talk}\n{text}");
