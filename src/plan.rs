@@ -284,10 +284,11 @@ fn matrix(frame: &Frame, threads: usize, detail: Detail) -> Result<Vec<Case>, Pl
     Ok(cases)
 }
 
-/// For small sets: whole pages for each stream, so that they lie alike (see `Layout`).
+/// In the first level whole pages for each stream, so that they lie alike (see `Layout`).
 fn tidy(kernel: &Kernel, size: Bytes, threads: usize) -> Bytes {
-    let unit = 4096 * kernel.formula().streams.len() as u64 * threads as u64;
-    if size.0 >= unit { Bytes(size.0 / unit * unit) } else { size }
+    let threads = threads as u64;
+    let unit = 4096 * kernel.formula().streams.len() as u64 * threads;
+    if (unit..(128 << 10) * threads).contains(&size.0) { Bytes(size.0 / unit * unit) } else { size }
 }
 
 /// The widths and store kinds worth measuring for a kernel.

@@ -37,7 +37,7 @@ pub struct Report {
     pub before: Environment,
     /// How the run ended; absent where it was killed.
     pub end: Option<End>,
-    /// One row a case, in the order in which cases were first visited.
+    /// One row a case, by kernel, threads, memory, size, and way of touching it.
     pub rows: Vec<Row>,
     /// Levels of the memory system as the curve shows them, fastest first.
     pub levels: Vec<Level>,

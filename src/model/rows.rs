@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 
 use super::{Level, LevelBest, Rate, Row};
+use crate::kernel::CATALOG;
 use crate::memory::MemoryKind;
 use crate::plan::Case;
 use crate::record::{Measured, Measurement, Outcome, Record};
@@ -36,7 +37,7 @@ impl Result {
     }
 }
 
-/// One result a case, in the order in which cases were first visited.
+/// One result a case, ordered as a reader looks for them: kernel, threads, memory, size, then the way of touching it.
 pub(super) fn merge(record: &Record) -> Vec<Result> {
     let mut index: HashMap<&Case, usize> = HashMap::new();
     let mut visits: Vec<Vec<&Measurement>> = Vec::new();
@@ -49,6 +50,12 @@ pub(super) fn merge(record: &Record) -> Vec<Result> {
     }
     let mut results: Vec<Result> = visits.iter().map(|visits| result(visits, record.header.clock.hz.0)).collect();
     mark_impossible(&mut results);
+    let kernel = |name: &str| CATALOG.iter().position(|kernel| kernel.name == name);
+    results.sort_by_cached_key(|result| {
+        let (case, row) = (&result.case, &result.row);
+        let place = (kernel(&row.kernel), row.kernel.clone(), row.threads, case.memory, case.working_set);
+        (place, case.protocol, row.store, row.load, row.width, case.clone())
+    });
     results
 }
 
@@ -277,7 +284,7 @@ pub(super) fn best_of_levels(mut levels: Vec<Level>, results: &[Result]) -> Vec<
                 Some(_) => {}
             }
         }
-        let order = |name: &str| crate::kernel::CATALOG.iter().position(|k| k.name == name);
+        let order = |name: &str| CATALOG.iter().position(|k| k.name == name);
         best.sort_by_key(|b| (order(&b.kernel), b.threads));
         level.best = best;
     }

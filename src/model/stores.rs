@@ -102,13 +102,14 @@ fn crossover(kernel: &str, threads: usize, pairs: &[(&Result, &Result)]) -> Cros
         None => format!("regular is faster at every size up to {}", other.case.working_set),
     };
     let gain = Some(stats::ratio(&other.batches(), &regular.batches()));
-    Crossover { kernel: kernel.into(), threads, store, width, at, says, gain, bound: bound(kernel, store) }
+    Crossover { kernel: kernel.into(), threads, store, width, at, says, gain, bound: bound(kernel) }
 }
 
-/// How much faster `store` may be by the traffic alone.
-fn bound(kernel: &str, store: StoreKind) -> f64 {
+/// How much faster than regular stores others may be by the traffic alone: all of them can do without the
+/// write-allocate, `rep` at the processor's discretion.
+fn bound(kernel: &str) -> f64 {
     let Some(row) = crate::kernel::Kernel::named(kernel) else { return 1.0 };
-    row.traffic(StoreKind::Regular).bus() as f64 / row.traffic(store).bus() as f64
+    row.traffic(StoreKind::Regular).bus() as f64 / row.traffic(StoreKind::Nt).bus() as f64
 }
 
 /// Regular against non-temporal stores in memory, for every kernel whose stores allocate.
@@ -136,7 +137,7 @@ pub(super) fn write_allocate(results: &[Result]) -> Vec<WriteAllocate> {
         let (Some((regular, slow)), Some((nt, fast))) = (pick(StoreKind::Regular), pick(StoreKind::Nt)) else {
             continue;
         };
-        let bound = bound(&kernel, StoreKind::Nt);
+        let bound = bound(&kernel);
         if bound > 1.0 && slow.case.working_set == fast.case.working_set {
             let gain = stats::ratio(&fast.batches(), &slow.batches());
             found.push(WriteAllocate { kernel, threads, regular, nt, gain, bound });
