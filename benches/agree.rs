@@ -68,8 +68,11 @@ fn key(row: &Row) -> String {
     let loads = if row.load.word() == "regular" { "" } else { ", nt load" };
     let more = if row.misaligned_bytes > 0 { ", unaligned" } else { "" };
     let threads = row.threads;
-    format!("{} {width} {store}{loads}, {}, {memory}, {threads} threads, {:?}{more}", row.kernel, row.working_set_bytes, row.protocol)
-        .to_lowercase()
+    format!(
+        "{} {width} {store}{loads}, {}, {memory}, {threads} threads, {:?}{more}",
+        row.kernel, row.working_set_bytes, row.protocol
+    )
+    .to_lowercase()
 }
 
 /// The same case in both runs, measured.
@@ -91,7 +94,8 @@ fn pairs<'a>(first: &'a [Row], second: &'a [Row]) -> Vec<Pair<'a>> {
 
 impl Pair<'_> {
     fn figures(&self) -> [[f64; 3]; 2] {
-        let figure = |row: &Row| row.payload_bps.map_or([f64::NAN; 3], |rate| [rate.median, rate.ci95[0], rate.ci95[1]]);
+        let figure =
+            |row: &Row| row.payload_bps.map_or([f64::NAN; 3], |rate| [rate.median, rate.ci95[0], rate.ci95[1]]);
         [figure(self.first), figure(self.second)]
     }
 
@@ -131,8 +135,14 @@ fn report(pairs: &[Pair<'_>]) {
     let mut changes: Vec<f64> = pairs.iter().map(|pair| pair.change().abs()).collect();
     changes.sort_by(f64::total_cmp);
     let quantile = |q: f64| changes[((changes.len() - 1) as f64 * q) as usize] * 100.0;
-    println!("medians differ by {:.2} % (median), {:.2} % (90 % of rows), {:.2} % (most)", quantile(0.5), quantile(0.9), quantile(1.0));
-    let (explained, unexplained): (Vec<&Pair<'_>>, Vec<&Pair<'_>>) = apart.iter().partition(|pair| !pair.reasons().is_empty());
+    println!(
+        "medians differ by {:.2} % (median), {:.2} % (90 % of rows), {:.2} % (most)",
+        quantile(0.5),
+        quantile(0.9),
+        quantile(1.0)
+    );
+    let (explained, unexplained): (Vec<&Pair<'_>>, Vec<&Pair<'_>>) =
+        apart.iter().partition(|pair| !pair.reasons().is_empty());
     count_reasons(&explained);
     list_unexplained(&unexplained);
 }
@@ -145,7 +155,11 @@ fn count_reasons(explained: &[&Pair<'_>]) {
     let mut counts: Vec<(String, usize)> = counts.into_iter().collect();
     counts.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
     let counts: Vec<String> = counts.iter().map(|(reason, count)| format!("{reason} {count}")).collect();
-    println!("apart, with a reason: {} ({})", explained.len(), if counts.is_empty() { "-".into() } else { counts.join(", ") });
+    println!(
+        "apart, with a reason: {} ({})",
+        explained.len(),
+        if counts.is_empty() { "-".into() } else { counts.join(", ") }
+    );
 }
 
 fn list_unexplained(unexplained: &[&Pair<'_>]) {

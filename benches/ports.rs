@@ -100,9 +100,11 @@ fn ports(machine: &Machine) -> Option<Ports> {
         ("AuthenticAMD", 25, _) => Some(ZEN3),
         ("AuthenticAMD", 26, _) => Some(ZEN5),
         // Client cores from Haswell to Comet Lake: Linux, arch/x86/include/asm/intel-family.h.
-        ("GenuineIntel", 6, 0x3c | 0x3f | 0x45 | 0x46 | 0x3d | 0x47 | 0x4f | 0x56 | 0x4e | 0x5e | 0x8e | 0x9e | 0xa5 | 0xa6) => {
-            Some(HASWELL)
-        }
+        (
+            "GenuineIntel",
+            6,
+            0x3c | 0x3f | 0x45 | 0x46 | 0x3d | 0x47 | 0x4f | 0x56 | 0x4e | 0x5e | 0x8e | 0x9e | 0xa5 | 0xa6,
+        ) => Some(HASWELL),
         ("GenuineIntel", 6, 0x55 | 0x6a | 0x6c | 0x8f | 0xcf) => Some(SKYLAKE_SERVER),
         _ => None,
     }
@@ -149,7 +151,13 @@ fn candidates(bench: &Bench, kernel: &str) -> Vec<Case> {
     let sizes: Vec<Bytes> = sizes.filter(|size| size.0 * 3 >= level.0).collect();
     let cpus = bench.frame.placement.first(1).unwrap_or_else(|fault| stop(fault));
     let case = |width, size| bench.case(kernel, width, StoreKind::Regular, &cpus, size);
-    bench.frame.widths.iter().flat_map(|&width| sizes.iter().map(move |&size| (width, size))).map(|(w, s)| case(w, s)).collect()
+    bench
+        .frame
+        .widths
+        .iter()
+        .flat_map(|&width| sizes.iter().map(move |&size| (width, size)))
+        .map(|(w, s)| case(w, s))
+        .collect()
 }
 
 fn measure<'a>(bench: &mut Bench, cases: &'a [Case], options: &Options, seed: u64) -> BTreeMap<&'a Case, Figures> {
@@ -195,7 +203,9 @@ fn show(bench: &Bench, kernel: &str, ports: Option<Ports>, figures: &BTreeMap<&C
     let mut lines: Vec<(&Case, [f64; 3], f64)> = Vec::new();
     for (case, figures) in figures.iter().filter(|(case, _)| case.variant().kernel == kernel) {
         let batches: Vec<&[f64]> = figures.bytes_per_cycle.iter().map(Vec::as_slice).collect();
-        let (Some(bytes), Some(clock)) = (stats::summarize(&batches), stats::summarize(&[&figures.hz])) else { continue };
+        let (Some(bytes), Some(clock)) = (stats::summarize(&batches), stats::summarize(&[&figures.hz])) else {
+            continue;
+        };
         lines.push((case, [bytes.median, bytes.ci95[0], bytes.ci95[1]], clock.median));
     }
     lines.sort_by(|a, b| b.1[0].total_cmp(&a.1[0]));

@@ -31,7 +31,10 @@ impl Likwid {
     /// Asks for the list of kernels; an error names the cure.
     pub fn find() -> Result<Self, String> {
         let cure = "install it (Debian and Ubuntu: `apt-get install likwid`) and have it in PATH";
-        let output = Command::new(PROGRAM).arg("-a").output().map_err(|fault| format!("cannot run {PROGRAM}: {fault}; {cure}"))?;
+        let output = Command::new(PROGRAM)
+            .arg("-a")
+            .output()
+            .map_err(|fault| format!("cannot run {PROGRAM}: {fault}; {cure}"))?;
         let text = String::from_utf8_lossy(&output.stdout).into_owned();
         let kernels: Vec<String> = text.lines().filter_map(|line| Some(line.split_once(" - ")?.0.to_owned())).collect();
         if kernels.is_empty() { Err(format!("{PROGRAM} -a lists no kernels; {cure}")) } else { Ok(Likwid { kernels }) }

@@ -6,12 +6,13 @@
 use std::fmt::Display;
 use std::time::Duration;
 
-use membound::kernel::{CHAIN_LINKS, ELEMENT_BYTES, Isa, Kernel, StoreKind, Width};
+use membound::kernel::{Isa, Kernel, StoreKind, Width};
 use membound::machine::Machine;
 use membound::plan::{self, Case, Frame, USUAL_MEMORY};
 use membound::record::{Measured, Outcome};
 use membound::run::native::Native;
 use membound::run::{Executor, Quota};
+use membound::stats;
 use membound::units::Bytes;
 
 const PAGE: u64 = 4096;
@@ -38,13 +39,8 @@ impl Bench {
 
     /// Samples of about `time`, after the tool's own warm-up. An error says why there are none.
     pub fn visit(&mut self, case: &Case, time: Duration) -> Result<Visit, String> {
-        let quota = Quota {
-            least_samples: 3,
-            most_samples: usize::MAX,
-            time,
-            settled: &|_| false,
-            interrupted: &|| false,
-        };
+        let quota =
+            Quota { least_samples: 3, most_samples: usize::MAX, time, settled: &|_| false, interrupted: &|| false };
         match self.native.visit(case, &quota) {
             Outcome::Measured(measured) => Ok(Visit { measured: *measured, hz: self.native.clock().hz.0 }),
             Outcome::Unavailable { reason } | Outcome::Crashed { reason } | Outcome::Invalid { reason } => Err(reason),
@@ -83,11 +79,6 @@ pub struct Visit {
 }
 
 impl Visit {
-    /// Bytes touched by one repetition.
-    pub fn working_set(&self, kernel: &str) -> Bytes {
-        Bytes(self.measured.volume.elements * ELEMENT_BYTES * streams(kernel))
-    }
-
     /// Payload bytes a second over the visit as a whole: all bytes over all time.
     pub fn payload_bps(&self) -> f64 {
         let samples = &self.measured.samples.ticks;
@@ -95,16 +86,23 @@ impl Visit {
         self.sample_bytes() * samples.len() as f64 / seconds
     }
 
+    /// Payload bytes a second: median of the samples.
+    pub fn payload_bps_median(&self) -> f64 {
+        let bps = |&ticks: &u64| self.sample_bytes() / (ticks as f64 / self.hz);
+        let samples: Vec<f64> = self.measured.samples.ticks.iter().map(bps).collect();
+        stats::summarize(&[&samples]).map_or(f64::NAN, |summary| summary.median)
+    }
+
     /// Payload bytes in a core clock cycle, sample by sample: the chain that ran right after it tells the clock.
     pub fn bytes_per_cycle(&self) -> Vec<f64> {
         let samples = &self.measured.samples;
-        let cycles = |(&ticks, &chain): (&u64, &u64)| ticks as f64 * self.measured.core_clock_links as f64 / chain as f64;
+        let cycles =
+            |(&ticks, &chain): (&u64, &u64)| ticks as f64 * self.measured.core_clock_links as f64 / chain as f64;
         samples.ticks.iter().zip(&samples.core_clock_ticks).map(|pair| self.sample_bytes() / cycles(pair)).collect()
     }
 
     /// The core clock, sample by sample.
     pub fn core_clock_hz(&self) -> Vec<f64> {
-        debug_assert_eq!(self.measured.core_clock_links % CHAIN_LINKS, 0);
         let links = self.measured.core_clock_links as f64;
         self.measured.samples.core_clock_ticks.iter().map(|&ticks| links / ticks as f64 * self.hz).collect()
     }
