@@ -111,8 +111,8 @@ const CONTESTS: [Contest; 7] = [
     contest("update", "update", &["update"], &[]),
 ];
 
-/// A candidate of likwid that was slower than this share of its best with few threads is not tried with more.
-const HOPELESS: f64 = 0.8;
+/// So many of likwid's candidates, the best with few threads, are tried with more: each start takes it a second.
+const KEPT: usize = 2;
 
 /// Our candidates are tried so often at least: that costs little, since there is no start-up.
 const OUR_SCREENINGS: u32 = 3;
@@ -272,17 +272,15 @@ fn screen_likwid(arena: &Arena, row: &Row<'_>, ours: &Ours, times: u32, hopeful:
         let run = arena.likwids(kernel, &ours.case, ours.bps)?;
         Some(Theirs { kernel: kernel.clone(), working_set: run.working_set, bps: run.payload_bps })
     };
-    let screened: Vec<Theirs> = (0..times).flat_map(|_| hopeful.iter()).filter_map(run).collect();
-    let mut fastest: BTreeMap<String, Theirs> = BTreeMap::new();
-    for theirs in screened {
-        match fastest.get(&theirs.kernel) {
-            Some(before) if before.bps >= theirs.bps => {}
-            _ => drop(fastest.insert(theirs.kernel.clone(), theirs)),
+    let mut screened: Vec<Theirs> = (0..times).flat_map(|_| hopeful.iter()).filter_map(run).collect();
+    screened.sort_by(|a, b| b.bps.total_cmp(&a.bps));
+    hopeful.clear();
+    for theirs in &screened {
+        if hopeful.len() < KEPT && !hopeful.contains(&theirs.kernel) {
+            hopeful.push(theirs.kernel.clone());
         }
     }
-    let most = fastest.values().map(|theirs| theirs.bps).fold(0.0, f64::max);
-    hopeful.retain(|name| fastest.get(name).is_some_and(|theirs| theirs.bps >= most * HOPELESS));
-    fastest.into_values().max_by(|a, b| a.bps.total_cmp(&b.bps))
+    screened.into_iter().next()
 }
 
 /// Payload bytes a second of each side, round by round.

@@ -61,7 +61,7 @@ impl Bench {
     }
 }
 
-/// Whole pages for each stream of each thread, as in a default run.
+/// Whole pages for each stream of each thread: a default run's first level, and what likwid-bench rounds the least.
 fn whole_pages(kernel: &str, size: Bytes, threads: usize) -> Bytes {
     let unit = PAGE * streams(kernel) * threads as u64;
     Bytes((size.0 / unit).max(1) * unit)
