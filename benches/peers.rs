@@ -29,7 +29,7 @@ use std::time::Duration;
 use clap::{Parser, ValueEnum};
 use common::{Bench, Visit, print_row, stop};
 use likwid::Likwid;
-use membound::kernel::{Kernel, StoreKind};
+use membound::kernel::{Kernel, StoreKind, Width};
 use membound::plan::Case;
 use membound::stats;
 use membound::units::Bytes;
@@ -133,6 +133,7 @@ fn main() {
     arena.random.seed(seed);
     println!("{}\nseed {seed}, {} rounds of {} s\n", arena.bench.machine.summary(), options.rounds, options.seconds);
     let rows = rows(&arena, &options);
+    arena.expect(&rows);
     heading();
     let (mut verdicts, mut hopeful) = (BTreeMap::new(), BTreeMap::new());
     for row in &rows {
@@ -184,6 +185,16 @@ impl Arena {
         } else {
             stop(format!("likwid-bench can't run {threads} threads; give fewer with --threads"))
         }
+    }
+
+    /// Reserves memory once for all rows, as a run of the tool does.
+    fn expect(&mut self, rows: &[Row<'_>]) {
+        let bench = &self.bench;
+        let case = |row: &Row<'_>| {
+            bench.case(row.contest.kernel, Width::Scalar, row.contest.store, &row.cpus, row.working_set)
+        };
+        let cases: Vec<Case> = rows.iter().map(case).collect();
+        self.bench.expect(&cases);
     }
 
     fn visit(&mut self, case: &Case) -> Option<Visit> {
