@@ -90,13 +90,12 @@ const POINTERS: [AsmRegister64; 9] = [rbx, rcx, rdx, rsi, r8, r9, r10, r11, rax]
 pub fn assemble(variant: &Variant, isa: Isa) -> Result<MachineCode, Unsupported> {
     let formula = super::Kernel::find(&variant.kernel)?.formula();
     check(&formula, variant, isa)?;
-    // A pass finds how far the main loop is from a line boundary and the next pads it there; padding can lengthen the
-    // jump across it, which a third pass makes good.
+    // A first pass finds how far the main loop is from a line boundary, a second one pads it there. The padding lies
+    // before everything that is repeated: it costs nothing in a pass, and no jump crosses it.
     let mut code = Generator::new(&formula, variant, isa, 0)?.generate()?;
-    let mut pad = 0;
-    while code.main_loop % LINE != 0 && pad < 2 * LINE {
-        pad += LINE - code.main_loop % LINE;
-        code = Generator::new(&formula, variant, isa, pad)?.generate()?;
+    let beyond = code.main_loop % LINE;
+    if beyond > 0 {
+        code = Generator::new(&formula, variant, isa, LINE - beyond)?.generate()?;
     }
     Ok(code)
 }
@@ -301,7 +300,7 @@ struct Generator<'a> {
     formula: &'a Formula,
     variant: &'a Variant,
     isa: Isa,
-    /// Bytes of padding before the main loop.
+    /// Bytes of padding before the repeated part, for the main loop to start on a line.
     pad: usize,
     /// (stream, row) of each pointer register.
     pointers: Vec<(usize, i32)>,
@@ -333,6 +332,9 @@ impl<'a> Generator<'a> {
             (self.asm.create_label(), self.asm.create_label(), self.asm.create_label());
         prologue(&mut self.asm)?;
         self.constants()?;
+        if self.pad > 0 {
+            self.asm.nops_with_size(self.pad)?;
+        }
         self.asm.set_label(&mut repeat)?;
         self.clear_sums()?;
         let grid = self.formula.grid;
@@ -366,23 +368,20 @@ impl<'a> Generator<'a> {
     /// The loops over one row: peel, blocks, vectors, tail.
     fn sweep(&mut self) -> Result<CodeLabel, IcedError> {
         let (width, unroll) = (self.variant.width, self.variant.unroll);
-        self.counted_loop(Call::PEEL, Width::Scalar, 1, 0)?;
-        let main_loop = self.counted_loop(Call::BLOCKS, width, unroll, self.pad)?;
+        self.counted_loop(Call::PEEL, Width::Scalar, 1)?;
+        let main_loop = self.counted_loop(Call::BLOCKS, width, unroll)?;
         if width != Width::Scalar || unroll > 1 {
-            self.counted_loop(Call::VECTORS, width, 1, 0)?;
+            self.counted_loop(Call::VECTORS, width, 1)?;
         }
-        self.counted_loop(Call::TAIL, Width::Scalar, 1, 0)?;
+        self.counted_loop(Call::TAIL, Width::Scalar, 1)?;
         Ok(main_loop)
     }
 
-    fn counted_loop(&mut self, count: i32, width: Width, unroll: u32, pad: usize) -> Result<CodeLabel, IcedError> {
+    fn counted_loop(&mut self, count: i32, width: Width, unroll: u32) -> Result<CodeLabel, IcedError> {
         let (mut again, mut done) = (self.asm.create_label(), self.asm.create_label());
         self.asm.mov(r13, qword_ptr(r15 + count))?;
         self.asm.test(r13, r13)?;
         self.asm.jz(done)?;
-        if pad > 0 {
-            self.asm.nops_with_size(pad)?;
-        }
         self.asm.set_label(&mut again)?;
         for k in 0..u64::from(unroll) {
             self.element(width, k)?;

@@ -1,0 +1,135 @@
+//! What the comparisons share: this machine as the tool sees it, one visit to a case, a table.
+
+// Each bench uses a part of it.
+#![allow(dead_code)]
+
+use std::fmt::Display;
+use std::time::Duration;
+
+use membound::kernel::{Isa, Kernel, StoreKind, Width};
+use membound::machine::Machine;
+use membound::plan::{self, Case, Frame, USUAL_MEMORY};
+use membound::record::{Measured, Outcome};
+use membound::run::native::Native;
+use membound::run::{Executor, Quota};
+use membound::stats;
+use membound::units::Bytes;
+
+const PAGE: u64 = 4096;
+
+/// This machine and an executor that measures on it.
+pub struct Bench {
+    pub machine: Machine,
+    pub frame: Frame,
+    native: Native,
+}
+
+impl Bench {
+    pub fn new() -> Self {
+        let machine = Machine::live();
+        let frame = Frame::new(&machine, Isa::detect(), None).unwrap_or_else(|fault| stop(fault));
+        let native = Native::new(&[], false).unwrap_or_else(|fault| stop(fault));
+        Bench { machine, frame, native }
+    }
+
+    /// Reserves memory for the largest of these cases.
+    pub fn expect(&mut self, cases: &[Case]) {
+        self.native.expect(cases);
+    }
+
+    /// Samples of about `time`, after the tool's own warm-up. An error says why there are none.
+    pub fn visit(&mut self, case: &Case, time: Duration) -> Result<Visit, String> {
+        let quota =
+            Quota { least_samples: 3, most_samples: usize::MAX, time, settled: &|_| false, interrupted: &|| false };
+        match self.native.visit(case, &quota) {
+            Outcome::Measured(measured) => Ok(Visit { measured: *measured, hz: self.native.clock().hz.0 }),
+            Outcome::Unavailable { reason } | Outcome::Crashed { reason } | Outcome::Invalid { reason } => Err(reason),
+        }
+    }
+
+    /// A case as a default run has it, of the given working set.
+    pub fn case(&self, kernel: &str, width: Width, store: StoreKind, cpus: &[u32], working_set: Bytes) -> Case {
+        plan::steady(kernel, width, store, USUAL_MEMORY, cpus.to_vec(), working_set)
+    }
+
+    /// Levels and the working sets at which a default run looks at them, for so many threads.
+    pub fn levels(&self, kernel: &str, threads: usize) -> Vec<(String, Bytes)> {
+        let share = |(level, size): (u32, Bytes)| (format!("L{level}"), Bytes(size.0 * threads as u64));
+        let caches = self.frame.probes().into_iter().map(share);
+        let memory = ("memory".to_owned(), self.frame.memory_size(threads));
+        caches.chain([memory]).map(|(level, size)| (level, whole_pages(kernel, size, threads))).collect()
+    }
+}
+
+/// Whole pages for each stream of each thread: a default run's first level, and what likwid-bench rounds the least.
+fn whole_pages(kernel: &str, size: Bytes, threads: usize) -> Bytes {
+    let unit = PAGE * streams(kernel) * threads as u64;
+    Bytes((size.0 / unit).max(1) * unit)
+}
+
+/// Arrays of a kernel.
+pub fn streams(kernel: &str) -> u64 {
+    Kernel::named(kernel).map_or(1, |kernel| kernel.formula().streams.len() as u64)
+}
+
+/// One visit's samples.
+pub struct Visit {
+    measured: Measured,
+    hz: f64,
+}
+
+impl Visit {
+    /// Payload bytes a second over the visit as a whole: all bytes over all time.
+    pub fn payload_bps(&self) -> f64 {
+        let samples = &self.measured.samples.ticks;
+        let seconds = samples.iter().sum::<u64>() as f64 / self.hz;
+        self.sample_bytes() * samples.len() as f64 / seconds
+    }
+
+    /// Payload bytes a second: median of the samples.
+    pub fn payload_bps_median(&self) -> f64 {
+        let bps = |&ticks: &u64| self.sample_bytes() / (ticks as f64 / self.hz);
+        let samples: Vec<f64> = self.measured.samples.ticks.iter().map(bps).collect();
+        stats::summarize(&[&samples]).map_or(f64::NAN, |summary| summary.median)
+    }
+
+    /// Payload bytes in a core clock cycle, sample by sample: the chain that ran right after it tells the clock.
+    pub fn bytes_per_cycle(&self) -> Vec<f64> {
+        let samples = &self.measured.samples;
+        let cycles =
+            |(&ticks, &chain): (&u64, &u64)| ticks as f64 * self.measured.core_clock_links as f64 / chain as f64;
+        samples.ticks.iter().zip(&samples.core_clock_ticks).map(|pair| self.sample_bytes() / cycles(pair)).collect()
+    }
+
+    /// The core clock, sample by sample.
+    pub fn core_clock_hz(&self) -> Vec<f64> {
+        let links = self.measured.core_clock_links as f64;
+        self.measured.samples.core_clock_ticks.iter().map(|&ticks| links / ticks as f64 * self.hz).collect()
+    }
+
+    fn sample_bytes(&self) -> f64 {
+        self.measured.volume.payload() as f64 * self.measured.repetitions as f64
+    }
+}
+
+/// Ends a comparison that can't be made; the text names the cure.
+pub fn stop(why: impl Display) -> ! {
+    eprintln!("{why}");
+    std::process::exit(2)
+}
+
+/// A seed from the clock, short enough to type again.
+pub fn fresh_seed() -> u64 {
+    fastrand::u64(..1_000_000)
+}
+
+/// Prints a row as it is known: the first cells to the left, `numbers` to the right.
+pub fn print_row(cells: &[(&dyn Display, isize)]) {
+    let text = |(value, width): &(&dyn Display, isize)| {
+        let value = value.to_string();
+        let columns = width.unsigned_abs();
+        if *width < 0 { format!("{value:<columns$}") } else { format!("{value:>columns$}") }
+    };
+    let line: Vec<String> = cells.iter().map(text).collect();
+    println!("{}", line.join("  ").trim_end());
+}
