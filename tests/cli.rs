@@ -50,6 +50,8 @@ fn bad_input_is_refused_with_a_cure() {
     refuses(&["bandwidth", "--threads", "0"], &["--threads 1"]);
     refuses(&["bandwidth", "--store", "fast"], &["regular, nt, nt-masked, rep"]);
     refuses(&["bandwidth", "--misalign", "3"], &["8-byte elements"]);
+    refuses(&["stream", "--kernel", "dot"], &["--kernel does not apply"]);
+    refuses(&["stores", "--store", "nt"], &["--store does not apply"]);
     refuses(&["--budget", "soon"], &["30s"]);
     refuses(&["--budget", "1ms"], &["--budget 2s"]);
     refuses(&["kernel", "--listing", "nothing"], &["kernel --list"]);

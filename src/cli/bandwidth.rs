@@ -40,6 +40,7 @@ pub enum What {
 
 impl What {
     fn cases(self, frame: &Frame, args: &ChoiceArgs) -> anyhow::Result<Vec<Case>> {
+        self.refuse_what_does_not_apply(args)?;
         let choice = args.choice()?;
         let cases = match self {
             What::Bandwidth => plan::bandwidth(frame, &choice),
@@ -47,6 +48,21 @@ impl What {
             What::Stream => plan::stream_choice(frame, &choice),
         };
         cases.map_err(usage)
+    }
+
+    /// A flag that would be ignored is refused: the user meant something by it.
+    fn refuse_what_does_not_apply(self, args: &ChoiceArgs) -> anyhow::Result<()> {
+        let common =
+            [("--load", !args.load.is_empty()), ("--unroll", args.unroll.is_some()), ("--misalign", args.misalign > 0)];
+        let own = match self {
+            What::Bandwidth => return Ok(()),
+            What::Stores => vec![("--store", !args.store.is_empty())],
+            What::Stream => vec![("--kernel", !args.kernel.is_empty()), ("--size", !args.size.is_empty())],
+        };
+        match common.iter().chain(&own).find(|(_, given)| *given) {
+            Some((flag, _)) => Err(usage(format!("{flag} does not apply here; `membound bandwidth` takes it"))),
+            None => Ok(()),
+        }
     }
 
     fn view(self) -> fn(&Report) -> String {

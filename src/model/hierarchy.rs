@@ -48,12 +48,14 @@ fn load_curve(results: &[Result]) -> Vec<(Bytes, f64, [f64; 2])> {
     curve
 }
 
-/// Names plateaus. The last one is memory if it reaches beyond all claimed caches. The others are matched in order
+/// Names plateaus. The last one is memory if it begins near the end of all claimed caches (a tenant may get half of the
+/// last one) and reaches well beyond them. The others are matched in order
 /// with the claimed caches of nearest size; a plateau too many is where a working set partly fits (a shared or victim
 /// cache lets go slowly) and has no name, unless it is long enough to be a level that nobody claimed.
 fn named(plateaus: &[Plateau], claimed: &[Bytes], largest: Bytes) -> Vec<Level> {
-    let beyond = largest.0 > 2 * claimed.last().map_or(0, |size| size.0);
-    let caches = plateaus.len() - usize::from(beyond && !plateaus.is_empty());
+    let last_cache = claimed.last().map_or(0, |size| size.0);
+    let is_memory = |plateau: &Plateau| largest.0 > 2 * last_cache && plateau.from.0 >= last_cache / 2;
+    let caches = plateaus.len() - usize::from(plateaus.last().is_some_and(is_memory));
     let matched = match_in_order(&plateaus[..caches], claimed);
     let mut levels = Vec::new();
     for (index, plateau) in plateaus.iter().enumerate() {
@@ -121,18 +123,21 @@ fn assumed(claimed: &[Bytes]) -> Vec<Level> {
 
 /// The level that a row's working set lies in. A private cache holds one thread's share. What threads share must hold
 /// their sum; but only where each share alone is too large for the caches is it certainly memory, since the threads of
-/// a virtual machine may have last-level caches of their own. Between the two there is no level.
+/// a virtual machine may have last-level caches of their own, and only from four times the caches on do they no longer
+/// help (STREAM's rule). Between the two there is no level.
 fn level_of(result: &Result, levels: &[Level], machine: &Machine) -> Option<String> {
     let share = result.share().0;
+    let cpus: CpuSet = result.case.cpus.iter().copied().collect();
     let sharers = |level: &Level| {
         let level: u32 = level.name.strip_prefix('L')?.parse().ok()?;
-        let cpus: CpuSet = result.case.cpus.iter().copied().collect();
         let caches = machine.data_caches(result.case.cpus[0]);
         caches.iter().find(|cache| cache.level == level).map(|cache| cache.cpus.intersection(&cpus).len() as u64)
     };
+    let caches = machine.last_level_bytes(&cpus).map_or(0, |size| size.0);
     let inside = |(index, level): &(usize, &Level)| {
         let sum = share * sharers(level).unwrap_or(1).max(1);
-        (share >= level.from.0 || *index == 0) && (sum <= level.to.0 || level.name == "memory")
+        let fits = if level.name == "memory" { result.case.working_set.0 >= 4 * caches } else { sum <= level.to.0 };
+        (share >= level.from.0 || *index == 0) && fits
     };
     levels.iter().enumerate().find(inside).map(|(_, level)| level.name.clone())
 }
@@ -159,5 +164,12 @@ mod tests {
         // A last level that lets go slowly looks like one more plateau.
         let slow = plateau(23_000, 47_000);
         assert_eq!(names(&[l1, l2, l3, slow, memory]), ["L1", "L2", "L3", "memory"]);
+    }
+
+    /// A run that ended early has the small sizes of the curve and one or two large ones.
+    #[test]
+    fn a_cache_is_not_called_memory() {
+        assert_eq!(names(&[plateau(4, 262_144)]), ["L3"]);
+        assert_eq!(names(&[plateau(4, 36), plateau(1400, 262_144)]), ["L1", "L3"]);
     }
 }

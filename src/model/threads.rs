@@ -33,13 +33,11 @@ pub(super) fn scaling(results: &[Result]) -> Vec<Scaling> {
     let most = curves.iter().map(|curve| curve.rows.len()).max().unwrap_or(0);
     // Where a run drew real curves, pairs that other parts of the plan happen to give are left out.
     curves.retain(|curve| curve.rows.len() == most && is_main(&curve.what));
-    let speed = |curve: &Scaling| {
-        let last = &results[curve.rows[curve.rows.len() - 1]].row;
-        (last.kernel.clone(), last.payload_bps.map_or(0.0, |rate| rate.median))
-    };
-    // Of the widths of a kernel the fastest stands for all.
-    curves.sort_by(|a, b| speed(b).partial_cmp(&speed(a)).unwrap_or(std::cmp::Ordering::Equal));
-    curves.dedup_by_key(|curve| speed(curve).0);
+    // The widest stands for all widths of a kernel.
+    let variant = |curve: &Scaling| (results[curve.rows[0]].row.kernel.clone(), results[curve.rows[0]].row.width);
+    curves.sort_by_key(|curve| std::cmp::Reverse(variant(curve)));
+    curves.dedup_by_key(|curve| variant(curve).0);
+    curves.reverse();
     curves
 }
 
