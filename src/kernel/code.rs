@@ -52,7 +52,8 @@ pub struct Call {
     saved_stack: u64,
     fault: u64,
     scalar_sum: f64,
-    reserved: u64,
+    /// Whether a pass is nothing but blocks of plain arrays.
+    even: u64,
     lanes: [f64; LANES],
 }
 
@@ -68,6 +69,7 @@ impl Call {
     pub(super) const SCALAR: i32 = 152;
     pub(super) const SAVED_STACK: i32 = 160;
     pub(super) const SCALAR_SUM: i32 = 176;
+    pub(super) const EVEN: i32 = 184;
     pub(super) const LANES: i32 = 192;
 
     /// A call with nothing to do but `repetitions` trips.
@@ -85,7 +87,7 @@ impl Call {
             saved_stack: 0,
             fault: 0,
             scalar_sum: 0.0,
-            reserved: 0,
+            even: 0,
             lanes: [0.0; LANES],
         }
     }
@@ -145,6 +147,7 @@ impl Call {
         self.blocks = rest / block;
         self.vectors = rest % block / vector;
         self.tail = rest % vector;
+        self.even = u64::from(self.blocks > 0 && self.peel + self.vectors + self.tail == 0);
     }
 
     /// Elements computed by one pass.
@@ -327,6 +330,7 @@ mod tests {
         check(Call::SCALAR, offset_of!(Call, scalar));
         check(Call::SAVED_STACK, offset_of!(Call, saved_stack));
         check(Call::SCALAR_SUM, offset_of!(Call, scalar_sum));
+        check(Call::EVEN, offset_of!(Call, even));
         check(Call::LANES, offset_of!(Call, lanes));
     }
 }
