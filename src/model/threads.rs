@@ -99,9 +99,13 @@ fn line(function: &str, run: &Result) -> StreamLine {
 }
 
 /// STREAM's run rules: arrays of four times the last-level caches, ten passes of which the first does not count, a
-/// clock fine enough for each pass. Source: the comments of stream.c.
+/// clock fine enough for each pass, the four kernels in turn over the same arrays. Source: the comments of stream.c.
 fn unmet_rules(array: Bytes, runs: &[&Result], record: &Record) -> Vec<String> {
-    let mut unmet = Vec::new();
+    let mut unmet =
+        vec!["all passes of a kernel follow each other; stream.c runs the four kernels in turn".to_string()];
+    if runs.iter().any(|run| run.row.threads > 1) {
+        unmet.push("each thread has its part of an array to itself; stream.c divides one array".into());
+    }
     let machine = &record.header.machine;
     let cpus = runs[0].case.cpus.iter().copied().collect();
     match machine.last_level_bytes(&cpus) {
