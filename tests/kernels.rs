@@ -4,7 +4,7 @@
 #![allow(unsafe_code)]
 
 use iced_x86::{Decoder, DecoderOptions, OpAccess};
-use membound::kernel::code::{Call, Executable};
+use membound::kernel::code::{Call, Executable, MachineCode};
 use membound::kernel::{CATALOG, Isa, Kernel, LoadKind, StoreKind, Unsupported, Variant, Width, assemble, naive};
 use proptest::prelude::*;
 
@@ -185,27 +185,18 @@ fn a_fault_ends_the_call_and_not_the_process() {
     }
 }
 
-fn load_code() -> membound::kernel::code::MachineCode {
-    let variant = Variant {
-        kernel: "load".into(),
-        width: Width::W128,
-        store: StoreKind::Regular,
-        load: LoadKind::Regular,
-        unroll: 4,
-    };
-    assemble(&variant, Isa::detect()).unwrap()
+fn load_variant() -> Variant {
+    let (width, store, load) = (Width::W128, StoreKind::Regular, LoadKind::Regular);
+    Variant { kernel: "load".into(), width, store, load, unroll: 4 }
 }
 
-fn load_fault(code: &membound::kernel::code::MachineCode, address: u64, elements: u64) -> String {
-    let kernel = Kernel::find("load").unwrap();
-    let variant = Variant {
-        kernel: "load".into(),
-        width: Width::W128,
-        store: StoreKind::Regular,
-        load: LoadKind::Regular,
-        unroll: 4,
-    };
-    let mut call = Call::new(&kernel.formula(), &variant, &[address], 1, elements);
+fn load_code() -> MachineCode {
+    assemble(&load_variant(), Isa::detect()).unwrap()
+}
+
+fn load_fault(code: &MachineCode, address: u64, elements: u64) -> String {
+    let formula = Kernel::find("load").unwrap().formula();
+    let mut call = Call::new(&formula, &load_variant(), &[address], 1, elements);
     let executable = Executable::new(code).unwrap();
     // SAFETY: the code only reads, from memory that is mapped or must fault.
     unsafe { executable.run(&mut call) }.unwrap_err().to_string()
