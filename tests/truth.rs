@@ -178,6 +178,23 @@ fn two_modes_are_reported_with_their_speeds() {
 }
 
 #[test]
+fn threads_that_take_unequal_time_are_flagged() {
+    let flags = |fastest_share: f64| {
+        let case = case("load", StoreKind::Regular, 2, Bytes::mib(256));
+        let mut fake = Fake::new(levels(), Noise { sigma: 0.01, ..Noise::default() }, 5);
+        let mut visits = measure(&[case], &mut fake, 5, 0.01, 4);
+        for visit in &mut visits {
+            let Outcome::Measured(measured) = &mut visit.outcome else { panic!("it is measured") };
+            let samples = &mut measured.samples;
+            samples.fastest_thread_ticks = samples.ticks.iter().map(|t| (*t as f64 * fastest_share) as u64).collect();
+        }
+        model::report(&record(&fake, visits)).rows[0].flags.contains(&"imbalanced".to_string())
+    };
+    assert!(flags(0.5));
+    assert!(!flags(0.95));
+}
+
+#[test]
 fn a_crash_is_an_outcome_and_the_rest_is_measured() {
     let cases =
         [case("copy", StoreKind::Regular, 1, Bytes::kib(16)), case("triad", StoreKind::Regular, 1, Bytes::kib(16))];

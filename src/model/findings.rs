@@ -167,6 +167,11 @@ fn flagged(report: &Report) -> Vec<Words> {
             "fix the clock with the performance governor; compare bytes per cycle",
         ),
         ("faults", "pages were taken away and faulted in again", "switch NUMA balancing and page migration off"),
+        (
+            "imbalanced",
+            "threads with equal work took unequal time",
+            "look for other work on the slower CPU, or repeat: its memory lies otherwise then",
+        ),
         ("migrated", "threads ran on other CPUs than asked for", "check cpusets"),
         (
             "pages-differ",

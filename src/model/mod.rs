@@ -156,7 +156,7 @@ pub struct Row {
     /// Why, where not measured.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// What to know about the figures: `bimodal`, `outliers`, `steal`, `switches`, `faults`, `migrated`, `drift`,
+    /// What to know about the figures: `bimodal`, `outliers`, `steal`, `switches`, `faults`, `imbalanced`, `migrated`, `drift`,
     /// `clock-changed`, `few-samples`, `wide-interval`, `pages-differ`.
     pub flags: Vec<String>,
     /// The two groups that the samples fall into (payload B/s), if they do.

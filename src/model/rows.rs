@@ -189,6 +189,8 @@ mod threshold {
     pub const DISTURBED: f64 = 0.1;
     /// Slowest against fastest round's median.
     pub const DRIFT: f64 = 0.1;
+    /// Time of all threads against that of the fastest: beyond this one thread does not do what the others do.
+    pub const IMBALANCE: f64 = 0.25;
     /// Slowest against fastest round's core clock.
     pub const CLOCK: f64 = 0.03;
     /// Share of huge pages below which `thp` was not obtained.
@@ -217,6 +219,7 @@ fn flags(case: &Case, measured: &[&Measured], batches: &[Vec<f64>], summary: &Su
         ("steal", share(|m| &m.samples.steal_jiffies) > threshold::DISTURBED),
         ("switches", share(|m| &m.samples.switches) > threshold::DISTURBED),
         ("faults", share(|m| &m.samples.faults) > threshold::DISTURBED),
+        ("imbalanced", case.threads() > 1 && imbalance(measured).is_some_and(|more| more > threshold::IMBALANCE)),
         ("migrated", share(|m| &m.samples.migrations) > 0.0),
         ("clock-changed", spread(clocks) > threshold::CLOCK),
         ("pages-differ", measured.iter().any(|visit| pages_differ(case, visit))),

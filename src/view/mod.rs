@@ -43,6 +43,7 @@ const FLAGS: &[Flag] = &[
     flag("switches", "w", "another task ran on a CPU of ours"),
     flag("faults", "f", "pages were faulted in during samples"),
     flag("migrated", "m", "a thread ran on another CPU than asked for"),
+    flag("imbalanced", "t", "threads with equal work took unequal time"),
     flag("drift", "d", "the figure moved between rounds"),
     flag("clock-changed", "c", "the core clock changed during samples"),
     flag("few-samples", "n", "too few samples for the interval asked for"),
