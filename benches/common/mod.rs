@@ -39,8 +39,7 @@ impl Bench {
 
     /// Samples of about `time`, after the tool's own warm-up. An error says why there are none.
     pub fn visit(&mut self, case: &Case, time: Duration) -> Result<Visit, String> {
-        let quota =
-            Quota { least_samples: 3, most_samples: usize::MAX, time, settled: &|_| false, interrupted: &|| false };
+        let quota = Quota { least_samples: 3, most_samples: usize::MAX, time, interrupted: &|| false };
         match self.native.visit(case, &quota) {
             Outcome::Measured(measured) => Ok(Visit { measured: *measured, hz: self.native.clock().hz.0 }),
             Outcome::Unavailable { reason } | Outcome::Crashed { reason } | Outcome::Invalid { reason } => Err(reason),

@@ -81,6 +81,11 @@ impl Kernel {
         CATALOG.iter().find(|kernel| kernel.name == name)
     }
 
+    /// A name's place in the catalog, to sort by; foreign names come last.
+    pub fn place(name: &str) -> usize {
+        CATALOG.iter().position(|kernel| kernel.name == name).unwrap_or(CATALOG.len())
+    }
+
     /// The row of that name, or an error that lists all names.
     pub fn find(name: &str) -> Result<&'static Kernel, Unsupported> {
         Self::named(name).ok_or_else(|| Unsupported::UnknownKernel {

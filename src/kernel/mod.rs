@@ -129,6 +129,11 @@ impl StoreKind {
     pub fn write_allocates(self) -> bool {
         matches!(self, StoreKind::Regular | StoreKind::Rep)
     }
+
+    /// Whether a store goes around the caches, through buffers that a fence must empty.
+    pub fn bypasses_caches(self) -> bool {
+        matches!(self, StoreKind::Nt | StoreKind::NtMasked)
+    }
 }
 
 /// A kernel and how it touches its streams: exactly one piece of machine code.

@@ -336,7 +336,7 @@ impl<'a> Generator<'a> {
         let general = self.passes(even.is_none())?;
         self.asm.set_label(&mut done)?;
         self.asm.zero_bytes()?;
-        if matches!(self.variant.store, StoreKind::Nt | StoreKind::NtMasked) {
+        if self.variant.store.bypasses_caches() {
             self.asm.sfence()?;
         }
         self.results()?;

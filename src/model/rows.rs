@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use super::{Level, LevelBest, Rate, Row};
-use crate::kernel::CATALOG;
+use crate::kernel::Kernel;
 use crate::memory::MemoryKind;
 use crate::plan::Case;
 use crate::record::{Measured, Measurement, Outcome, Record};
@@ -50,10 +50,9 @@ pub(super) fn merge(record: &Record) -> Vec<Result> {
     }
     let mut results: Vec<Result> = visits.iter().map(|visits| result(visits, record.header.clock.hz.0)).collect();
     mark_impossible(&mut results);
-    let kernel = |name: &str| CATALOG.iter().position(|kernel| kernel.name == name);
     results.sort_by_cached_key(|result| {
         let (case, row) = (&result.case, &result.row);
-        let place = (kernel(&row.kernel), row.kernel.clone(), row.threads, case.memory, case.working_set);
+        let place = (Kernel::place(&row.kernel), row.kernel.clone(), row.threads, case.memory, case.working_set);
         (place, case.protocol, row.store, row.load, row.width, case.clone())
     });
     results
@@ -287,8 +286,7 @@ pub(super) fn best_of_levels(mut levels: Vec<Level>, results: &[Result]) -> Vec<
                 Some(_) => {}
             }
         }
-        let order = |name: &str| CATALOG.iter().position(|k| k.name == name);
-        best.sort_by_key(|b| (order(&b.kernel), b.threads));
+        best.sort_by_key(|b| (Kernel::place(&b.kernel), b.threads));
         level.best = best;
     }
     levels

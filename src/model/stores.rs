@@ -2,7 +2,7 @@
 
 use super::rows::Result;
 use super::{Crossover, WriteAllocate};
-use crate::kernel::StoreKind;
+use crate::kernel::{Kernel, StoreKind};
 use crate::stats;
 use crate::units::{Bytes, significant};
 
@@ -21,8 +21,7 @@ pub(super) fn crossovers(results: &[Result]) -> Vec<Crossover> {
             }
         }
     }
-    let order = |c: &Crossover| crate::kernel::CATALOG.iter().position(|k| k.name == c.kernel);
-    found.sort_by_key(|c| (order(c), c.threads, c.store, c.width));
+    found.sort_by_key(|c| (Kernel::place(&c.kernel), c.threads, c.store, c.width));
     found
 }
 
@@ -108,7 +107,7 @@ fn crossover(kernel: &str, threads: usize, pairs: &[(&Result, &Result)]) -> Cros
 /// How much faster than regular stores others may be by the traffic alone: all of them can do without the
 /// write-allocate, `rep` at the processor's discretion.
 fn bound(kernel: &str) -> f64 {
-    let Some(row) = crate::kernel::Kernel::named(kernel) else { return 1.0 };
+    let Some(row) = Kernel::named(kernel) else { return 1.0 };
     row.traffic(StoreKind::Regular).bus() as f64 / row.traffic(StoreKind::Nt).bus() as f64
 }
 
@@ -143,8 +142,7 @@ pub(super) fn write_allocate(results: &[Result]) -> Vec<WriteAllocate> {
             found.push(WriteAllocate { kernel, threads, regular, nt, gain, bound });
         }
     }
-    let order = |w: &WriteAllocate| crate::kernel::CATALOG.iter().position(|k| k.name == w.kernel);
-    found.sort_by_key(|w| (w.threads, order(w)));
+    found.sort_by_key(|w| (w.threads, Kernel::place(&w.kernel)));
     found
 }
 

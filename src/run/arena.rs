@@ -12,7 +12,7 @@ use std::ops::Range;
 
 use crate::kernel::code::Call;
 use crate::kernel::formula::{Formula, Target};
-use crate::kernel::{ELEMENT_BYTES, Kernel, StoreKind, Variant, naive};
+use crate::kernel::{ELEMENT_BYTES, Kernel, Variant, naive};
 use crate::memory::MemorySpec;
 use crate::memory::{NoMemory, Obtained, Region};
 use crate::units::Bytes;
@@ -262,9 +262,4 @@ fn check_result(
 /// The scalar of timed passes: kept such that repeating a kernel in place neither overflows nor becomes inexact.
 pub fn timed_scalar(kernel: &Kernel) -> f64 {
     if kernel.name == "update" { 1.0 } else { 3.0 }
-}
-
-/// Whether the kernel's stores bypass the caches.
-pub fn stores_around_caches(variant: &Variant) -> bool {
-    matches!(variant.store, StoreKind::Nt | StoreKind::NtMasked)
 }

@@ -57,7 +57,7 @@ impl Fake {
         let threads = case.threads() as f64;
         let share = case.working_set.0 / case.threads().max(1) as u64;
         let last = self.levels.len() - 1;
-        let around = super::arena::stores_around_caches(case.variant());
+        let around = case.variant().store.bypasses_caches();
         let level = self.levels.iter().position(|level| share <= level.capacity.0).unwrap_or(last);
         let level = self.levels[if around { last } else { level }];
         let bus = volume(case);
@@ -102,9 +102,7 @@ impl Executor for Fake {
         let repetitions = (200e3 / pass_ticks).ceil().max(1.0) as u64;
         let visit = (self.normal() * self.noise.drift).exp();
         let mut samples = Samples::default();
-        while samples.ticks.len() < quota.most_samples
-            && !(samples.ticks.len() >= quota.least_samples && (quota.settled)(&samples.ticks))
-        {
+        while samples.ticks.len() < quota.most_samples {
             let mut ticks = pass_ticks * repetitions as f64 * visit * (self.normal() * self.noise.sigma).exp();
             if self.random.f64() < self.noise.slow_mode.0 {
                 ticks *= self.noise.slow_mode.1;

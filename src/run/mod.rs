@@ -32,8 +32,6 @@ pub struct Quota<'a> {
     pub most_samples: usize,
     /// Time after which to stop.
     pub time: Duration,
-    /// Whether these durations are enough.
-    pub settled: &'a (dyn Fn(&[u64]) -> bool + Sync),
     /// Whether the user wants to stop.
     pub interrupted: &'a (dyn Fn() -> bool + Sync),
 }
@@ -138,17 +136,10 @@ fn quota<'a>(case: &Case, schedule: &Schedule<'a>, fair: Duration, left: Duratio
             least_samples: 2.min(schedule.samples),
             most_samples: schedule.samples,
             time: fair.max(Duration::from_millis(2)).min(left),
-            settled: &|_| false,
             interrupted: schedule.interrupted,
         },
         // STREAM: NTIMES is 10, of which the first is left out.
-        Protocol::Stream => Quota {
-            least_samples: 9,
-            most_samples: 9,
-            time: left,
-            settled: &|_| false,
-            interrupted: schedule.interrupted,
-        },
+        Protocol::Stream => Quota { least_samples: 9, most_samples: 9, time: left, interrupted: schedule.interrupted },
     }
 }
 

@@ -420,8 +420,7 @@ impl<'a> Leader<'a> {
     fn decide(&mut self) {
         let shared = &self.team.shared;
         let enough = self.samples.ticks.len() >= self.team.quota.most_samples
-            || (self.samples.ticks.len() >= self.team.quota.least_samples
-                && (Instant::now() >= self.deadline || (self.team.quota.settled)(&self.samples.ticks)));
+            || (self.samples.ticks.len() >= self.team.quota.least_samples && Instant::now() >= self.deadline);
         let stop = enough || shared.stop.load(Ordering::Acquire) || (self.team.quota.interrupted)();
         let go_at = if stop { 0 } else { self.team.ticker.now() + self.team.go_ahead_ticks };
         shared.go_at.store(go_at, Ordering::Release);

@@ -6,8 +6,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Serialize;
 
-use super::{StoreColumn, StoreGroup, gbps, kernel_order, store_groups, store_words, threads};
-use crate::kernel::{LoadKind, StoreKind, Width};
+use super::{StoreColumn, StoreGroup, gbps, store_groups, store_words, threads};
+use crate::kernel::{Kernel, LoadKind, StoreKind, Width};
 use crate::model::{Crossover, Report, Row, Scaling};
 use crate::plan::Protocol;
 use crate::units::{Bytes, percent};
@@ -215,7 +215,7 @@ pub(super) fn widths(report: &Report) -> Vec<Chart> {
     let chart = |level: &crate::model::Level| {
         let rows = || report.rows.iter().filter(is_plain).filter(|row| row.level.as_ref() == Some(&level.name));
         let mut kernels: Vec<&str> = rows().map(|row| row.kernel.as_str()).collect();
-        kernels.sort_by_key(|name| (kernel_order(name), *name));
+        kernels.sort_by_key(|name| (Kernel::place(name), *name));
         kernels.dedup();
         let fastest = |kernel: &str, width| {
             let of_kernel = rows().filter(|row| row.kernel == kernel && row.width == width);
@@ -280,7 +280,7 @@ fn size_series(rows: &[&Row]) -> Vec<Series> {
     let mut lines: BTreeMap<_, Vec<&Row>> = BTreeMap::new();
     for row in rows.iter().filter(|row| row.payload_bps.is_some()) {
         let manner = (row.load, row.memory, row.misaligned_bytes, row.protocol);
-        let key = (kernel_order(&row.kernel), &row.kernel, row.store, row.width, manner);
+        let key = (Kernel::place(&row.kernel), &row.kernel, row.store, row.width, manner);
         lines.entry(key).or_default().push(row);
     }
     lines.retain(|_, rows| sizes(rows) >= LEAST_SIZES);

@@ -14,7 +14,7 @@ pub mod html;
 
 use std::collections::BTreeSet;
 
-use crate::kernel::{CATALOG, LoadKind, StoreKind, Width};
+use crate::kernel::{Kernel, LoadKind, StoreKind, Width};
 use crate::machine::Machine;
 use crate::memory::MemoryKind;
 use crate::model::{Crossover, Level, LevelBest, Rate, Report, Row};
@@ -119,7 +119,7 @@ fn crossover_line(crossover: &Crossover) -> String {
 /// All cross-overs by kernel, threads, store kind and width.
 fn crossovers(report: &Report) -> Vec<&Crossover> {
     let mut all: Vec<&Crossover> = report.crossovers.iter().collect();
-    all.sort_by_key(|c| (kernel_order(&c.kernel), &c.kernel, c.threads, c.store, c.width));
+    all.sort_by_key(|c| (Kernel::place(&c.kernel), &c.kernel, c.threads, c.store, c.width));
     all
 }
 
@@ -130,15 +130,10 @@ fn crossing(crossover: &Crossover) -> String {
     format!("{at} [{low}, {high}]")
 }
 
-/// Place of a kernel in the catalog's order; foreign names come last.
-fn kernel_order(name: &str) -> usize {
-    CATALOG.iter().position(|kernel| kernel.name == name).unwrap_or(CATALOG.len())
-}
-
 /// The kernels that the levels table shows: the usual four, or all where none of those was measured.
 fn level_kernels(report: &Report) -> Vec<&str> {
     let mut kernels: Vec<&str> = report.levels.iter().flat_map(|l| &l.best).map(|b| b.kernel.as_str()).collect();
-    kernels.sort_by_key(|name| (kernel_order(name), *name));
+    kernels.sort_by_key(|name| (Kernel::place(name), *name));
     kernels.dedup();
     let usual: Vec<&str> =
         kernels.iter().copied().filter(|name| ["load", "store", "copy", "triad"].contains(name)).collect();
@@ -196,7 +191,7 @@ impl<'a> StoreColumn<'a> {
 /// The groups in which at least two store kinds can be compared, by kernel and thread count.
 fn store_groups(report: &Report) -> Vec<StoreGroup<'_>> {
     let key =
-        |row: &Row| (kernel_order(&row.kernel), row.kernel.clone(), row.threads, row.memory, row.load, row.protocol);
+        |row: &Row| (Kernel::place(&row.kernel), row.kernel.clone(), row.threads, row.memory, row.load, row.protocol);
     let keys: BTreeSet<_> = report.rows.iter().map(key).collect();
     let group = |wanted: &_| {
         let rows: Vec<&Row> = report.rows.iter().filter(|row| key(row) == *wanted).collect();
