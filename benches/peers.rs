@@ -215,7 +215,7 @@ impl Arena {
 
 /// Payload bytes of one pass.
 fn payload(case: &Case) -> f64 {
-    let variant = case.variant();
+    let variant = common::variant(case);
     let bytes = variant.row().map_or(8, |kernel: &Kernel| kernel.traffic(variant.store).payload());
     case.working_set.0 as f64 / common::streams(&variant.kernel) as f64 / 8.0 * bytes as f64
 }
@@ -349,7 +349,7 @@ fn heading() {
 }
 
 fn print(row: &Row<'_>, ours: &Ours, theirs: &Theirs, medians: [f64; 2], ratio: [f64; 3], verdict: &str) {
-    let variant = ours.case.variant();
+    let variant = common::variant(&ours.case);
     print_row(&[
         (&row.level, -6),
         (&row.contest.name, -8),

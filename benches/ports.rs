@@ -201,7 +201,7 @@ fn show(bench: &Bench, kernel: &str, ports: Option<Ports>, figures: &BTreeMap<&C
     let Some(row) = Kernel::named(kernel) else { return };
     let default = bench.levels(kernel, 1).first().map(|level| level.1);
     let mut lines: Vec<(&Case, [f64; 3], f64)> = Vec::new();
-    for (case, figures) in figures.iter().filter(|(case, _)| case.variant().kernel == kernel) {
+    for (case, figures) in figures.iter().filter(|(case, _)| common::variant(case).kernel == kernel) {
         let batches: Vec<&[f64]> = figures.bytes_per_cycle.iter().map(Vec::as_slice).collect();
         let (Some(bytes), Some(clock)) = (stats::summarize(&batches), stats::summarize(&[&figures.hz])) else {
             continue;
@@ -211,7 +211,7 @@ fn show(bench: &Bench, kernel: &str, ports: Option<Ports>, figures: &BTreeMap<&C
     lines.sort_by(|a, b| b.1[0].total_cmp(&a.1[0]));
     let mut widths_seen = Vec::new();
     for (case, [median, low, high], hz) in lines {
-        let width = case.variant().width;
+        let width = common::variant(case).width;
         let usual = default == Some(case.working_set);
         let best = !widths_seen.contains(&width);
         if !best && !usual {

@@ -5,18 +5,49 @@ use std::fmt;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::kernel::scan::Scan;
 use crate::kernel::{CATALOG, ELEMENT_BYTES, Isa, Kernel, LoadKind, StoreKind, Variant, Width};
 use crate::machine::{CpuSet, Machine};
 use crate::memory::{MemoryKind, MemorySpec};
 use crate::placement::{Placement, PlacementError};
-use crate::units::Bytes;
+use crate::units::{Bytes, words};
 
-/// What is done: for now kernels over streams; pointer chases and hand-overs are further variants.
+/// What is done; pointer chases and hand-overs will be further variants.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Work {
     /// A kernel over its streams: a bandwidth.
     Kernel(Variant),
+    /// Something done to the pages of a fresh mapping: a cost for each page.
+    Page(PageWork),
+    /// The same accesses at one offset after another: a cost for each offset.
+    Scan(Scan),
+}
+
+words! {
+    /// What is done to the pages of a mapping.
+    PageWork, "page work" {
+        /// Writes a word to each base page of a fresh mapping: faults and zeroing.
+        Touch = "touch",
+        /// Reads a word of each base page of a fresh mapping.
+        Read = "read",
+        /// Has the kernel make the pages of a fresh mapping (MADV_POPULATE_WRITE).
+        Populate = "populate",
+        /// Gives the pages of a touched mapping back (MADV_DONTNEED).
+        Dontneed = "dontneed",
+        /// Touches them again after that.
+        TouchAfterDontneed = "touch-after-dontneed",
+        /// Offers the pages of a touched mapping to the kernel (MADV_FREE).
+        Free = "free",
+        /// Touches them again after that.
+        TouchAfterFree = "touch-after-free",
+        /// Writes to each page of a touched mapping that a forked child shares: copy-on-write.
+        CopyOnWrite = "copy-on-write",
+        /// Has the kernel make huge pages of touched base pages (MADV_COLLAPSE).
+        Collapse = "collapse",
+        /// Unmaps a touched mapping.
+        Unmap = "unmap",
+    }
 }
 
 /// How samples are taken.
@@ -27,6 +58,18 @@ pub enum Protocol {
     Steady,
     /// STREAM's: each sample is one pass, none is left out but the first, the best counts.
     Stream,
+    /// The first pass over fresh memory, faults and all: before each sample the named streams (all, where none is
+    /// named) are unmapped and mapped again.
+    FirstUse,
+}
+
+/// A stream in a memory of its own.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
+pub struct StreamMemory {
+    /// The stream's name in the loop's text.
+    pub stream: String,
+    /// Its memory.
+    pub memory: MemorySpec,
 }
 
 /// One thing to measure: kernel x memory x placement x working set x protocol.
@@ -36,6 +79,9 @@ pub struct Case {
     pub work: Work,
     /// What kind of memory it is done to.
     pub memory: MemorySpec,
+    /// Streams that lie in memory of another kind, by name.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub streams: Vec<StreamMemory>,
     /// One thread on each of these CPUs; the first leads.
     pub cpus: Vec<u32>,
     /// Bytes touched by one repetition, over all threads and streams.
@@ -52,10 +98,23 @@ fn is_zero(n: &u32) -> bool {
 }
 
 impl Case {
-    /// The kernel variant of a bandwidth case.
-    pub fn variant(&self) -> &Variant {
-        let Work::Kernel(variant) = &self.work;
-        variant
+    /// The kernel variant, where this is a kernel over streams.
+    pub fn variant(&self) -> Option<&Variant> {
+        match &self.work {
+            Work::Kernel(variant) => Some(variant),
+            Work::Page(_) | Work::Scan(_) => None,
+        }
+    }
+
+    /// The memory of a stream.
+    pub fn memory_of(&self, stream: &str) -> MemorySpec {
+        self.streams.iter().find(|named| named.stream == stream).map_or(self.memory, |named| named.memory)
+    }
+
+    /// Whether a stream is mapped anew before each sample.
+    pub fn is_fresh(&self, stream: &str) -> bool {
+        let is_named = self.streams.is_empty() || self.streams.iter().any(|named| named.stream == stream);
+        self.protocol == Protocol::FirstUse && is_named
     }
 
     /// Threads used.
@@ -68,8 +127,21 @@ impl fmt::Display for Case {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let threads = self.threads();
         let plural = if threads == 1 { "" } else { "s" };
-        let Work::Kernel(variant) = &self.work;
-        write!(f, "{variant}, {}, {}, {threads} thread{plural}", self.working_set, self.memory)?;
+        match &self.work {
+            Work::Kernel(variant) => write!(f, "{variant}")?,
+            Work::Page(work) => write!(f, "pages: {work}")?,
+            Work::Scan(scan) => write!(f, "{scan}")?,
+        }
+        write!(f, ", {}, {}", self.working_set, self.memory)?;
+        for StreamMemory { stream, memory } in &self.streams {
+            write!(f, ", {stream} in {memory}")?;
+        }
+        write!(f, ", {threads} thread{plural}")?;
+        match self.protocol {
+            Protocol::FirstUse => f.write_str(", first use")?,
+            Protocol::Stream => f.write_str(", STREAM passes")?,
+            Protocol::Steady => {}
+        }
         if self.misaligned_bytes > 0 { write!(f, ", unaligned") } else { Ok(()) }
     }
 }
@@ -203,7 +275,15 @@ pub fn steady(
     working_set: Bytes,
 ) -> Case {
     let variant = Variant { kernel: kernel.into(), width, store, load: LoadKind::Regular, unroll: unroll(width) };
-    Case { work: Work::Kernel(variant), memory, cpus, working_set, misaligned_bytes: 0, protocol: Protocol::Steady }
+    Case {
+        work: Work::Kernel(variant),
+        memory,
+        streams: Vec::new(),
+        cpus,
+        working_set,
+        misaligned_bytes: 0,
+        protocol: Protocol::Steady,
+    }
 }
 
 /// How much a default run looks at: decided by its budget.
@@ -373,7 +453,7 @@ pub fn stream_choice(frame: &Frame, choice: &Choice) -> Result<Vec<Case>, PlanEr
         cases.extend(stream(frame, threads, memory, width)?);
     }
     if !choice.stores.is_empty() {
-        cases.retain(|case| choice.stores.contains(&case.variant().store));
+        cases.retain(|case| case.variant().is_some_and(|variant| choice.stores.contains(&variant.store)));
     }
     Ok(cases)
 }
@@ -424,12 +504,13 @@ pub fn bandwidth(frame: &Frame, choice: &Choice) -> Result<Vec<Case>, PlanError>
                     store
                 };
                 let size = if choice.sizes.is_empty() { tidy(kernel, size, threads) } else { size };
-                let mut case = steady(kernel.name, width, store, memory, cpus.clone(), size);
-                let Work::Kernel(variant) = &mut case.work;
-                variant.load = load;
-                variant.unroll = choice.unroll.unwrap_or(variant.unroll);
-                case.misaligned_bytes = choice.misaligned_bytes;
-                cases.push(case);
+                let unroll = choice.unroll.unwrap_or(unroll(width));
+                let variant = Variant { kernel: kernel.name.into(), width, store, load, unroll };
+                cases.push(Case {
+                    work: Work::Kernel(variant),
+                    misaligned_bytes: choice.misaligned_bytes,
+                    ..steady(kernel.name, width, store, memory, cpus.clone(), size)
+                });
             }
         }
     }

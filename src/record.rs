@@ -179,6 +179,9 @@ pub struct Samples {
     pub faults: Vec<u32>,
     /// Threads that ended on another CPU than they were pinned to.
     pub migrations: Vec<u32>,
+    /// Clock ticks that mapping memory took before the sample, on the slowest thread; empty where nothing was mapped.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub setup_ticks: Vec<u64>,
 }
 
 /// One sample, as the executor hands it over.
@@ -193,6 +196,7 @@ pub struct Sample {
     pub switches: u32,
     pub faults: u32,
     pub migrations: u32,
+    pub setup_ticks: u64,
 }
 
 impl Samples {
@@ -206,6 +210,9 @@ impl Samples {
         self.switches.push(sample.switches);
         self.faults.push(sample.faults);
         self.migrations.push(sample.migrations);
+        if sample.setup_ticks > 0 {
+            self.setup_ticks.push(sample.setup_ticks);
+        }
     }
 
     /// Whether every column has one entry a sample and no duration is zero.
@@ -213,6 +220,7 @@ impl Samples {
         let n = self.ticks.len();
         self.ticks.iter().all(|&t| t > 0)
             && [self.fastest_thread_ticks.len(), self.core_clock_ticks.len()] == [n; 2]
+            && [0, n].contains(&self.setup_ticks.len())
             && [&self.lost_us, &self.steal_jiffies, &self.switches, &self.faults, &self.migrations]
                 .iter()
                 .all(|column| column.len() == n)

@@ -9,6 +9,57 @@ use std::str::FromStr;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+/// An enum whose variants are words: on the command line, in records and in tables.
+macro_rules! words {
+    ($(#[$doc:meta])* $name:ident, $what:literal { $($(#[$variant_doc:meta])* $variant:ident = $word:literal),+ $(,)? }) => {
+        $(#[$doc])*
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash,
+            ::serde::Serialize, ::serde::Deserialize, ::schemars::JsonSchema)]
+        pub enum $name {
+            $($(#[$variant_doc])* #[serde(rename = $word)] $variant),+
+        }
+
+        impl $name {
+            /// All of them, in the order in which they are shown.
+            pub const ALL: &'static [$name] = &[$($name::$variant),+];
+
+            /// The word used on the command line and in records.
+            pub fn word(self) -> &'static str {
+                match self { $($name::$variant => $word),+ }
+            }
+        }
+
+        impl ::std::fmt::Display for $name {
+            fn fmt(&self, f: &mut ::std::fmt::Formatter<'_>) -> ::std::fmt::Result {
+                f.pad(self.word())
+            }
+        }
+
+        impl ::std::str::FromStr for $name {
+            type Err = $crate::units::UnknownWord;
+
+            fn from_str(text: &str) -> Result<Self, $crate::units::UnknownWord> {
+                Self::ALL.iter().copied().find(|w| w.word() == text).ok_or_else(|| $crate::units::UnknownWord {
+                    text: text.into(),
+                    what: $what,
+                    known: Self::ALL.iter().map(|w| w.word()).collect::<Vec<_>>().join(", "),
+                })
+            }
+        }
+    };
+}
+
+pub(crate) use words;
+
+/// A word that is none of a list's.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("unknown {what} '{text}'; use one of: {known}")]
+pub struct UnknownWord {
+    pub(crate) text: String,
+    pub(crate) what: &'static str,
+    pub(crate) known: String,
+}
+
 /// A number of bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(transparent)]

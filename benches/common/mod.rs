@@ -6,8 +6,9 @@
 use std::fmt::Display;
 use std::time::Duration;
 
-use membound::kernel::{Isa, Kernel, StoreKind, Width};
+use membound::kernel::{Isa, Kernel, StoreKind, Variant, Width};
 use membound::machine::Machine;
+use membound::memory::Places;
 use membound::plan::{self, Case, Frame, USUAL_MEMORY};
 use membound::record::{Measured, Outcome};
 use membound::run::native::Native;
@@ -28,7 +29,7 @@ impl Bench {
     pub fn new() -> Self {
         let machine = Machine::live();
         let frame = Frame::new(&machine, Isa::detect(), None).unwrap_or_else(|fault| stop(fault));
-        let native = Native::new(&[], false).unwrap_or_else(|fault| stop(fault));
+        let native = Native::new(&[], Places::default(), false).unwrap_or_else(|fault| stop(fault));
         Bench { machine, frame, native }
     }
 
@@ -131,4 +132,9 @@ pub fn print_row(cells: &[(&dyn Display, isize)]) {
     };
     let line: Vec<String> = cells.iter().map(text).collect();
     println!("{}", line.join("  ").trim_end());
+}
+
+/// The kernel variant of a case; benches measure nothing else.
+pub fn variant(case: &Case) -> &Variant {
+    case.variant().unwrap_or_else(|| stop("a case that is no kernel"))
 }

@@ -8,6 +8,7 @@ use clap::Args;
 use super::measure::{self, Session};
 use super::report::present;
 use super::{ChoiceArgs, Done, RunArgs, usage};
+use crate::memory::Places;
 use crate::model::{self, Report};
 use crate::plan::{self, Case, Frame};
 use crate::run::native::Native;
@@ -95,7 +96,7 @@ pub fn run(args: &BandwidthArgs, what: What) -> anyhow::Result<Done> {
         record: args.record.clone(),
         quiet: args.run.quiet,
     };
-    let mut native = Native::new(&cases, args.run.verify)?;
+    let mut native = Native::new(&cases, Places::default(), args.run.verify)?;
     let finished = measure::measure(&cases, &mut native, &session)?;
     measure::tell(&finished, &session);
     let report = model::report(&finished.record);

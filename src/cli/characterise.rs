@@ -8,6 +8,7 @@ use clap::Args;
 use super::measure::{self, Session};
 use super::report::{present, write_page};
 use super::{Done, Format, RunArgs, usage};
+use crate::memory::Places;
 use crate::model;
 use crate::plan;
 use crate::run::native::Native;
@@ -57,7 +58,7 @@ pub fn run(args: &CharacteriseArgs) -> anyhow::Result<Done> {
         record: Some(folder.join(format!("{name}.jsonl"))),
         quiet: args.run.quiet,
     };
-    let mut native = Native::new(&cases, args.run.verify)?;
+    let mut native = Native::new(&cases, Places::default(), args.run.verify)?;
     let finished = measure::measure(&cases, &mut native, &session)?;
     measure::tell(&finished, &session);
     let report = model::report(&finished.record);

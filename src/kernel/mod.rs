@@ -5,14 +5,16 @@ mod catalog;
 pub mod code;
 pub mod formula;
 pub mod naive;
+pub mod scan;
 #[cfg(target_arch = "x86_64")]
 mod x86_64;
 
 use std::fmt;
-use std::str::FromStr;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+
+use crate::units::words;
 
 pub use catalog::{CATALOG, Kernel, Rows, Traffic};
 #[cfg(target_arch = "x86_64")]
@@ -20,53 +22,6 @@ pub use x86_64::{CHAIN_LINKS, Isa, assemble, core_clock_chain, listing};
 
 /// Bytes of one element: every stream is an array of double-precision numbers.
 pub const ELEMENT_BYTES: u64 = 8;
-
-macro_rules! words {
-    ($(#[$doc:meta])* $name:ident, $what:literal { $($(#[$variant_doc:meta])* $variant:ident = $word:literal),+ $(,)? }) => {
-        $(#[$doc])*
-        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
-        pub enum $name {
-            $($(#[$variant_doc])* #[serde(rename = $word)] $variant),+
-        }
-
-        impl $name {
-            /// All of them, in the order in which they are shown.
-            pub const ALL: &'static [$name] = &[$($name::$variant),+];
-
-            /// The word used on the command line and in records.
-            pub fn word(self) -> &'static str {
-                match self { $($name::$variant => $word),+ }
-            }
-        }
-
-        impl fmt::Display for $name {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.pad(self.word())
-            }
-        }
-
-        impl FromStr for $name {
-            type Err = UnknownWord;
-
-            fn from_str(text: &str) -> Result<Self, UnknownWord> {
-                Self::ALL.iter().copied().find(|w| w.word() == text).ok_or_else(|| UnknownWord {
-                    text: text.into(),
-                    what: $what,
-                    known: Self::ALL.iter().map(|w| w.word()).collect::<Vec<_>>().join(", "),
-                })
-            }
-        }
-    };
-}
-
-/// A word that is none of a list's.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("unknown {what} '{text}'; use one of: {known}")]
-pub struct UnknownWord {
-    text: String,
-    what: &'static str,
-    known: String,
-}
 
 words! {
     /// How many bits one instruction loads or stores.

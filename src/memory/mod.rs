@@ -1,42 +1,232 @@
 //! Memory kinds: what is asked for, what was obtained, and how that is known.
+//!
+//! A [`Provider`] says how memory of its kind is mapped (a [`Recipe`]); a [`Region`] is that memory, mapped, and reads
+//! back what came of it.
 
+mod anonymous;
 mod region;
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::io;
+use std::path::PathBuf;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::units::Bytes;
+use crate::units::{Bytes, UnknownWord, words};
 
-pub use region::{NoMemory, Region};
+pub use region::{Backing, Recipe, Region};
 
-/// How memory is backed by pages.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
-pub enum MemoryKind {
-    /// Base pages, transparent huge pages refused.
-    #[serde(rename = "4k")]
-    Base,
-    /// Transparent huge pages asked for.
-    #[serde(rename = "thp")]
-    Thp,
-    /// 2 MiB pages of the huge page pool.
-    #[serde(rename = "huge-2m")]
-    Huge2M,
-    /// 1 GiB pages of the huge page pool.
-    #[serde(rename = "huge-1g")]
-    Huge1G,
+words! {
+    /// A kind of memory that a program can get.
+    MemoryKind, "memory kind" {
+        /// Base pages, transparent huge pages refused.
+        Base = "4k",
+        /// Transparent huge pages asked for.
+        Thp = "thp",
+        /// 2 MiB pages of the huge page pool.
+        Huge2M = "huge-2m",
+        /// 1 GiB pages of the huge page pool.
+        Huge1G = "huge-1g",
+        /// What malloc gives.
+        Heap = "heap",
+        /// Anonymous memory that children share.
+        Shared = "shared",
+        /// A file in memory whose size is sealed.
+        Memfd = "memfd",
+        /// Locked: never swapped.
+        Locked = "locked",
+        /// Pages made when mapped, not at first touch.
+        Populated = "populated",
+        /// A file on a memory file system.
+        Tmpfs = "tmpfs",
+        /// A file on disk whose changes stay private; its pages in the page cache.
+        FilePrivate = "file-private",
+        /// The same, its pages dropped from the page cache before first use.
+        FilePrivateCold = "file-private-cold",
+        /// A file on disk whose changes reach the file; its pages in the page cache.
+        FileShared = "file-shared",
+        /// The same, its pages dropped from the page cache before first use.
+        FileSharedCold = "file-shared-cold",
+        /// A file on persistent memory, mapped without a page cache.
+        Dax = "dax",
+        /// A PCI device's memory (BAR), as its resource file maps it: uncached.
+        Bar = "bar",
+        /// The same through its write-combining file.
+        BarWc = "bar-wc",
+        /// A DMA buffer of the system heap.
+        DmaHeap = "dma-heap",
+        /// A DMA buffer of an uncached heap.
+        DmaHeapUncached = "dma-heap-uncached",
+        /// A DMA buffer made of a memory file.
+        Udmabuf = "udmabuf",
+        /// Write-back, in the micro-VM: what the memory types are held against.
+        Wb = "wb",
+        /// Write-combining, in the micro-VM.
+        Wc = "wc",
+        /// Uncacheable, in the micro-VM.
+        Uc = "uc",
+        /// Uncacheable unless the MTRRs say write-combining, in the micro-VM.
+        UcMinus = "uc-",
+        /// Write-through, in the micro-VM.
+        Wt = "wt",
+        /// Write-protect, in the micro-VM: writes go around the caches.
+        Wp = "wp",
+    }
+}
+
+impl MemoryKind {
+    /// Whether this is a memory type of the processor, which only page tables of our own can ask for.
+    pub fn is_memory_type(self) -> bool {
+        use MemoryKind::{Uc, UcMinus, Wb, Wc, Wp, Wt};
+        matches!(self, Wb | Wc | Uc | UcMinus | Wt | Wp)
+    }
+
+    /// Whether first use finds the page cache empty: its steady state is that of the kind without `-cold`.
+    pub fn is_cold(self) -> bool {
+        matches!(self, MemoryKind::FilePrivateCold | MemoryKind::FileSharedCold)
+    }
 }
 
 /// What kind of memory a case asks for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 pub struct MemorySpec {
-    /// Page backing.
+    /// Its kind.
     pub kind: MemoryKind,
     /// NUMA node that pages are bound to; absent: the node of the thread that touches them first.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub node: Option<u32>,
+}
+
+impl MemorySpec {
+    /// Memory of this kind, wherever its pages come to lie.
+    pub const fn of(kind: MemoryKind) -> Self {
+        MemorySpec { kind, node: None }
+    }
+}
+
+impl fmt::Display for MemorySpec {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.node {
+            Some(node) => write!(f, "{} on node {node}", self.kind),
+            None => write!(f, "{}", self.kind),
+        }
+    }
+}
+
+impl std::str::FromStr for MemorySpec {
+    type Err = UnknownWord;
+
+    /// `thp`
+    fn from_str(text: &str) -> Result<Self, UnknownWord> {
+        text.parse().map(MemorySpec::of)
+    }
+}
+
+/// Where kinds of memory come from that have a place: what the user named, or the system's usual places.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Places {
+    /// Folder on the disk whose files are to be measured. Files made there have no name and vanish with the process.
+    pub folder: PathBuf,
+    /// Folder on a memory file system; the same holds.
+    pub tmpfs: PathBuf,
+    /// Folder on a file system for persistent memory, if the user named one.
+    pub dax: Option<PathBuf>,
+    /// Resource file of a PCI device (`/sys/bus/pci/devices/0000:00:04.0/resource2`), if the user named one.
+    pub bar: Option<PathBuf>,
+    /// Whether that device may be written to.
+    pub bar_writes: bool,
+    /// Where device nodes are: `/dev`.
+    pub devices: PathBuf,
+}
+
+impl Default for Places {
+    fn default() -> Self {
+        Places {
+            folder: ".".into(),
+            tmpfs: "/dev/shm".into(),
+            dax: None,
+            bar: None,
+            bar_writes: false,
+            devices: "/dev".into(),
+        }
+    }
+}
+
+/// Says how memory of one kind is had. One a kind, or a family of kinds; stateless.
+pub trait Provider: Sync {
+    /// How to map at least `bytes` of it. May open and fill files; maps nothing.
+    fn recipe(&self, bytes: Bytes, places: &Places) -> Result<Recipe, NoMemory>;
+}
+
+/// The provider of a kind.
+fn provider(kind: MemoryKind) -> &'static dyn Provider {
+    use MemoryKind as Kind;
+    use anonymous::Anonymous;
+    match kind {
+        Kind::Base => &Anonymous::BASE,
+        Kind::Thp => &Anonymous::THP,
+        Kind::Huge2M => &Anonymous::HUGE_2M,
+        Kind::Huge1G => &Anonymous::HUGE_1G,
+        Kind::Shared => &Anonymous::SHARED,
+        Kind::Locked => &Anonymous::LOCKED,
+        Kind::Populated => &Anonymous::POPULATED,
+        Kind::Heap => &anonymous::Heap,
+        _ => &Nowhere,
+    }
+}
+
+/// No memory of this process.
+struct Nowhere;
+
+impl Provider for Nowhere {
+    fn recipe(&self, _bytes: Bytes, _places: &Places) -> Result<Recipe, NoMemory> {
+        Err(NoMemory::Absent { why: "only the micro-VM has memory types".into(), cure: "use `membound kinds`".into() })
+    }
+}
+
+/// Why a memory kind can't be had.
+#[derive(Debug, thiserror::Error)]
+pub enum NoMemory {
+    /// The mapping was refused.
+    #[error("{bytes} of {kind} memory were refused: {source}{hint}")]
+    Refused {
+        /// How much was asked for.
+        bytes: Bytes,
+        /// Which kind.
+        kind: MemoryKind,
+        /// The system's answer.
+        source: io::Error,
+        /// What helps.
+        hint: &'static str,
+    },
+    /// The node was refused.
+    #[error("memory could not be bound to node {node}: {source}")]
+    Node {
+        /// The node.
+        node: u32,
+        /// The system's answer.
+        source: io::Error,
+    },
+    /// A file or device that the kind needs can't be used.
+    #[error("{path}: {source}{hint}", path = path.display())]
+    File {
+        /// Which.
+        path: PathBuf,
+        /// The system's answer.
+        source: io::Error,
+        /// What helps.
+        hint: &'static str,
+    },
+    /// This machine (or what the user named) has no such memory.
+    #[error("{why}; {cure}")]
+    Absent {
+        /// What is missing.
+        why: String,
+        /// What helps.
+        cure: String,
+    },
 }
 
 /// What was really obtained, read back after the run.
@@ -51,6 +241,9 @@ pub struct Obtained {
     /// mapping are looked up.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub pages_on_node: Vec<NodePages>,
+    /// What else shows that the memory is of the kind asked for, or is not.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub proofs: Vec<Proof>,
 }
 
 /// Pages found on a node.
@@ -60,6 +253,26 @@ pub struct NodePages {
     pub node: u32,
     /// Pages.
     pub pages: u64,
+}
+
+/// A property of memory, and how it is known.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Proof {
+    /// What the kind promises: `locked in memory`.
+    pub claim: String,
+    /// Who says so: `smaps`, `statfs`, `behaviour`.
+    pub by: String,
+    /// What it said: `32 MiB of 32 MiB`.
+    pub seen: String,
+    /// Whether that bears the claim out.
+    pub holds: bool,
+}
+
+impl Proof {
+    /// A claim and what was seen of it.
+    pub fn new(claim: &str, by: &str, seen: impl Into<String>, holds: bool) -> Self {
+        Proof { claim: claim.into(), by: by.into(), seen: seen.into(), holds }
+    }
 }
 
 impl Obtained {
@@ -72,43 +285,11 @@ impl Obtained {
             *sum.entry(found.node).or_insert(0) += found.pages;
         }
         self.pages_on_node = sum.into_iter().map(|(node, pages)| NodePages { node, pages }).collect();
+        for proof in other.proofs {
+            if !self.proofs.contains(&proof) {
+                self.proofs.push(proof);
+            }
+        }
         self
     }
 }
-
-impl MemoryKind {
-    /// All kinds.
-    pub const ALL: &'static [MemoryKind] = &[MemoryKind::Base, MemoryKind::Thp, MemoryKind::Huge2M, MemoryKind::Huge1G];
-
-    /// The word used on the command line and in records.
-    pub fn word(self) -> &'static str {
-        match self {
-            MemoryKind::Base => "4k",
-            MemoryKind::Thp => "thp",
-            MemoryKind::Huge2M => "huge-2m",
-            MemoryKind::Huge1G => "huge-1g",
-        }
-    }
-}
-
-impl fmt::Display for MemorySpec {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.node {
-            Some(node) => write!(f, "{} on node {node}", self.kind.word()),
-            None => f.write_str(self.kind.word()),
-        }
-    }
-}
-
-impl std::str::FromStr for MemoryKind {
-    type Err = UnknownKind;
-
-    fn from_str(text: &str) -> Result<Self, UnknownKind> {
-        Self::ALL.iter().copied().find(|kind| kind.word() == text).ok_or_else(|| UnknownKind(text.into()))
-    }
-}
-
-/// A word that names no memory kind.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("unknown memory kind '{0}'; use one of: 4k, thp, huge-2m, huge-1g")]
-pub struct UnknownKind(String);

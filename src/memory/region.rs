@@ -3,93 +3,173 @@
 #![allow(unsafe_code)]
 
 use std::collections::BTreeMap;
+use std::fs::File;
 use std::io;
+use std::os::fd::AsRawFd;
 use std::ptr;
 
-use super::{MemoryKind, MemorySpec, NodePages, Obtained};
+use super::{MemoryKind, MemorySpec, NoMemory, NodePages, Obtained, Places, Proof, provider};
 use crate::units::Bytes;
 
-/// Memory of one kind, owned, aligned to its page size (2 MiB for `thp`). Pages come with the first touch.
+/// What stands behind a mapping.
+#[derive(Debug)]
+pub enum Backing {
+    /// Nothing but memory.
+    Anonymous {
+        /// Whether children share it.
+        shared: bool,
+        /// Whether pages come from the pool of huge pages.
+        pool: bool,
+    },
+    /// A file or device, from its start.
+    File {
+        /// It, long enough.
+        file: File,
+        /// Whether writes reach it.
+        shared: bool,
+        /// Whether its pages are dropped from the page cache before each mapping.
+        cold: bool,
+    },
+    /// malloc.
+    Heap,
+}
+
+/// How memory of a kind is mapped.
+#[derive(Debug)]
+pub struct Recipe {
+    /// The kind.
+    pub kind: MemoryKind,
+    /// What stands behind it.
+    pub backing: Backing,
+    /// Bytes to map: whole pages.
+    pub bytes: usize,
+    /// Alignment and, with a pool, page size.
+    pub page: usize,
+    /// madvise, if any. A refusal is no error: what was obtained is read back.
+    pub advice: Option<libc::c_int>,
+    /// Have the kernel make all pages when mapping.
+    pub populate: bool,
+    /// Lock it in memory.
+    pub lock: bool,
+    /// Whether it may be written to.
+    pub writable: bool,
+    /// What the provider itself can show.
+    pub proofs: Vec<Proof>,
+}
+
+impl Recipe {
+    /// Writable memory with nothing special about it: `bytes` rounded up to whole pages.
+    pub fn new(kind: MemoryKind, backing: Backing, bytes: Bytes, page: usize) -> Self {
+        let bytes = (bytes.0.max(1) as usize).next_multiple_of(page);
+        Recipe {
+            kind,
+            backing,
+            bytes,
+            page,
+            advice: None,
+            populate: false,
+            lock: false,
+            writable: true,
+            proofs: Vec::new(),
+        }
+    }
+
+    /// Bytes that must be mapped to have aligned ones: the kernel aligns base and pool pages itself.
+    fn mapped(&self) -> usize {
+        let is_aligned = self.page == 4096 || matches!(self.backing, Backing::Anonymous { pool: true, .. });
+        if is_aligned { self.bytes } else { self.bytes + self.page }
+    }
+}
+
+/// Memory of one kind, owned, aligned to its page size (2 MiB for `thp`). Pages come with the first touch, unless the
+/// kind says otherwise.
 #[derive(Debug)]
 pub struct Region {
+    recipe: Recipe,
+    node: Option<u32>,
+    /// What mmap or malloc returned; null while unmapped.
     mapping: *mut libc::c_void,
-    mapped: usize,
     /// First usable byte: `mapping` rounded up.
     start: usize,
-    length: usize,
-    kind: MemoryKind,
+    /// Bytes that were there when it was first mapped, before anything touched it; for kinds that promise that.
+    populated: Option<Bytes>,
 }
 
-// SAFETY: the mapping is private to the process and owned by this value; nothing in it is tied to a thread.
+// SAFETY: the mapping is owned by this value; nothing in it is tied to a thread.
 unsafe impl Send for Region {}
 
-/// Why a memory kind can't be had.
-#[derive(Debug, thiserror::Error)]
-pub enum NoMemory {
-    /// The mapping was refused.
-    #[error("{bytes} of {kind} memory were refused: {source}{hint}")]
-    Refused {
-        /// How much was asked for.
-        bytes: Bytes,
-        /// Which kind.
-        kind: &'static str,
-        /// The system's answer.
-        source: io::Error,
-        /// What helps.
-        hint: &'static str,
-    },
-    /// The node was refused.
-    #[error("memory could not be bound to node {node}: {source}")]
-    Node {
-        /// The node.
-        node: u32,
-        /// The system's answer.
-        source: io::Error,
-    },
-}
-
-const HUGE_2M: usize = 2 << 20;
 /// Pages asked for by one inspection: enough to see a wrong placement, few enough to take a millisecond.
 const PAGES_INSPECTED: usize = 4096;
 
 impl Region {
-    /// Maps `bytes` (rounded up to whole pages) of the kind that `spec` names. Touches nothing.
-    pub fn new(spec: MemorySpec, bytes: Bytes) -> Result<Self, NoMemory> {
-        let (page, flags) = match spec.kind {
-            MemoryKind::Base => (4096, 0),
-            MemoryKind::Thp => (HUGE_2M, 0),
-            MemoryKind::Huge2M => (HUGE_2M, libc::MAP_HUGETLB | (21 << libc::MAP_HUGE_SHIFT)),
-            MemoryKind::Huge1G => (1 << 30, libc::MAP_HUGETLB | (30 << libc::MAP_HUGE_SHIFT)),
-        };
-        let length = (bytes.0.max(1) as usize).next_multiple_of(page);
-        // The kernel aligns pool pages itself; transparent ones need room to align within.
-        let mapped = if spec.kind == MemoryKind::Thp { length + page } else { length };
-        // Pool pages are reserved now, so that touching them later can't fail with SIGBUS.
-        let flags = flags | libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
-        let flags = if flags & libc::MAP_HUGETLB == 0 { flags | libc::MAP_NORESERVE } else { flags };
-        // SAFETY: a fresh mapping at no fixed address; nothing existing is touched.
-        let mapping = unsafe { libc::mmap(ptr::null_mut(), mapped, libc::PROT_READ | libc::PROT_WRITE, flags, -1, 0) };
-        if mapping == libc::MAP_FAILED {
-            return Err(refused(spec.kind, bytes));
+    /// Maps `bytes` (rounded up to whole pages) of the kind that `spec` names.
+    pub fn new(spec: MemorySpec, bytes: Bytes, places: &Places) -> Result<Self, NoMemory> {
+        let recipe = provider(spec.kind).recipe(bytes, places)?;
+        let mut region = Region { recipe, node: spec.node, mapping: ptr::null_mut(), start: 0, populated: None };
+        region.map()?;
+        if region.recipe.populate {
+            region.populated = region.smaps().map(|smaps| smaps.resident);
         }
-        let start = (mapping as usize).next_multiple_of(page);
-        let region = Region { mapping, mapped, start, length, kind: spec.kind };
-        region.advise();
-        match spec.node {
-            Some(node) => region.bind(node).map(|()| region),
-            None => Ok(region),
+        Ok(region)
+    }
+
+    /// Gives the memory back, all but its file; with a cold kind the file's pages too. [`Region::map`] brings it back as
+    /// it first was, at another address. Until then only `map` may be called.
+    pub fn unmap(&mut self) {
+        if self.mapping.is_null() {
+            return;
+        }
+        match self.recipe.backing {
+            // SAFETY: `mapping` came from aligned_alloc, is owned by `self`, and no borrow of it exists.
+            Backing::Heap => unsafe { libc::free(self.mapping) },
+            // SAFETY: the mapping was made by `map` with this length, is owned by `self`, and no borrow of it exists.
+            _ => unsafe {
+                libc::munmap(self.mapping, self.recipe.mapped());
+            },
+        }
+        self.mapping = ptr::null_mut();
+        if let Backing::File { file, cold: true, .. } = &self.recipe.backing {
+            // Dirty pages can't be dropped.
+            let _ = file.sync_data();
+            // SAFETY: advice about an open file; no memory is involved.
+            unsafe { libc::posix_fadvise(file.as_raw_fd(), 0, 0, libc::POSIX_FADV_DONTNEED) };
         }
     }
 
-    fn advise(&self) {
-        let advice = match self.kind {
-            MemoryKind::Base => libc::MADV_NOHUGEPAGE,
-            MemoryKind::Thp => libc::MADV_HUGEPAGE,
-            MemoryKind::Huge2M | MemoryKind::Huge1G => return,
+    /// Maps the memory again after [`Region::unmap`].
+    pub fn map(&mut self) -> Result<(), NoMemory> {
+        self.unmap();
+        let recipe = &self.recipe;
+        self.mapping = match &recipe.backing {
+            // SAFETY: asks for fresh memory; the size is a multiple of the alignment.
+            Backing::Heap => unsafe { libc::malloc(recipe.bytes + recipe.page) },
+            _ => recipe.mmap(),
         };
-        // A refusal (no THP in this kernel) is not an error: `inspect` says what was obtained.
-        // SAFETY: the range lies within our own mapping; advice does not change its contents.
-        unsafe { libc::madvise(self.start as *mut libc::c_void, self.length, advice) };
+        if self.mapping == libc::MAP_FAILED || self.mapping.is_null() {
+            self.mapping = ptr::null_mut();
+            return Err(refused(recipe));
+        }
+        self.start = (self.mapping as usize).next_multiple_of(recipe.page);
+        if let Some(advice) = recipe.advice {
+            // SAFETY: the range lies within our own mapping; advice does not change its contents.
+            unsafe { libc::madvise(self.start as *mut libc::c_void, recipe.bytes, advice) };
+        }
+        if let Some(node) = self.node {
+            self.bind(node)?;
+        }
+        self.make_pages()
+    }
+
+    /// Makes pages where the kind has them made in advance.
+    fn make_pages(&self) -> Result<(), NoMemory> {
+        let (start, bytes) = (self.start as *mut libc::c_void, self.recipe.bytes);
+        // SAFETY: the range is our own mapping; populating it changes no contents.
+        let populated = !self.recipe.populate || unsafe { libc::madvise(start, bytes, libc::MADV_POPULATE_WRITE) } == 0;
+        // SAFETY: as above.
+        if populated && (!self.recipe.lock || unsafe { libc::mlock(start, bytes) } == 0) {
+            return Ok(());
+        }
+        Err(refused(&self.recipe))
     }
 
     fn bind(&self, node: u32) -> Result<(), NoMemory> {
@@ -100,7 +180,7 @@ impl Region {
         *word |= 1 << (node % 64);
         // SAFETY: mbind reads 1024 bits of `mask` and sets the policy of our own, untouched mapping.
         let result = unsafe {
-            libc::syscall(libc::SYS_mbind, self.start, self.length, MPOL_BIND, mask.as_ptr(), 1024usize, 0usize)
+            libc::syscall(libc::SYS_mbind, self.start, self.recipe.bytes, MPOL_BIND, mask.as_ptr(), 1024usize, 0usize)
         };
         if result == 0 { Ok(()) } else { Err(refused(io::Error::last_os_error())) }
     }
@@ -112,32 +192,53 @@ impl Region {
 
     /// Usable bytes.
     pub fn bytes(&self) -> Bytes {
-        Bytes(self.length as u64)
+        Bytes(self.recipe.bytes as u64)
     }
 
-    /// The memory as numbers. Touching them makes pages.
+    /// Whether it may be written to.
+    pub fn is_writable(&self) -> bool {
+        self.recipe.writable
+    }
+
+    /// The memory as numbers; nothing, where it must not be written. Touching them makes pages.
     pub fn words(&mut self) -> &mut [f64] {
-        // SAFETY: the range is mapped readable and writable for as long as `self` lives, page-aligned, zeroed by the
-        // kernel (all bits zero is a valid f64), and borrowed exclusively through `self`.
-        unsafe { std::slice::from_raw_parts_mut(self.start as *mut f64, self.length / 8) }
+        if self.mapping.is_null() || !self.recipe.writable {
+            return &mut [];
+        }
+        // SAFETY: the range is mapped readable and writable for as long as `self` lives and is not unmapped, which needs
+        // `&mut self`; it is page-aligned, any bits are a valid f64, and it is borrowed exclusively through `self`.
+        unsafe { std::slice::from_raw_parts_mut(self.start as *mut f64, self.recipe.bytes / 8) }
     }
 
-    /// What was obtained for the first `touched` bytes: huge pages by smaps, nodes by move_pages.
+    /// What was obtained for the first `touched` bytes: huge pages by smaps, nodes by move_pages, and what the kind
+    /// promises beyond that.
     pub fn inspect(&self, touched: Bytes) -> Obtained {
+        let smaps = self.smaps();
+        let mut proofs = self.recipe.proofs.clone();
+        let of = |part: Bytes| (format!("{part} of {}", self.bytes()), part >= self.bytes());
+        if let (true, Some(smaps)) = (self.recipe.lock, &smaps) {
+            let (seen, holds) = of(smaps.locked);
+            proofs.push(Proof::new("locked in memory", "smaps", seen, holds));
+        }
+        if let Some(populated) = self.populated {
+            let (seen, holds) = of(populated);
+            proofs.push(Proof::new("present before the first touch", "smaps", seen, holds));
+        }
         Obtained {
             bytes: touched,
-            huge_bytes: self.huge_bytes(),
+            huge_bytes: smaps.map(|smaps| smaps.huge),
             pages_on_node: self.pages_on_node(touched.0 as usize),
+            proofs,
         }
     }
 
-    fn huge_bytes(&self) -> Option<Bytes> {
-        let smaps = std::fs::read_to_string("/proc/self/smaps").ok()?;
-        Some(huge_bytes_in(&smaps, self.start as u64, (self.start + self.length) as u64))
+    fn smaps(&self) -> Option<Smaps> {
+        let text = std::fs::read_to_string("/proc/self/smaps").ok()?;
+        Some(Smaps::of(&text, self.start as u64, (self.start + self.recipe.bytes) as u64))
     }
 
     fn pages_on_node(&self, touched: usize) -> Vec<NodePages> {
-        let pages = touched.min(self.length) / 4096;
+        let pages = touched.min(self.recipe.bytes) / 4096;
         let step = pages.div_ceil(PAGES_INSPECTED).max(1);
         let addresses: Vec<usize> = (0..pages).step_by(step).map(|page| self.start + page * 4096).collect();
         let mut status = vec![-1i32; addresses.len()];
@@ -165,35 +266,70 @@ impl Region {
 
 impl Drop for Region {
     fn drop(&mut self) {
-        // SAFETY: the mapping was made by `new`, is owned by `self`, and no borrow of it outlives `self`.
-        unsafe { libc::munmap(self.mapping, self.mapped) };
+        self.unmap();
     }
 }
 
-fn refused(kind: MemoryKind, bytes: Bytes) -> NoMemory {
+impl Recipe {
+    fn mmap(&self) -> *mut libc::c_void {
+        let protection = if self.writable { libc::PROT_READ | libc::PROT_WRITE } else { libc::PROT_READ };
+        let sharing = |shared: bool| if shared { libc::MAP_SHARED } else { libc::MAP_PRIVATE };
+        let (file, flags) = match &self.backing {
+            // Pool pages are reserved now, so that touching them later can't fail with SIGBUS.
+            Backing::Anonymous { shared, pool: true } => {
+                let size = (self.page.trailing_zeros() as libc::c_int) << libc::MAP_HUGE_SHIFT;
+                (-1, sharing(*shared) | libc::MAP_ANONYMOUS | libc::MAP_HUGETLB | size)
+            }
+            Backing::Anonymous { shared, .. } => (-1, sharing(*shared) | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE),
+            Backing::File { file, shared, .. } => (file.as_raw_fd(), sharing(*shared)),
+            Backing::Heap => (-1, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS),
+        };
+        // SAFETY: a fresh mapping at no fixed address; nothing existing is touched.
+        unsafe { libc::mmap(ptr::null_mut(), self.mapped(), protection, flags, file, 0) }
+    }
+}
+
+fn refused(recipe: &Recipe) -> NoMemory {
     let source = io::Error::last_os_error();
-    let hint = match kind {
+    let hint = match recipe.kind {
         MemoryKind::Huge2M => "; reserve pages with `sysctl vm.nr_hugepages=N` (2 MiB each)",
         MemoryKind::Huge1G => "; reserve pages with `hugepagesz=1G hugepages=N` on the kernel's command line",
+        MemoryKind::Locked => "; raise the limit with `ulimit -l` or ask for less with --size",
         _ => "; ask for less with --size",
     };
-    NoMemory::Refused { bytes, kind: kind.word(), source, hint }
+    NoMemory::Refused { bytes: Bytes(recipe.bytes as u64), kind: recipe.kind, source, hint }
 }
 
-/// Huge bytes of the mappings inside [start, end) according to the text of smaps.
-fn huge_bytes_in(smaps: &str, start: u64, end: u64) -> Bytes {
-    let mut inside = false;
-    let mut kib = 0;
-    for line in smaps.lines() {
-        if let Some((from, to)) = mapping_range(line) {
-            inside = from < end && start < to;
-        } else if inside
-            && ["AnonHugePages:", "Private_Hugetlb:", "Shared_Hugetlb:"].iter().any(|k| line.starts_with(k))
-        {
-            kib += line.split_whitespace().nth(1).and_then(|n| n.parse::<u64>().ok()).unwrap_or(0);
+/// What smaps says of a range of addresses.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Smaps {
+    huge: Bytes,
+    resident: Bytes,
+    locked: Bytes,
+}
+
+impl Smaps {
+    /// Of the mappings inside [start, end), according to the text of smaps.
+    fn of(text: &str, start: u64, end: u64) -> Smaps {
+        let mut inside = false;
+        let mut found = Smaps::default();
+        for line in text.lines() {
+            if let Some((from, to)) = mapping_range(line) {
+                inside = from < end && start < to;
+            } else if inside && let Some((name, value)) = line.split_once(':') {
+                let kib = value.split_whitespace().next().and_then(|n| n.parse::<u64>().ok()).unwrap_or(0);
+                match name {
+                    "AnonHugePages" | "ShmemPmdMapped" | "FilePmdMapped" | "Private_Hugetlb" | "Shared_Hugetlb" => {
+                        found.huge.0 += kib << 10;
+                    }
+                    "Rss" => found.resident.0 += kib << 10,
+                    "Locked" => found.locked.0 += kib << 10,
+                    _ => {}
+                }
+            }
         }
+        found
     }
-    Bytes::kib(kib)
 }
 
 fn mapping_range(line: &str) -> Option<(u64, u64)> {
@@ -206,17 +342,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn huge_pages_are_counted_inside_the_range_only() {
-        let smaps = "7f0000000000-7f0000400000 rw-p 00000000 00:00 0 \nRss: 4096 kB\nAnonHugePages:      2048 kB\n\
-                     7f0000400000-7f0000800000 rw-p 00000000 00:00 0 \nAnonHugePages:      4096 kB\nPrivate_Hugetlb: 0 kB\n";
-        assert_eq!(huge_bytes_in(smaps, 0x7f0000000000, 0x7f0000400000), Bytes::mib(2));
-        assert_eq!(huge_bytes_in(smaps, 0x7f0000000000, 0x7f0000800000), Bytes::mib(6));
+    fn smaps_are_read_inside_the_range_only() {
+        let text = "7f0000000000-7f0000400000 rw-p 00000000 00:00 0 \nRss: 4096 kB\nAnonHugePages:      2048 kB\n\
+                    Locked: 4 kB\n\
+                    7f0000400000-7f0000800000 rw-p 00000000 00:00 0 \nAnonHugePages:      4096 kB\nPrivate_Hugetlb: 0 kB\n";
+        let first = Smaps { huge: Bytes::mib(2), resident: Bytes::mib(4), locked: Bytes::kib(4) };
+        assert_eq!(Smaps::of(text, 0x7f0000000000, 0x7f0000400000), first);
+        assert_eq!(Smaps::of(text, 0x7f0000000000, 0x7f0000800000).huge, Bytes::mib(6));
     }
 
     #[test]
     fn base_pages_are_obtained_and_counted() {
-        let spec = MemorySpec { kind: MemoryKind::Base, node: None };
-        let mut region = Region::new(spec, Bytes::kib(100)).unwrap();
+        let mut region = region(MemoryKind::Base);
         region.words().fill(1.0);
         let obtained = region.inspect(region.bytes());
         assert_eq!(obtained.bytes, Bytes::kib(100));
@@ -224,5 +361,26 @@ mod tests {
         // Containers may refuse move_pages; where it answers, it must answer for every page.
         let pages: u64 = obtained.pages_on_node.iter().map(|found| found.pages).sum();
         assert!(pages == 0 || pages == 25, "{pages}");
+    }
+
+    fn region(kind: MemoryKind) -> Region {
+        Region::new(MemorySpec::of(kind), Bytes::kib(100), &Places::default()).unwrap()
+    }
+
+    #[test]
+    fn memory_mapped_again_is_fresh() {
+        for kind in [MemoryKind::Base, MemoryKind::Shared, MemoryKind::Populated] {
+            let mut region = region(kind);
+            region.words().fill(1.0);
+            region.unmap();
+            region.map().unwrap();
+            assert!(region.words().iter().all(|word| *word == 0.0), "{kind}");
+        }
+    }
+
+    #[test]
+    fn populated_memory_proves_it() {
+        let region = region(MemoryKind::Populated);
+        assert!(region.inspect(region.bytes()).proofs.iter().all(|proof| proof.holds));
     }
 }

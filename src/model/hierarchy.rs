@@ -33,7 +33,7 @@ fn load_curve(results: &[Result]) -> Vec<(Bytes, f64, [f64; 2])> {
     let candidates: Vec<&Result> = results
         .iter()
         .filter(|r| r.row.kernel == "load" && r.row.threads == 1 && r.row.outcome == "measured")
-        .filter(|r| r.row.store == StoreKind::Regular && r.case.protocol == Protocol::Steady)
+        .filter(|r| r.row.store == StoreKind::Regular && r.case.protocol == Protocol::Steady && r.is_plain())
         .collect();
     let count =
         |r: &Result| candidates.iter().filter(|c| c.case.work == r.case.work && c.case.memory == r.case.memory).count();

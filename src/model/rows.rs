@@ -3,9 +3,9 @@
 use std::collections::HashMap;
 
 use super::{Level, LevelBest, Rate, Row};
-use crate::kernel::Kernel;
+use crate::kernel::{Kernel, Variant};
 use crate::memory::MemoryKind;
-use crate::plan::Case;
+use crate::plan::{Case, Protocol};
 use crate::record::{Measured, Measurement, Outcome, Record};
 use crate::stats::{self, Summary};
 use crate::units::Bytes;
@@ -31,6 +31,13 @@ impl Result {
         self.row.payload_bps.map(|rate| [rate.median, rate.ci95[0], rate.ci95[1]])
     }
 
+    /// Whether it stands for its kernel: all streams in one memory of this process, already in use.
+    pub fn is_plain(&self) -> bool {
+        self.case.streams.is_empty()
+            && self.case.protocol != Protocol::FirstUse
+            && !self.case.memory.kind.is_memory_type()
+    }
+
     /// Bytes of one thread.
     pub fn share(&self) -> Bytes {
         Bytes(self.case.working_set.0 / self.case.threads().max(1) as u64)
@@ -39,16 +46,8 @@ impl Result {
 
 /// One result a case, ordered as a reader looks for them: kernel, threads, memory, size, then the way of touching it.
 pub(super) fn merge(record: &Record) -> Vec<Result> {
-    let mut index: HashMap<&Case, usize> = HashMap::new();
-    let mut visits: Vec<Vec<&Measurement>> = Vec::new();
-    for measurement in &record.measurements {
-        let at = *index.entry(&measurement.case).or_insert_with(|| {
-            visits.push(Vec::new());
-            visits.len() - 1
-        });
-        visits[at].push(measurement);
-    }
-    let mut results: Vec<Result> = visits.iter().map(|visits| result(visits, record.header.clock.hz.0)).collect();
+    let hz = record.header.clock.hz.0;
+    let mut results: Vec<Result> = visits(record).iter().filter_map(|visits| result(visits, hz)).collect();
     mark_impossible(&mut results);
     results.sort_by_cached_key(|result| {
         let (case, row) = (&result.case, &result.row);
@@ -58,7 +57,22 @@ pub(super) fn merge(record: &Record) -> Vec<Result> {
     results
 }
 
-fn result(visits: &[&Measurement], hz: f64) -> Result {
+/// The visits to each case, in the order in which cases were first visited.
+pub(super) fn visits(record: &Record) -> Vec<Vec<&Measurement>> {
+    let mut index: HashMap<&Case, usize> = HashMap::new();
+    let mut visits: Vec<Vec<&Measurement>> = Vec::new();
+    for measurement in &record.measurements {
+        let at = *index.entry(&measurement.case).or_insert_with(|| {
+            visits.push(Vec::new());
+            visits.len() - 1
+        });
+        visits[at].push(measurement);
+    }
+    visits
+}
+
+/// The result of a case that is a kernel over streams.
+fn result(visits: &[&Measurement], hz: f64) -> Option<Result> {
     let case = visits[0].case.clone();
     let measured: Vec<&Measured> = visits
         .iter()
@@ -73,7 +87,7 @@ fn result(visits: &[&Measurement], hz: f64) -> Result {
         batches.push(times.clone().map(|time| visit.volume.payload() as f64 / time).collect::<Vec<_>>());
         seconds.extend(times);
     }
-    let mut row = bare_row(&case);
+    let mut row = bare_row(&case, case.variant()?);
     let views: Vec<&[f64]> = batches.iter().map(Vec::as_slice).collect();
     if let Some(summary) = stats::summarize(&views) {
         fill(&mut row, &case, &measured, &summary, hz);
@@ -92,11 +106,10 @@ fn result(visits: &[&Measurement], hz: f64) -> Result {
         row.outcome = outcome.into();
         row.reason = Some(reason.clone());
     }
-    Result { case, row, batches, seconds }
+    Some(Result { case, row, batches, seconds })
 }
 
-fn bare_row(case: &Case) -> Row {
-    let variant = case.variant();
+fn bare_row(case: &Case, variant: &Variant) -> Row {
     Row {
         metric: "bandwidth".into(),
         kernel: variant.kernel.clone(),
@@ -232,10 +245,13 @@ fn pages_differ(case: &Case, visit: &Measured) -> bool {
     let wrong_size = match case.memory.kind {
         MemoryKind::Base => huge.is_some_and(|share| share > 0.0),
         // A region below a huge page has none.
-        _ => obtained.bytes >= Bytes::mib(2) && huge.is_some_and(|share| share < threshold::HUGE_SHARE),
+        MemoryKind::Thp | MemoryKind::Huge2M | MemoryKind::Huge1G => {
+            obtained.bytes >= Bytes::mib(2) && huge.is_some_and(|share| share < threshold::HUGE_SHARE)
+        }
+        _ => false,
     };
     let wrong_node = case.memory.node.is_some_and(|node| obtained.pages_on_node.iter().any(|found| found.node != node));
-    wrong_size || wrong_node
+    wrong_size || wrong_node || obtained.proofs.iter().any(|proof| !proof.holds)
 }
 
 /// A cached working set can't be slower than the same loop in memory by its own nature: figures that say so are wrong.
@@ -245,12 +261,13 @@ fn mark_impossible(results: &mut [Result]) {
     let speed = |result: &Result| result.row.payload_bps.map(|rate| rate.ci95);
     let mut verdicts = Vec::new();
     for (i, large) in results.iter().enumerate() {
-        if !large.case.variant().store.write_allocates() {
+        if !large.row.store.write_allocates() || large.case.protocol == Protocol::FirstUse {
             continue;
         }
         let same = |small: &&Result| {
             small.case.work == large.case.work
                 && small.case.memory == large.case.memory
+                && small.case.streams == large.case.streams
                 && small.case.cpus == large.case.cpus
                 && small.case.protocol == large.case.protocol
                 && small.case.working_set.0 >= 16 << 10
@@ -275,7 +292,7 @@ pub(super) fn best_of_levels(mut levels: Vec<Level>, results: &[Result]) -> Vec<
         for (index, result) in results.iter().enumerate() {
             let row = &result.row;
             let Some(rate) = row.payload_bps.filter(|_| row.outcome == "measured") else { continue };
-            if row.level.as_deref() != Some(&level.name) {
+            if row.level.as_deref() != Some(&level.name) || !result.is_plain() {
                 continue;
             }
             match best.iter_mut().find(|b| b.kernel == row.kernel && b.threads == row.threads) {

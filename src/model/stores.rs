@@ -40,6 +40,7 @@ fn usable(result: &Result) -> bool {
     result.row.outcome == "measured"
         && result.row.payload_bps.is_some()
         && result.case.protocol == crate::plan::Protocol::Steady
+        && result.is_plain()
 }
 
 /// The curves of a kernel with other than regular stores, each over rising working sets.

@@ -15,10 +15,11 @@ pub(super) fn scaling(results: &[Result]) -> Vec<Scaling> {
         if row.level.as_deref() != Some("memory")
             || row.payload_bps.is_none()
             || result.case.protocol != Protocol::Steady
+            || !result.is_plain()
         {
             continue;
         }
-        let what = result.case.variant().to_string();
+        let Some(what) = result.case.variant().map(ToString::to_string) else { continue };
         match curves.iter_mut().find(|curve| curve.what == what) {
             Some(curve) => curve.rows.push(index),
             None => curves.push(Scaling { what, level: "memory".into(), rows: vec![index] }),
@@ -53,8 +54,10 @@ const FUNCTIONS: [(&str, &str); 4] = [("copy", "Copy"), ("scale", "Scale"), ("ad
 
 /// STREAM's table, if its kernels were run by its protocol.
 pub(super) fn stream_table(results: &[Result], record: &Record) -> Option<StreamTable> {
-    let runs: Vec<&Result> =
-        results.iter().filter(|r| r.case.protocol == Protocol::Stream && !r.seconds.is_empty()).collect();
+    let runs: Vec<&Result> = results
+        .iter()
+        .filter(|r| r.case.protocol == Protocol::Stream && r.is_plain() && !r.seconds.is_empty())
+        .collect();
     let threads = runs.iter().map(|r| r.row.threads).max()?;
     let runs: Vec<&Result> = runs.into_iter().filter(|r| r.row.threads == threads).collect();
     let mut lines = Vec::new();
@@ -66,7 +69,7 @@ pub(super) fn stream_table(results: &[Result], record: &Record) -> Option<Stream
         }
     }
     let copy = runs.first()?;
-    let streams = copy.case.variant().row().map_or(1, |kernel| kernel.formula().streams.len() as u64);
+    let streams = copy.case.variant().and_then(|v| v.row()).map_or(1, |kernel| kernel.formula().streams.len() as u64);
     let array = Bytes(copy.case.working_set.0 / streams);
     let unmet = unmet_rules(array, &runs, record);
     let valid = runs.iter().all(|r| r.row.outcome == "measured");

@@ -11,10 +11,10 @@
 use std::ops::Range;
 
 use crate::kernel::code::Call;
-use crate::kernel::formula::{Formula, Target};
+use crate::kernel::formula::{Formula, Stream, Target};
 use crate::kernel::{ELEMENT_BYTES, Kernel, Variant, naive};
-use crate::memory::MemorySpec;
-use crate::memory::{NoMemory, Obtained, Region};
+use crate::memory::{MemorySpec, NoMemory, Obtained, Places, Region};
+use crate::plan::Case;
 use crate::units::Bytes;
 
 /// Elements of the pattern; a prime, so that no shift by a vector, line or page goes unnoticed.
@@ -32,56 +32,86 @@ enum Zone {
     Loaded,
 }
 
+/// Where a stream lies.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Place {
+    /// Index into [`Layout::memories`].
+    memory: usize,
+    zone: Zone,
+    /// Its first element.
+    start: usize,
+}
+
 /// Where a kernel's streams lie.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Layout {
-    /// Region and first element of each stream.
-    places: Vec<(Zone, usize)>,
+    /// The memories that hold streams; one arena each.
+    memories: Vec<ArenaKey>,
+    places: Vec<Place>,
     /// Rows of each stream; 1 for plain arrays.
     pub rows: usize,
     /// Elements of a row.
     pub columns: usize,
-    /// Elements needed of each region: stored, loaded.
-    words: [usize; 2],
+    /// Elements needed of each memory: stored, loaded.
+    words: Vec<[usize; 2]>,
 }
 
 impl Layout {
-    /// Divides `working_set` bytes among the streams of `kernel`.
+    /// Divides a thread's share of the case's working set among the streams of `kernel`.
     ///
     /// Equal elements of two streams should have equal places in a 4 KiB page: then a load never has the low 12
     /// address bits of a store that is still under way (4 KiB aliasing cost up to a quarter of the triad's speed in L1
     /// on Zen 4), and neighbouring loads use one L1 bank alike. So streams start on pages where that wastes little,
     /// else on lines. Beyond the first level each stream starts one line further, so that equal elements do not all
     /// lie on one memory controller (as on the UltraSPARC T2).
-    pub fn new(kernel: &Kernel, working_set: Bytes, misaligned_bytes: u32) -> Layout {
+    pub fn new(kernel: &Kernel, case: &Case) -> Layout {
         const LINE: usize = 64 / ELEMENT_BYTES as usize;
         const PAGE: usize = 4096 / ELEMENT_BYTES as usize;
         let streams = kernel.formula().streams;
-        let elements = (working_set.0 / ELEMENT_BYTES / streams.len() as u64).max(1);
+        let share = case.working_set.0 / case.threads().max(1) as u64;
+        let elements = (share / ELEMENT_BYTES / streams.len() as u64).max(1);
         let (rows, columns) = kernel.shape(elements);
         let length = (rows * columns) as usize;
         let beyond_first_level = length >= 16 * PAGE;
         let unit = if beyond_first_level || length.is_multiple_of(PAGE) { PAGE } else { LINE };
-        let off = (u64::from(misaligned_bytes) / ELEMENT_BYTES) as usize;
-        let (mut places, mut words) = (Vec::new(), [0usize; 2]);
-        for (index, stream) in streams.iter().enumerate() {
+        let off = (u64::from(case.misaligned_bytes) / ELEMENT_BYTES) as usize;
+        let (mut memories, mut words): (Vec<ArenaKey>, Vec<[usize; 2]>) = (Vec::new(), Vec::new());
+        let place = |(index, stream): (usize, &Stream)| {
+            let key = ArenaKey { spec: case.memory_of(&stream.name), fresh: case.is_fresh(&stream.name) };
+            let memory = memories.iter().position(|known| *known == key).unwrap_or_else(|| {
+                memories.push(key);
+                words.push([0; 2]);
+                memories.len() - 1
+            });
             let zone = if stream.stored { Zone::Stored } else { Zone::Loaded };
             let shift = if beyond_first_level { index * LINE } else { 0 };
-            let start = words[zone as usize].next_multiple_of(unit) + shift + off;
-            places.push((zone, start));
-            words[zone as usize] = start + length;
-        }
-        Layout { places, rows: rows as usize, columns: columns as usize, words }
+            let used = &mut words[memory][zone as usize];
+            let start = used.next_multiple_of(unit) + shift + off;
+            *used = start + length;
+            Place { memory, zone, start }
+        };
+        let places = streams.iter().enumerate().map(place).collect();
+        Layout { memories, places, rows: rows as usize, columns: columns as usize, words }
     }
 
-    /// Bytes needed of each region: stored, loaded.
-    pub fn bytes(&self) -> [Bytes; 2] {
-        self.words.map(|words| Bytes(words as u64 * ELEMENT_BYTES))
+    /// The arenas that a thread needs, and the bytes of each: stored, loaded.
+    pub fn arenas(&self) -> impl Iterator<Item = (ArenaKey, [Bytes; 2])> {
+        let bytes = |words: &[usize; 2]| words.map(|words| Bytes(words as u64 * ELEMENT_BYTES));
+        self.memories.iter().copied().zip(self.words.iter().map(bytes))
     }
 
     fn length(&self) -> usize {
         self.rows * self.columns
     }
+}
+
+/// What tells a thread's arenas apart.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct ArenaKey {
+    /// The memory asked for.
+    pub spec: MemorySpec,
+    /// Whether it is mapped anew before each sample; such an arena has no room to spare, which would be mapped too.
+    pub fresh: bool,
 }
 
 /// A region and how far it was touched.
@@ -94,89 +124,166 @@ struct Touched {
 impl Touched {
     fn reach(&mut self, words: usize) -> bool {
         let grows = words > self.words;
-        if grows {
+        if grows && self.region.is_writable() {
             fill(self.region.words(), self.words..words);
-            self.words = words;
         }
+        self.words = self.words.max(words);
         grows
     }
 }
 
-/// A thread's two regions and what was obtained for them.
+/// A thread's two regions of one kind and what was obtained for them. A zone that no case needs is not mapped.
 #[derive(Debug)]
 pub struct Arena {
-    zones: [Touched; 2],
+    fresh: bool,
+    zones: [Option<Touched>; 2],
     obtained: Option<Obtained>,
 }
 
 impl Arena {
     /// Maps memory; touches nothing.
-    pub fn new(spec: MemorySpec, bytes: [Bytes; 2]) -> Result<Self, NoMemory> {
-        let zone = |bytes| Ok(Touched { region: Region::new(spec, bytes)?, words: 0 });
-        Ok(Arena { zones: [zone(bytes[0])?, zone(bytes[1])?], obtained: None })
+    pub fn new(key: ArenaKey, bytes: [Bytes; 2], places: &Places) -> Result<Self, NoMemory> {
+        let zone = |bytes: Bytes| match bytes {
+            Bytes(0) => Ok(None),
+            _ => Ok(Some(Touched { region: Region::new(key.spec, bytes, places)?, words: 0 })),
+        };
+        Ok(Arena { fresh: key.fresh, zones: [zone(bytes[0])?, zone(bytes[1])?], obtained: None })
     }
 
     /// Bytes mapped: stored, loaded.
     pub fn bytes(&self) -> [Bytes; 2] {
-        [self.zones[0].region.bytes(), self.zones[1].region.bytes()]
-    }
-
-    /// Touches the layout's pages from the calling thread and makes every stream that is read hold the pattern.
-    /// Returns the streams' addresses.
-    pub fn prepare(&mut self, formula: &Formula, layout: &Layout) -> Vec<u64> {
-        for (zone, words) in self.zones.iter_mut().zip(layout.words) {
-            if zone.reach(words) {
-                self.obtained = None;
-            }
-        }
-        for (stream, &(zone, start)) in formula.streams.iter().zip(&layout.places) {
-            // A stream changed in place was left by another case as that one pleased.
-            if stream.loaded && zone == Zone::Stored {
-                fill(self.zones[zone as usize].region.words(), start..start + layout.length());
-            }
-        }
-        let address =
-            |&(zone, start): &(Zone, usize)| self.zones[zone as usize].region.address() + start as u64 * ELEMENT_BYTES;
-        layout.places.iter().map(address).collect()
+        self.zones.each_ref().map(|zone| zone.as_ref().map_or(Bytes(0), |zone| zone.region.bytes()))
     }
 
     /// Pages obtained so far; looked up again only when new ones were touched.
     pub fn obtained(&mut self) -> Obtained {
         let zones = &self.zones;
+        let inspect = |zone: &Touched| zone.region.inspect(Bytes(zone.words as u64 * ELEMENT_BYTES));
         let look_up = || {
-            let inspect = |zone: &Touched| zone.region.inspect(Bytes(zone.words as u64 * ELEMENT_BYTES));
-            inspect(&zones[0]).and(inspect(&zones[1]))
+            zones.iter().flatten().filter(|zone| zone.words > 0).map(inspect).reduce(Obtained::and).unwrap_or_default()
         };
+        if self.fresh {
+            return look_up();
+        }
         self.obtained.get_or_insert_with(look_up).clone()
+    }
+
+    fn words(&mut self, zone: Zone) -> &mut [f64] {
+        self.zones[zone as usize].as_mut().map_or(&mut [], |zone| zone.region.words())
+    }
+}
+
+/// The memory that a thread works on: an arena for each of the layout's memories.
+#[derive(Debug)]
+pub struct Ground<'a> {
+    kernel: &'a Kernel,
+    layout: &'a Layout,
+    /// In the order of the layout's memories.
+    arenas: Vec<Arena>,
+}
+
+impl<'a> Ground<'a> {
+    /// Stands on `arenas`, one for each of [`Layout::arenas`].
+    pub fn new(kernel: &'a Kernel, layout: &'a Layout, arenas: Vec<Arena>) -> Self {
+        Ground { kernel, layout, arenas }
+    }
+
+    /// The arenas, to be kept for the next case.
+    pub fn into_arenas(self) -> impl Iterator<Item = (ArenaKey, Arena)> {
+        self.layout.memories.iter().copied().zip(self.arenas)
+    }
+
+    /// What was obtained for all streams.
+    pub fn obtained(&mut self) -> Obtained {
+        self.arenas.iter_mut().map(Arena::obtained).reduce(Obtained::and).unwrap_or_default()
+    }
+
+    /// Touches the layout's pages from the calling thread and makes every stream that is read hold the pattern; fresh
+    /// memory stays untouched. Returns the streams' addresses.
+    pub fn prepare(&mut self) -> Vec<u64> {
+        for (arena, words) in self.arenas.iter_mut().zip(&self.layout.words) {
+            for (zone, &words) in arena.zones.iter_mut().zip(words) {
+                let Some(zone) = zone else { continue };
+                if arena.fresh {
+                    zone.words = words;
+                } else if zone.reach(words) {
+                    arena.obtained = None;
+                }
+            }
+        }
+        let length = self.layout.length();
+        for (stream, place) in self.kernel.formula().streams.iter().zip(&self.layout.places) {
+            // A stream changed in place was left by another case as that one pleased.
+            let arena = &mut self.arenas[place.memory];
+            if stream.loaded && place.zone == Zone::Stored && !arena.fresh {
+                fill(arena.words(place.zone), place.start..place.start + length);
+            }
+        }
+        self.addresses()
+    }
+
+    /// Addresses of the streams.
+    fn addresses(&self) -> Vec<u64> {
+        let address = |place: &Place| {
+            let zone = self.arenas[place.memory].zones[place.zone as usize].as_ref();
+            zone.map_or(0, |zone| zone.region.address()) + place.start as u64 * ELEMENT_BYTES
+        };
+        self.layout.places.iter().map(address).collect()
+    }
+
+    /// Whether some streams lie in fresh memory.
+    pub fn is_fresh(&self) -> bool {
+        self.arenas.iter().any(|arena| arena.fresh)
+    }
+
+    fn fresh_zones(&mut self) -> impl Iterator<Item = &mut Touched> {
+        self.arenas.iter_mut().filter(|arena| arena.fresh).flat_map(|arena| arena.zones.iter_mut().flatten())
+    }
+
+    /// Gives fresh memory back.
+    pub fn unmap(&mut self) {
+        self.fresh_zones().for_each(|zone| zone.region.unmap());
+    }
+
+    /// Maps fresh memory again. Returns the streams' new addresses.
+    pub fn map(&mut self) -> Result<Vec<u64>, NoMemory> {
+        for zone in self.fresh_zones() {
+            zone.region.map()?;
+        }
+        Ok(self.addresses())
+    }
+
+    /// Whether streams that the kernel stores to may be written.
+    pub fn is_writable(&self) -> bool {
+        let writable = |place: &Place| {
+            let zone = self.arenas[place.memory].zones[Zone::Stored as usize].as_ref();
+            place.zone == Zone::Loaded || zone.is_some_and(|zone| zone.region.is_writable())
+        };
+        self.layout.places.iter().all(writable)
     }
 
     /// Compares what `passes` passes left behind with the naive twin: first and last window and some between, or every
     /// element. `Err` says which element differs.
-    pub fn check(
-        &mut self,
-        kernel: &Kernel,
-        variant: &Variant,
-        layout: &Layout,
-        call: &Call,
-        passes: u64,
-        every: bool,
-    ) -> Result<(), String> {
-        let formula = kernel.formula();
+    ///
+    /// What fresh or unwritable memory held before is not known, so what was computed from it is not checked.
+    pub fn check(&mut self, variant: &Variant, call: &Call, passes: u64, every: bool) -> Result<(), String> {
+        let formula = self.kernel.formula();
+        let is_known = |(stream, place): (&Stream, &Place)| {
+            let arena = &self.arenas[place.memory];
+            let zone = arena.zones[place.zone as usize].as_ref();
+            !stream.loaded || (!arena.fresh && zone.is_some_and(|zone| zone.region.is_writable()))
+        };
+        if !formula.streams.iter().zip(&self.layout.places).all(is_known) {
+            return Ok(());
+        }
         match formula.target {
-            Target::Element(access) => self.check_stored(kernel, layout, access.stream, call.scalar, passes, every),
-            Target::Sum | Target::Nothing => check_result(kernel, &formula, variant, layout, call),
+            Target::Element(access) => self.check_stored(access.stream, call.scalar, passes, every),
+            Target::Sum | Target::Nothing => check_result(self.kernel, &formula, variant, self.layout, call),
         }
     }
 
-    fn check_stored(
-        &mut self,
-        kernel: &Kernel,
-        layout: &Layout,
-        stored: usize,
-        s: f64,
-        passes: u64,
-        every: bool,
-    ) -> Result<(), String> {
+    fn check_stored(&mut self, stored: usize, s: f64, passes: u64, every: bool) -> Result<(), String> {
+        let (kernel, layout) = (self.kernel, self.layout);
         let s = scalar_after(kernel, s, passes);
         let (grid, columns) = (layout.rows > 1, layout.columns);
         let window = columns.min(66);
@@ -193,11 +300,11 @@ impl Arena {
             let end = places.len() - 1;
             places = places.iter().enumerate().filter(|(i, _)| i % keep == 0 || *i == end).map(|(_, p)| *p).collect();
         }
-        let zone = layout.places[stored].0;
-        let words = self.zones[zone as usize].region.words();
+        let Place { memory, zone, .. } = layout.places[stored];
+        let words = self.arenas[memory].words(zone);
         for (row, column) in places {
             let (height, first) = (if grid { 3 } else { 1 }, row * columns + column);
-            let place = |stream: usize, r: usize, c: usize| layout.places[stream].1 + first + r * columns + c;
+            let place = |stream: usize, r: usize, c: usize| layout.places[stream].start + first + r * columns + c;
             let mut twin: Vec<Vec<f64>> = (0..layout.places.len())
                 .map(|stream| (0..height * window).map(|k| pattern(place(stream, k / window, k % window))).collect())
                 .collect();
@@ -242,7 +349,7 @@ fn check_result(
     let length = layout.length();
     let part = |from: usize, n: usize| -> Result<f64, String> {
         let mut twin: Vec<Vec<f64>> =
-            layout.places.iter().map(|(_, s)| (from..from + n).map(|i| pattern(s + i)).collect()).collect();
+            layout.places.iter().map(|p| (from..from + n).map(|i| pattern(p.start + i)).collect()).collect();
         match naive::run(kernel, &mut twin, call.scalar, 1, n) {
             Some(naive::Answer::Sum(value) | naive::Answer::Last(value)) => Ok(value),
             _ => Err("no naive twin".into()),

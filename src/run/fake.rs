@@ -57,7 +57,7 @@ impl Fake {
         let threads = case.threads() as f64;
         let share = case.working_set.0 / case.threads().max(1) as u64;
         let last = self.levels.len() - 1;
-        let around = case.variant().store.bypasses_caches();
+        let around = case.variant().is_some_and(|variant| variant.store.bypasses_caches());
         let level = self.levels.iter().position(|level| share <= level.capacity.0).unwrap_or(last);
         let level = self.levels[if around { last } else { level }];
         let bus = volume(case);
@@ -72,8 +72,7 @@ impl Fake {
 }
 
 fn volume(case: &Case) -> Volume {
-    let variant = case.variant();
-    let Some(kernel) = variant.row() else { return Volume::default() };
+    let Some((variant, kernel)) = case.variant().and_then(|v| Some((v, v.row()?))) else { return Volume::default() };
     let traffic = kernel.traffic(variant.store);
     let formula = kernel.formula();
     let elements = (case.working_set.0 / 8 / formula.streams.len() as u64).max(1);

@@ -132,7 +132,7 @@ impl State {
 
 fn quota<'a>(case: &Case, schedule: &Schedule<'a>, fair: Duration, left: Duration) -> Quota<'a> {
     match case.protocol {
-        Protocol::Steady => Quota {
+        Protocol::Steady | Protocol::FirstUse => Quota {
             least_samples: 2.min(schedule.samples),
             most_samples: schedule.samples,
             time: fair.max(Duration::from_millis(2)).min(left),

@@ -15,13 +15,13 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use super::arena::{Arena, Layout, timed_scalar};
+use super::arena::{Arena, ArenaKey, Ground, Layout, timed_scalar};
 use super::sys::{self, ThreadUsage, Ticker};
 use super::{Executor, Quota};
 use crate::kernel::code::{Call, Executable};
 use crate::kernel::{CHAIN_LINKS, Isa, Kernel, Unsupported, Variant, assemble, core_clock_chain, naive};
-use crate::memory::{MemorySpec, NoMemory, Obtained};
-use crate::plan::{Case, Protocol};
+use crate::memory::{NoMemory, Obtained, Places};
+use crate::plan::{Case, Protocol, Work};
 use crate::record::{Clock, Measured, Outcome, Sample, Samples, Volume};
 use crate::units::Bytes;
 
@@ -46,9 +46,11 @@ pub struct Native {
     chain: Executable,
     codes: HashMap<Variant, Result<Executable, Outcome>>,
     /// Memory by thread and kind; kept from case to case, since first touch costs more than a sample.
-    arenas: HashMap<(u32, MemorySpec), Arena>,
+    arenas: HashMap<(u32, ArenaKey), Arena>,
     /// Bytes to map when an arena is first needed: the most that any planned case will want.
-    reserve: HashMap<(u32, MemorySpec), [Bytes; 2]>,
+    reserve: HashMap<(u32, ArenaKey), [Bytes; 2]>,
+    /// Where memory with a place comes from.
+    places: Places,
     /// Check every element, not windows.
     verify: bool,
 }
@@ -66,7 +68,7 @@ pub enum StartError {
 
 impl Native {
     /// Calibrates the clock and prepares to run `cases`.
-    pub fn new(cases: &[Case], verify: bool) -> Result<Self, StartError> {
+    pub fn new(cases: &[Case], places: Places, verify: bool) -> Result<Self, StartError> {
         let ticker = Ticker::detect();
         let mut native = Native {
             ticker,
@@ -76,6 +78,7 @@ impl Native {
             codes: HashMap::new(),
             arenas: HashMap::new(),
             reserve: HashMap::new(),
+            places,
             verify,
         };
         native.expect(cases);
@@ -94,11 +97,25 @@ impl Native {
         (span.as_secs_f64() * self.clock.hz.0) as u64
     }
 
-    fn take_arena(&mut self, key: (u32, MemorySpec), bytes: [Bytes; 2]) -> Result<Arena, NoMemory> {
+    fn take_arena(&mut self, key: (u32, ArenaKey), bytes: [Bytes; 2]) -> Result<Arena, NoMemory> {
         match self.arenas.remove(&key) {
             Some(arena) if larger(arena.bytes(), bytes) == arena.bytes() => Ok(arena),
-            _ => Arena::new(key.1, larger(bytes, self.reserve.get(&key).copied().unwrap_or_default())),
+            _ if key.1.fresh => Arena::new(key.1, bytes, &self.places),
+            _ => {
+                let bytes = larger(bytes, self.reserve.get(&key).copied().unwrap_or_default());
+                Arena::new(key.1, bytes, &self.places)
+            }
         }
+    }
+
+    /// The memory of each of the case's threads.
+    fn ground<'a>(&mut self, case: &Case, kernel: &'a Kernel, layout: &'a Layout) -> Result<Vec<Ground<'a>>, NoMemory> {
+        let ground = |&cpu: &u32| {
+            let arenas: Result<Vec<Arena>, NoMemory> =
+                layout.arenas().map(|(key, bytes)| self.take_arena((cpu, key), bytes)).collect();
+            Ok(Ground::new(kernel, layout, arenas?))
+        };
+        case.cpus.iter().map(ground).collect()
     }
 }
 
@@ -108,10 +125,10 @@ fn larger(left: [Bytes; 2], right: [Bytes; 2]) -> [Bytes; 2] {
 
 /// Assembles a variant and checks it on small arrays against its twin before it is ever timed.
 fn compile(variant: &Variant, isa: Isa) -> Result<Executable, Outcome> {
-    let code = assemble(variant, isa).map_err(|fault| Outcome::Unavailable { reason: fault.to_string() })?;
+    let code = assemble(variant, isa).map_err(unavailable)?;
     let executable =
         Executable::new(&code).map_err(|e| Outcome::Unavailable { reason: StartError::Code(e).to_string() })?;
-    let kernel = Kernel::find(&variant.kernel).map_err(|fault| Outcome::Unavailable { reason: fault.to_string() })?;
+    let kernel = Kernel::find(&variant.kernel).map_err(unavailable)?;
     for length in [1, 3, 8, 67, 300] {
         self_test(&executable, kernel, variant, length)?;
     }
@@ -150,11 +167,13 @@ impl Executor for Native {
 
     fn expect(&mut self, cases: &[Case]) {
         for case in cases {
-            let Some(kernel) = case.variant().row() else { continue };
-            let layout = Layout::new(kernel, share(case), case.misaligned_bytes);
+            let Some(kernel) = case.variant().and_then(Variant::row) else { continue };
+            let layout = Layout::new(kernel, case);
             for &cpu in &case.cpus {
-                let most = self.reserve.entry((cpu, case.memory)).or_default();
-                *most = larger(*most, layout.bytes());
+                for (key, bytes) in layout.arenas() {
+                    let most = self.reserve.entry((cpu, key)).or_default();
+                    *most = larger(*most, bytes);
+                }
             }
         }
     }
@@ -164,28 +183,28 @@ impl Executor for Native {
     }
 }
 
-/// Bytes for each thread.
-fn share(case: &Case) -> Bytes {
-    Bytes(case.working_set.0 / case.cpus.len().max(1) as u64)
-}
-
 impl Native {
     fn try_visit(&mut self, case: &Case, quota: &Quota<'_>) -> Result<Outcome, Outcome> {
-        let variant = case.variant();
-        let kernel =
-            Kernel::find(&variant.kernel).map_err(|fault| Outcome::Unavailable { reason: fault.to_string() })?;
+        match &case.work {
+            Work::Kernel(variant) => self.run_kernel(case, variant, quota),
+            Work::Page(_) | Work::Scan(_) => Err(unavailable("not yet")),
+        }
+    }
+
+    fn run_kernel(&mut self, case: &Case, variant: &Variant, quota: &Quota<'_>) -> Result<Outcome, Outcome> {
+        let kernel = Kernel::find(&variant.kernel).map_err(unavailable)?;
         self.code(variant)?;
-        let layout = Layout::new(kernel, share(case), case.misaligned_bytes);
-        let mut arenas = Vec::new();
-        for &cpu in &case.cpus {
-            let arena = self.take_arena((cpu, case.memory), layout.bytes());
-            arenas.push(arena.map_err(|fault| Outcome::Unavailable { reason: fault.to_string() })?);
+        let layout = Layout::new(kernel, case);
+        let mut grounds = self.ground(case, kernel, &layout).map_err(unavailable)?;
+        if grounds.iter().any(|ground| !ground.is_writable()) {
+            return Err(unavailable("the device may only be read; --allow-device-writes DEVICE lets it be written"));
         }
         let Some(Ok(code)) = self.codes.get(variant) else {
-            return Err(Outcome::Unavailable { reason: "the kernel has no code".into() });
+            return Err(unavailable("the kernel has no code"));
         };
         let team = Team {
             case,
+            variant,
             kernel,
             layout: &layout,
             code,
@@ -197,10 +216,11 @@ impl Native {
             verify: self.verify,
             shared: Shared::new(case.cpus.len()),
         };
-        let results = team.measure(&mut arenas);
-        let obtained = arenas.iter_mut().map(Arena::obtained).reduce(Obtained::and).unwrap_or_default();
-        for (&cpu, arena) in case.cpus.iter().zip(arenas) {
-            self.arenas.insert((cpu, case.memory), arena);
+        let results = team.measure(&mut grounds);
+        let obtained = grounds.iter_mut().map(Ground::obtained).reduce(Obtained::and).unwrap_or_default();
+        for (&cpu, mut ground) in case.cpus.iter().zip(grounds) {
+            ground.unmap();
+            self.arenas.extend(ground.into_arenas().map(|(key, arena)| ((cpu, key), arena)));
         }
         let (samples, elements) = results?;
         let repetitions = team.shared.repetitions.load(Ordering::Relaxed);
@@ -212,6 +232,10 @@ impl Native {
             obtained,
         })))
     }
+}
+
+fn unavailable(reason: impl std::fmt::Display) -> Outcome {
+    Outcome::Unavailable { reason: reason.to_string() }
 }
 
 fn volume(kernel: &Kernel, variant: &Variant, elements: u64) -> Volume {
@@ -244,6 +268,8 @@ struct Shared {
 struct Slot {
     start: AtomicU64,
     end: AtomicU64,
+    /// Ticks that mapping took before the sample.
+    setup: AtomicU64,
     lost_us: AtomicU64,
     switches: AtomicU64,
     faults: AtomicU64,
@@ -292,6 +318,7 @@ impl Shared {
 /// A visit to a case by one thread on each of its CPUs.
 struct Team<'a> {
     case: &'a Case,
+    variant: &'a Variant,
     kernel: &'static Kernel,
     layout: &'a Layout,
     code: &'a Executable,
@@ -306,12 +333,12 @@ struct Team<'a> {
 
 impl Team<'_> {
     /// Samples, and the elements of one repetition over all threads.
-    fn measure(&self, arenas: &mut [Arena]) -> Result<(Samples, u64), Outcome> {
+    fn measure(&self, grounds: &mut [Ground<'_>]) -> Result<(Samples, u64), Outcome> {
         let mut samples = Samples::default();
         std::thread::scope(|scope| {
             let mut workers = Vec::new();
-            for (index, arena) in arenas.iter_mut().enumerate() {
-                workers.push(scope.spawn(move || self.thread(index, arena)));
+            for (index, ground) in grounds.iter_mut().enumerate() {
+                workers.push(scope.spawn(move || self.thread(index, ground)));
             }
             for worker in workers {
                 match worker.join() {
@@ -331,19 +358,20 @@ impl Team<'_> {
         }
     }
 
-    fn thread(&self, index: usize, arena: &mut Arena) -> Option<Samples> {
+    fn thread(&self, index: usize, ground: &mut Ground<'_>) -> Option<Samples> {
         if let Err(fault) = sys::pin(self.case.cpus[index]) {
             let reason = format!("CPU {} can't be used: {fault}", self.case.cpus[index]);
             self.shared.fail(Outcome::Unavailable { reason });
         }
-        let (formula, variant) = (self.kernel.formula(), self.case.variant());
-        let addresses = arena.prepare(&formula, self.layout);
-        let mut call = Call::new(&formula, variant, &addresses, self.layout.rows as u64, self.layout.columns as u64);
-        call.scalar = timed_scalar(self.kernel);
-        self.shared.slots[index].elements.store(call.elements(variant), Ordering::Relaxed);
+        let mut call = self.call(&ground.prepare());
+        self.shared.slots[index].elements.store(call.elements(self.variant), Ordering::Relaxed);
         let mut leader = (index == 0).then(|| Leader::new(self));
         let mut passes = 0;
         loop {
+            if ground.is_fresh() {
+                self.check(ground, &call, passes);
+                (call, passes) = (self.map_anew(index, ground), 0);
+            }
             self.shared.barrier();
             if let Some(leader) = &mut leader {
                 leader.decide();
@@ -361,13 +389,40 @@ impl Team<'_> {
                 leader.take();
             }
         }
+        self.check(ground, &call, passes);
+        leader.map(|leader| leader.samples)
+    }
+
+    /// One pass over streams at these addresses.
+    fn call(&self, addresses: &[u64]) -> Call {
+        let (rows, columns) = (self.layout.rows as u64, self.layout.columns as u64);
+        let mut call = Call::new(&self.kernel.formula(), self.variant, addresses, rows, columns);
+        call.scalar = timed_scalar(self.kernel);
+        call
+    }
+
+    /// Compares what the passes left behind with the naive twin.
+    fn check(&self, ground: &mut Ground<'_>, call: &Call, passes: u64) {
         if !self.shared.stop.load(Ordering::Acquire)
             && passes > 0
-            && let Err(reason) = arena.check(self.kernel, variant, self.layout, &call, passes, self.verify)
+            && let Err(reason) = ground.check(self.variant, call, passes, self.verify)
         {
             self.shared.fail(Outcome::Invalid { reason });
         }
-        leader.map(|leader| leader.samples)
+    }
+
+    /// Makes fresh memory fresh again, takes note of what that cost, and aims the call at its new place.
+    fn map_anew(&self, index: usize, ground: &mut Ground<'_>) -> Call {
+        ground.unmap();
+        let start = self.ticker.now();
+        let mapped = ground.map();
+        self.shared.slots[index].setup.store(self.ticker.now() - start, Ordering::Relaxed);
+        // Where mapping failed no sample follows: the leader sees `stop`.
+        let addresses = mapped.unwrap_or_else(|fault| {
+            self.shared.fail(unavailable(fault));
+            Vec::new()
+        });
+        if addresses.is_empty() { Call::empty(1) } else { self.call(&addresses) }
     }
 
     fn sample(&self, index: usize, call: &mut Call, go_at: u64) {
@@ -433,9 +488,9 @@ impl<'a> Leader<'a> {
         let ticks = ends.max().unwrap_or(1) - starts.min().unwrap_or(0);
         if let Some(warm_up) = &mut self.warm_up {
             let repetitions = shared.repetitions.load(Ordering::Relaxed);
-            let stream = self.team.case.protocol == Protocol::Stream;
-            // STREAM's rule leaves out the first pass and no other.
-            match warm_up.next(ticks, repetitions, self.team.sample_ticks).filter(|_| !stream) {
+            let lengthens = self.team.case.protocol == Protocol::Steady;
+            // STREAM's rule leaves out the first pass and no other; on fresh memory a second pass would be another.
+            match warm_up.next(ticks, repetitions, self.team.sample_ticks).filter(|_| lengthens) {
                 Some(more) => shared.repetitions.store(more, Ordering::Relaxed),
                 None => self.warm_up = None,
             }
@@ -452,6 +507,7 @@ impl<'a> Leader<'a> {
             switches: shared.sum(|s| &s.switches),
             faults: shared.sum(|s| &s.faults),
             migrations: shared.sum(|s| &s.migrated),
+            setup_ticks: shared.slots.iter().map(|s| s.setup.load(Ordering::Relaxed)).max().unwrap_or(0),
         });
     }
 

@@ -84,6 +84,7 @@ fn protocol_word(protocol: Protocol) -> &'static str {
     match protocol {
         Protocol::Steady => "steady",
         Protocol::Stream => "stream",
+        Protocol::FirstUse => "first use",
     }
 }
 
