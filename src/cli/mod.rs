@@ -247,7 +247,7 @@ pub fn execute(cli: &Cli) -> anyhow::Result<Done> {
         Some(Command::Schema { of }) => {
             let schema = match of {
                 SchemaOf::Record => crate::record::schema(),
-                SchemaOf::Row => schemars::schema_for!(crate::model::Row).to_value(),
+                SchemaOf::Row => schemars::schema_for!(crate::model::AnyRow).to_value(),
             };
             Ok(Done::ok(serde_json::to_string_pretty(&schema)? + "\n"))
         }

@@ -30,7 +30,7 @@ pub fn run(args: &ReportArgs) -> anyhow::Result<Done> {
         reports.push((path, model::report(&Record::read(path).map_err(usage)?)));
     }
     if args.format != Format::Table {
-        let rows: Vec<_> = reports.into_iter().flat_map(|(_, report)| report.rows).collect();
+        let rows: Vec<_> = reports.iter().flat_map(|(_, report)| report.any_rows()).collect();
         let text = if args.format == Format::Json { view::json::rows(&rows) } else { view::csv::rows(&rows) };
         return Ok(Done::ok(text));
     }
@@ -50,8 +50,8 @@ pub fn run(args: &ReportArgs) -> anyhow::Result<Done> {
 pub fn present(report: &Report, format: Format, table: fn(&Report) -> String) -> String {
     match format {
         Format::Table => table(report),
-        Format::Csv => view::csv::rows(&report.rows),
-        Format::Json => view::json::rows(&report.rows),
+        Format::Csv => view::csv::rows(&report.any_rows().collect::<Vec<_>>()),
+        Format::Json => view::json::rows(&report.any_rows().collect::<Vec<_>>()),
     }
 }
 

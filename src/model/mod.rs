@@ -3,6 +3,8 @@
 mod findings;
 mod hierarchy;
 pub mod levels;
+mod offsets;
+mod pages;
 mod rows;
 mod stores;
 mod threads;
@@ -10,10 +12,11 @@ mod threads;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::kernel::scan::Scan;
 use crate::kernel::{LoadKind, StoreKind, Width};
 use crate::machine::Machine;
 use crate::memory::{MemoryKind, Obtained};
-use crate::plan::Protocol;
+use crate::plan::{PageWork, Protocol};
 use crate::record::{Clock, End, Environment, Record};
 use crate::stats::Modes;
 use crate::units::Bytes;
@@ -39,6 +42,10 @@ pub struct Report {
     pub end: Option<End>,
     /// One row a case, by kernel, threads, memory, size, and way of touching it.
     pub rows: Vec<Row>,
+    /// What pages cost: one row a case, by work, memory and threads.
+    pub pages: Vec<PageRow>,
+    /// What offsets cost: one row for each access and place.
+    pub offsets: Vec<OffsetRow>,
     /// Levels of the memory system as the curve shows them, fastest first.
     pub levels: Vec<Level>,
     /// Where non-temporal stores overtake regular ones.
@@ -69,6 +76,8 @@ pub fn report(record: &Record) -> Report {
         clock: header.clock.clone(),
         machine: header.machine.clone(),
         before: header.before.clone(),
+        pages: pages::rows(record),
+        offsets: offsets::rows(record),
         end: record.end.clone(),
         levels,
         crossovers: stores::crossovers(&results),
@@ -168,6 +177,120 @@ pub struct Row {
     /// Payload B/s of each sample, in order of time. Not part of the JSON row.
     #[serde(skip)]
     pub sample_bps: Vec<f64>,
+}
+
+/// A cost in the row's unit, with its spread; `best` is the least sample.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Cost {
+    /// Least sample.
+    pub best: f64,
+    /// Median.
+    pub median: f64,
+    /// 95 % interval of the median: [low, high].
+    pub ci95: [f64; 2],
+}
+
+/// What a page costs: one tidy row.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct PageRow {
+    /// `page`.
+    pub metric: String,
+    /// What was done to the pages.
+    pub work: PageWork,
+    /// Memory kind asked for.
+    pub memory: MemoryKind,
+    /// NUMA node asked for.
+    pub node: Option<u32>,
+    /// Number of threads, each on a mapping of its own.
+    pub threads: usize,
+    /// Their CPUs.
+    pub cpus: Vec<u32>,
+    /// Bytes of all mappings together.
+    pub working_set_bytes: Bytes,
+    /// `ns`.
+    pub unit: String,
+    /// Bytes of the page that the cost is for: the kind's own, or for `thp` that which was obtained.
+    pub page_bytes: Bytes,
+    /// Nanoseconds for each page, by thread. Absent where nothing was measured.
+    pub page_ns: Option<Cost>,
+    /// The same as bytes a second over all threads: where pages are made, the rate of zeroing.
+    #[serde(rename = "Bps")]
+    pub bps: Option<Rate>,
+    /// Page faults for each page.
+    pub faults_per_page: Option<f64>,
+    /// Number of samples.
+    pub samples: usize,
+    /// Times the case was visited.
+    pub rounds: usize,
+    /// `measured`, `unavailable`, `crashed` or `invalid`.
+    pub outcome: String,
+    /// Why, where not measured.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// As in bandwidth rows.
+    pub flags: Vec<String>,
+    /// Memory obtained.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub obtained: Option<Obtained>,
+}
+
+/// What an offset costs: one tidy row for all offsets of a scan at which an access lies alike.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct OffsetRow {
+    /// `offset`.
+    pub metric: String,
+    /// What was repeated.
+    pub scan: Scan,
+    /// How the accesses lie: `inside a line`, `crosses a line`, `crosses a page`, ...
+    pub place: String,
+    /// First and last offset of that kind, in bytes.
+    pub offsets: [i64; 2],
+    /// How many offsets of that kind there are.
+    pub count: usize,
+    /// Memory kind asked for.
+    pub memory: MemoryKind,
+    /// CPU.
+    pub cpus: Vec<u32>,
+    /// `cycles`.
+    pub unit: String,
+    /// Core clock cycles for each access (with a pair of accesses: for each pair). Absent where nothing was measured.
+    pub cycles: Option<Cost>,
+    /// Number of samples of each offset.
+    pub samples: usize,
+    /// Times the case was visited.
+    pub rounds: usize,
+    /// `measured`, `unavailable`, `crashed` or `invalid`.
+    pub outcome: String,
+    /// Why, where not measured.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// As in bandwidth rows.
+    pub flags: Vec<String>,
+    /// Median cycles at each offset of the scan, for charts. Not part of the JSON row.
+    #[serde(skip)]
+    pub curve: Vec<(i64, f64)>,
+}
+
+/// Any row, as `--format json` prints them one after the other.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(untagged)]
+pub enum AnyRow {
+    /// `bandwidth`
+    Bandwidth(Box<Row>),
+    /// `page`
+    Page(Box<PageRow>),
+    /// `offset`
+    Offset(Box<OffsetRow>),
+}
+
+impl Report {
+    /// All rows of all metrics.
+    pub fn any_rows(&self) -> impl Iterator<Item = AnyRow> {
+        let bandwidth = self.rows.iter().cloned().map(|row| AnyRow::Bandwidth(Box::new(row)));
+        let pages = self.pages.iter().cloned().map(|row| AnyRow::Page(Box::new(row)));
+        let offsets = self.offsets.iter().cloned().map(|row| AnyRow::Offset(Box::new(row)));
+        bandwidth.chain(pages).chain(offsets)
+    }
 }
 
 /// A level of the memory system.

@@ -2,11 +2,11 @@
 //! (`payload_Bps_median`), lists are joined by spaces, absent values are empty.
 
 use super::protocol_word;
-use crate::model::{Rate, Row};
+use crate::model::{AnyRow, Cost, OffsetRow, PageRow, Rate, Row};
 
-type Column = (&'static str, fn(&Row) -> String);
+type Column<R> = (&'static str, fn(&R) -> String);
 
-const COLUMNS: &[Column] = &[
+const BANDWIDTH: &[Column<Row>] = &[
     ("metric", |row| row.metric.clone()),
     ("kernel", |row| row.kernel.clone()),
     ("store", |row| row.store.to_string()),
@@ -51,16 +51,91 @@ const COLUMNS: &[Column] = &[
     ("obtained_pages_on_node", pages_on_node),
 ];
 
-/// All rows under one line of names.
-pub fn rows(rows: &[Row]) -> String {
+const PAGE: &[Column<PageRow>] = &[
+    ("metric", |row| row.metric.clone()),
+    ("work", |row| row.work.to_string()),
+    ("memory", |row| row.memory.to_string()),
+    ("node", |row| text(row.node)),
+    ("threads", |row| row.threads.to_string()),
+    ("cpus", |row| joined(&row.cpus)),
+    ("working_set_bytes", |row| row.working_set_bytes.0.to_string()),
+    ("unit", |row| row.unit.clone()),
+    ("page_bytes", |row| row.page_bytes.0.to_string()),
+    ("page_ns_best", |row| text(row.page_ns.map(|cost| cost.best))),
+    ("page_ns_median", |row| text(row.page_ns.map(|cost| cost.median))),
+    ("page_ns_ci95_low", |row| cost_low(row.page_ns)),
+    ("page_ns_ci95_high", |row| cost_high(row.page_ns)),
+    ("Bps_best", |row| best(row.bps)),
+    ("Bps_median", |row| median(row.bps)),
+    ("Bps_ci95_low", |row| low(row.bps)),
+    ("Bps_ci95_high", |row| high(row.bps)),
+    ("faults_per_page", |row| text(row.faults_per_page)),
+    ("samples", |row| row.samples.to_string()),
+    ("rounds", |row| row.rounds.to_string()),
+    ("outcome", |row| row.outcome.clone()),
+    ("reason", |row| text(row.reason.as_ref())),
+    ("flags", |row| joined(&row.flags)),
+];
+
+const OFFSET: &[Column<OffsetRow>] = &[
+    ("metric", |row| row.metric.clone()),
+    ("scan", |row| row.scan.to_string()),
+    ("place", |row| row.place.clone()),
+    ("offset_first", |row| row.offsets[0].to_string()),
+    ("offset_last", |row| row.offsets[1].to_string()),
+    ("offset_count", |row| row.count.to_string()),
+    ("memory", |row| row.memory.to_string()),
+    ("cpus", |row| joined(&row.cpus)),
+    ("unit", |row| row.unit.clone()),
+    ("cycles_best", |row| text(row.cycles.map(|cost| cost.best))),
+    ("cycles_median", |row| text(row.cycles.map(|cost| cost.median))),
+    ("cycles_ci95_low", |row| cost_low(row.cycles)),
+    ("cycles_ci95_high", |row| cost_high(row.cycles)),
+    ("samples", |row| row.samples.to_string()),
+    ("rounds", |row| row.rounds.to_string()),
+    ("outcome", |row| row.outcome.clone()),
+    ("reason", |row| text(row.reason.as_ref())),
+    ("flags", |row| joined(&row.flags)),
+];
+
+/// All rows under one line of names: those of the metrics that occur; what a metric lacks is empty.
+pub fn rows(rows: &[AnyRow]) -> String {
+    let mut names: Vec<&str> = Vec::new();
+    let cells: Vec<Vec<(&str, String)>> = rows.iter().map(cells).collect();
+    let bare = BANDWIDTH.iter().map(|column| column.0).collect::<Vec<_>>();
+    let lines = cells.iter().map(|cells| cells.iter().map(|cell| cell.0).collect::<Vec<_>>());
+    for name in lines.chain(rows.is_empty().then_some(bare)).flatten() {
+        if !names.contains(&name) {
+            names.push(name);
+        }
+    }
     let mut writer = csv::Writer::from_writer(Vec::new());
-    let lines = rows.iter().map(|row| COLUMNS.iter().map(|(_, value)| value(row)).collect::<Vec<_>>());
-    let names = COLUMNS.iter().map(|(name, _)| (*name).to_string()).collect();
-    for line in std::iter::once(names).chain(lines) {
-        writer.write_record(line).expect("a Vec takes everything");
+    writer.write_record(&names).expect("a Vec takes everything");
+    for cells in &cells {
+        let cell = |name: &&str| cells.iter().find(|cell| cell.0 == *name).map_or("", |cell| cell.1.as_str());
+        writer.write_record(names.iter().map(cell)).expect("a Vec takes everything");
     }
     let bytes = writer.into_inner().expect("a Vec takes everything");
     String::from_utf8(bytes).expect("strings make a string")
+}
+
+fn cells(row: &AnyRow) -> Vec<(&'static str, String)> {
+    fn of<R>(columns: &[Column<R>], row: &R) -> Vec<(&'static str, String)> {
+        columns.iter().map(|(name, value)| (*name, value(row))).collect()
+    }
+    match row {
+        AnyRow::Bandwidth(row) => of(BANDWIDTH, row),
+        AnyRow::Page(row) => of(PAGE, row),
+        AnyRow::Offset(row) => of(OFFSET, row),
+    }
+}
+
+fn cost_low(cost: Option<Cost>) -> String {
+    text(cost.map(|cost| cost.ci95[0]))
+}
+
+fn cost_high(cost: Option<Cost>) -> String {
+    text(cost.map(|cost| cost.ci95[1]))
 }
 
 fn text<T: ToString>(value: Option<T>) -> String {

@@ -22,6 +22,8 @@ const LEVELS: [(&str, u64, f64); 4] =
 /// Nothing was measured.
 pub fn empty() -> Report {
     Report {
+        pages: Vec::new(),
+        offsets: Vec::new(),
         host: String::new(),
         tool: "membound 0.1.0".into(),
         started_unix_s: 0,
