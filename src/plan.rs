@@ -1,5 +1,7 @@
 //! Cases: what will be measured. Everything the tool does is a list of them, shown by `--list` before anything runs.
 
+mod kinds;
+
 use std::fmt;
 
 use schemars::JsonSchema;
@@ -11,6 +13,8 @@ use crate::machine::{CpuSet, Machine};
 use crate::memory::{MemoryKind, MemorySpec};
 use crate::placement::{Placement, PlacementError};
 use crate::units::{Bytes, words};
+
+pub use kinds::{BUFFER, Breadth, REGULAR, kinds};
 
 /// What is done; pointer chases and hand-overs will be further variants.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
@@ -178,6 +182,14 @@ pub enum PlanError {
         threads: usize,
         /// What would do.
         least: Bytes,
+    },
+    /// A stream that no kernel has.
+    #[error("no kernel here has a stream '{stream}'; theirs are {known}")]
+    UnknownStream {
+        /// The name asked for.
+        stream: String,
+        /// The streams there are.
+        known: String,
     },
     /// More than may be taken.
     #[error(
@@ -473,6 +485,8 @@ pub struct Choice {
     pub widths: Vec<Width>,
     /// Memory kinds.
     pub memory: Vec<MemorySpec>,
+    /// Streams with a memory of their own.
+    pub streams: Vec<StreamMemory>,
     /// Thread counts.
     pub threads: Vec<usize>,
     /// Unroll; absent: the usual one.
@@ -490,6 +504,7 @@ pub fn bandwidth(frame: &Frame, choice: &Choice) -> Result<Vec<Case>, PlanError>
     let widths = if choice.widths.is_empty() { best_widths(frame) } else { choice.widths.clone() };
     let memory = if choice.memory.is_empty() { vec![USUAL_MEMORY] } else { choice.memory.clone() };
     let counts = if choice.threads.is_empty() { all_and_one(frame) } else { choice.threads.clone() };
+    check_streams(&kernels, &choice.streams)?;
     let mut cases = Vec::new();
     for &threads in &counts {
         let cpus = frame.placement.first(threads)?;
@@ -508,6 +523,7 @@ pub fn bandwidth(frame: &Frame, choice: &Choice) -> Result<Vec<Case>, PlanError>
                 let variant = Variant { kernel: kernel.name.into(), width, store, load, unroll };
                 cases.push(Case {
                     work: Work::Kernel(variant),
+                    streams: streams_of(kernel, &choice.streams),
                     misaligned_bytes: choice.misaligned_bytes,
                     ..steady(kernel.name, width, store, memory, cpus.clone(), size)
                 });
@@ -547,6 +563,24 @@ pub fn stores(frame: &Frame, choice: &Choice) -> Result<Vec<Case>, PlanError> {
         }
     }
     Ok(distinct(cases))
+}
+
+/// Every name must be a stream of some kernel: else the user meant something else by it.
+fn check_streams(kernels: &[&Kernel], streams: &[StreamMemory]) -> Result<(), PlanError> {
+    let mut known: Vec<String> =
+        kernels.iter().flat_map(|kernel| kernel.formula().streams).map(|stream| stream.name).collect();
+    known.sort();
+    known.dedup();
+    match streams.iter().find(|named| !known.contains(&named.stream)) {
+        Some(named) => Err(PlanError::UnknownStream { stream: named.stream.clone(), known: known.join(", ") }),
+        None => Ok(()),
+    }
+}
+
+/// Those of the streams that the kernel has.
+fn streams_of(kernel: &Kernel, streams: &[StreamMemory]) -> Vec<StreamMemory> {
+    let has = |named: &&StreamMemory| kernel.formula().streams.iter().any(|stream| stream.name == named.stream);
+    streams.iter().filter(has).cloned().collect()
 }
 
 fn all_and_one(frame: &Frame) -> Vec<usize> {

@@ -7,8 +7,7 @@ use clap::Args;
 
 use super::measure::{self, Session};
 use super::report::present;
-use super::{ChoiceArgs, Done, RunArgs, usage};
-use crate::memory::Places;
+use super::{ChoiceArgs, Done, PlaceArgs, RunArgs, usage};
 use crate::model::{self, Report};
 use crate::plan::{self, Case, Frame};
 use crate::run::native::Native;
@@ -20,6 +19,9 @@ pub struct BandwidthArgs {
     /// What to measure
     #[command(flatten)]
     pub choice: ChoiceArgs,
+    /// Where memory comes from
+    #[command(flatten)]
+    pub places: PlaceArgs,
     /// How to run
     #[command(flatten)]
     pub run: RunArgs,
@@ -60,6 +62,7 @@ impl What {
             What::Stores => vec![("--store", !args.store.is_empty())],
             What::Stream => vec![("--kernel", !args.kernel.is_empty()), ("--size", !args.size.is_empty())],
         };
+        let own = [own, vec![("--memory STREAM=KIND", args.memory.iter().any(|arg| arg.stream.is_some()))]].concat();
         match common.iter().chain(&own).find(|(_, given)| *given) {
             Some((flag, _)) => Err(usage(format!("{flag} does not apply here; `membound bandwidth` takes it"))),
             None => Ok(()),
@@ -96,7 +99,7 @@ pub fn run(args: &BandwidthArgs, what: What) -> anyhow::Result<Done> {
         record: args.record.clone(),
         quiet: args.run.quiet,
     };
-    let mut native = Native::new(&cases, Places::default(), args.run.verify)?;
+    let mut native = Native::new(&cases, args.places.places()?, args.run.verify)?;
     let finished = measure::measure(&cases, &mut native, &session)?;
     measure::tell(&finished, &session);
     let report = model::report(&finished.record);

@@ -3,6 +3,7 @@
 pub mod bandwidth;
 pub mod characterise;
 pub mod kernel;
+pub mod kinds;
 pub mod machine;
 pub mod measure;
 pub mod report;
@@ -14,9 +15,9 @@ use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
 
 use crate::kernel::{Isa, Kernel, LoadKind, StoreKind, Width};
 use crate::machine::{CpuSet, Machine};
-use crate::memory::{MemoryKind, MemorySpec};
-use crate::plan::{Choice, Frame};
-use crate::units::{Bytes, parse_duration};
+use crate::memory::{MemoryKind, MemorySpec, Places};
+use crate::plan::{Choice, Frame, StreamMemory, USUAL_MEMORY};
+use crate::units::{Bytes, UnknownWord, parse_duration};
 
 /// Measures what bounds memory-bound code: every level of the memory system, every width, every kind of store, from
 /// one thread and from all.
@@ -45,6 +46,8 @@ pub enum Command {
     Stores(bandwidth::BandwidthArgs),
     /// Run the STREAM benchmark by its own rules and print its own table
     Stream(bandwidth::BandwidthArgs),
+    /// Compare kinds of memory: first use, steady state, reading back, and after how many uses a dearer kind pays
+    Kinds(kinds::KindsArgs),
     /// Redraw summary and report from records
     Report(report::ReportArgs),
     /// List the kernels, or the machine code that will run
@@ -143,9 +146,9 @@ pub struct ChoiceArgs {
     /// Widths: scalar, 128, 256, 512 [default: the two widest]
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     pub width: Vec<Width>,
-    /// Memory kinds: 4k, thp, huge-2m, huge-1g
-    #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "thp")]
-    pub memory: Vec<MemoryKind>,
+    /// Memory kinds, such as 4k,thp,huge-2m,file-shared [default: thp]; or kinds of single streams: a=huge-2m,b=file-shared
+    #[arg(long, value_name = "LIST", value_delimiter = ',')]
+    pub memory: Vec<MemoryArg>,
     /// Bind all pages to this NUMA node
     #[arg(long, value_name = "NODE")]
     pub node: Option<u32>,
@@ -158,6 +161,58 @@ pub struct ChoiceArgs {
     /// Start every stream this many bytes beyond a line: 0 to 56, in elements of 8
     #[arg(long, value_name = "BYTES", default_value_t = 0, value_parser = misalignment)]
     pub misalign: u32,
+}
+
+/// `thp`, or for one stream `a=thp`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MemoryArg {
+    stream: Option<String>,
+    kind: MemoryKind,
+}
+
+impl std::str::FromStr for MemoryArg {
+    type Err = UnknownWord;
+
+    fn from_str(text: &str) -> Result<Self, UnknownWord> {
+        match text.split_once('=') {
+            Some((stream, kind)) => Ok(MemoryArg { stream: Some(stream.into()), kind: kind.parse()? }),
+            None => Ok(MemoryArg { stream: None, kind: text.parse()? }),
+        }
+    }
+}
+
+/// Where memory comes from that has a place.
+#[derive(Debug, Clone, Args)]
+pub struct PlaceArgs {
+    /// Folder on the disk whose files are measured; they have no name and vanish [default: the current folder]
+    #[arg(long, value_name = "DIR")]
+    pub dir: Option<PathBuf>,
+    /// Folder on a file system for persistent memory (DAX)
+    #[arg(long, value_name = "DIR")]
+    pub dax: Option<PathBuf>,
+    /// Resource file of a PCI device, such as /sys/bus/pci/devices/0000:00:04.0/resource2; it is only read
+    #[arg(long, value_name = "FILE")]
+    pub device: Option<PathBuf>,
+    /// The same file again: this device may be written to, which destroys what is in its memory
+    #[arg(long, value_name = "DEVICE")]
+    pub allow_device_writes: Option<PathBuf>,
+}
+
+impl PlaceArgs {
+    /// The places that the user named, and the usual ones for the rest.
+    pub fn places(&self) -> anyhow::Result<Places> {
+        if self.allow_device_writes.is_some() && self.allow_device_writes != self.device {
+            return Err(usage("--allow-device-writes must name the same file as --device; only that one is written to"));
+        }
+        let usual = Places::default();
+        Ok(Places {
+            folder: self.dir.clone().unwrap_or(usual.folder),
+            dax: self.dax.clone(),
+            bar: self.device.clone(),
+            bar_writes: self.allow_device_writes.is_some(),
+            ..usual
+        })
+    }
 }
 
 fn misalignment(text: &str) -> Result<u32, String> {
@@ -195,13 +250,21 @@ impl ChoiceArgs {
                 name => kernels.push(Kernel::find(name).map_err(usage)?),
             }
         }
+        let spec = |arg: &MemoryArg| MemorySpec { kind: arg.kind, node: self.node };
+        let mut memory: Vec<MemorySpec> = self.memory.iter().filter(|arg| arg.stream.is_none()).map(spec).collect();
+        if memory.is_empty() {
+            memory.push(MemorySpec { node: self.node, ..USUAL_MEMORY });
+        }
+        let named = |arg: &MemoryArg| Some(StreamMemory { stream: arg.stream.clone()?, memory: spec(arg) });
+        let streams = self.memory.iter().filter_map(named).collect();
         Ok(Choice {
             kernels,
             sizes: self.size.clone(),
             stores: self.store.clone(),
             loads: self.load.clone(),
             widths: self.width.clone(),
-            memory: self.memory.iter().map(|&kind| MemorySpec { kind, node: self.node }).collect(),
+            memory,
+            streams,
             threads: self.threads.clone(),
             unroll: self.unroll,
             misaligned_bytes: self.misalign,
@@ -242,6 +305,7 @@ pub fn execute(cli: &Cli) -> anyhow::Result<Done> {
         Some(Command::Bandwidth(args)) => bandwidth::run(args, bandwidth::What::Bandwidth),
         Some(Command::Stores(args)) => bandwidth::run(args, bandwidth::What::Stores),
         Some(Command::Stream(args)) => bandwidth::run(args, bandwidth::What::Stream),
+        Some(Command::Kinds(args)) => kinds::run(args),
         Some(Command::Report(args)) => report::run(args),
         Some(Command::Kernel(args)) => Ok(Done::ok(kernel::run(args)?)),
         Some(Command::Schema { of }) => {
@@ -270,6 +334,7 @@ impl Cli {
     pub fn color(&self) -> Color {
         match &self.command {
             Some(Command::Bandwidth(args) | Command::Stores(args) | Command::Stream(args)) => args.run.color,
+            Some(Command::Kinds(args)) => args.run.color,
             _ => self.characterise.run.color,
         }
     }

@@ -1,0 +1,104 @@
+//! `membound kinds`: which kind of memory should a buffer be, and what do its pages and its alignment cost?
+
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use clap::{Args, ValueEnum};
+
+use super::measure::{self, Session};
+use super::report::present;
+use super::{Done, PlaceArgs, RunArgs, usage, working_set};
+use crate::kernel::Width;
+use crate::memory::{MemoryKind, MemorySpec};
+use crate::model;
+use crate::plan::{self, Breadth, Case, Choice, Frame};
+use crate::run::native::Native;
+use crate::units::Bytes;
+use crate::view::terminal;
+
+/// Flags of `membound kinds`.
+#[derive(Debug, Clone, Args)]
+pub struct KindsArgs {
+    /// Kinds, such as 4k,thp,wc [default: all]
+    #[arg(long, value_name = "LIST", value_delimiter = ',')]
+    pub memory: Vec<MemoryKind>,
+    /// Bind their pages to this NUMA node
+    #[arg(long, value_name = "NODE")]
+    pub node: Option<u32>,
+    /// Size of the buffer [default: 32MiB, less where memory is short]
+    #[arg(long, value_name = "SIZE", value_parser = working_set)]
+    pub size: Option<Bytes>,
+    /// Threads that share the buffer
+    #[arg(long, value_name = "N")]
+    pub threads: Option<usize>,
+    /// Width: scalar, 128, 256, 512 [default: the second widest]
+    #[arg(long)]
+    pub width: Option<Width>,
+    /// Parts to measure [default: all]
+    #[arg(long, value_name = "LIST", value_delimiter = ',')]
+    pub part: Vec<Part>,
+    /// Where memory comes from
+    #[command(flatten)]
+    pub places: PlaceArgs,
+    /// How to run
+    #[command(flatten)]
+    pub run: RunArgs,
+    /// Write a record to this file
+    #[arg(long, value_name = "FILE")]
+    pub record: Option<PathBuf>,
+}
+
+/// A part of the command.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Part {
+    /// First use, copying, storing and loading for each kind
+    Buffers,
+    /// What a page costs: faults, zeroing, giving back, copy-on-write, collapse
+    Pages,
+    /// What an offset costs: crossing lines and pages, aliasing, forwarding
+    Offsets,
+}
+
+const BUDGET: Duration = Duration::from_secs(60);
+
+impl KindsArgs {
+    fn cases(&self, frame: &Frame) -> anyhow::Result<Vec<Case>> {
+        let wants = |part: Part| self.part.is_empty() || self.part.contains(&part);
+        let spec = |&kind: &MemoryKind| MemorySpec { kind, node: self.node };
+        let choice = Choice {
+            memory: self.memory.iter().map(spec).collect(),
+            sizes: self.size.into_iter().collect(),
+            threads: self.threads.into_iter().collect(),
+            widths: self.width.into_iter().collect(),
+            ..Choice::default()
+        };
+        let mut cases = Vec::new();
+        if wants(Part::Buffers) {
+            cases.extend(plan::kinds(frame, &choice, Breadth::Whole).map_err(usage)?);
+        }
+        Ok(cases)
+    }
+}
+
+/// Measures and shows.
+pub fn run(args: &KindsArgs) -> anyhow::Result<Done> {
+    let started = Instant::now();
+    let (machine, frame) = args.run.frame()?;
+    let cases = args.cases(&frame)?;
+    if args.run.list {
+        return Ok(Done::ok(measure::list(&cases)));
+    }
+    let session = Session {
+        machine,
+        seed: args.run.seed.unwrap_or_else(measure::fresh_seed),
+        deadline: started + args.run.budget.unwrap_or(BUDGET),
+        samples: args.run.samples as usize,
+        record: args.record.clone(),
+        quiet: args.run.quiet,
+    };
+    let mut native = Native::new(&cases, args.places.places()?, args.run.verify)?;
+    let finished = measure::measure(&cases, &mut native, &session)?;
+    measure::tell(&finished, &session);
+    let report = model::report(&finished.record);
+    Ok(Done { text: present(&report, args.run.format, terminal::rows), failed: finished.failed() })
+}
