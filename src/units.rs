@@ -117,6 +117,15 @@ pub fn significant(value: f64) -> String {
     }
 }
 
+/// A whole number of things: `22`, and from ten thousand on three digits: `12300`, `4.57e6`.
+pub fn count(number: f64) -> String {
+    match number {
+        n if n.abs() < 1e4 => format!("{n:.0}"),
+        n if n.abs() < 1e6 => format!("{:.0}", (n / 100.0).round() * 100.0),
+        n => format!("{n:.2e}"),
+    }
+}
+
 /// A share of one in percent, short: `0.7%`, `12%`; below a twentieth of a percent `<0.1%`.
 pub fn percent(share: f64) -> String {
     let percent = 100.0 * share;

@@ -100,5 +100,5 @@ pub fn run(args: &KindsArgs) -> anyhow::Result<Done> {
     let finished = measure::measure(&cases, &mut native, &session)?;
     measure::tell(&finished, &session);
     let report = model::report(&finished.record);
-    Ok(Done { text: present(&report, args.run.format, terminal::rows), failed: finished.failed() })
+    Ok(Done { text: present(&report, args.run.format, terminal::kinds), failed: finished.failed() })
 }

@@ -202,7 +202,9 @@ impl PlaceArgs {
     /// The places that the user named, and the usual ones for the rest.
     pub fn places(&self) -> anyhow::Result<Places> {
         if self.allow_device_writes.is_some() && self.allow_device_writes != self.device {
-            return Err(usage("--allow-device-writes must name the same file as --device; only that one is written to"));
+            return Err(usage(
+                "--allow-device-writes must name the same file as --device; only that one is written to",
+            ));
         }
         let usual = Places::default();
         Ok(Places {

@@ -83,6 +83,15 @@ impl MemoryKind {
         matches!(self, Wb | Wc | Uc | UcMinus | Wt | Wp)
     }
 
+    /// The kind that a cold one is from its second use on; any other is itself.
+    pub fn warm(self) -> MemoryKind {
+        match self {
+            MemoryKind::FilePrivateCold => MemoryKind::FilePrivate,
+            MemoryKind::FileSharedCold => MemoryKind::FileShared,
+            kind => kind,
+        }
+    }
+
     /// Whether first use finds the page cache empty: its steady state is that of the kind without `-cold`.
     pub fn is_cold(self) -> bool {
         matches!(self, MemoryKind::FilePrivateCold | MemoryKind::FileSharedCold)

@@ -185,6 +185,11 @@ impl Region {
         if result == 0 { Ok(()) } else { Err(refused(io::Error::last_os_error())) }
     }
 
+    /// Whether it is mapped.
+    pub fn is_mapped(&self) -> bool {
+        !self.mapping.is_null()
+    }
+
     /// Address of the first byte.
     pub fn address(&self) -> u64 {
         self.start as u64
@@ -311,19 +316,23 @@ struct Smaps {
 impl Smaps {
     /// Of the mappings inside [start, end), according to the text of smaps.
     fn of(text: &str, start: u64, end: u64) -> Smaps {
-        let mut inside = false;
+        // The kernel merges neighbours that are alike: of what it counts no more than the part inside is ours.
+        let mut inside = 0;
         let mut found = Smaps::default();
         for line in text.lines() {
             if let Some((from, to)) = mapping_range(line) {
-                inside = from < end && start < to;
-            } else if inside && let Some((name, value)) = line.split_once(':') {
+                inside = to.min(end).saturating_sub(from.max(start));
+            } else if inside > 0
+                && let Some((name, value)) = line.split_once(':')
+            {
                 let kib = value.split_whitespace().next().and_then(|n| n.parse::<u64>().ok()).unwrap_or(0);
+                let bytes = (kib << 10).min(inside);
                 match name {
                     "AnonHugePages" | "ShmemPmdMapped" | "FilePmdMapped" | "Private_Hugetlb" | "Shared_Hugetlb" => {
-                        found.huge.0 += kib << 10;
+                        found.huge.0 += bytes;
                     }
-                    "Rss" => found.resident.0 += kib << 10,
-                    "Locked" => found.locked.0 += kib << 10,
+                    "Rss" => found.resident.0 += bytes,
+                    "Locked" => found.locked.0 += bytes,
                     _ => {}
                 }
             }
@@ -349,6 +358,8 @@ mod tests {
         let first = Smaps { huge: Bytes::mib(2), resident: Bytes::mib(4), locked: Bytes::kib(4) };
         assert_eq!(Smaps::of(text, 0x7f0000000000, 0x7f0000400000), first);
         assert_eq!(Smaps::of(text, 0x7f0000000000, 0x7f0000800000).huge, Bytes::mib(6));
+        // Half of the second mapping, which is all huge: a neighbour's part is not ours.
+        assert_eq!(Smaps::of(text, 0x7f0000400000, 0x7f0000600000).huge, Bytes::mib(2));
     }
 
     #[test]

@@ -13,6 +13,7 @@ pub(super) fn sentences(report: &Report) -> Vec<String> {
     all.extend(threads(report));
     all.extend(stores(report));
     all.extend(write_allocate(report));
+    all.extend(report.kinds.iter().flat_map(super::kinds::sentences));
     all
 }
 
@@ -243,7 +244,7 @@ fn unfinished(report: &Report, record: &Record) -> Vec<Words> {
             if end.interrupted {
                 found.push(words("the run was interrupted", "its finished cases are complete; run again for the rest"));
             }
-            let missing = end.planned.saturating_sub(report.rows.len() as u64);
+            let missing = end.planned.saturating_sub(super::rows::visits(record).len() as u64);
             if missing > 0 && !end.interrupted {
                 found.push(words(
                     format!("the budget ended before {missing} of {} cases were visited", end.planned),

@@ -2,6 +2,7 @@
 
 mod findings;
 mod hierarchy;
+mod kinds;
 pub mod levels;
 mod offsets;
 mod pages;
@@ -15,8 +16,8 @@ use serde::{Deserialize, Serialize};
 use crate::kernel::scan::Scan;
 use crate::kernel::{LoadKind, StoreKind, Width};
 use crate::machine::Machine;
-use crate::memory::{MemoryKind, Obtained};
-use crate::plan::{PageWork, Protocol};
+use crate::memory::{MemoryKind, MemorySpec, Obtained};
+use crate::plan::{PageWork, Protocol, StreamMemory};
 use crate::record::{Clock, End, Environment, Record};
 use crate::stats::Modes;
 use crate::units::Bytes;
@@ -46,6 +47,8 @@ pub struct Report {
     pub pages: Vec<PageRow>,
     /// What offsets cost: one row for each access and place.
     pub offsets: Vec<OffsetRow>,
+    /// Memory kinds side by side, if their first use and steady state were measured.
+    pub kinds: Option<Kinds>,
     /// Levels of the memory system as the curve shows them, fastest first.
     pub levels: Vec<Level>,
     /// Where non-temporal stores overtake regular ones.
@@ -76,6 +79,7 @@ pub fn report(record: &Record) -> Report {
         clock: header.clock.clone(),
         machine: header.machine.clone(),
         before: header.before.clone(),
+        kinds: kinds::compare(&results),
         pages: pages::rows(record),
         offsets: offsets::rows(record),
         end: record.end.clone(),
@@ -121,6 +125,9 @@ pub struct Row {
     pub width_bits: u32,
     /// Memory kind asked for.
     pub memory: MemoryKind,
+    /// Streams with a memory kind of their own.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub streams: Vec<StreamMemory>,
     /// NUMA node of the pages: asked for, else the one node they were found on; absent where mixed or unknown.
     pub node: Option<u32>,
     /// Number of threads.
@@ -147,6 +154,9 @@ pub struct Row {
     /// N bytes copied / t, for copies.
     #[serde(rename = "copied_Bps", skip_serializing_if = "Option::is_none")]
     pub copied_bps: Option<Rate>,
+    /// What first use cost beside the pass itself, where fresh memory was measured.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub first_use: Option<FirstUse>,
     /// Payload bytes in a core clock cycle, by thread: median of the samples.
     pub bytes_per_cycle: Option<f64>,
     /// True core clock during the samples.
@@ -177,6 +187,17 @@ pub struct Row {
     /// Payload B/s of each sample, in order of time. Not part of the JSON row.
     #[serde(skip)]
     pub sample_bps: Vec<f64>,
+}
+
+/// What comes with the first pass over fresh memory: medians of the samples.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct FirstUse {
+    /// Seconds from asking for the memory to the end of the first pass.
+    pub total_s: Cost,
+    /// Seconds of that which mapping took.
+    pub map_s: f64,
+    /// Page faults during the pass, over all threads.
+    pub faults: f64,
 }
 
 /// A cost in the row's unit, with its spread; `best` is the least sample.
@@ -369,6 +390,74 @@ pub struct WriteAllocate {
     pub gain: [f64; 3],
     /// What the traffic alone would give.
     pub bound: f64,
+}
+
+/// Memory kinds side by side: copying a buffer to each from regular memory.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+pub struct Kinds {
+    /// Bytes copied in one use, over all threads.
+    pub bytes: Bytes,
+    /// Threads.
+    pub threads: usize,
+    /// One a kind, in the order of kinds.
+    pub kinds: Vec<Kind>,
+}
+
+/// One kind of memory as a buffer. Indices are those of [`Report::rows`].
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+pub struct Kind {
+    /// What was asked for.
+    pub memory: MemorySpec,
+    /// Seconds of the first use: from asking for the memory to the end of the first copy.
+    pub first_s: Option<Cost>,
+    /// Seconds of each later copy.
+    pub steady_s: Option<Cost>,
+    /// Page faults of the first copy.
+    pub faults: Option<f64>,
+    /// What the first use costs more than a later one, in nanoseconds for each fault.
+    pub fault_ns: Option<f64>,
+    /// Speed of later copies against `against`: [ratio, low, high].
+    pub gain: Option<[f64; 3]>,
+    /// The kind it is held against; absent for that kind itself.
+    pub against: Option<MemorySpec>,
+    /// From which use on it is the better choice.
+    pub break_even: Option<BreakEven>,
+    /// First copy, then later copies, then everything else that was done to it alone: indices of rows.
+    pub first: Option<usize>,
+    /// See `first`.
+    pub steady: Option<usize>,
+    /// See `first`: by kernel, store kind, load kind.
+    pub alone: Vec<usize>,
+    /// How it is known to be of this kind, in words; or why it could not be measured.
+    pub proof: String,
+    /// Whether it is what it claims; false also where it was not obtained.
+    pub holds: bool,
+}
+
+/// From which use on a kind is cheaper in sum, by t_first + (n - 1) t_steady.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum BreakEven {
+    /// From the first use on.
+    AtOnce,
+    /// After so many uses: [n, low, high]; an end that the intervals leave open is absent.
+    After {
+        /// Uses.
+        uses: f64,
+        /// Lower end of the 95 % interval.
+        low: f64,
+        /// Upper end; absent where it might be never.
+        high: Option<f64>,
+    },
+    /// Cheaper to begin with, dearer after so many uses.
+    Until {
+        /// Uses.
+        uses: f64,
+    },
+    /// Never: dearer to begin with and slower ever after.
+    Never,
+    /// Neither first use nor later uses differ by more than the intervals.
+    Alike,
 }
 
 /// STREAM's table.

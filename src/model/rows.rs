@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use super::{Level, LevelBest, Rate, Row};
+use super::{Cost, FirstUse, Level, LevelBest, Rate, Row};
 use crate::kernel::{Kernel, Variant};
 use crate::memory::MemoryKind;
 use crate::plan::{Case, Protocol};
@@ -81,10 +81,14 @@ fn result(visits: &[&Measurement], hz: f64) -> Option<Result> {
             _ => None,
         })
         .collect();
-    let (mut batches, mut seconds) = (Vec::new(), Vec::new());
+    let (mut batches, mut seconds, mut totals) = (Vec::new(), Vec::new(), Vec::new());
     for visit in &measured {
         let times = visit.samples.ticks.iter().map(|ticks| *ticks as f64 / hz / visit.repetitions as f64);
         batches.push(times.clone().map(|time| visit.volume.payload() as f64 / time).collect::<Vec<_>>());
+        if case.protocol == Protocol::FirstUse {
+            let setup = visit.samples.setup_ticks.iter().map(|ticks| *ticks as f64 / hz).chain(std::iter::repeat(0.0));
+            totals.push(times.clone().zip(setup).map(|(pass, setup)| pass + setup).collect::<Vec<_>>());
+        }
         seconds.extend(times);
     }
     let mut row = bare_row(&case, case.variant()?);
@@ -93,6 +97,7 @@ fn result(visits: &[&Measurement], hz: f64) -> Option<Result> {
         fill(&mut row, &case, &measured, &summary, hz);
         row.sample_bps = batches.concat();
         row.flags = flags(&case, &measured, &batches, &summary, hz);
+        row.first_use = first_use(&measured, &totals, hz);
     }
     // A fault in any visit makes the case faulty: its other figures come from the same code.
     for visit in visits {
@@ -118,6 +123,7 @@ fn bare_row(case: &Case, variant: &Variant) -> Row {
         width: variant.width,
         width_bits: variant.width.bits(),
         memory: case.memory.kind,
+        streams: case.streams.clone(),
         node: case.memory.node,
         threads: case.threads(),
         cpus: case.cpus.clone(),
@@ -129,6 +135,7 @@ fn bare_row(case: &Case, variant: &Variant) -> Row {
         payload_bps: None,
         bus_bps: None,
         copied_bps: None,
+        first_use: None,
         bytes_per_cycle: None,
         core_clock_hz: None,
         flops_per_s: None,
@@ -165,6 +172,18 @@ fn fill(row: &mut Row, case: &Case, measured: &[&Measured], summary: &Summary, h
     if let (None, [only]) = (row.node, &last.obtained.pages_on_node[..]) {
         row.node = Some(only.node);
     }
+}
+
+/// Totals, and what of them is mapping and faults.
+fn first_use(measured: &[&Measured], totals: &[Vec<f64>], hz: f64) -> Option<FirstUse> {
+    let batches: Vec<&[f64]> = totals.iter().map(Vec::as_slice).collect();
+    let total = stats::summarize(&batches)?;
+    let samples = || measured.iter().map(|visit| &visit.samples);
+    Some(FirstUse {
+        total_s: Cost { best: total.least, median: total.median, ci95: total.ci95 },
+        map_s: median(samples().flat_map(|s| &s.setup_ticks).map(|ticks| *ticks as f64 / hz)).unwrap_or(0.0),
+        faults: median(samples().flat_map(|s| &s.faults).map(|faults| f64::from(*faults)))?,
+    })
 }
 
 fn core_clock(measured: &[&Measured], hz: f64) -> Option<f64> {
@@ -230,7 +249,7 @@ fn flags(case: &Case, measured: &[&Measured], batches: &[Vec<f64>], summary: &Su
         ("drift", spread(round_medians) > threshold::DRIFT),
         ("steal", share(|m| &m.samples.steal_jiffies) > threshold::DISTURBED),
         ("switches", share(|m| &m.samples.switches) > threshold::DISTURBED),
-        ("faults", share(|m| &m.samples.faults) > threshold::DISTURBED),
+        ("faults", case.protocol != Protocol::FirstUse && share(|m| &m.samples.faults) > threshold::DISTURBED),
         ("imbalanced", case.threads() > 1 && imbalance(measured).is_some_and(|more| more > threshold::IMBALANCE)),
         ("migrated", share(|m| &m.samples.migrations) > 0.0),
         ("clock-changed", spread(clocks) > threshold::CLOCK),

@@ -12,12 +12,8 @@ pub const BUFFER: Bytes = Bytes::mib(32);
 
 /// Kinds whose memory is a file on disk. A default run leaves them out: it must not write hundreds of megabytes to a
 /// disk that nobody named.
-const ON_DISK: [MemoryKind; 4] = [
-    MemoryKind::FilePrivate,
-    MemoryKind::FilePrivateCold,
-    MemoryKind::FileShared,
-    MemoryKind::FileSharedCold,
-];
+const ON_DISK: [MemoryKind; 4] =
+    [MemoryKind::FilePrivate, MemoryKind::FilePrivateCold, MemoryKind::FileShared, MemoryKind::FileSharedCold];
 
 /// How much is looked at.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

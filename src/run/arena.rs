@@ -150,6 +150,20 @@ impl Arena {
         Ok(Arena { fresh: key.fresh, zones: [zone(bytes[0])?, zone(bytes[1])?], obtained: None })
     }
 
+    /// Gives the pages back; the next use maps and touches new ones. Files stay.
+    pub fn give_back(&mut self) {
+        for zone in self.zones.iter_mut().flatten() {
+            zone.region.unmap();
+            zone.words = 0;
+        }
+        self.obtained = None;
+    }
+
+    /// Maps again what was given back.
+    pub fn take_back(&mut self) -> Result<(), NoMemory> {
+        self.zones.iter_mut().flatten().filter(|zone| !zone.region.is_mapped()).try_for_each(|zone| zone.region.map())
+    }
+
     /// Bytes mapped: stored, loaded.
     pub fn bytes(&self) -> [Bytes; 2] {
         self.zones.each_ref().map(|zone| zone.as_ref().map_or(Bytes(0), |zone| zone.region.bytes()))

@@ -19,6 +19,9 @@ pub trait Executor {
     fn clock(&self) -> Clock;
     /// Announces cases, so that memory for the largest can be reserved.
     fn expect(&mut self, cases: &[Case]);
+    /// A new round of visits begins. Memory kept from the last one is given back: where its pages happened to lie is
+    /// luck that lasts as long as they do, and shows in the intervals only if each round draws anew.
+    fn begin_round(&mut self) {}
     /// Takes samples of one case.
     fn visit(&mut self, case: &Case, quota: &Quota<'_>) -> Outcome;
 }
@@ -86,6 +89,7 @@ pub fn run(
         if order.is_empty() {
             break;
         }
+        executor.begin_round();
         for (position, &index) in order.iter().enumerate() {
             let left = schedule.deadline.saturating_duration_since(Instant::now());
             // A visit that can't end in time is not begun.

@@ -99,7 +99,7 @@ impl Native {
 
     fn take_arena(&mut self, key: (u32, ArenaKey), bytes: [Bytes; 2]) -> Result<Arena, NoMemory> {
         match self.arenas.remove(&key) {
-            Some(arena) if larger(arena.bytes(), bytes) == arena.bytes() => Ok(arena),
+            Some(mut arena) if larger(arena.bytes(), bytes) == arena.bytes() => arena.take_back().map(|()| arena),
             _ if key.1.fresh => Arena::new(key.1, bytes, &self.places),
             _ => {
                 let bytes = larger(bytes, self.reserve.get(&key).copied().unwrap_or_default());
@@ -176,6 +176,10 @@ impl Executor for Native {
                 }
             }
         }
+    }
+
+    fn begin_round(&mut self) {
+        self.arenas.values_mut().for_each(Arena::give_back);
     }
 
     fn visit(&mut self, case: &Case, quota: &Quota<'_>) -> Outcome {

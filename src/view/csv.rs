@@ -14,6 +14,7 @@ const BANDWIDTH: &[Column<Row>] = &[
     ("width", |row| row.width.to_string()),
     ("width_bits", |row| row.width_bits.to_string()),
     ("memory", |row| row.memory.word().into()),
+    ("streams", streams),
     ("node", |row| text(row.node)),
     ("threads", |row| row.threads.to_string()),
     ("cpus", |row| joined(&row.cpus)),
@@ -34,6 +35,11 @@ const BANDWIDTH: &[Column<Row>] = &[
     ("copied_Bps_median", |row| median(row.copied_bps)),
     ("copied_Bps_ci95_low", |row| low(row.copied_bps)),
     ("copied_Bps_ci95_high", |row| high(row.copied_bps)),
+    ("first_use_total_s_median", |row| text(row.first_use.map(|first| first.total_s.median))),
+    ("first_use_total_s_ci95_low", |row| text(row.first_use.map(|first| first.total_s.ci95[0]))),
+    ("first_use_total_s_ci95_high", |row| text(row.first_use.map(|first| first.total_s.ci95[1]))),
+    ("first_use_map_s", |row| text(row.first_use.map(|first| first.map_s))),
+    ("first_use_faults", |row| text(row.first_use.map(|first| first.faults))),
     ("bytes_per_cycle", |row| text(row.bytes_per_cycle)),
     ("core_clock_hz", |row| text(row.core_clock_hz)),
     ("flops_per_s", |row| text(row.flops_per_s)),
@@ -160,6 +166,11 @@ fn low(rate: Option<Rate>) -> String {
 
 fn high(rate: Option<Rate>) -> String {
     text(rate.map(|rate| rate.ci95[1]))
+}
+
+/// `stream=kind` pairs.
+fn streams(row: &Row) -> String {
+    joined(&row.streams.iter().map(|named| format!("{}={}", named.stream, named.memory)).collect::<Vec<_>>())
 }
 
 /// `node:pages` pairs.

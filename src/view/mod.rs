@@ -17,9 +17,9 @@ use std::collections::BTreeSet;
 use crate::kernel::{Kernel, LoadKind, StoreKind, Width};
 use crate::machine::Machine;
 use crate::memory::MemoryKind;
-use crate::model::{Crossover, Level, LevelBest, Rate, Report, Row};
+use crate::model::{BreakEven, Crossover, Kind, Kinds, Level, LevelBest, Rate, Report, Row};
 use crate::plan::Protocol;
-use crate::units::{Bytes, percent, significant};
+use crate::units::{Bytes, count, percent, significant};
 
 /// What every table with `±` says about it.
 const SPREAD_CAPTION: &str = "median ± the farther end of its 95 % interval";
@@ -222,6 +222,42 @@ fn store_columns<'a>(rows: &[&'a Row]) -> Vec<StoreColumn<'a>> {
     };
     let kinds: BTreeSet<_> = rows.iter().map(|row| (row.store, row.misaligned_bytes)).collect();
     kinds.iter().filter_map(column).collect()
+}
+
+/// From which use on a kind is the better choice.
+fn break_even(kind: &Kind) -> String {
+    match kind.break_even {
+        None => String::new(),
+        Some(BreakEven::AtOnce) => "at once".into(),
+        Some(BreakEven::After { uses, low, high }) => {
+            let high = high.map_or_else(|| "never".into(), |high| count(high));
+            format!("{} [{}, {high}]", count(uses), count(low))
+        }
+        Some(BreakEven::Until { uses }) => format!("up to {}", count(uses.floor())),
+        Some(BreakEven::Never) => "never".into(),
+        Some(BreakEven::Alike) => "no matter".into(),
+    }
+}
+
+/// A way of touching a kind alone: its name in tables.
+const ALONE: [(&str, &str, StoreKind, LoadKind); 5] = [
+    ("store", "store", StoreKind::Regular, LoadKind::Regular),
+    ("store nt", "store", StoreKind::Nt, LoadKind::Regular),
+    ("store masked", "store", StoreKind::NtMasked, LoadKind::Regular),
+    ("load", "load", StoreKind::Regular, LoadKind::Regular),
+    ("load nt", "load", StoreKind::Regular, LoadKind::Nt),
+];
+
+/// The row in which a kind was touched alone in that way, in use already.
+fn alone<'a>(report: &'a Report, kind: &Kind, kernel: &str, store: StoreKind, load: LoadKind) -> Option<&'a Row> {
+    let rows = kind.alone.iter().filter_map(|&index| report.rows.get(index));
+    rows.filter(|row| row.protocol == Protocol::Steady && row.outcome == "measured")
+        .find(|row| (row.kernel.as_str(), row.store, row.load) == (kernel, store, load))
+}
+
+/// Kinds that were measured, and those that were not.
+fn measured_kinds(kinds: &Kinds) -> (Vec<&Kind>, Vec<&Kind>) {
+    kinds.kinds.iter().partition(|kind| kind.first_s.is_some() || kind.steady_s.is_some())
 }
 
 /// Every reason why a row was not measured, once, with what it holds for.

@@ -6,11 +6,12 @@ use std::fmt::Write;
 use anstyle::Style;
 
 use super::{
-    FLAGS, Flag, SPREAD_CAPTION, bound, crossing, crossover_line, crossovers, gbps, level_kernels, level_row,
-    level_threads, machine_line, protocol_word, ratio, reasons, spread, store_groups, store_words, threads,
+    ALONE, FLAGS, Flag, SPREAD_CAPTION, alone, bound, break_even, crossing, crossover_line, crossovers, gbps,
+    level_kernels, level_row, level_threads, machine_line, measured_kinds, protocol_word, ratio, reasons, spread,
+    store_groups, store_words, threads,
 };
-use crate::model::{Crossover, Level, Rate, Report, Row, StreamTable, Warning};
-use crate::units::{Bytes, significant, utc};
+use crate::model::{Cost, Crossover, Kind, Level, Rate, Report, Row, StreamTable, Warning};
+use crate::units::{Bytes, Nanoseconds, significant, utc};
 
 const COLUMNS: usize = 80;
 const BOLD: Style = Style::new().bold();
@@ -25,6 +26,7 @@ pub fn summary(report: &Report) -> String {
         store_kinds(report),
         write_allocate(report),
         scaling(report),
+        kinds_section(report),
         report
             .stream
             .as_ref()
@@ -111,6 +113,52 @@ fn stream_table(table: &StreamTable) -> String {
         let _ = writeln!(text, "{name:<11}{best:12.1}  {avg:11.6}  {min:11.6}  {max:11.6}  {}", row.variant);
     }
     text + &line + &paragraph(&table.validation, "") + &line
+}
+
+/// Memory kinds side by side: the answer, the table, how each kind is known.
+pub fn kinds(report: &Report) -> String {
+    let sections = [findings(report), kinds_section(report), warnings(report)];
+    let text = sections.into_iter().filter(|section| !section.is_empty()).collect::<Vec<_>>().join("\n");
+    if text.is_empty() { "No memory kinds were measured.\n".into() } else { text }
+}
+
+fn kinds_section(report: &Report) -> String {
+    let Some(kinds) = &report.kinds else { return String::new() };
+    let (measured, missing) = measured_kinds(kinds);
+    let title = format!("Memory kinds, a buffer of {}, {}", kinds.bytes, threads(kinds.threads));
+    let mut text = head(&title)
+        + &note(&format!(
+            "First and later: a copy to the buffer from regular memory; first counts from asking for the memory. Then GB/s \
+             of later copies ({SPREAD_CAPTION}) and, medians, of each way of touching the buffer alone."
+        ));
+    let time = |cost: Option<Cost>| number(cost.map(|cost| cost.median * 1e9), |ns| Nanoseconds(ns).to_string());
+    let copied = |kind: &&Kind| kind.steady.and_then(|index| report.rows.get(index)?.copied_bps);
+    let mut columns = vec![
+        Column::left("kind", measured.iter().map(|kind| kind.memory.to_string())),
+        Column::right("first", measured.iter().map(|kind| time(kind.first_s))),
+        Column::right("later", measured.iter().map(|kind| time(kind.steady_s))),
+        Column::right(
+            "copied",
+            measured.iter().map(|kind| copied(kind).as_ref().map_or_else(|| "-".into(), rate_figure)),
+        ),
+    ];
+    for (name, kernel, store, load) in ALONE {
+        let cell = |kind: &&Kind| {
+            number(alone(report, kind, kernel, store, load).and_then(|row| Some(row.payload_bps?.median)), gbps)
+        };
+        columns.push(Column::right(&name.replace(' ', "\n"), measured.iter().map(cell)));
+    }
+    columns.push(Column::left("pays\nafter", measured.iter().map(|kind| break_even(kind))));
+    if !measured.is_empty() {
+        text += &table(&columns);
+    }
+    for kind in measured.iter().filter(|kind| !kind.proof.is_empty()) {
+        text += &item(&format!("{}: {}", kind.memory, kind.proof));
+    }
+    for kind in missing {
+        text += &item(&format!("{}: {}", kind.memory, kind.proof));
+    }
+    text
 }
 
 fn heading(report: &Report) -> String {
@@ -269,7 +317,6 @@ fn row_settings(rows: &[Row]) -> Vec<Column> {
 
 /// The columns that say what came of it.
 fn row_figures(rows: &[Row]) -> Vec<Column> {
-    let number = |value: Option<f64>, text: fn(f64) -> String| value.map_or_else(|| "-".into(), text);
     let right = |head: &str, cell: &dyn Fn(&Row) -> String| Column::right(head, rows.iter().map(cell));
     let letter = |word: &String| Flag::of(word).map_or("?", |flag| flag.letter);
     vec![
@@ -299,7 +346,15 @@ fn level_name(row: &Row) -> String {
 
 /// `57.3 ±0.7%`, in GB/s.
 fn figure(row: &Row) -> String {
-    row.payload_bps.as_ref().map_or_else(|| "-".into(), |rate| format!("{} {}", gbps(rate.median), spread(rate)))
+    row.payload_bps.as_ref().map_or_else(|| "-".into(), rate_figure)
+}
+
+fn number(value: Option<f64>, text: fn(f64) -> String) -> String {
+    value.map_or_else(|| "-".into(), text)
+}
+
+fn rate_figure(rate: &Rate) -> String {
+    format!("{} {}", gbps(rate.median), spread(rate))
 }
 
 /// One column of a table, filled from above.

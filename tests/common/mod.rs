@@ -22,6 +22,7 @@ const LEVELS: [(&str, u64, f64); 4] =
 /// Nothing was measured.
 pub fn empty() -> Report {
     Report {
+        kinds: None,
         pages: Vec::new(),
         offsets: Vec::new(),
         host: String::new(),
@@ -299,6 +300,8 @@ pub fn row(kernel: &str, store: StoreKind, width: Width, threads: usize, size: u
         ci95: [median * factor * 0.993, median * factor * 1.006],
     };
     Row {
+        streams: Vec::new(),
+        first_use: None,
         metric: "bandwidth".into(),
         kernel: kernel.into(),
         store,
