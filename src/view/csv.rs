@@ -35,6 +35,7 @@ const BANDWIDTH: &[Column<Row>] = &[
     ("copied_Bps_median", |row| median(row.copied_bps)),
     ("copied_Bps_ci95_low", |row| low(row.copied_bps)),
     ("copied_Bps_ci95_high", |row| high(row.copied_bps)),
+    ("first_use_total_s_best", |row| text(row.first_use.map(|first| first.total_s.best))),
     ("first_use_total_s_median", |row| text(row.first_use.map(|first| first.total_s.median))),
     ("first_use_total_s_ci95_low", |row| text(row.first_use.map(|first| first.total_s.ci95[0]))),
     ("first_use_total_s_ci95_high", |row| text(row.first_use.map(|first| first.total_s.ci95[1]))),
