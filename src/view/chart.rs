@@ -6,11 +6,11 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Serialize;
 
-use super::{StoreColumn, StoreGroup, gbps, store_groups, store_words, threads};
+use super::{StoreColumn, StoreGroup, gbps, measured_kinds, store_groups, store_words, threads};
 use crate::kernel::{Kernel, LoadKind, StoreKind, Width};
-use crate::model::{Crossover, Report, Row, Scaling};
+use crate::model::{BreakEven, Cost, Crossover, Kind, Kinds, Report, Row, Scaling};
 use crate::plan::Protocol;
-use crate::units::{Bytes, percent};
+use crate::units::{Bytes, count, percent};
 
 const GBPS: &str = "payload bandwidth, GB/s";
 const WORKING_SET: &str = "working set, all threads";
@@ -42,6 +42,8 @@ pub(super) struct Chart {
 #[derive(Debug, Serialize)]
 struct Axis {
     name: &'static str,
+    /// What stands after a number in tooltips.
+    unit: &'static str,
     scale: Scale,
     /// Names along a `names` axis.
     names: Vec<String>,
@@ -112,8 +114,8 @@ struct Limit {
 }
 
 impl Axis {
-    fn new(name: &'static str, scale: Scale) -> Self {
-        Axis { name, scale, names: Vec::new() }
+    fn new(name: &'static str, unit: &'static str, scale: Scale) -> Self {
+        Axis { name, unit, scale, names: Vec::new() }
     }
 }
 
@@ -186,7 +188,7 @@ pub(super) fn scaling(report: &Report) -> Vec<Chart> {
         let ideal = ideal(series.first()?);
         series.push(ideal);
         let about = "Dashed: the first line's speed at its fewest threads, times the threads.".into();
-        let axes = (Axis::new("threads", Scale::Linear), Axis::new(GBPS, Scale::Linear));
+        let axes = (Axis::new("threads", "threads", Scale::Linear), Axis::new(GBPS, "GB/s", Scale::Linear));
         Some(Chart::new(format!("Scaling, {level}"), about, axes.0, axes.1, series))
     };
     let mut levels: Vec<&str> = report.scaling.iter().map(|scaling| scaling.level.as_str()).collect();
@@ -229,10 +231,80 @@ pub(super) fn widths(report: &Report) -> Vec<Chart> {
         let series: Vec<Series> = Width::ALL.iter().enumerate().map(bars).filter(|s| !s.points.is_empty()).collect();
         let title = format!("{}: width by kernel, {}", level.name, threads(fewest));
         let names = kernels.iter().map(|name| (*name).to_string()).collect();
-        let x = Axis { names, ..Axis::new("kernel", Scale::Names) };
-        (series.len() > 1).then(|| Chart::new(title, String::new(), x, Axis::new(GBPS, Scale::Linear), series))
+        let x = Axis { names, ..Axis::new("kernel", "", Scale::Names) };
+        (series.len() > 1).then(|| Chart::new(title, String::new(), x, Axis::new(GBPS, "GB/s", Scale::Linear), series))
     };
     report.levels.iter().filter_map(chart).collect()
+}
+
+/// Memory kinds: first use against later ones, and what a use costs on average after so many.
+pub(super) fn kinds(report: &Report) -> Vec<Chart> {
+    let Some(kinds) = &report.kinds else { return Vec::new() };
+    let (measured, _) = measured_kinds(kinds);
+    let names: Vec<String> = measured.iter().map(|kind| kind.memory.to_string()).collect();
+    let bars = |name: &str, colour, cost: fn(&Kind) -> Option<Cost>| {
+        let bar = |(index, kind): (usize, &&Kind)| {
+            let cost = cost(kind)?;
+            let rate = |seconds: f64| rounded(kinds.bytes.0 as f64 / seconds / 1e9);
+            let row = kind.first.or(kind.steady).and_then(|index| report.rows.get(index));
+            let samples = row.map_or(0, |row| row.samples);
+            Some((index as f64, rate(cost.median), rate(cost.ci95[1]), rate(cost.ci95[0]), samples))
+        };
+        let points = measured.iter().enumerate().filter_map(bar).collect();
+        Series { shape: Shape::Bar, colour, ..line(name.into(), points) }
+    };
+    let series = vec![bars("first copy", 1, |kind| kind.first_s), bars("later copies", 0, |kind| kind.steady_s)];
+    let series: Vec<Series> = series.into_iter().filter(|series| !series.points.is_empty()).collect();
+    if series.is_empty() {
+        return Vec::new();
+    }
+    let x = Axis { names, ..Axis::new("kind of the buffer", "", Scale::Names) };
+    let y = Axis::new("bytes copied, GB/s (log)", "GB/s", Scale::Log);
+    let about = "From asking for the memory to the end of the copy, against copies after the first.".into();
+    let title = format!("Copying {} to each kind, {}", kinds.bytes, threads(kinds.threads));
+    let speeds = Chart::new(title, about, x, y, series);
+    std::iter::once(speeds).chain(break_even(kinds)).collect()
+}
+
+/// Average cost of a use over the number of uses: where two lines cross, two kinds are level.
+fn break_even(kinds: &Kinds) -> Option<Chart> {
+    const USES: [u32; 13] = [1, 2, 3, 5, 10, 20, 30, 50, 100, 200, 300, 500, 1000];
+    let average = |kind: &Kind| {
+        let (first, later) = (kind.first_s?.median * 1e3, kind.steady_s?.median * 1e3);
+        let at = |&uses: &u32| {
+            let uses = f64::from(uses);
+            let average = rounded((first + (uses - 1.0) * later) / uses);
+            (uses, average, average, average, 0)
+        };
+        Some(line(kind.memory.to_string(), USES.iter().map(at).collect()))
+    };
+    // What the others are held against, then those that are level with it somewhere.
+    let rank = |kind: &&Kind| match (kind.against, kind.break_even) {
+        (None, _) => 0,
+        (_, Some(BreakEven::After { .. } | BreakEven::Until { .. })) => 1,
+        (_, Some(BreakEven::AtOnce)) => 2,
+        _ => 3,
+    };
+    let mut all: Vec<&Kind> = kinds.kinds.iter().collect();
+    all.sort_by_key(rank);
+    let mut series: Vec<Series> = all.into_iter().filter_map(average).collect();
+    for (index, series) in series.iter_mut().enumerate() {
+        (series.colour, series.symbol, series.dash) = (index, index, index / 8);
+        series.shown = index < MOST_LINES;
+    }
+    let mark = |kind: &Kind| match kind.break_even {
+        Some(BreakEven::After { uses, low, high: Some(high) }) if (1.0..1000.0).contains(&uses) => {
+            Some(Mark { name: format!("{}: {}", kind.memory, count(uses)), at: uses, from: low, to: high.min(1000.0) })
+        }
+        _ => None,
+    };
+    let (x, y) =
+        (Axis::new("copies", "copies", Scale::Log), Axis::new("average cost of a copy, ms (log)", "ms", Scale::Log));
+    let about =
+        "The first copy's cost spread over all: t_first + (n - 1) t_later, over n. Marks are break-evens.".into();
+    let marks = kinds.kinds.iter().filter_map(mark).collect();
+    let chart = Chart::new("After how many copies a kind pays".into(), about, x, y, series);
+    (chart.series.len() > 1).then(|| Chart { marks, ..chart })
 }
 
 /// Samples in order of time: the memory level's best rows, and whatever has two modes.
@@ -265,13 +337,13 @@ fn distribution(row: &Row) -> Option<Chart> {
     }
     let title =
         format!("{} {} {}, {}, {}", row.kernel, row.store, row.width, row.working_set_bytes, threads(row.threads));
-    let (x, y) = (Axis::new("sample, in order of time", Scale::Order), Axis::new(GBPS, Scale::Close));
+    let (x, y) = (Axis::new("sample, in order of time", "", Scale::Order), Axis::new(GBPS, "GB/s", Scale::Close));
     Some(Chart { limits, ..Chart::new(title, about, x, y, vec![series]) })
 }
 
 fn over_sizes(title: String, about: String, series: Vec<Series>) -> Chart {
-    let y = Axis::new("payload bandwidth, GB/s (log)", Scale::Log);
-    Chart::new(title, about, Axis::new(WORKING_SET, Scale::Sizes), y, series)
+    let y = Axis::new("payload bandwidth, GB/s (log)", "GB/s", Scale::Log);
+    Chart::new(title, about, Axis::new(WORKING_SET, "", Scale::Sizes), y, series)
 }
 
 /// A line for each variant that was measured at enough working sets. Colour says the kernel, dashes the store kind,
@@ -337,9 +409,13 @@ fn size_points(rows: &[&Row]) -> Vec<Point> {
 
 fn point(x: f64, row: &Row) -> Option<Point> {
     let rate = row.payload_bps?;
-    // A dozen digits would only make the page larger; five are beyond any sample's precision.
-    let short = |bps: f64| format!("{:.4e}", bps / 1e9).parse().unwrap_or(0.0);
+    let short = |bps: f64| rounded(bps / 1e9);
     Some((x, short(rate.median), short(rate.ci95[0]), short(rate.ci95[1]), row.samples))
+}
+
+/// A dozen digits would only make the page larger; five are beyond any sample's precision.
+fn rounded(value: f64) -> f64 {
+    format!("{value:.4e}").parse().unwrap_or(0.0)
 }
 
 fn median(row: &Row) -> f64 {

@@ -1,7 +1,7 @@
 //! Rows as CSV: flat tidy columns with the JSON row's names; an object's fields become columns of their own
 //! (`payload_Bps_median`), lists are joined by spaces, absent values are empty.
 
-use super::protocol_word;
+use super::{protocol_word, streams};
 use crate::model::{AnyRow, Cost, OffsetRow, PageRow, Rate, Row};
 
 type Column<R> = (&'static str, fn(&R) -> String);
@@ -14,7 +14,7 @@ const BANDWIDTH: &[Column<Row>] = &[
     ("width", |row| row.width.to_string()),
     ("width_bits", |row| row.width_bits.to_string()),
     ("memory", |row| row.memory.word().into()),
-    ("streams", streams),
+    ("streams", |row| streams(row).trim_start().into()),
     ("node", |row| text(row.node)),
     ("threads", |row| row.threads.to_string()),
     ("cpus", |row| joined(&row.cpus)),
@@ -167,11 +167,6 @@ fn low(rate: Option<Rate>) -> String {
 
 fn high(rate: Option<Rate>) -> String {
     text(rate.map(|rate| rate.ci95[1]))
-}
-
-/// `stream=kind` pairs.
-fn streams(row: &Row) -> String {
-    joined(&row.streams.iter().map(|named| format!("{}={}", named.stream, named.memory)).collect::<Vec<_>>())
 }
 
 /// `node:pages` pairs.

@@ -9,13 +9,13 @@ use maud::{DOCTYPE, Markup, PreEscaped, html};
 
 use super::chart::{self, Chart};
 use super::{
-    Flag, SPREAD_CAPTION, bound, crossing, crossover_line, crossovers, gbps, level_kernels, level_row, level_threads,
-    machine_line, ratio, reasons, spread, threads,
+    ALONE, Flag, SPREAD_CAPTION, alone, bound, break_even, crossing, crossover_line, crossovers, gbps, level_kernels,
+    level_row, level_threads, machine_line, measured_kinds, ratio, reasons, spread, streams, threads,
 };
-use crate::model::{Level, Rate, Report, Row, StreamTable};
+use crate::model::{Cost, Kind, Kinds, Level, Rate, Report, Row, StreamTable};
 use crate::plan::Protocol;
 use crate::record::Environment;
-use crate::units::{Bytes, BytesPerSecond, Nanoseconds, significant, utc};
+use crate::units::{Bytes, BytesPerSecond, Nanoseconds, count, significant, utc};
 
 const ECHARTS_GZ: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/echarts.js.gz"));
 const SCRIPT: &str = include_str!("report.js");
@@ -31,6 +31,7 @@ pub fn page(report: &Report) -> String {
         charts("scaling", "Scaling over threads", "Medians with their 95 % intervals.", chart::scaling(report)),
         charts("widths", "Access width", WIDTHS, chart::widths(report)),
         write_allocate(report),
+        kinds(report),
         stream(report),
         charts("samples", "Samples", SAMPLES, chart::distributions(report)),
         warnings(report),
@@ -125,7 +126,7 @@ fn first_screen(report: &Report) -> Markup {
                 @if report.warnings.len() == 1 { "1 warning" } @else { (report.warnings.len()) " warnings" }
             } " about these figures, with what helps." }
         }
-        @if !report.levels.is_empty() { (levels(report)) }
+        @if report.levels.iter().any(|level| !level.best.is_empty()) { (levels(report)) }
     }
 }
 
@@ -265,6 +266,61 @@ fn write_allocate(report: &Report) -> Section {
     text("write-allocate", "Write-allocate", about, (!report.write_allocate.is_empty()).then(table))
 }
 
+fn kinds(report: &Report) -> Section {
+    let about = "Which kind should a buffer be? A first use counts from asking for the memory: mapping, page faults, zeroing. \
+                 What a kind is was read back or proved, never taken on trust.";
+    let body = report.kinds.as_ref().map(|kinds| kinds_table(report, kinds));
+    Section { body, ..charts("kinds", "Memory kinds", about, chart::kinds(report)) }
+}
+
+fn kinds_table(report: &Report, kinds: &Kinds) -> Markup {
+    let (measured, missing) = measured_kinds(kinds);
+    let time = |seconds: f64| Nanoseconds(seconds * 1e9).to_string();
+    let cost = |cost: Option<Cost>| match cost {
+        Some(cost) => {
+            html! { td.num title={ "95 % interval " (time(cost.ci95[0])) " to " (time(cost.ci95[1])) } { (time(cost.median)) } }
+        }
+        None => html! { td.num { "–" } },
+    };
+    let rate = |rate: Option<Rate>| match rate {
+        Some(rate) => html! { td.num { (gbps(rate.median)) " " small { (spread(&rate)) } } },
+        None => html! { td.num { "–" } },
+    };
+    let copied = |kind: &Kind| kind.steady.and_then(|index| report.rows.get(index)?.copied_bps);
+    let caption = format!("A buffer of {}, {}; GB/s: {SPREAD_CAPTION}", kinds.bytes, threads(kinds.threads));
+    html! {
+        (boxed(&caption, html! {
+            thead { tr {
+                th { "kind" } th.num { "first copy" } th.num { "later copies" } th.num { "copied" } th.num { "gain [95 %]" }
+                th { "pays after" }
+                @for (name, ..) in ALONE { th.num { (name) } }
+                th.num { "faults" } th.num { "ns a fault" }
+            } }
+            tbody { @for kind in &measured { tr {
+                th { (kind.memory) }
+                (cost(kind.first_s))
+                (cost(kind.steady_s))
+                (rate(copied(kind)))
+                td.num { (kind.gain.map_or_else(|| "–".into(), ratio)) }
+                td { (break_even(kind)) }
+                @for (_, kernel, store, load) in ALONE {
+                    (rate(alone(report, kind, kernel, store, load).and_then(|row| row.payload_bps)))
+                }
+                td.num { (kind.faults.map_or_else(|| "–".into(), count)) }
+                td.num { (kind.fault_ns.map_or_else(|| "–".into(), significant)) }
+            } } }
+        }))
+        details {
+            summary { "How each kind is known" }
+            dl.facts { @for kind in measured.iter().filter(|kind| !kind.proof.is_empty()) { dt { (kind.memory) } dd { (kind.proof) } } }
+        }
+        @if !missing.is_empty() {
+            p { "Not measured:" }
+            ul { @for kind in missing { li { (kind.memory) ": " (kind.proof) } } }
+        }
+    }
+}
+
 fn stream(report: &Report) -> Section {
     text("stream", "STREAM table", "", report.stream.as_ref().map(stream_table))
 }
@@ -394,7 +450,7 @@ fn row_line(row: &Row) -> Markup {
     html! {
         tr {
             td { (row.kernel) } td { (row.store) @if row.misaligned_bytes > 0 { " unaligned" } } td { (row.load) }
-            td { (row.memory.word()) } td { (row.level.as_deref().unwrap_or("")) } td { (row.width) }
+            td { (row.memory.word()) (streams(row)) } td { (row.level.as_deref().unwrap_or("")) } td { (row.width) }
             td { (row.working_set_bytes) } td { (row.threads) }
             td { (rate(row.payload_bps, |r| r.median)) @if let Some(rate) = &row.payload_bps { " " (spread(rate)) } }
             td { (rate(row.payload_bps, |r| r.best)) }
@@ -404,6 +460,7 @@ fn row_line(row: &Row) -> Markup {
             td {
                 @if row.outcome != "measured" { (row.outcome) " " }
                 @if row.protocol == Protocol::Stream { "STREAM passes " }
+                @if row.protocol == Protocol::FirstUse { "first use " }
                 (row.flags.join(" "))
             }
         }

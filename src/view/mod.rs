@@ -80,6 +80,11 @@ fn store_words(row: &Row) -> String {
     format!("{} {}{unaligned}", row.store, row.width)
 }
 
+/// Streams with a memory of their own: ` a=wc`.
+fn streams(row: &Row) -> String {
+    row.streams.iter().map(|named| format!(" {}={}", named.stream, named.memory)).collect()
+}
+
 fn protocol_word(protocol: Protocol) -> &'static str {
     match protocol {
         Protocol::Steady => "steady",

@@ -38,6 +38,9 @@
     return { palette: [0, 1, 2, 3, 4, 5, 6, 7].map(i => of("c" + i)), ...Object.fromEntries(names.map(n => [n, of(n)])) };
   }
 
+  // Names that don't fit beside each other (a tick has room for some ten letters) stand aslant.
+  const slant = (spec, ticks) => spec.names.join("  ").length > 10 * ticks ? 40 : 0;
+
   function axis(spec, values, ticks, theme) {
     const shared = {
       name: spec.name, nameLocation: "middle",
@@ -46,7 +49,10 @@
       axisLine: { show: true, lineStyle: { color: theme.line } },
       splitLine: { lineStyle: { color: theme.line, opacity: .6 } },
     };
-    if (spec.scale === "names") return { ...shared, type: "category", data: spec.names, axisTick: { show: false } };
+    if (spec.scale === "names") {
+      const axisLabel = { ...shared.axisLabel, interval: 0, hideOverlap: false, rotate: slant(spec, ticks) };
+      return { ...shared, type: "category", data: spec.names, axisTick: { show: false }, axisLabel };
+    }
     const value = { ...shared, type: "value", splitNumber: ticks };
     if (spec.scale === "order") return { ...value, min: 0, max: "dataMax", minInterval: 1 };
     if (spec.scale === "close") return { ...value, scale: true };
@@ -131,12 +137,12 @@
 
   function tooltip(chart, theme) {
     const where = value => ({
-      sizes: () => size(value), names: () => chart.x.names[value], linear: () => value + " threads", order: () => "sample " + value,
-    })[chart.x.scale]();
+      sizes: () => size(value), names: () => chart.x.names[value], order: () => "sample " + value,
+    })[chart.x.scale]?.() ?? value + " " + chart.x.unit;
     const line = ({ data, marker, seriesName }) => {
       const [, value, low, high, samples] = data.slice(4);
       const spread = samples > 1 ? ` [${digits(low)}, ${digits(high)}], ${samples} samples` : "";
-      return `${marker}${echarts.format.encodeHTML(seriesName)}: <b>${digits(value)}</b> GB/s${spread}`;
+      return `${marker}${echarts.format.encodeHTML(seriesName)}: <b>${digits(value)}</b> ${chart.y.unit}${spread}`;
     };
     return {
       trigger: chart.x.scale === "order" ? "item" : "axis", confine: true,
@@ -168,10 +174,11 @@
     const range = isLog(chart.x) ? [x.min, x.max] : [Math.min(...xs), Math.max(...xs)];
     const names = chart.series.map(series => series.name), named = names.length > 1;
     const lines = named ? legendLines(names, width) : 0;
+    const deep = x.axisLabel.rotate ? 4.4 * Math.max(...chart.x.names.map(name => name.length)) : 0;
     return {
       animation: false, backgroundColor: theme.raised, textStyle: { fontFamily: getComputedStyle(document.body).fontFamily },
-      grid: { left: 66, right: 30, top: chart.marks.length ? 26 : 12, bottom: 50 + LEGEND.line * lines },
-      xAxis: { ...x, nameGap: 28 }, yAxis: { ...y, nameGap: 48 },
+      grid: { left: 66, right: 30, top: chart.marks.length ? 26 : 12, bottom: 50 + deep + LEGEND.line * lines },
+      xAxis: { ...x, nameGap: 28 + deep }, yAxis: { ...y, nameGap: 48 },
       legend: {
         show: named, bottom: 0, itemWidth: LEGEND.itemWidth, itemGap: LEGEND.itemGap, inactiveColor: theme.faint,
         textStyle: { color: theme.ink }, data: names,

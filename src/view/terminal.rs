@@ -8,7 +8,7 @@ use anstyle::Style;
 use super::{
     ALONE, FLAGS, Flag, SPREAD_CAPTION, alone, bound, break_even, crossing, crossover_line, crossovers, gbps,
     level_kernels, level_row, level_threads, machine_line, measured_kinds, protocol_word, ratio, reasons, spread,
-    store_groups, store_words, threads,
+    store_groups, store_words, streams, threads,
 };
 use crate::model::{Cost, Crossover, Kind, Level, Rate, Report, Row, StreamTable, Warning};
 use crate::units::{Bytes, Nanoseconds, significant, utc};
@@ -175,7 +175,7 @@ fn findings(report: &Report) -> String {
 }
 
 fn levels(report: &Report) -> String {
-    if report.levels.is_empty() {
+    if report.levels.iter().all(|level| level.best.is_empty()) {
         return String::new();
     }
     let mut text = head("Levels") + &note(&format!("GB/s payload of the fastest variant, {SPREAD_CAPTION}."));
@@ -309,7 +309,7 @@ fn row_keys(rows: &[Row]) -> Vec<Column> {
 fn row_settings(rows: &[Row]) -> Vec<Column> {
     vec![
         Column::left("load", rows.iter().map(|row| row.load.to_string())),
-        Column::left("memory", rows.iter().map(|row| row.memory.word().into())),
+        Column::left("memory", rows.iter().map(|row| format!("{}{}", row.memory, streams(row)))),
         Column::right("mis-\naligned", rows.iter().map(|row| Bytes(row.misaligned_bytes.into()).to_string())),
         Column::left("protocol", rows.iter().map(|row| protocol_word(row.protocol).into())),
     ]
