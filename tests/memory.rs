@@ -239,6 +239,35 @@ fn a_folder_that_can_t_be_used_is_named() {
 }
 
 #[test]
+fn a_node_that_is_not_there_is_a_reason() {
+    let folder = Folder::new();
+    for kind in ALWAYS {
+        for node in [1000, u32::MAX] {
+            let spec = MemorySpec { kind, node: Some(node) };
+            let reason = Region::new(spec, SIZE, &folder.places()).unwrap_err().to_string();
+            assert_has(&reason, &[&format!("node {node}")]);
+        }
+    }
+}
+
+#[test]
+fn a_file_lies_on_the_node_asked_for() {
+    let folder = Folder::new();
+    for kind in FILES.into_iter().chain([Kind::Tmpfs, Kind::Memfd]) {
+        let mut region = match Region::new(MemorySpec { kind, node: Some(0) }, SIZE, &folder.places()) {
+            Ok(region) => region,
+            Err(fault) => {
+                skip(&fault.to_string());
+                continue;
+            }
+        };
+        region.words().fill(1.0);
+        let found = region.inspect(region.bytes()).pages_on_node;
+        assert!(found.iter().all(|found| found.node == 0), "{kind}: {found:?}");
+    }
+}
+
+#[test]
 fn a_disk_without_room_is_told_before_it_is_filled() {
     let folder = Folder::new();
     for kind in FILES {
@@ -381,7 +410,6 @@ fn pool_pages_once_mapped_can_t_be_taken_away() {
     assert_eq!(pool_pages("HugePages_Free:"), free);
 }
 
-/// As where a control group refuses a page that the pool has.
 #[test]
 fn a_huge_page_that_is_missing_is_replaced_whole() {
     const PAGE: usize = 2 << 20;
@@ -460,6 +488,57 @@ fn case(kernel: &str, kind: Kind) -> Case {
         working_set: SIZE,
         misaligned_bytes: 0,
         protocol: Protocol::Steady,
+    }
+}
+
+/// A control group in which this process may have a single huge page; gone when dropped.
+struct OneHugePage(PathBuf);
+
+impl OneHugePage {
+    fn enter() -> io::Result<OneHugePage> {
+        let mounts = fs::read_to_string("/proc/self/mounts")?;
+        let mut folders =
+            mounts.lines().filter(|line| line.starts_with("cgroup2 ")).filter_map(|line| line.split(' ').nth(1));
+        let root = Path::new(folders.next().ok_or(io::ErrorKind::NotFound)?);
+        if !fs::read_to_string(root.join("cgroup.subtree_control"))?.contains("hugetlb") {
+            fs::write(root.join("cgroup.subtree_control"), "+hugetlb")?;
+        }
+        let group = OneHugePage(root.join(format!("membound-test-{}", std::process::id())));
+        fs::create_dir(&group.0)?;
+        fs::write(group.0.join("hugetlb.2MB.max"), "2M")?;
+        fs::write(group.0.join("cgroup.procs"), "0")?;
+        Ok(group)
+    }
+}
+
+impl Drop for OneHugePage {
+    fn drop(&mut self) {
+        // The group may not have been made, or not entered.
+        let _ = fs::write(self.0.with_file_name("cgroup.procs"), "0");
+        let _ = fs::remove_dir(&self.0);
+    }
+}
+
+#[test]
+fn a_pool_page_that_a_control_group_refuses_ends_the_case() {
+    let _pool = pool();
+    if !alone("a_pool_page_that_a_control_group_refuses_ends_the_case", || Ok(())) {
+        return;
+    }
+    let Some(_size) = PoolSize::four() else { return };
+    let _group = match OneHugePage::enter() {
+        Ok(group) => group,
+        Err(fault) => return skip(&format!("no control group of our own for huge pages: {fault}")),
+    };
+    let visit_with = |working_set| {
+        let case = Case { working_set, ..case("store", Kind::Huge2M) };
+        visit(&mut Native::new(std::slice::from_ref(&case), Places::default(), false).unwrap(), &case)
+    };
+    let outcome = visit_with(Bytes::mib(2));
+    assert!(matches!(outcome, Outcome::Measured(_)), "{outcome:?}");
+    match visit_with(Bytes::mib(4)) {
+        Outcome::Crashed { reason } => assert_has(&reason, &["taken away", "SIGBUS"]),
+        outcome => panic!("{outcome:?}"),
     }
 }
 

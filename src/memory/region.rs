@@ -123,7 +123,11 @@ const PAGES_INSPECTED: usize = 4096;
 impl Region {
     /// Maps `bytes` (rounded up to whole pages) of the kind that `spec` names.
     pub fn new(spec: MemorySpec, bytes: Bytes, places: &Places) -> Result<Self, NoMemory> {
-        let recipe = provider(spec.kind).recipe(bytes, places)?;
+        let recipe = || provider(spec.kind).recipe(bytes, places);
+        let recipe = match spec.node {
+            Some(node) => os::on_node(node, recipe).map_err(|source| NoMemory::Node { node, source })??,
+            None => recipe()?,
+        };
         let (mapping, node) = (ptr::null_mut(), spec.node);
         let mut region = Region { recipe, node, mapping, start: 0, populated: None, cached: None };
         region.cool();
@@ -212,14 +216,12 @@ impl Region {
 
     fn bind(&self, node: u32) -> Result<(), NoMemory> {
         const MPOL_BIND: libc::c_long = 2;
-        let mut mask = [0u64; 16];
         let refused = |source| NoMemory::Node { node, source };
-        let word = mask.get_mut(node as usize / 64).ok_or_else(|| refused(io::ErrorKind::InvalidInput.into()))?;
-        *word |= 1 << (node % 64);
-        // SAFETY: mbind reads 1024 bits of `mask` and sets the policy of our own, untouched mapping.
-        let result = unsafe {
-            libc::syscall(libc::SYS_mbind, self.start, self.recipe.bytes, MPOL_BIND, mask.as_ptr(), 1024usize, 0usize)
-        };
+        let mask = os::node_mask(node).map_err(refused)?;
+        let (start, bytes) = (self.start, self.recipe.bytes);
+        // SAFETY: mbind reads NODES bits of `mask` and sets the policy of our own, untouched mapping.
+        let result =
+            unsafe { libc::syscall(libc::SYS_mbind, start, bytes, MPOL_BIND, mask.as_ptr(), os::NODES, 0usize) };
         if result == 0 { Ok(()) } else { Err(refused(io::Error::last_os_error())) }
     }
 
