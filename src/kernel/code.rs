@@ -369,6 +369,7 @@ impl Drop for Unguard {
 /// somebody truncates, a device that is switched off, a page of a pool that a control group refuses. From there on
 /// `touch` finds zeros, and what it writes is lost; the answer says so. Looking beforehand whether all pages are there
 /// (MADV_POPULATE_WRITE) would not do: they may go a moment later, and the mappings of devices can't be asked.
+/// Guards do not nest.
 ///
 /// # Safety
 /// `range` must be a mapping of the caller's, in whole pages of `page` bytes (a power of two), to which nothing but
