@@ -4,6 +4,9 @@
 //! back what came of it.
 
 mod anonymous;
+mod device;
+mod file;
+mod os;
 mod region;
 
 use std::collections::BTreeMap;
@@ -16,7 +19,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::units::{Bytes, UnknownWord, words};
 
-pub use region::{Backing, Recipe, Region};
+pub use region::{Backing, Cached, Recipe, Region};
 
 words! {
     /// A kind of memory that a program can get.
@@ -173,6 +176,8 @@ pub trait Provider: Sync {
 fn provider(kind: MemoryKind) -> &'static dyn Provider {
     use MemoryKind as Kind;
     use anonymous::Anonymous;
+    use device::{Bar, DmaHeap};
+    use file::Disk;
     match kind {
         Kind::Base => &Anonymous::BASE,
         Kind::Thp => &Anonymous::THP,
@@ -182,7 +187,19 @@ fn provider(kind: MemoryKind) -> &'static dyn Provider {
         Kind::Locked => &Anonymous::LOCKED,
         Kind::Populated => &Anonymous::POPULATED,
         Kind::Heap => &anonymous::Heap,
-        _ => &Nowhere,
+        Kind::Memfd => &file::Memfd,
+        Kind::Tmpfs => &file::Tmpfs,
+        Kind::FilePrivate => &Disk::PRIVATE,
+        Kind::FilePrivateCold => &Disk::PRIVATE_COLD,
+        Kind::FileShared => &Disk::SHARED,
+        Kind::FileSharedCold => &Disk::SHARED_COLD,
+        Kind::Dax => &file::Dax,
+        Kind::Bar => &Bar::UNCACHED,
+        Kind::BarWc => &Bar::WRITE_COMBINING,
+        Kind::DmaHeap => &DmaHeap::SYSTEM,
+        Kind::DmaHeapUncached => &DmaHeap::UNCACHED,
+        Kind::Udmabuf => &device::Udmabuf,
+        Kind::Wb | Kind::Wc | Kind::Uc | Kind::UcMinus | Kind::Wt | Kind::Wp => &Nowhere,
     }
 }
 
@@ -191,7 +208,7 @@ struct Nowhere;
 
 impl Provider for Nowhere {
     fn recipe(&self, _bytes: Bytes, _places: &Places) -> Result<Recipe, NoMemory> {
-        Err(NoMemory::Absent { why: "only the micro-VM has memory types".into(), cure: "use `membound kinds`".into() })
+        Err(NoMemory::absent("only the micro-VM has memory types", "use `membound kinds`"))
     }
 }
 
@@ -236,6 +253,25 @@ pub enum NoMemory {
         /// What helps.
         cure: String,
     },
+}
+
+impl NoMemory {
+    fn absent(why: impl Into<String>, cure: &str) -> Self {
+        NoMemory::Absent { why: why.into(), cure: cure.into() }
+    }
+
+    fn refused(kind: MemoryKind, bytes: usize, source: io::Error) -> Self {
+        use MemoryKind as Kind;
+        let hint = match kind {
+            Kind::Huge2M => "; reserve pages with `sysctl vm.nr_hugepages=N` (2 MiB each)",
+            Kind::Huge1G => "; reserve pages with `hugepagesz=1G hugepages=N` on the kernel's command line",
+            Kind::Locked => "; raise the limit with `ulimit -l` or ask for less with --size",
+            Kind::Bar | Kind::BarWc => "; a driver, the lockdown mode or a device that is off keeps this BAR from us",
+            Kind::Udmabuf => "; ask for less with --size, or raise /sys/module/udmabuf/parameters/size_limit_mb",
+            _ => "; ask for less with --size",
+        };
+        NoMemory::Refused { bytes: Bytes(bytes as u64), kind, source, hint }
+    }
 }
 
 /// What was really obtained, read back after the run.

@@ -8,7 +8,7 @@ use std::io;
 use std::os::fd::AsRawFd;
 use std::ptr;
 
-use super::{MemoryKind, MemorySpec, NoMemory, NodePages, Obtained, Places, Proof, provider};
+use super::{MemoryKind, MemorySpec, NoMemory, NodePages, Obtained, Places, Proof, os, provider};
 use crate::units::Bytes;
 
 /// What stands behind a mapping.
@@ -27,11 +27,22 @@ pub enum Backing {
         file: File,
         /// Whether writes reach it.
         shared: bool,
-        /// Whether its pages are dropped from the page cache before each mapping.
-        cold: bool,
+        /// What the page cache holds of it whenever it is mapped.
+        cached: Cached,
     },
     /// malloc.
     Heap,
+}
+
+/// What the page cache holds of a file before its first use.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Cached {
+    /// All of it.
+    All,
+    /// Nothing: its pages are dropped before each mapping.
+    Nothing,
+    /// It does not matter: the file is memory itself, or a device.
+    Unasked,
 }
 
 /// How memory of a kind is mapped.
@@ -60,7 +71,7 @@ pub struct Recipe {
 impl Recipe {
     /// Writable memory with nothing special about it: `bytes` rounded up to whole pages.
     pub fn new(kind: MemoryKind, backing: Backing, bytes: Bytes, page: usize) -> Self {
-        let bytes = (bytes.0.max(1) as usize).next_multiple_of(page);
+        let bytes = Recipe::whole_pages(bytes, page);
         Recipe {
             kind,
             backing,
@@ -74,10 +85,16 @@ impl Recipe {
         }
     }
 
+    /// At least one page. What is more than an address space has stays more: it will be refused.
+    pub fn whole_pages(bytes: Bytes, page: usize) -> usize {
+        let most = usize::MAX - (page - 1);
+        usize::try_from(bytes.0.max(1)).ok().and_then(|bytes| bytes.checked_next_multiple_of(page)).unwrap_or(most)
+    }
+
     /// Bytes that must be mapped to have aligned ones: the kernel aligns base and pool pages itself.
     fn mapped(&self) -> usize {
         let is_aligned = self.page == 4096 || matches!(self.backing, Backing::Anonymous { pool: true, .. });
-        if is_aligned { self.bytes } else { self.bytes + self.page }
+        if is_aligned { self.bytes } else { self.bytes.saturating_add(self.page) }
     }
 }
 
@@ -93,6 +110,8 @@ pub struct Region {
     start: usize,
     /// Bytes that were there when it was first mapped, before anything touched it; for kinds that promise that.
     populated: Option<Bytes>,
+    /// What the page cache held of its file when it was mapped; where that matters. With a cold file the most ever seen.
+    cached: Option<Bytes>,
 }
 
 // SAFETY: the mapping is owned by this value; nothing in it is tied to a thread.
@@ -104,9 +123,16 @@ const PAGES_INSPECTED: usize = 4096;
 impl Region {
     /// Maps `bytes` (rounded up to whole pages) of the kind that `spec` names.
     pub fn new(spec: MemorySpec, bytes: Bytes, places: &Places) -> Result<Self, NoMemory> {
-        let recipe = provider(spec.kind).recipe(bytes, places)?;
-        let mut region = Region { recipe, node: spec.node, mapping: ptr::null_mut(), start: 0, populated: None };
+        let recipe = || provider(spec.kind).recipe(bytes, places);
+        let recipe = match spec.node {
+            Some(node) => os::on_node(node, recipe).map_err(|source| NoMemory::Node { node, source })??,
+            None => recipe()?,
+        };
+        let (mapping, node) = (ptr::null_mut(), spec.node);
+        let mut region = Region { recipe, node, mapping, start: 0, populated: None, cached: None };
+        region.cool();
         region.map()?;
+        region.look_for_cached(Cached::All);
         if region.recipe.populate {
             region.populated = region.smaps().map(|smaps| smaps.resident);
         }
@@ -116,23 +142,39 @@ impl Region {
     /// Gives the memory back, all but its file; with a cold kind the file's pages too. [`Region::map`] brings it back as
     /// it first was, at another address. Until then only `map` may be called.
     pub fn unmap(&mut self) {
-        if self.mapping.is_null() {
-            return;
+        if !self.mapping.is_null() {
+            self.release();
+            self.cool();
         }
+    }
+
+    fn release(&mut self) {
+        let mapping = std::mem::replace(&mut self.mapping, ptr::null_mut());
         match self.recipe.backing {
-            // SAFETY: `mapping` came from aligned_alloc, is owned by `self`, and no borrow of it exists.
-            Backing::Heap => unsafe { libc::free(self.mapping) },
+            _ if mapping.is_null() => {}
+            // SAFETY: `mapping` came from malloc, is owned by `self`, and no borrow of it exists.
+            Backing::Heap => unsafe { libc::free(mapping) },
             // SAFETY: the mapping was made by `map` with this length, is owned by `self`, and no borrow of it exists.
             _ => unsafe {
-                libc::munmap(self.mapping, self.recipe.mapped());
+                libc::munmap(mapping, self.recipe.mapped());
             },
         }
-        self.mapping = ptr::null_mut();
-        if let Backing::File { file, cold: true, .. } = &self.recipe.backing {
-            // Dirty pages can't be dropped.
-            let _ = file.sync_data();
-            // SAFETY: advice about an open file; no memory is involved.
-            unsafe { libc::posix_fadvise(file.as_raw_fd(), 0, 0, libc::POSIX_FADV_DONTNEED) };
+    }
+
+    /// Drops a cold file from the page cache, and sees whether that worked.
+    fn cool(&mut self) {
+        if let Backing::File { file, cached: Cached::Nothing, .. } = &self.recipe.backing {
+            os::drop_cached(file);
+            self.look_for_cached(Cached::Nothing);
+        }
+    }
+
+    /// Sees what is in the page cache, if the file is to be there like this.
+    fn look_for_cached(&mut self, wanted: Cached) {
+        if let Backing::File { file, cached, .. } = &self.recipe.backing
+            && *cached == wanted
+        {
+            self.cached = self.cached.max(os::cached(file, self.recipe.bytes));
         }
     }
 
@@ -141,13 +183,13 @@ impl Region {
         self.unmap();
         let recipe = &self.recipe;
         self.mapping = match &recipe.backing {
-            // SAFETY: asks for fresh memory; the size is a multiple of the alignment.
-            Backing::Heap => unsafe { libc::malloc(recipe.bytes + recipe.page) },
+            // SAFETY: asks for fresh memory, with room to align it.
+            Backing::Heap => unsafe { libc::malloc(recipe.bytes.saturating_add(recipe.page)) },
             _ => recipe.mmap(),
         };
         if self.mapping == libc::MAP_FAILED || self.mapping.is_null() {
             self.mapping = ptr::null_mut();
-            return Err(refused(recipe));
+            return Err(recipe.refused());
         }
         self.start = (self.mapping as usize).next_multiple_of(recipe.page);
         if let Some(advice) = recipe.advice {
@@ -169,25 +211,28 @@ impl Region {
         if populated && (!self.recipe.lock || unsafe { libc::mlock(start, bytes) } == 0) {
             return Ok(());
         }
-        Err(refused(&self.recipe))
+        Err(self.recipe.refused())
     }
 
     fn bind(&self, node: u32) -> Result<(), NoMemory> {
         const MPOL_BIND: libc::c_long = 2;
-        let mut mask = [0u64; 16];
         let refused = |source| NoMemory::Node { node, source };
-        let word = mask.get_mut(node as usize / 64).ok_or_else(|| refused(io::ErrorKind::InvalidInput.into()))?;
-        *word |= 1 << (node % 64);
-        // SAFETY: mbind reads 1024 bits of `mask` and sets the policy of our own, untouched mapping.
-        let result = unsafe {
-            libc::syscall(libc::SYS_mbind, self.start, self.recipe.bytes, MPOL_BIND, mask.as_ptr(), 1024usize, 0usize)
-        };
+        let mask = os::node_mask(node).map_err(refused)?;
+        let (start, bytes) = (self.start, self.recipe.bytes);
+        // SAFETY: mbind reads NODES bits of `mask` and sets the policy of our own, untouched mapping.
+        let result =
+            unsafe { libc::syscall(libc::SYS_mbind, start, bytes, MPOL_BIND, mask.as_ptr(), os::NODES, 0usize) };
         if result == 0 { Ok(()) } else { Err(refused(io::Error::last_os_error())) }
     }
 
     /// Whether it is mapped.
     pub fn is_mapped(&self) -> bool {
         !self.mapping.is_null()
+    }
+
+    /// Bytes of a page that may go missing alone: a whole huge page of the pool.
+    pub fn page(&self) -> usize {
+        self.recipe.page
     }
 
     /// Address of the first byte.
@@ -229,12 +274,25 @@ impl Region {
             let (seen, holds) = of(populated);
             proofs.push(Proof::new("present before the first touch", "smaps", seen, holds));
         }
+        proofs.extend(self.cached_proof());
         Obtained {
             bytes: touched,
             huge_bytes: smaps.map(|smaps| smaps.huge),
             pages_on_node: self.pages_on_node(touched.0 as usize),
             proofs,
         }
+    }
+
+    /// A cold file may keep 1 % of its pages: what others have mapped or are reading can't be dropped.
+    fn cached_proof(&self) -> Option<Proof> {
+        let Backing::File { cached: wanted, .. } = &self.recipe.backing else { return None };
+        let (found, all) = (self.cached?, self.bytes());
+        let (claim, holds) = match wanted {
+            Cached::All => ("in the page cache before the first touch", found >= all),
+            Cached::Nothing => ("not in the page cache before the first touch", found.0 <= all.0 / 100),
+            Cached::Unasked => return None,
+        };
+        Some(Proof::new(claim, "mincore", format!("{found} of {all}"), holds))
     }
 
     fn smaps(&self) -> Option<Smaps> {
@@ -271,11 +329,16 @@ impl Region {
 
 impl Drop for Region {
     fn drop(&mut self) {
-        self.unmap();
+        self.release();
     }
 }
 
 impl Recipe {
+    /// The system refused what was asked last.
+    fn refused(&self) -> NoMemory {
+        NoMemory::refused(self.kind, self.bytes, io::Error::last_os_error())
+    }
+
     fn mmap(&self) -> *mut libc::c_void {
         let protection = if self.writable { libc::PROT_READ | libc::PROT_WRITE } else { libc::PROT_READ };
         let sharing = |shared: bool| if shared { libc::MAP_SHARED } else { libc::MAP_PRIVATE };
@@ -292,17 +355,6 @@ impl Recipe {
         // SAFETY: a fresh mapping at no fixed address; nothing existing is touched.
         unsafe { libc::mmap(ptr::null_mut(), self.mapped(), protection, flags, file, 0) }
     }
-}
-
-fn refused(recipe: &Recipe) -> NoMemory {
-    let source = io::Error::last_os_error();
-    let hint = match recipe.kind {
-        MemoryKind::Huge2M => "; reserve pages with `sysctl vm.nr_hugepages=N` (2 MiB each)",
-        MemoryKind::Huge1G => "; reserve pages with `hugepagesz=1G hugepages=N` on the kernel's command line",
-        MemoryKind::Locked => "; raise the limit with `ulimit -l` or ask for less with --size",
-        _ => "; ask for less with --size",
-    };
-    NoMemory::Refused { bytes: Bytes(recipe.bytes as u64), kind: recipe.kind, source, hint }
 }
 
 /// What smaps says of a range of addresses.

@@ -10,11 +10,13 @@
 
 use std::ops::Range;
 
-use crate::kernel::code::Call;
+use super::sys;
+use crate::kernel::code::{Call, TakenAway};
 use crate::kernel::formula::{Formula, Stream, Target};
 use crate::kernel::{ELEMENT_BYTES, Kernel, Variant, naive};
 use crate::memory::{MemorySpec, NoMemory, Obtained, Places, Region};
 use crate::plan::Case;
+use crate::record::Outcome;
 use crate::units::Bytes;
 
 /// Elements of the pattern; a prime, so that no shift by a vector, line or page goes unnoticed.
@@ -122,13 +124,14 @@ struct Touched {
 }
 
 impl Touched {
-    fn reach(&mut self, words: usize) -> bool {
+    fn reach(&mut self, words: usize) -> Result<bool, TakenAway> {
         let grows = words > self.words;
         if grows && self.region.is_writable() {
-            fill(self.region.words(), self.words..words);
+            let new = self.words..words;
+            sys::touch(&mut self.region, |words| fill(words, new))?;
         }
         self.words = self.words.max(words);
-        grows
+        Ok(grows)
     }
 }
 
@@ -182,8 +185,12 @@ impl Arena {
         self.obtained.get_or_insert_with(look_up).clone()
     }
 
-    fn words(&mut self, zone: Zone) -> &mut [f64] {
-        self.zones[zone as usize].as_mut().map_or(&mut [], |zone| zone.region.words())
+    /// Works on the numbers of a zone; on none, where it is not mapped.
+    fn touch<R>(&mut self, zone: Zone, work: impl FnOnce(&mut [f64]) -> R) -> Result<R, TakenAway> {
+        match &mut self.zones[zone as usize] {
+            Some(zone) => sys::touch(&mut zone.region, work),
+            None => Ok(work(&mut [])),
+        }
     }
 }
 
@@ -214,13 +221,13 @@ impl<'a> Ground<'a> {
 
     /// Touches the layout's pages from the calling thread and makes every stream that is read hold the pattern; fresh
     /// memory stays untouched. Returns the streams' addresses.
-    pub fn prepare(&mut self) -> Vec<u64> {
+    pub fn prepare(&mut self) -> Result<Vec<u64>, TakenAway> {
         for (arena, words) in self.arenas.iter_mut().zip(&self.layout.words) {
             for (zone, &words) in arena.zones.iter_mut().zip(words) {
                 let Some(zone) = zone else { continue };
                 if arena.fresh {
                     zone.words = words;
-                } else if zone.reach(words) {
+                } else if zone.reach(words)? {
                     arena.obtained = None;
                 }
             }
@@ -230,10 +237,10 @@ impl<'a> Ground<'a> {
             // A stream changed in place was left by another case as that one pleased.
             let arena = &mut self.arenas[place.memory];
             if stream.loaded && place.zone == Zone::Stored && !arena.fresh {
-                fill(arena.words(place.zone), place.start..place.start + length);
+                arena.touch(place.zone, |words| fill(words, place.start..place.start + length))?;
             }
         }
-        self.addresses()
+        Ok(self.addresses())
     }
 
     /// Addresses of the streams.
@@ -277,10 +284,10 @@ impl<'a> Ground<'a> {
     }
 
     /// Compares what `passes` passes left behind with the naive twin: first and last window and some between, or every
-    /// element. `Err` says which element differs.
+    /// element. `Err` says which element differs, or that there was no memory left to compare.
     ///
     /// What fresh or unwritable memory held before is not known, so what was computed from it is not checked.
-    pub fn check(&mut self, variant: &Variant, call: &Call, passes: u64, every: bool) -> Result<(), String> {
+    pub fn check(&mut self, variant: &Variant, call: &Call, passes: u64, every: bool) -> Result<(), Outcome> {
         let formula = self.kernel.formula();
         let is_known = |(stream, place): (&Stream, &Place)| {
             let arena = &self.arenas[place.memory];
@@ -290,50 +297,60 @@ impl<'a> Ground<'a> {
         if !formula.streams.iter().zip(&self.layout.places).all(is_known) {
             return Ok(());
         }
-        match formula.target {
-            Target::Element(access) => self.check_stored(access.stream, call.scalar, passes, every),
+        let checked = match formula.target {
+            Target::Element(access) => {
+                let (kernel, layout, stored) = (self.kernel, self.layout, access.stream);
+                let (s, Place { memory, zone, .. }) =
+                    (scalar_after(kernel, call.scalar, passes), layout.places[stored]);
+                self.arenas[memory]
+                    .touch(zone, |words| check_stored(kernel, layout, stored, words, s, every))
+                    .map_err(|fault| Outcome::Crashed { reason: fault.to_string() })?
+            }
             Target::Sum | Target::Nothing => check_result(self.kernel, &formula, variant, self.layout, call),
-        }
+        };
+        checked.map_err(|reason| Outcome::Invalid { reason })
     }
+}
 
-    fn check_stored(&mut self, stored: usize, s: f64, passes: u64, every: bool) -> Result<(), String> {
-        let (kernel, layout) = (self.kernel, self.layout);
-        let s = scalar_after(kernel, s, passes);
-        let (grid, columns) = (layout.rows > 1, layout.columns);
-        let window = columns.min(66);
-        // A grid's window is the middle one of three rows; it moves by its inside, so that all inner elements are seen.
-        let step = if grid { (window - 2).max(1) } else { window };
-        let last = columns - window;
-        let rows: Vec<usize> = if grid { (0..=layout.rows - 3).collect() } else { vec![0] };
-        let mut places: Vec<(usize, usize)> = rows
-            .iter()
-            .flat_map(|&row| (0..=last).step_by(step).chain([last]).map(move |column| (row, column)))
+/// Compares `words`, where the stream `stored` lies, with the naive twin.
+fn check_stored(
+    kernel: &Kernel,
+    layout: &Layout,
+    stored: usize,
+    words: &[f64],
+    s: f64,
+    every: bool,
+) -> Result<(), String> {
+    let (grid, columns) = (layout.rows > 1, layout.columns);
+    let window = columns.min(66);
+    // A grid's window is the middle one of three rows; it moves by its inside, so that all inner elements are seen.
+    let step = if grid { (window - 2).max(1) } else { window };
+    let last = columns - window;
+    let rows: Vec<usize> = if grid { (0..=layout.rows - 3).collect() } else { vec![0] };
+    let mut places: Vec<(usize, usize)> =
+        rows.iter().flat_map(|&row| (0..=last).step_by(step).chain([last]).map(move |column| (row, column))).collect();
+    if !every {
+        let keep = places.len().div_ceil(16).max(1);
+        let end = places.len() - 1;
+        places = places.iter().enumerate().filter(|(i, _)| i % keep == 0 || *i == end).map(|(_, p)| *p).collect();
+    }
+    for (row, column) in places {
+        let (height, first) = (if grid { 3 } else { 1 }, row * columns + column);
+        let place = |stream: usize, r: usize, c: usize| layout.places[stream].start + first + r * columns + c;
+        let mut twin: Vec<Vec<f64>> = (0..layout.places.len())
+            .map(|stream| (0..height * window).map(|k| pattern(place(stream, k / window, k % window))).collect())
             .collect();
-        if !every {
-            let keep = places.len().div_ceil(16).max(1);
-            let end = places.len() - 1;
-            places = places.iter().enumerate().filter(|(i, _)| i % keep == 0 || *i == end).map(|(_, p)| *p).collect();
-        }
-        let Place { memory, zone, .. } = layout.places[stored];
-        let words = self.arenas[memory].words(zone);
-        for (row, column) in places {
-            let (height, first) = (if grid { 3 } else { 1 }, row * columns + column);
-            let place = |stream: usize, r: usize, c: usize| layout.places[stream].start + first + r * columns + c;
-            let mut twin: Vec<Vec<f64>> = (0..layout.places.len())
-                .map(|stream| (0..height * window).map(|k| pattern(place(stream, k / window, k % window))).collect())
-                .collect();
-            naive::run(kernel, &mut twin, s, height, window).ok_or("no naive twin")?;
-            let inner = if grid { 1..window - 1 } else { 0..window };
-            for c in inner {
-                let (found, expect) = (words[place(stored, height / 2, c)], twin[stored][height / 2 * window + c]);
-                if found != expect {
-                    let at = first + height / 2 * columns + c;
-                    return Err(format!("data check failed: element {at} is {found}, must be {expect}"));
-                }
+        naive::run(kernel, &mut twin, s, height, window).ok_or("no naive twin")?;
+        let inner = if grid { 1..window - 1 } else { 0..window };
+        for c in inner {
+            let (found, expect) = (words[place(stored, height / 2, c)], twin[stored][height / 2 * window + c]);
+            if found != expect {
+                let at = first + height / 2 * columns + c;
+                return Err(format!("data check failed: element {at} is {found}, must be {expect}"));
             }
         }
-        Ok(())
     }
+    Ok(())
 }
 
 fn fill(words: &mut [f64], range: Range<usize>) {

@@ -222,9 +222,12 @@ impl Native {
         };
         let results = team.measure(&mut grounds);
         let obtained = grounds.iter_mut().map(Ground::obtained).reduce(Obtained::and).unwrap_or_default();
-        for (&cpu, mut ground) in case.cpus.iter().zip(grounds) {
-            ground.unmap();
-            self.arenas.extend(ground.into_arenas().map(|(key, arena)| ((cpu, key), arena)));
+        // After a crash memory may be missing; the next case gets new one.
+        if !matches!(results, Err(Outcome::Crashed { .. })) {
+            for (&cpu, mut ground) in case.cpus.iter().zip(grounds) {
+                ground.unmap();
+                self.arenas.extend(ground.into_arenas().map(|(key, arena)| ((cpu, key), arena)));
+            }
         }
         let (samples, elements) = results?;
         let repetitions = team.shared.repetitions.load(Ordering::Relaxed);
@@ -240,6 +243,10 @@ impl Native {
 
 fn unavailable(reason: impl std::fmt::Display) -> Outcome {
     Outcome::Unavailable { reason: reason.to_string() }
+}
+
+fn crashed(fault: impl std::fmt::Display) -> Outcome {
+    Outcome::Crashed { reason: fault.to_string() }
 }
 
 fn volume(kernel: &Kernel, variant: &Variant, elements: u64) -> Volume {
@@ -367,7 +374,7 @@ impl Team<'_> {
             let reason = format!("CPU {} can't be used: {fault}", self.case.cpus[index]);
             self.shared.fail(Outcome::Unavailable { reason });
         }
-        let mut call = self.call(&ground.prepare());
+        let mut call = self.aim(ground.prepare().map_err(crashed));
         self.shared.slots[index].elements.store(call.elements(self.variant), Ordering::Relaxed);
         let mut leader = (index == 0).then(|| Leader::new(self));
         let mut passes = 0;
@@ -409,9 +416,9 @@ impl Team<'_> {
     fn check(&self, ground: &mut Ground<'_>, call: &Call, passes: u64) {
         if !self.shared.stop.load(Ordering::Acquire)
             && passes > 0
-            && let Err(reason) = ground.check(self.variant, call, passes, self.verify)
+            && let Err(outcome) = ground.check(self.variant, call, passes, self.verify)
         {
-            self.shared.fail(Outcome::Invalid { reason });
+            self.shared.fail(outcome);
         }
     }
 
@@ -421,12 +428,18 @@ impl Team<'_> {
         let start = self.ticker.now();
         let mapped = ground.map();
         self.shared.slots[index].setup.store(self.ticker.now() - start, Ordering::Relaxed);
-        // Where mapping failed no sample follows: the leader sees `stop`.
-        let addresses = mapped.unwrap_or_else(|fault| {
-            self.shared.fail(unavailable(fault));
-            Vec::new()
-        });
-        if addresses.is_empty() { Call::empty(1) } else { self.call(&addresses) }
+        self.aim(mapped.map_err(unavailable))
+    }
+
+    /// A call on streams at these addresses. Where they could not be had no sample follows: the leader sees `stop`.
+    fn aim(&self, addresses: Result<Vec<u64>, Outcome>) -> Call {
+        match addresses {
+            Ok(addresses) => self.call(&addresses),
+            Err(outcome) => {
+                self.shared.fail(outcome);
+                Call::empty(1)
+            }
+        }
     }
 
     fn sample(&self, index: usize, call: &mut Call, go_at: u64) {
@@ -441,7 +454,7 @@ impl Team<'_> {
         let end = self.ticker.now();
         let after = ThreadUsage::now();
         if let Err(fault) = run {
-            self.shared.fail(Outcome::Crashed { reason: fault.to_string() });
+            self.shared.fail(crashed(fault));
         }
         slot.start.store(start, Ordering::Relaxed);
         slot.end.store(end.max(start + 1), Ordering::Relaxed);

@@ -7,6 +7,8 @@ use std::mem::MaybeUninit;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use crate::kernel::code::{TakenAway, guard};
+use crate::memory::Region;
 use crate::record::Clock;
 use crate::units::Hertz;
 
@@ -24,6 +26,19 @@ pub fn pin(cpu: u32) -> io::Result<()> {
 pub fn current_cpu() -> Option<u32> {
     // SAFETY: no arguments; a negative answer means that it is unknown.
     u32::try_from(unsafe { libc::sched_getcpu() }).ok()
+}
+
+/// Works on a region's numbers; an error where the memory was taken away meanwhile. Such a region is of no use any more.
+pub fn touch<R>(region: &mut Region, work: impl FnOnce(&mut [f64]) -> R) -> Result<R, TakenAway> {
+    let (start, page) = (region.address() as usize, region.page());
+    let range = start..start + region.bytes().0 as usize;
+    let words = region.words();
+    if words.is_empty() {
+        return Ok(work(words));
+    }
+    // SAFETY: the range is the region's own mapping, of whole pages; `words` borrows it exclusively, and any bits are a
+    // valid f64.
+    unsafe { guard(range, page, || work(words)) }
 }
 
 /// Counters of the calling thread since it started.
