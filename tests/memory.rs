@@ -138,8 +138,6 @@ fn more_than_an_address_space_is_refused() {
 fn files_mapped_again_keep_what_was_shared_and_only_that() {
     let folder = Folder::new();
     for (kind, keeps) in [
-        (Kind::Memfd, true),
-        (Kind::Tmpfs, true),
         (Kind::FileShared, true),
         (Kind::FileSharedCold, true),
         (Kind::FilePrivate, false),
@@ -159,6 +157,21 @@ fn files_mapped_again_keep_what_was_shared_and_only_that() {
         region.map().unwrap();
         let expect = if keeps { vec![7.0; before.len()] } else { before };
         assert!(region.words() == expect, "{kind}");
+    }
+}
+
+#[test]
+fn files_that_are_memory_are_fresh_when_mapped_again() {
+    let folder = Folder::new();
+    for kind in [Kind::Memfd, Kind::Tmpfs] {
+        let Ok(mut region) = region(kind, &folder.places()) else {
+            skip(&format!("no {kind}"));
+            continue;
+        };
+        region.words().fill(7.0);
+        region.unmap();
+        region.map().unwrap();
+        assert!(region.words().iter().all(|word| *word == 0.0), "{kind}");
     }
 }
 

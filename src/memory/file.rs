@@ -22,7 +22,7 @@ impl Provider for Memfd {
         let (file, seals) = made.map_err(|source| NoMemory::refused(MemoryKind::Memfd, bytes, source))?;
         let proof =
             Proof::new("its size is sealed", "F_GET_SEALS", format!("{seals:#x}"), seals & os::SEALS == os::SEALS);
-        let backing = Backing::File { file, shared: true, cached: Cached::Unasked };
+        let backing = Backing::File { file, shared: true, cached: Cached::Itself };
         Ok(Recipe { proofs: vec![proof], ..Recipe::new(MemoryKind::Memfd, backing, Bytes(bytes as u64), 4096) })
     }
 }
@@ -49,7 +49,7 @@ impl Provider for Tmpfs {
         os::allocate(&file, Bytes(bytes as u64)).map_err(Place { hint, ..place }.fault())?;
         let found = place.file_system(&file)?;
         let proof = Proof::new("a file on a tmpfs", "statfs", found.name(), found.name() == "tmpfs");
-        let backing = Backing::File { file, shared: true, cached: Cached::Unasked };
+        let backing = Backing::File { file, shared: true, cached: Cached::Itself };
         Ok(Recipe { proofs: vec![proof], ..Recipe::new(MemoryKind::Tmpfs, backing, Bytes(bytes as u64), 4096) })
     }
 }

@@ -51,6 +51,13 @@ pub(super) fn allocate(file: &File, bytes: Bytes) -> io::Result<()> {
     }
 }
 
+/// Gives up a memory file's pages; it stays as long as it was. A refusal changes nothing but that its pages stay.
+pub(super) fn empty(file: &File, bytes: Bytes) {
+    let hole = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
+    // SAFETY: as in `seal`.
+    unsafe { libc::fallocate(file.as_raw_fd(), hole, 0, bytes.0 as libc::off_t) };
+}
+
 /// A file system, as statfs tells of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct FileSystem {

@@ -41,7 +41,9 @@ pub enum Cached {
     All,
     /// Nothing: its pages are dropped before each mapping.
     Nothing,
-    /// It does not matter: the file is memory itself, or a device.
+    /// It is the file: whenever it is unmapped its pages are given up, so that first use makes new ones.
+    Itself,
+    /// It does not matter: a device.
     Unasked,
 }
 
@@ -130,7 +132,10 @@ impl Region {
         };
         let (mapping, node) = (ptr::null_mut(), spec.node);
         let mut region = Region { recipe, node, mapping, start: 0, populated: None, cached: None };
-        region.cool();
+        // Memory that was just allocated stays: whether there is enough must show now, not at first touch.
+        if region.is_cold() {
+            region.cool();
+        }
         region.map()?;
         region.look_for_cached(Cached::All);
         if region.recipe.populate {
@@ -161,11 +166,20 @@ impl Region {
         }
     }
 
-    /// Drops a cold file from the page cache, and sees whether that worked.
+    fn is_cold(&self) -> bool {
+        matches!(self.recipe.backing, Backing::File { cached: Cached::Nothing, .. })
+    }
+
+    /// Drops a cold file from the page cache, and sees whether that worked; empties a file that is memory.
     fn cool(&mut self) {
-        if let Backing::File { file, cached: Cached::Nothing, .. } = &self.recipe.backing {
-            os::drop_cached(file);
-            self.look_for_cached(Cached::Nothing);
+        let Backing::File { file, cached, .. } = &self.recipe.backing else { return };
+        match cached {
+            Cached::Nothing => {
+                os::drop_cached(file);
+                self.look_for_cached(Cached::Nothing);
+            }
+            Cached::Itself => os::empty(file, self.bytes()),
+            Cached::All | Cached::Unasked => {}
         }
     }
 
@@ -290,7 +304,7 @@ impl Region {
         let (claim, holds) = match wanted {
             Cached::All => ("in the page cache before the first touch", found >= all),
             Cached::Nothing => ("not in the page cache before the first touch", found.0 <= all.0 / 100),
-            Cached::Unasked => return None,
+            Cached::Itself | Cached::Unasked => return None,
         };
         Some(Proof::new(claim, "mincore", format!("{found} of {all}"), holds))
     }
