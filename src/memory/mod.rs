@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::units::{Bytes, UnknownWord, words};
 
-pub use region::{Backing, Recipe, Region};
+pub use region::{Advice, Backing, Recipe, Region};
 
 words! {
     /// A kind of memory that a program can get.
