@@ -103,27 +103,32 @@ fn write_allocate(report: &Report) -> Option<String> {
 
 /// What pages cost, from measured rows alone.
 fn pages(report: &Report) -> Option<String> {
-    use MemoryKind::{Base, Thp};
-    let one = page_row(report, PageWork::Touch, Base, |threads| threads == 1)?;
-    let mut text = format!("First touch of {}", page_cost(one)?);
-    if let Some(huge) = page_row(report, PageWork::Touch, Thp, |threads| threads == 1)
-        && huge.page_bytes > one.page_bytes
-        && let (Some(cost), Some(speed), Some(faults)) =
-            (page_cost(huge), times(huge.bps, one.bps), times_fewer_faults(one, huge))
-    {
-        text += &format!(", of {cost}: {faults} times fewer faults, {speed} times as fast by the byte");
-    }
+    let of_one = |work, kind| page_row(report, work, kind, |threads| threads == 1);
+    let one = of_one(PageWork::Touch, MemoryKind::Base)?;
+    let mut text = format!("First touch of a {} page costs {}", one.page_bytes, page_cost(one)?);
+    text += &of_one(PageWork::Touch, MemoryKind::Thp).and_then(|huge| huge_pages(one, huge)).unwrap_or_default();
     for (work, words) in [(PageWork::Populate, "populating in advance"), (PageWork::CopyOnWrite, "copy-on-write")] {
-        if let Some(cost) = page_row(report, work, Base, |threads| threads == 1).and_then(|row| row.page_ns) {
+        if let Some(cost) = of_one(work, MemoryKind::Base).and_then(|row| row.page_ns) {
             text += &format!("; {words} costs {} a page", Nanoseconds(cost.median));
         }
     }
-    if let Some(all) = page_row(report, PageWork::Touch, Base, |threads| threads > 1)
-        && let Some(speed) = times(all.bps, one.bps)
-    {
+    let all = page_row(report, PageWork::Touch, MemoryKind::Base, |threads| threads > 1);
+    if let Some((all, speed)) = all.and_then(|all| Some((all, times(all.bps, one.bps)?))) {
         text += &format!("; {} threads together fault {speed} times as fast as one", all.threads);
     }
     Some(text + ".")
+}
+
+/// Huge pages against base pages, where they were obtained.
+fn huge_pages(base: &PageRow, huge: &PageRow) -> Option<String> {
+    let by_byte = |row: &PageRow| row.faults_per_page.map(|faults| faults / row.page_bytes.0 as f64);
+    let fewer = by_byte(base)? / by_byte(huge).filter(|faults| *faults > 0.0)?;
+    let (size, cost, speed) = (huge.page_bytes, page_cost(huge)?, times(huge.bps, base.bps)?);
+    let text = format!(
+        ", of a {size} page {cost}: {} times fewer faults, {speed} times as fast by the byte",
+        significant(fewer)
+    );
+    (size > base.page_bytes).then_some(text)
 }
 
 /// The measured row of a work and kind with the most threads that `is_wanted` takes.
@@ -132,19 +137,13 @@ fn page_row(report: &Report, work: PageWork, kind: MemoryKind, is_wanted: impl F
     report.pages.iter().filter(is_ours).filter(|row| is_wanted(row.threads)).max_by_key(|row| row.threads)
 }
 
-/// `a 4 KiB page costs 250 ns (16.4 GB/s of zeroing)`
+/// `250 ns (16.4 GB/s)`
 fn page_cost(row: &PageRow) -> Option<String> {
-    let (cost, rate) = (Nanoseconds(row.page_ns?.median), BytesPerSecond(row.bps?.median));
-    Some(format!("a {} page costs {cost} ({rate} of zeroing)", row.page_bytes))
+    Some(format!("{} ({})", Nanoseconds(row.page_ns?.median), BytesPerSecond(row.bps?.median)))
 }
 
 fn times(fast: Option<Rate>, slow: Option<Rate>) -> Option<String> {
     Some(significant(fast?.median / slow?.median))
-}
-
-fn times_fewer_faults(many: &PageRow, few: &PageRow) -> Option<String> {
-    let by_byte = |row: &PageRow| row.faults_per_page.map(|faults| faults / row.page_bytes.0 as f64);
-    Some(significant(by_byte(many)? / by_byte(few).filter(|faults| *faults > 0.0)?))
 }
 
 /// What disturbed or limits the figures, with its cure.

@@ -6,10 +6,12 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Serialize;
 
-use super::{StoreColumn, StoreGroup, gbps, store_groups, store_words, threads};
+use super::{StoreColumn, StoreGroup, gbps, page_works, store_groups, store_words, threads};
 use crate::kernel::{Kernel, LoadKind, StoreKind, Width};
-use crate::model::{Crossover, Report, Row, Scaling};
+use crate::memory::MemoryKind;
+use crate::model::{Crossover, PageRow, Report, Row, Scaling};
 use crate::plan::Protocol;
+use crate::record::BASE_PAGE;
 use crate::units::{Bytes, percent};
 
 const GBPS: &str = "payload bandwidth, GB/s";
@@ -30,6 +32,8 @@ pub(super) struct Chart {
     pub about: String,
     x: Axis,
     y: Axis,
+    /// What y is counted in.
+    unit: &'static str,
     series: Vec<Series>,
     /// Stretches of the x axis.
     bands: Vec<Band>,
@@ -87,7 +91,7 @@ enum Shape {
     Dot,
 }
 
-/// x, median, low and high end of its interval (all in GB/s), samples.
+/// x, median, low and high end of its interval (all in the chart's unit), samples.
 type Point = (f64, f64, f64, f64, usize);
 
 #[derive(Debug, Serialize)]
@@ -119,7 +123,7 @@ impl Axis {
 
 impl Chart {
     fn new(title: String, about: String, x: Axis, y: Axis, series: Vec<Series>) -> Self {
-        Chart { title, about, x, y, series, bands: Vec::new(), marks: Vec::new(), limits: Vec::new() }
+        Chart { title, about, x, y, unit: "GB/s", series, bands: Vec::new(), marks: Vec::new(), limits: Vec::new() }
     }
 
     /// The chart in words, for those who can't see it.
@@ -235,6 +239,38 @@ pub(super) fn widths(report: &Report) -> Vec<Chart> {
     report.levels.iter().filter_map(chart).collect()
 }
 
+/// What pages cost by work, a bar each memory kind. Pages differ in size, so that the cost is for 4 KiB of them.
+pub(super) fn pages(report: &Report) -> Vec<Chart> {
+    let works = page_works(report);
+    let fewest = report.pages.iter().map(|row| row.threads).min().unwrap_or(1);
+    let rows = |kind: MemoryKind| {
+        let of_kind = move |row: &PageRow| row.memory == kind && row.threads == fewest;
+        works.iter().enumerate().filter_map(move |(at, (_, rows))| Some((at, *rows.iter().find(|row| of_kind(row))?)))
+    };
+    let mut kinds: Vec<MemoryKind> = MemoryKind::ALL.iter().copied().filter(|kind| rows(*kind).count() > 0).collect();
+    // A kind with a single work would leave room for its bar at all the others.
+    if kinds.iter().any(|kind| rows(*kind).count() > 1) {
+        kinds.retain(|kind| rows(*kind).count() > 1);
+    }
+    let point = |(at, row): (usize, &PageRow)| {
+        let cost = row.page_ns?;
+        let by_4k = |ns: f64| short(ns * BASE_PAGE as f64 / row.page_bytes.0 as f64);
+        Some((at as f64, by_4k(cost.median), by_4k(cost.ci95[0]), by_4k(cost.ci95[1]), row.samples))
+    };
+    let bars = |(colour, &kind): (usize, &MemoryKind)| {
+        let points = rows(kind).filter_map(point).collect();
+        Series { shape: Shape::Bar, colour, ..line(kind.to_string(), points) }
+    };
+    let series: Vec<Series> = kinds.iter().enumerate().map(bars).collect();
+    let names = works.iter().map(|(work, _)| work.to_string()).collect();
+    let x = Axis { names, ..Axis::new("work", Scale::Names) };
+    let y = Axis::new("ns for each 4 KiB", Scale::Linear);
+    let title = format!("What 4 KiB of pages cost, {}", threads(fewest));
+    let about = "Huge pages are shown by their share of 4 KiB; what each page costs stands in the table.".into();
+    let chart = || Chart { unit: "ns", ..Chart::new(title, about, x, y, series) };
+    if works.is_empty() { Vec::new() } else { vec![chart()] }
+}
+
 /// Samples in order of time: the memory level's best rows, and whatever has two modes.
 pub(super) fn distributions(report: &Report) -> Vec<Chart> {
     let memory = report.levels.iter().filter(|level| level.name == "memory").flat_map(|level| &level.best);
@@ -337,9 +373,13 @@ fn size_points(rows: &[&Row]) -> Vec<Point> {
 
 fn point(x: f64, row: &Row) -> Option<Point> {
     let rate = row.payload_bps?;
-    // A dozen digits would only make the page larger; five are beyond any sample's precision.
-    let short = |bps: f64| format!("{:.4e}", bps / 1e9).parse().unwrap_or(0.0);
-    Some((x, short(rate.median), short(rate.ci95[0]), short(rate.ci95[1]), row.samples))
+    let gbps = |bps: f64| short(bps / 1e9);
+    Some((x, gbps(rate.median), gbps(rate.ci95[0]), gbps(rate.ci95[1]), row.samples))
+}
+
+/// A dozen digits would only make the page larger; five are beyond any sample's precision.
+fn short(value: f64) -> f64 {
+    format!("{value:.4e}").parse().unwrap_or(0.0)
 }
 
 fn median(row: &Row) -> f64 {

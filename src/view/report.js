@@ -38,6 +38,8 @@
     return { palette: [0, 1, 2, 3, 4, 5, 6, 7].map(i => of("c" + i)), ...Object.fromEntries(names.map(n => [n, of(n)])) };
   }
 
+  const isAslant = axis => axis.names.length > 5;
+
   function axis(spec, values, ticks, theme) {
     const shared = {
       name: spec.name, nameLocation: "middle",
@@ -46,7 +48,11 @@
       axisLine: { show: true, lineStyle: { color: theme.line } },
       splitLine: { lineStyle: { color: theme.line, opacity: .6 } },
     };
-    if (spec.scale === "names") return { ...shared, type: "category", data: spec.names, axisTick: { show: false } };
+    if (spec.scale === "names") {
+      // Every bar keeps its name: many stand aslant.
+      const axisLabel = { ...shared.axisLabel, hideOverlap: false, interval: 0, rotate: isAslant(spec) ? 35 : 0 };
+      return { ...shared, type: "category", data: spec.names, axisTick: { show: false }, axisLabel };
+    }
     const value = { ...shared, type: "value", splitNumber: ticks };
     if (spec.scale === "order") return { ...value, min: 0, max: "dataMax", minInterval: 1 };
     if (spec.scale === "close") return { ...value, scale: true };
@@ -136,7 +142,7 @@
     const line = ({ data, marker, seriesName }) => {
       const [, value, low, high, samples] = data.slice(4);
       const spread = samples > 1 ? ` [${digits(low)}, ${digits(high)}], ${samples} samples` : "";
-      return `${marker}${echarts.format.encodeHTML(seriesName)}: <b>${digits(value)}</b> GB/s${spread}`;
+      return `${marker}${echarts.format.encodeHTML(seriesName)}: <b>${digits(value)}</b> ${chart.unit}${spread}`;
     };
     return {
       trigger: chart.x.scale === "order" ? "item" : "axis", confine: true,
@@ -161,17 +167,20 @@
     return lines[0];
   }
 
+  // Room for the longest of the names that stand aslant.
+  const ASLANT = 62;
+
   function option(chart, { clientWidth: width, clientHeight: height }, theme) {
     const all = chart.series.flatMap(series => points(chart, series));
     const xs = all.map(point => point[0]), ys = [...all.flatMap(point => point.slice(1, 4)), ...chart.limits.map(limit => place(chart.y, limit.at))].filter(Number.isFinite);
     const x = axis(chart.x, xs, Math.max(4, Math.min(9, Math.floor(width / 72))), theme), y = axis(chart.y, ys, height < 300 ? 4 : 8, theme);
     const range = isLog(chart.x) ? [x.min, x.max] : [Math.min(...xs), Math.max(...xs)];
     const names = chart.series.map(series => series.name), named = names.length > 1;
-    const lines = named ? legendLines(names, width) : 0;
+    const lines = named ? legendLines(names, width) : 0, aslant = isAslant(chart.x) ? ASLANT : 0;
     return {
       animation: false, backgroundColor: theme.raised, textStyle: { fontFamily: getComputedStyle(document.body).fontFamily },
-      grid: { left: 66, right: 30, top: chart.marks.length ? 26 : 12, bottom: 50 + LEGEND.line * lines },
-      xAxis: { ...x, nameGap: 28 }, yAxis: { ...y, nameGap: 48 },
+      grid: { left: 66, right: 30, top: chart.marks.length ? 26 : 12, bottom: 50 + aslant + LEGEND.line * lines },
+      xAxis: { ...x, nameGap: 28 + aslant }, yAxis: { ...y, nameGap: 48 },
       legend: {
         show: named, bottom: 0, itemWidth: LEGEND.itemWidth, itemGap: LEGEND.itemGap, inactiveColor: theme.faint,
         textStyle: { color: theme.ink }, data: names,
