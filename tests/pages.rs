@@ -7,12 +7,14 @@ use std::time::Duration;
 
 use membound::kernel::Isa;
 use membound::machine::Machine;
-use membound::memory::{MemoryKind, MemorySpec, Places};
+use membound::memory::{MemoryKind, MemorySpec, Obtained, Places};
 use membound::plan::{self, Case, Frame, PageWork, Protocol, Work};
-use membound::record::{BASE_PAGE, Measured, Outcome};
+use membound::record::{
+    BASE_PAGE, Clock, Environment, Header, Measured, Measurement, Outcome, Record, SCHEMA, Sample, Samples, Volume,
+};
 use membound::run::native::Native;
 use membound::run::{Executor, Quota};
-use membound::units::Bytes;
+use membound::units::{Bytes, Hertz};
 
 const MAPPING: Bytes = Bytes::mib(8);
 
@@ -188,6 +190,63 @@ fn an_interrupted_visit_has_no_samples() {
     let outcome = visit(&case(PageWork::CopyOnWrite, MemoryKind::Base, &cpus()), &|| true);
     assert!(matches!(outcome, Outcome::Unavailable { .. }), "{outcome:?}");
     assert_eq!(children(), 0);
+}
+
+/// Samples of so many ticks of a nanosecond over 64 MiB a thread, and the faults of each.
+fn made_up(work: PageWork, kind: MemoryKind, threads: u32, ticks: u64, faults: u32) -> Measurement {
+    let cpus: Vec<u32> = (0..threads).collect();
+    let working_set = Bytes(u64::from(threads) * Bytes::mib(64).0);
+    let mut samples = Samples::default();
+    for _ in 0..9 {
+        samples.push(Sample { ticks, fastest_thread_ticks: ticks, core_clock_ticks: 1, faults, ..Sample::default() });
+    }
+    let huge_bytes = Some(if kind == MemoryKind::Thp { working_set } else { Bytes(0) });
+    let obtained = Obtained { bytes: working_set, huge_bytes, ..Obtained::default() };
+    let volume = Volume { elements: working_set.0 / BASE_PAGE, ..Volume::default() };
+    let measured = Measured { volume, repetitions: 1, core_clock_links: 1, samples, obtained };
+    let case = Case { working_set, ..case(work, kind, &cpus) };
+    Measurement { case, round: 0, outcome: Outcome::Measured(Box::new(measured)) }
+}
+
+/// 64 MiB are 16384 base pages or 32 huge ones: 4.096 ms are 250 ns or 128 us a page.
+#[test]
+fn the_answer_is_made_of_measured_rows() {
+    use MemoryKind::{Base, Thp};
+    use PageWork::{CopyOnWrite, Populate, Touch};
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::create_dir(folder.path().join("proc")).unwrap();
+    let header = Header {
+        schema: SCHEMA,
+        tool: "test".into(),
+        host: "made up".into(),
+        started_unix_s: 0,
+        command: Vec::new(),
+        seed: 1,
+        clock: Clock { name: "tsc".into(), hz: Hertz(1e9), overhead_ticks: 20 },
+        machine: Machine::read(folder.path()).unwrap(),
+        before: Environment::default(),
+    };
+    let answer = |measurements: Vec<Measurement>| {
+        let record = Record { header: header.clone(), measurements, end: None };
+        membound::model::report(&record).findings
+    };
+    let touch = made_up(Touch, Base, 1, 4_096_000, 16384);
+    let full = vec![
+        touch.clone(),
+        made_up(Touch, Thp, 1, 3_276_800, 32),
+        made_up(Populate, Base, 1, 3_276_800, 16384),
+        made_up(CopyOnWrite, Base, 1, 9_830_400, 16384),
+        made_up(Touch, Base, 2, 5_120_000, 32768),
+    ];
+    assert_eq!(
+        answer(full),
+        ["First touch of a 4 KiB page costs 250 ns (16.4 GB/s), of a 2 MiB page 102 us (20.5 GB/s): \
+          512 times fewer faults, 1.25 times as fast by the byte; populating in advance costs 200 ns a page; \
+          copy-on-write costs 600 ns a page; 2 threads together fault 1.60 times as fast as one."]
+    );
+    assert_eq!(answer(vec![touch.clone()]), ["First touch of a 4 KiB page costs 250 ns (16.4 GB/s)."]);
+    let reason = "the data check failed".to_string();
+    assert!(answer(vec![touch.clone(), Measurement { outcome: Outcome::Invalid { reason }, ..touch }]).is_empty());
 }
 
 #[test]

@@ -250,3 +250,26 @@ pub fn catch_interrupts() {
 pub fn interrupted() -> bool {
     INTERRUPTED.load(Ordering::Relaxed)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn state(pid: libc::pid_t) -> Option<String> {
+        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+        stat.rsplit(')').next()?.split_whitespace().next().map(Into::into)
+    }
+
+    #[test]
+    fn a_child_stands_still_and_leaves_nothing() {
+        let child = Child::fork().unwrap();
+        let pid = child.pid;
+        assert_eq!(state(pid).as_deref(), Some("T"), "stopped");
+        // Whoever wakes it finds it stopped again.
+        // SAFETY: a signal to our own child.
+        unsafe { libc::kill(pid, libc::SIGCONT) };
+        assert!(libc::WIFSTOPPED(child.wait(libc::WUNTRACED).unwrap()));
+        drop(child);
+        assert_eq!(state(pid), None, "reaped");
+    }
+}
