@@ -117,6 +117,8 @@ impl Advice {
     }
 }
 
+/// A collapse that met a busy page goes on from there; more often than this it is not asked to.
+const TRIES_MOST: u32 = 100;
 /// Newer than the C library's header.
 const MADV_COLLAPSE: libc::c_int = 25;
 
@@ -238,7 +240,7 @@ impl Region {
         if result == 0 { Ok(()) } else { Err(refused(io::Error::last_os_error())) }
     }
 
-    /// Asks the kernel to do something with all pages.
+    /// Asks the kernel to do something with all pages; again, where it says EAGAIN: a page was busy for a moment.
     ///
     /// # Errors
     /// The kernel's refusal, with what it needs.
@@ -247,14 +249,24 @@ impl Region {
         if self.mapping.is_null() {
             return Ok(());
         }
-        // SAFETY: the range is our own mapping, borrowed exclusively. Its contents stay or become zero, both valid.
-        match unsafe { libc::madvise(self.start as *mut libc::c_void, self.recipe.bytes, number) } {
-            0 => Ok(()),
-            _ => {
-                let why = format!("{name} of {} memory was refused ({})", self.recipe.kind, io::Error::last_os_error());
-                Err(NoMemory::Absent { why, cure: needs.into() })
+        let advise = || {
+            // SAFETY: the range is our own mapping, borrowed exclusively. Its contents stay or become zero, both valid.
+            match unsafe { libc::madvise(self.start as *mut libc::c_void, self.recipe.bytes, number) } {
+                0 => Ok(()),
+                _ => Err(io::Error::last_os_error()),
             }
-        }
+        };
+        let mut tries = 1;
+        let result = loop {
+            match advise() {
+                Err(fault) if fault.kind() == io::ErrorKind::WouldBlock && tries < TRIES_MOST => tries += 1,
+                result => break result,
+            }
+        };
+        result.map_err(|fault| {
+            let why = format!("{name} of {} memory was refused ({fault})", self.recipe.kind);
+            NoMemory::Absent { why, cure: needs.into() }
+        })
     }
 
     /// Whether it is memory of this process alone without a file, fresh from the kernel each time it is mapped: pages

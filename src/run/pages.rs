@@ -1,7 +1,7 @@
 //! What is done to pages: each thread has a mapping of its own, made anew before each sample and brought to the state
 //! that the work starts from. Only the work is timed.
 //!
-//! Two words of each base page tell afterwards whether it was done: the first is written by the work, the second when
+//! Two words of each base page tell afterwards whether it was done: the first is the work's, the second is written when
 //! the page is prepared.
 
 use std::hint::black_box;
