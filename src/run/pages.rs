@@ -100,8 +100,7 @@ impl Pages {
             Collapse => Advice::Huge,
             _ => return Ok(()),
         };
-        self.region.advise(advice).map_err(unavailable)?;
-        Ok(())
+        self.region.advise(advice).map_err(unavailable)
     }
 
     /// Reads back what pages there are. Works that take pages away or split them are about those before.
@@ -168,8 +167,9 @@ impl Task for Pages {
     /// One child for the pages of all threads: a fork copies the page tables of the whole process.
     fn lead(&mut self) -> Result<(), Outcome> {
         if self.work == PageWork::CopyOnWrite {
-            let child = Child::fork();
-            self.child = Some(child.map_err(|fault| unavailable(format!("a child could not be forked: {fault}")))?);
+            let refused =
+                |fault| unavailable(format!("a child was refused ({fault}); allow another process (ulimit -u)"));
+            self.child = Some(Child::fork().map_err(refused)?);
         }
         Ok(())
     }
