@@ -92,6 +92,10 @@ fn faults_are_those_of_the_pages() {
     use PageWork::{CopyOnWrite, Dontneed, Free, Read, Touch, TouchAfterDontneed, TouchAfterFree, Unmap};
     let _one = ONE.lock();
     let cpus = cpus();
+    if measured(Touch, MemoryKind::Base, &cpus).is_none_or(|touch| touch.samples.faults.iter().all(|n| *n == 0)) {
+        eprintln!("skipped: this system counts no page faults (getrusage)");
+        return;
+    }
     for (work, least, most) in [
         (Touch, 0.99, 1.05),
         (Read, 0.99, 1.05),
