@@ -63,7 +63,8 @@ pub enum Protocol {
     /// STREAM's: each sample is one pass, none is left out but the first, the best counts.
     Stream,
     /// The first pass over fresh memory, faults and all: before each sample the named streams (all, where none is
-    /// named) are unmapped and mapped again.
+    /// named) are unmapped and mapped again. Work on pages: before each sample every thread's mapping is made anew and
+    /// brought to the state that the work starts from.
     FirstUse,
 }
 
@@ -581,6 +582,63 @@ fn check_streams(kernels: &[&Kernel], streams: &[StreamMemory]) -> Result<(), Pl
 fn streams_of(kernel: &Kernel, streams: &[StreamMemory]) -> Vec<StreamMemory> {
     let has = |named: &&StreamMemory| kernel.formula().streams.iter().any(|stream| stream.name == named.stream);
     streams.iter().filter(has).cloned().collect()
+}
+
+/// Works on pages that give pages back, or come after that, or need pages that are there.
+const PAGE_STATES: [PageWork; 6] = [
+    PageWork::Dontneed,
+    PageWork::TouchAfterDontneed,
+    PageWork::Free,
+    PageWork::TouchAfterFree,
+    PageWork::CopyOnWrite,
+    PageWork::Unmap,
+];
+
+/// What pages cost: works on pages x memory kinds, by one thread and by all. A budget below 12 s leaves out what happens
+/// to pages that are there already, but copy-on-write.
+pub fn first_touch(frame: &Frame, budget: std::time::Duration) -> Result<Vec<Case>, PlanError> {
+    use MemoryKind::{Base, Heap, Huge1G, Huge2M, Memfd, Shared, Thp, Tmpfs};
+    let is_whole = Detail::of(budget) > Detail::Sketch;
+    let mut works = Vec::new();
+    let mut add = |work: PageWork, kinds: &[MemoryKind]| works.extend(kinds.iter().map(|&kind| (work, kind)));
+    add(PageWork::Touch, &[Base, Thp, Huge2M, Huge1G]);
+    add(PageWork::Populate, &[Base, Thp]);
+    if is_whole {
+        add(PageWork::Touch, &[Shared, Memfd, Tmpfs, Heap]);
+        add(PageWork::Read, &[Base, Thp]);
+        add(PageWork::Collapse, &[Base]);
+    }
+    for work in PAGE_STATES.into_iter().filter(|work| is_whole || *work == PageWork::CopyOnWrite) {
+        add(work, &[Base, Thp]);
+    }
+    works.sort_unstable();
+    let mut cases = Vec::new();
+    for ((work, kind), threads) in
+        works.into_iter().flat_map(|work| all_and_one(frame).into_iter().map(move |n| (work, n)))
+    {
+        cases.push(pages(frame, work, kind, threads)?);
+    }
+    Ok(cases)
+}
+
+/// A case that works on pages: 64 MiB a thread, less where memory is small; a 1 GiB page is one in any case.
+fn pages(frame: &Frame, work: PageWork, kind: MemoryKind, threads: usize) -> Result<Case, PlanError> {
+    let cpus = frame.placement.first(threads)?;
+    // Copying doubles it.
+    let most = frame.memory_limit.0 / 4 / threads as u64 / Bytes::mib(2).0 * Bytes::mib(2).0;
+    let share = match kind {
+        MemoryKind::Huge1G => Bytes::gib(1).0,
+        _ => most.clamp(Bytes::mib(2).0, Bytes::mib(64).0),
+    };
+    Ok(Case {
+        work: Work::Page(work),
+        memory: MemorySpec::of(kind),
+        streams: Vec::new(),
+        cpus,
+        working_set: Bytes(share * threads as u64),
+        misaligned_bytes: 0,
+        protocol: Protocol::FirstUse,
+    })
 }
 
 fn all_and_one(frame: &Frame) -> Vec<usize> {

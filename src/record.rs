@@ -132,14 +132,18 @@ pub struct Measured {
     pub obtained: Obtained,
 }
 
-/// What one repetition moves and computes, over all threads.
+/// Bytes of a base page, in which work on pages is counted whatever the pages obtained.
+pub const BASE_PAGE: u64 = 4096;
+
+/// What one repetition moves and computes, over all threads. Of work on pages: what the kernel moves if it zeroes or
+/// copies each page once; it has one repetition a sample.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 pub struct Volume {
-    /// Elements computed.
+    /// Elements computed; of work on pages, base pages worked on.
     pub elements: u64,
-    /// Bytes that the program reads.
+    /// Bytes that the program reads; of work on pages, bytes copied.
     pub loaded: u64,
-    /// Bytes that the program writes.
+    /// Bytes that the program writes; of work on pages, bytes zeroed or copied.
     pub stored: u64,
     /// Bytes read only because a regular store needs its line first.
     pub write_allocated: u64,

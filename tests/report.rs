@@ -96,9 +96,10 @@ fn a_rich_report_is_drawn() {
     let path = file("rich", &html::page(&report));
     let Some(light) = draw(&path, &[LIGHT, "--window-size=1200,900"]) else { return };
     light.assert_sound();
-    // Bandwidth 2, store kinds 6, scaling 2, widths 4, samples 8.
-    assert_eq!(light.data("charts"), "22");
-    assert_eq!(light.count("<svg"), 22);
+    // Bandwidth 2, store kinds 6, scaling 2, widths 4, pages 1, samples 8.
+    assert_eq!(light.data("charts"), "23");
+    assert_eq!(light.count("<svg"), 23);
+    assert_eq!(light.count(">touch-after-dontneed</text>"), 1, "names of bars that stand aslant");
     // Each of the 52 lines that are shown at first is a path of its own; whiskers, bars and dots come on top.
     assert!(light.count("<path") > 1500, "{} paths", light.count("<path"));
     assert!(light.count("nt overtakes") >= 2);
@@ -127,13 +128,13 @@ fn the_page_answers_its_reader() {
           root.dataset.paper = getComputedStyle(document.body).backgroundColor;
           root.dataset.picked = views[0].getOption().legend[0].selected['copy rep 512'];
           const tips = () => [...document.querySelectorAll('.chart > div:last-child')].map(tip => tip.innerText);
-          setTimeout(() => { root.dataset.tips = tips().filter(tip => tip.includes('GB/s')).length; }, 500);
+          setTimeout(() => { root.dataset.tips = tips().filter(tip => /GB\\/s| ns/.test(tip)).length; }, 500);
           views.forEach(view => view.dispatchAction({ type: 'showTip', seriesIndex: 0, dataIndex: 1 }));
         }, 50);</script>";
     let page = html::page(&common::rich()).replace("</body>", &format!("{act}</body>"));
     let Some(drawn) = draw(&file("asked", &page), &[DARK, "--window-size=1200,900"]) else { return };
     drawn.assert_sound();
-    assert_eq!((drawn.data("tips"), drawn.data("picked")), ("22", "true"));
+    assert_eq!((drawn.data("tips"), drawn.data("picked")), ("23", "true"));
     assert_eq!(drawn.data("paper"), "rgb(255, 255, 255)");
 }
 
@@ -155,7 +156,7 @@ fn a_narrow_page_does_not_scroll_sideways() {
          }}, 50);</script></body></html>"
     );
     let Some(narrow) = draw(&file("narrow", &frame), &[]) else { return };
-    assert_eq!((narrow.data("ready"), narrow.data("errors"), narrow.data("charts")), ("1", "0", "22"));
+    assert_eq!((narrow.data("ready"), narrow.data("errors"), narrow.data("charts")), ("1", "0", "23"));
     assert_eq!(narrow.data("inner-width"), "360");
     assert!(narrow.data("scroll-width").parse::<u32>().unwrap() <= 360);
 }
@@ -164,7 +165,7 @@ fn a_narrow_page_does_not_scroll_sideways() {
 fn little_or_nothing_is_shown_without_errors() {
     let no_best = common::rich();
     let levels = no_best.levels.iter().cloned().map(|level| membound::model::Level { best: Vec::new(), ..level });
-    let no_best = Report { levels: levels.collect(), rows: Vec::new(), ..no_best };
+    let no_best = Report { levels: levels.collect(), rows: Vec::new(), pages: Vec::new(), ..no_best };
     let cases = [
         ("empty", common::empty(), "0"),
         ("single", common::single(), "0"),

@@ -4,6 +4,7 @@ mod common;
 
 use anstream::adapter::strip_str;
 use membound::kernel::{StoreKind, Width};
+use membound::memory::MemoryKind;
 use membound::model::{AnyRow, Report};
 use membound::view::{csv, json, terminal};
 
@@ -48,6 +49,31 @@ fn stream() {
 }
 
 #[test]
+fn pages() {
+    insta::assert_snapshot!(plain(&terminal::pages(&common::rich())));
+}
+
+#[test]
+fn csv_page_rows() {
+    let pages = common::pages();
+    let pages = vec![pages[0].clone(), pages[pages.len() - 1].clone()];
+    insta::assert_snapshot!(csv::rows(&any(&Report { pages, ..common::empty() })));
+}
+
+/// The longest kind with every flag.
+#[test]
+fn pages_of_the_longest_kind_fit() {
+    let mut report = Report { pages: common::pages(), ..common::empty() };
+    let flags = ["outliers", "steal", "switches", "drift", "clock-changed", "few-samples", "wide-interval"];
+    let row = &mut report.pages[0];
+    (row.memory, row.flags) = (MemoryKind::DmaHeapUncached, flags.map(String::from).into());
+    row.page_ns.as_mut().unwrap().ci95 = [1.0, 1e12];
+    assert!(plain(&terminal::pages(&report)).contains("oswdcni"));
+    report.pages.retain(|row| row.outcome != "measured");
+    assert!(plain(&terminal::pages(&report)).contains("Nothing was measured."));
+}
+
+#[test]
 fn csv_rows() {
     let report = Report { rows: some_rows().rows.into_iter().rev().take(4).collect(), ..common::empty() };
     insta::assert_snapshot!(csv::rows(&any(&report)));
@@ -78,7 +104,7 @@ fn the_longest_words_fit() {
 fn json_rows_are_the_rows() {
     let report = common::rich();
     let rows: serde_json::Value = serde_json::from_str(&json::rows(&any(&report))).unwrap();
-    assert_eq!(rows.as_array().unwrap().len(), report.rows.len());
+    assert_eq!(rows.as_array().unwrap().len(), report.rows.len() + report.pages.len());
     assert_eq!(rows[0]["payload_Bps"]["median"], report.rows[0].payload_bps.unwrap().median);
 }
 

@@ -19,7 +19,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::units::{Bytes, UnknownWord, words};
 
-pub use region::{Backing, Cached, Recipe, Region};
+pub use region::{Advice, Backing, Cached, Recipe, Region};
 
 words! {
     /// A kind of memory that a program can get.

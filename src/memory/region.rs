@@ -100,6 +100,47 @@ impl Recipe {
     }
 }
 
+/// What the kernel is asked to do with the pages of a region (madvise).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Advice {
+    /// Make them (MADV_POPULATE_WRITE, Linux 5.14).
+    Populate,
+    /// Take them back at once (MADV_DONTNEED).
+    Dontneed,
+    /// Take them back when memory is short (MADV_FREE, Linux 4.5).
+    Free,
+    /// Make them huge pages when it pleases (MADV_HUGEPAGE). Only this undoes the refusal that base pages were mapped
+    /// with, and [`Advice::Collapse`] respects that refusal.
+    Huge,
+    /// Make them huge pages now (MADV_COLLAPSE, Linux 6.1).
+    Collapse,
+    /// Let forked children share them (MADV_DOFORK).
+    Fork,
+}
+
+impl Advice {
+    /// The kernel's number, its name, and whom it is for.
+    fn facts(self) -> (libc::c_int, &'static str, &'static str) {
+        match self {
+            Advice::Populate => (libc::MADV_POPULATE_WRITE, "MADV_POPULATE_WRITE", "it needs Linux 5.14"),
+            Advice::Dontneed => (libc::MADV_DONTNEED, "MADV_DONTNEED", "it does not work on locked memory or devices"),
+            Advice::Free => (libc::MADV_FREE, "MADV_FREE", "it works on private anonymous memory only"),
+            Advice::Huge => (libc::MADV_HUGEPAGE, "MADV_HUGEPAGE", "it needs a kernel with transparent huge pages"),
+            Advice::Collapse => (
+                MADV_COLLAPSE,
+                "MADV_COLLAPSE",
+                "it needs Linux 6.1, transparent huge pages and free memory in one piece",
+            ),
+            Advice::Fork => (libc::MADV_DOFORK, "MADV_DOFORK", "it does not work on devices"),
+        }
+    }
+}
+
+/// A collapse that met a busy page goes on from there; more often than this it is not asked to.
+const TRIES_MOST: u32 = 100;
+/// Newer than the C library's header.
+const MADV_COLLAPSE: libc::c_int = 25;
+
 /// Memory of one kind, owned, aligned to its page size (2 MiB for `thp`). Pages come with the first touch, unless the
 /// kind says otherwise.
 #[derive(Debug)]
@@ -125,11 +166,20 @@ const PAGES_INSPECTED: usize = 4096;
 impl Region {
     /// Maps `bytes` (rounded up to whole pages) of the kind that `spec` names.
     pub fn new(spec: MemorySpec, bytes: Bytes, places: &Places) -> Result<Self, NoMemory> {
+        Region::aligned(spec, bytes, Bytes(0), places)
+    }
+
+    /// The same, aligned to and a multiple of `alignment` (a power of two, or 0) even where its pages are smaller.
+    pub fn aligned(spec: MemorySpec, bytes: Bytes, alignment: Bytes, places: &Places) -> Result<Self, NoMemory> {
         let recipe = || provider(spec.kind).recipe(bytes, places);
-        let recipe = match spec.node {
+        let mut recipe = match spec.node {
             Some(node) => os::on_node(node, recipe).map_err(|source| NoMemory::Node { node, source })??,
             None => recipe()?,
         };
+        if recipe.page < alignment.0 as usize && !matches!(recipe.backing, Backing::File { .. }) {
+            recipe.page = alignment.0 as usize;
+            recipe.bytes = Recipe::whole_pages(Bytes(recipe.bytes as u64), recipe.page);
+        }
         let (mapping, node) = (ptr::null_mut(), spec.node);
         let mut region = Region { recipe, node, mapping, start: 0, populated: None, cached: None };
         // Memory that was just allocated stays: whether there is enough must show now, not at first touch.
@@ -206,6 +256,11 @@ impl Region {
             return Err(recipe.refused());
         }
         self.start = (self.mapping as usize).next_multiple_of(recipe.page);
+        if !matches!(recipe.backing, Backing::Heap) {
+            // A fork would else copy the page tables of all regions, and make their next writes fault.
+            // SAFETY: the range lies within our own mapping; children of this process never touch it.
+            unsafe { libc::madvise(self.start as *mut libc::c_void, recipe.bytes, libc::MADV_DONTFORK) };
+        }
         if let Some(advice) = recipe.advice {
             // SAFETY: the range lies within our own mapping; advice does not change its contents.
             unsafe { libc::madvise(self.start as *mut libc::c_void, recipe.bytes, advice) };
@@ -247,6 +302,50 @@ impl Region {
     /// Bytes of a page that may go missing alone: a whole huge page of the pool.
     pub fn page(&self) -> usize {
         self.recipe.page
+    }
+
+    /// Asks the kernel to do something with all pages; again, where it says EAGAIN: a page was busy for a moment.
+    ///
+    /// # Errors
+    /// The kernel's refusal, with what it needs.
+    pub fn advise(&mut self, advice: Advice) -> Result<(), NoMemory> {
+        let (number, name, needs) = advice.facts();
+        if self.mapping.is_null() {
+            return Ok(());
+        }
+        let advise = || {
+            // SAFETY: the range is our own mapping, borrowed exclusively. Its contents stay or become zero, both valid.
+            match unsafe { libc::madvise(self.start as *mut libc::c_void, self.recipe.bytes, number) } {
+                0 => Ok(()),
+                _ => Err(io::Error::last_os_error()),
+            }
+        };
+        let mut tries = 1;
+        let result = loop {
+            match advise() {
+                Err(fault) if fault.kind() == io::ErrorKind::WouldBlock && tries < TRIES_MOST => tries += 1,
+                result => break result,
+            }
+        };
+        result.map_err(|fault| {
+            let why = format!("{name} of {} memory was refused ({fault})", self.recipe.kind);
+            NoMemory::Absent { why, cure: needs.into() }
+        })
+    }
+
+    /// Whether it is memory of this process alone without a file, fresh from the kernel each time it is mapped: pages
+    /// that were not written to, or were given back, read as zeros.
+    pub fn is_private_anonymous(&self) -> bool {
+        matches!(self.recipe.backing, Backing::Anonymous { shared: false, .. })
+    }
+
+    /// Whether a write to a page that a forked child shares has the page copied, out of memory that need not be reserved.
+    pub fn is_copied_on_write(&self) -> bool {
+        match self.recipe.backing {
+            Backing::Anonymous { shared, pool } => !shared && !pool,
+            Backing::File { shared, .. } => !shared,
+            Backing::Heap => true,
+        }
     }
 
     /// Address of the first byte.

@@ -1,10 +1,12 @@
 //! Sentences: the answer, and what limits or disturbs it.
 
 use super::stores::ratio_text;
-use super::{Report, Row, Warning};
+use super::{PageRow, Rate, Report, Row, Warning, rows};
 use crate::machine::Hypervisor;
+use crate::memory::MemoryKind;
+use crate::plan::PageWork;
 use crate::record::Record;
-use crate::units::{BytesPerSecond, Hertz, significant};
+use crate::units::{BytesPerSecond, Hertz, Nanoseconds, significant};
 
 /// The answer, most important first.
 pub(super) fn sentences(report: &Report) -> Vec<String> {
@@ -14,6 +16,7 @@ pub(super) fn sentences(report: &Report) -> Vec<String> {
     all.extend(stores(report));
     all.extend(write_allocate(report));
     all.extend(report.kinds.iter().flat_map(super::kinds::sentences));
+    all.extend(pages(report));
     all
 }
 
@@ -99,6 +102,51 @@ fn write_allocate(report: &Report) -> Option<String> {
     })
 }
 
+/// What pages cost, from measured rows alone.
+fn pages(report: &Report) -> Option<String> {
+    let of_one = |work, kind| page_row(report, work, kind, |threads| threads == 1);
+    let one = of_one(PageWork::Touch, MemoryKind::Base)?;
+    let mut text = format!("First touch of a {} page costs {}", one.page_bytes, page_cost(one)?);
+    text += &of_one(PageWork::Touch, MemoryKind::Thp).and_then(|huge| huge_pages(one, huge)).unwrap_or_default();
+    for (work, words) in [(PageWork::Populate, "populating in advance"), (PageWork::CopyOnWrite, "copy-on-write")] {
+        if let Some(cost) = of_one(work, MemoryKind::Base).and_then(|row| row.page_ns) {
+            text += &format!("; {words} costs {} a page", Nanoseconds(cost.median));
+        }
+    }
+    let all = page_row(report, PageWork::Touch, MemoryKind::Base, |threads| threads > 1);
+    if let Some((all, speed)) = all.and_then(|all| Some((all, times(all.bps, one.bps)?))) {
+        text += &format!("; {} threads together fault {speed} times as fast as one", all.threads);
+    }
+    Some(text + ".")
+}
+
+/// Huge pages against base pages, where they were obtained.
+fn huge_pages(base: &PageRow, huge: &PageRow) -> Option<String> {
+    let by_byte = |row: &PageRow| row.faults_per_page.map(|faults| faults / row.page_bytes.0 as f64);
+    let fewer = by_byte(base)? / by_byte(huge).filter(|faults| *faults > 0.0)?;
+    let (size, cost, speed) = (huge.page_bytes, page_cost(huge)?, times(huge.bps, base.bps)?);
+    let text = format!(
+        ", of a {size} page {cost}: {} times fewer faults, {speed} times as fast by the byte",
+        significant(fewer)
+    );
+    (size > base.page_bytes).then_some(text)
+}
+
+/// The measured row of a work and kind with the most threads that `is_wanted` takes.
+fn page_row(report: &Report, work: PageWork, kind: MemoryKind, is_wanted: impl Fn(usize) -> bool) -> Option<&PageRow> {
+    let is_ours = |row: &&PageRow| (row.work, row.memory, row.outcome.as_str()) == (work, kind, "measured");
+    report.pages.iter().filter(is_ours).filter(|row| is_wanted(row.threads)).max_by_key(|row| row.threads)
+}
+
+/// `250 ns (16.4 GB/s)`
+fn page_cost(row: &PageRow) -> Option<String> {
+    Some(format!("{} ({})", Nanoseconds(row.page_ns?.median), BytesPerSecond(row.bps?.median)))
+}
+
+fn times(fast: Option<Rate>, slow: Option<Rate>) -> Option<String> {
+    Some(significant(fast?.median / slow?.median))
+}
+
 /// What disturbed or limits the figures, with its cure.
 pub(super) fn warnings(report: &Report, record: &Record) -> Vec<Warning> {
     let mut all = Vec::new();
@@ -123,19 +171,18 @@ fn simulated(report: &Report) -> Option<Words> {
 }
 
 fn faults(report: &Report) -> Vec<Words> {
+    let kernel =
+        |row: &Row| (row.outcome.clone(), format!("{} {} {}", row.kernel, row.width, row.store), row.reason.clone());
+    let page = |row: &PageRow| (row.outcome.clone(), format!("{} of {}", row.work, row.memory), row.reason.clone());
+    let all: Vec<_> = report.rows.iter().map(kernel).chain(report.pages.iter().map(page)).collect();
     let mut found = Vec::new();
     for outcome in ["crashed", "invalid"] {
-        let rows: Vec<&Row> = report.rows.iter().filter(|row| row.outcome == outcome).collect();
-        if let Some(row) = rows.first() {
-            let reason = row.reason.clone().unwrap_or_default();
+        let mut rows = all.iter().filter(|row| row.0 == outcome);
+        let count = rows.clone().count();
+        if let Some((_, what, reason)) = rows.next() {
+            let reason = reason.as_deref().unwrap_or_default();
             found.push(words(
-                format!(
-                    "{} cases {outcome}; the first: {} {} {}: {reason}",
-                    rows.len(),
-                    row.kernel,
-                    row.width,
-                    row.store
-                ),
+                format!("{count} cases {outcome}; the first: {what}: {reason}"),
                 "do not use their figures; run with --verify and report it",
             ));
         }
@@ -143,11 +190,18 @@ fn faults(report: &Report) -> Vec<Words> {
     found
 }
 
+/// The flags of each row that has figures.
+fn flags(report: &Report) -> Vec<&[String]> {
+    let rows = report.rows.iter().filter(|row| row.samples > 0).map(|row| &row.flags[..]);
+    rows.chain(report.pages.iter().filter(|row| row.samples > 0).map(|row| &row.flags[..])).collect()
+}
+
 /// A flag that at least this share of rows carries is worth a warning of its own.
 const MANY: f64 = 0.05;
 
 fn flagged(report: &Report) -> Vec<Words> {
-    let measured = report.rows.iter().filter(|row| row.samples > 0).count().max(1);
+    let all = flags(report);
+    let measured = all.len().max(1);
     let mut found = Vec::new();
     let about = [
         (
@@ -181,7 +235,7 @@ fn flagged(report: &Report) -> Vec<Words> {
         ),
     ];
     for (flag, seen, cure) in about {
-        let rows = report.rows.iter().filter(|row| row.flags.iter().any(|f| f == flag)).count();
+        let rows = all.iter().filter(|flags| flags.iter().any(|f| f == flag)).count();
         if rows as f64 > MANY * measured as f64 {
             found.push(words(format!("{seen} ({rows} of {measured} cases)"), cure));
         }
@@ -244,7 +298,7 @@ fn unfinished(report: &Report, record: &Record) -> Vec<Words> {
             if end.interrupted {
                 found.push(words("the run was interrupted", "its finished cases are complete; run again for the rest"));
             }
-            let missing = end.planned.saturating_sub(super::rows::visits(record).len() as u64);
+            let missing = end.planned.saturating_sub(rows::visits(record).len() as u64);
             if missing > 0 && !end.interrupted {
                 found.push(words(
                     format!("the budget ended before {missing} of {} cases were visited", end.planned),
@@ -253,10 +307,11 @@ fn unfinished(report: &Report, record: &Record) -> Vec<Words> {
             }
         }
     }
-    let wide = report.rows.iter().filter(|row| row.flags.iter().any(|f| f == "wide-interval")).count();
+    let all = flags(report);
+    let wide = all.iter().filter(|flags| flags.iter().any(|f| f == "wide-interval")).count();
     if wide > 0 {
         found.push(words(
-            format!("{wide} of {} cases have intervals wider than ±5 %", report.rows.len()),
+            format!("{wide} of {} cases have intervals wider than ±5 %", all.len()),
             "give a longer --budget, or a quieter machine",
         ));
     }

@@ -1,9 +1,213 @@
 //! What pages cost: from visits to rows.
 
-use super::PageRow;
-use crate::record::Record;
+use super::{Cost, PageRow, Rate, rows};
+use crate::memory::MemoryKind;
+use crate::plan::{Case, PageWork, Work};
+use crate::record::{BASE_PAGE, Measured, Measurement, Record};
+use crate::stats;
+use crate::units::Bytes;
 
-/// One row a case that works on pages.
-pub(super) fn rows(_record: &Record) -> Vec<PageRow> {
-    Vec::new()
+const BASE: Bytes = Bytes(BASE_PAGE);
+const HUGE: Bytes = Bytes::mib(2);
+
+/// One row a case that works on pages, by work, memory and threads.
+pub(super) fn rows(record: &Record) -> Vec<PageRow> {
+    let hz = record.header.clock.hz.0;
+    let mut rows: Vec<PageRow> = rows::visits(record).iter().filter_map(|visits| row(visits, hz)).collect();
+    rows.sort_by_key(|row| (row.work, row.memory, row.node, row.threads, row.working_set_bytes));
+    rows
+}
+
+fn row(visits: &[&Measurement], hz: f64) -> Option<PageRow> {
+    let case = &visits[0].case;
+    let Work::Page(work) = case.work else { return None };
+    let measured = rows::measured(visits);
+    let page_bytes = measured.last().map_or(asked(case.memory.kind), |last| obtained(work, case, last));
+    let mut row = bare_row(case, work, page_bytes);
+    (row.outcome, row.reason) = rows::outcome(visits);
+    let batches: Vec<Vec<f64>> = measured.iter().map(|visit| page_ns(visit, case, page_bytes, hz)).collect();
+    let views: Vec<&[f64]> = batches.iter().map(Vec::as_slice).collect();
+    if let Some(summary) = stats::summarize(&views) {
+        let cost = Cost { best: summary.least, median: summary.median, ci95: summary.ci95 };
+        let bps = |ns: f64| case.threads() as f64 * page_bytes.0 as f64 / ns * 1e9;
+        let [low, high] = cost.ci95;
+        row.page_ns = Some(cost);
+        row.bps = Some(Rate { best: bps(cost.best), median: bps(cost.median), ci95: [bps(high), bps(low)] });
+        row.faults_per_page = faults_per_page(&measured, page_bytes);
+        row.samples = summary.samples;
+        row.rounds = measured.len();
+        row.obtained = measured.last().map(|last| last.obtained.clone());
+        row.flags = rows::flags(case, &measured, &batches, &summary, hz);
+        if work == PageWork::Read && page_bytes != asked(case.memory.kind) {
+            row.flags.push("pages-differ".into());
+        }
+    }
+    Some(row)
+}
+
+fn bare_row(case: &Case, work: PageWork, page_bytes: Bytes) -> PageRow {
+    PageRow {
+        metric: "page".into(),
+        work,
+        memory: case.memory.kind,
+        node: case.memory.node,
+        threads: case.threads(),
+        cpus: case.cpus.clone(),
+        working_set_bytes: case.working_set,
+        unit: "ns".into(),
+        page_bytes,
+        page_ns: None,
+        bps: None,
+        faults_per_page: None,
+        samples: 0,
+        rounds: 0,
+        outcome: String::new(),
+        reason: None,
+        flags: Vec::new(),
+        obtained: None,
+    }
+}
+
+/// The page size that a kind asks for.
+fn asked(kind: MemoryKind) -> Bytes {
+    match kind {
+        MemoryKind::Thp | MemoryKind::Huge2M => HUGE,
+        MemoryKind::Huge1G => Bytes::gib(1),
+        _ => BASE,
+    }
+}
+
+/// The size of the pages that the cost is for: a pool's is certain, any other kind may have got base or huge pages.
+fn obtained(work: PageWork, case: &Case, measured: &Measured) -> Bytes {
+    let is_huge = match work {
+        // Reading fresh memory maps the zero page, which smaps does not show, be it huge or not. Its faults tell: one
+        // for each huge page, or at least one for each sixteen base pages (a file's are mapped around the fault).
+        PageWork::Read => faults_per_page(&[measured], HUGE).is_some_and(|faults| faults < 16.0),
+        _ => rows::is_huge(&measured.obtained) == Some(true),
+    };
+    match case.memory.kind {
+        MemoryKind::Huge2M | MemoryKind::Huge1G => asked(case.memory.kind),
+        _ if is_huge => HUGE,
+        _ => BASE,
+    }
+}
+
+/// Nanoseconds for each page of one thread: threads work side by side, and the last one ends the sample.
+fn page_ns(visit: &Measured, case: &Case, page_bytes: Bytes, hz: f64) -> Vec<f64> {
+    let pages = pages(visit, page_bytes) / case.threads().max(1) as f64;
+    visit.samples.ticks.iter().map(|ticks| *ticks as f64 / hz * 1e9 / visit.repetitions as f64 / pages).collect()
+}
+
+/// Pages of that size in all threads' mappings.
+fn pages(visit: &Measured, page_bytes: Bytes) -> f64 {
+    visit.volume.elements as f64 * BASE_PAGE as f64 / page_bytes.0 as f64
+}
+
+/// Faults for each page of that size: median of all samples.
+fn faults_per_page(measured: &[&Measured], page_bytes: Bytes) -> Option<f64> {
+    let of_visit = |visit: &&Measured| {
+        let pages = pages(visit, page_bytes);
+        visit.samples.faults.iter().map(move |faults| f64::from(*faults) / pages).collect::<Vec<_>>()
+    };
+    rows::median(measured.iter().flat_map(of_visit))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::memory::{MemorySpec, Obtained};
+    use crate::plan::Protocol;
+    use crate::record::{Outcome, Sample, Samples, Volume};
+
+    fn case(work: PageWork, kind: MemoryKind, threads: u32) -> Case {
+        Case {
+            work: Work::Page(work),
+            memory: MemorySpec::of(kind),
+            streams: Vec::new(),
+            cpus: (0..threads).collect(),
+            working_set: Bytes(u64::from(threads) * Bytes::mib(64).0),
+            misaligned_bytes: 0,
+            protocol: Protocol::FirstUse,
+        }
+    }
+
+    /// A visit whose samples took these ticks of a nanosecond, with so many faults each.
+    fn visit(case: &Case, huge: Bytes, ticks: &[u64], faults: u32) -> Measurement {
+        let mut samples = Samples::default();
+        for &ticks in ticks {
+            samples.push(Sample {
+                ticks,
+                fastest_thread_ticks: ticks,
+                core_clock_ticks: 1,
+                faults,
+                ..Sample::default()
+            });
+        }
+        let obtained = Obtained { bytes: case.working_set, huge_bytes: Some(huge), ..Obtained::default() };
+        let volume = Volume { elements: case.working_set.0 / 4096, ..Volume::default() };
+        let measured = Measured { volume, repetitions: 1, core_clock_links: 1, samples, obtained };
+        Measurement { case: case.clone(), round: 0, outcome: Outcome::Measured(Box::new(measured)) }
+    }
+
+    fn row(visits: &[Measurement]) -> PageRow {
+        super::row(&visits.iter().collect::<Vec<_>>(), 1e9).unwrap()
+    }
+
+    /// 64 MiB are 16384 base pages: 4.096 ms are 250 ns each, or 16.384 GB/s.
+    #[test]
+    fn base_pages_by_hand() {
+        let case = case(PageWork::Touch, MemoryKind::Base, 1);
+        let visits = [
+            visit(&case, Bytes(0), &[4_096_000, 4_915_200, 3_276_800, 4_096_000, 4_096_000], 16384),
+            visit(&case, Bytes(0), &[4_096_000; 5], 16385),
+        ];
+        let row = row(&visits);
+        let cost = row.page_ns.unwrap();
+        assert_eq!((row.page_bytes, cost.best, cost.median), (BASE, 200.0, 250.0));
+        let rate = row.bps.unwrap();
+        assert_eq!((rate.best, rate.median), (4096.0 / 200e-9, 4096.0 / 250e-9));
+        assert!(rate.ci95[0] <= rate.median && rate.median <= rate.ci95[1]);
+        assert_eq!((row.samples, row.rounds, row.outcome.as_str()), (10, 2, "measured"));
+        assert!((row.faults_per_page.unwrap() - 1.0).abs() < 1e-4);
+        // Eight of ten are equal, so the other two lie outside any fence.
+        assert_eq!(row.flags, ["outliers"]);
+    }
+
+    /// Two threads with 64 MiB each: 32 huge pages a thread in 3.2 ms are 100 us each, 2 x 2 MiB / 100 us together.
+    #[test]
+    fn huge_pages_of_two_threads_by_hand() {
+        let case = case(PageWork::Touch, MemoryKind::Thp, 2);
+        let row = row(&[visit(&case, case.working_set, &[3_200_000; 9], 64)]);
+        assert_eq!((row.page_bytes, row.page_ns.unwrap().median), (HUGE, 100_000.0));
+        assert!((row.bps.unwrap().median / (2.0 * 2097152.0 / 100e-6) - 1.0).abs() < 1e-12);
+        assert_eq!(row.faults_per_page, Some(1.0));
+    }
+
+    #[test]
+    fn pages_that_were_not_obtained_are_flagged_and_not_counted() {
+        let touch = case(PageWork::Touch, MemoryKind::Thp, 1);
+        let refused = row(&[visit(&touch, Bytes(0), &[4_096_000; 9], 16384)]);
+        assert_eq!((refused.page_bytes, refused.page_ns.unwrap().median), (BASE, 250.0));
+        assert_eq!(refused.flags, ["pages-differ"]);
+        // The huge zero page: no huge page in smaps, 32 faults.
+        let read = case(PageWork::Read, MemoryKind::Thp, 1);
+        let huge = row(&[visit(&read, Bytes(0), &[32_000; 9], 32)]);
+        assert_eq!((huge.page_bytes, huge.page_ns.unwrap().median, huge.faults_per_page), (HUGE, 1000.0, Some(1.0)));
+        assert!(huge.flags.is_empty(), "{:?}", huge.flags);
+        assert_eq!(row(&[visit(&read, Bytes(0), &[4_096_000; 9], 16384)]).flags, ["pages-differ"]);
+        // What a collapse makes is huge, and asked for.
+        let collapse = case(PageWork::Collapse, MemoryKind::Base, 1);
+        let made = row(&[visit(&collapse, collapse.working_set, &[3_200_000; 9], 0)]);
+        assert_eq!((made.page_bytes, made.page_ns.unwrap().median), (HUGE, 100_000.0));
+        assert!(made.flags.is_empty(), "{:?}", made.flags);
+    }
+
+    #[test]
+    fn what_could_not_be_has_its_reason() {
+        let case = case(PageWork::Touch, MemoryKind::Huge1G, 1);
+        let outcome = Outcome::Unavailable { reason: "the pool is empty".into() };
+        let row = row(&[Measurement { case, round: 0, outcome }]);
+        assert_eq!((row.outcome.as_str(), row.reason.as_deref()), ("unavailable", Some("the pool is empty")));
+        assert_eq!((row.page_bytes, row.page_ns, row.samples), (Bytes::gib(1), None, 0));
+    }
 }

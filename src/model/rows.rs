@@ -4,8 +4,8 @@ use std::collections::HashMap;
 
 use super::{Cost, FirstUse, Level, LevelBest, Rate, Row};
 use crate::kernel::{Kernel, Variant};
-use crate::memory::MemoryKind;
-use crate::plan::{Case, Protocol};
+use crate::memory::{MemoryKind, Obtained};
+use crate::plan::{Case, PageWork, Protocol, Work};
 use crate::record::{Measured, Measurement, Outcome, Record};
 use crate::stats::{self, Summary};
 use crate::units::Bytes;
@@ -71,16 +71,36 @@ pub(super) fn visits(record: &Record) -> Vec<Vec<&Measurement>> {
     visits
 }
 
+/// The visits that came to figures.
+pub(super) fn measured<'a>(visits: &[&'a Measurement]) -> Vec<&'a Measured> {
+    let measured = |visit: &&'a Measurement| match &visit.outcome {
+        Outcome::Measured(measured) => Some(&**measured),
+        _ => None,
+    };
+    visits.iter().filter_map(measured).collect()
+}
+
+/// What came of a case: the word, and the reason where it was not measured. A fault in any visit makes the case faulty:
+/// its other figures come from the same code.
+pub(super) fn outcome(visits: &[&Measurement]) -> (String, Option<String>) {
+    let is_measured = visits.iter().any(|visit| matches!(visit.outcome, Outcome::Measured(_)));
+    let mut found = ("measured", None);
+    for visit in visits {
+        found = match &visit.outcome {
+            Outcome::Measured(_) => continue,
+            Outcome::Unavailable { .. } if is_measured => continue,
+            Outcome::Unavailable { reason } => ("unavailable", Some(reason)),
+            Outcome::Crashed { reason } => ("crashed", Some(reason)),
+            Outcome::Invalid { reason } => ("invalid", Some(reason)),
+        };
+    }
+    (found.0.into(), found.1.cloned())
+}
+
 /// The result of a case that is a kernel over streams.
 fn result(visits: &[&Measurement], hz: f64) -> Option<Result> {
     let case = visits[0].case.clone();
-    let measured: Vec<&Measured> = visits
-        .iter()
-        .filter_map(|visit| match &visit.outcome {
-            Outcome::Measured(measured) => Some(&**measured),
-            _ => None,
-        })
-        .collect();
+    let measured = measured(visits);
     let (mut batches, mut seconds, mut totals) = (Vec::new(), Vec::new(), Vec::new());
     for visit in &measured {
         let times = visit.samples.ticks.iter().map(|ticks| *ticks as f64 / hz / visit.repetitions as f64);
@@ -99,18 +119,7 @@ fn result(visits: &[&Measurement], hz: f64) -> Option<Result> {
         row.flags = flags(&case, &measured, &batches, &summary, hz);
         row.first_use = first_use(&measured, &totals, hz);
     }
-    // A fault in any visit makes the case faulty: its other figures come from the same code.
-    for visit in visits {
-        let (outcome, reason) = match &visit.outcome {
-            Outcome::Measured(_) => continue,
-            Outcome::Unavailable { .. } if !measured.is_empty() => continue,
-            Outcome::Unavailable { reason } => ("unavailable", reason),
-            Outcome::Crashed { reason } => ("crashed", reason),
-            Outcome::Invalid { reason } => ("invalid", reason),
-        };
-        row.outcome = outcome.into();
-        row.reason = Some(reason.clone());
-    }
+    (row.outcome, row.reason) = outcome(visits);
     Some(Result { case, row, batches, seconds })
 }
 
@@ -204,7 +213,7 @@ fn imbalance(measured: &[&Measured]) -> Option<f64> {
     }))
 }
 
-fn median(values: impl Iterator<Item = f64>) -> Option<f64> {
+pub(super) fn median(values: impl Iterator<Item = f64>) -> Option<f64> {
     let mut values: Vec<f64> = values.collect();
     values.sort_by(f64::total_cmp);
     values.get(values.len() / 2).copied()
@@ -228,7 +237,14 @@ mod threshold {
     pub const HUGE_SHARE: f64 = 0.9;
 }
 
-fn flags(case: &Case, measured: &[&Measured], batches: &[Vec<f64>], summary: &Summary, hz: f64) -> Vec<String> {
+/// What to know about figures. `batches` are the values that `summary` sums up, visit by visit.
+pub(super) fn flags(
+    case: &Case,
+    measured: &[&Measured],
+    batches: &[Vec<f64>],
+    summary: &Summary,
+    hz: f64,
+) -> Vec<String> {
     let n = summary.samples;
     let share = |column: fn(&Measured) -> &Vec<u32>| {
         let hit: usize = measured.iter().map(|visit| column(visit).iter().filter(|x| **x > 0).count()).sum();
@@ -249,6 +265,7 @@ fn flags(case: &Case, measured: &[&Measured], batches: &[Vec<f64>], summary: &Su
         ("drift", spread(round_medians) > threshold::DRIFT),
         ("steal", share(|m| &m.samples.steal_jiffies) > threshold::DISTURBED),
         ("switches", share(|m| &m.samples.switches) > threshold::DISTURBED),
+        // First use and works on pages are made of faults.
         ("faults", case.protocol != Protocol::FirstUse && share(|m| &m.samples.faults) > threshold::DISTURBED),
         ("imbalanced", case.threads() > 1 && imbalance(measured).is_some_and(|more| more > threshold::IMBALANCE)),
         ("migrated", share(|m| &m.samples.migrations) > 0.0),
@@ -258,14 +275,24 @@ fn flags(case: &Case, measured: &[&Measured], batches: &[Vec<f64>], summary: &Su
     tests.iter().filter(|(_, holds)| *holds).map(|(name, _)| (*name).into()).collect()
 }
 
+/// Whether memory is made of huge pages, as far as smaps tells.
+pub(super) fn is_huge(obtained: &Obtained) -> Option<bool> {
+    Some(huge_share(obtained)? >= threshold::HUGE_SHARE)
+}
+
+fn huge_share(obtained: &Obtained) -> Option<f64> {
+    obtained.huge_bytes.map(|huge| huge.0 as f64 / obtained.bytes.0.max(1) as f64)
+}
+
 fn pages_differ(case: &Case, visit: &Measured) -> bool {
     let obtained = &visit.obtained;
-    let huge = obtained.huge_bytes.map(|huge| huge.0 as f64 / obtained.bytes.0.max(1) as f64);
     let wrong_size = match case.memory.kind {
-        MemoryKind::Base => huge.is_some_and(|share| share > 0.0),
+        // What smaps sees is not what these two works are about; `pages.rs` judges them.
+        _ if matches!(case.work, Work::Page(PageWork::Read | PageWork::Collapse)) => false,
+        MemoryKind::Base => huge_share(obtained).is_some_and(|share| share > 0.0),
         // A region below a huge page has none.
         MemoryKind::Thp | MemoryKind::Huge2M | MemoryKind::Huge1G => {
-            obtained.bytes >= Bytes::mib(2) && huge.is_some_and(|share| share < threshold::HUGE_SHARE)
+            obtained.bytes >= Bytes::mib(2) && is_huge(obtained) == Some(false)
         }
         _ => false,
     };

@@ -4,7 +4,11 @@ pub mod arena;
 pub mod fake;
 #[cfg(target_arch = "x86_64")]
 pub mod native;
+#[cfg(target_arch = "x86_64")]
+mod pages;
 pub mod sys;
+#[cfg(target_arch = "x86_64")]
+mod team;
 
 use std::io;
 use std::time::{Duration, Instant};

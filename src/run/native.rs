@@ -1,41 +1,29 @@
-//! Runs kernels on this machine: pinned threads that touch their own pages, start together and are timed by one clock.
-//!
-//! ```text
-//! leader:  decide | go at T          | time, tag, decide | ...
-//! others:  wait   | go at T          | wait              | ...
-//! all:               start kernel end
-//! ```
-//! A sample lasts from the first thread's start to the last thread's end. Waiting is spinning: a thread that sleeps
-//! needs longer to wake than a sample lasts.
+//! Measures on this machine: kernels over their streams; what is done to pages is in `pages.rs`, how threads start
+//! together and are timed in `team.rs`.
 
 #![allow(unsafe_code)]
 
 use std::collections::HashMap;
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use super::arena::{Arena, ArenaKey, Ground, Layout, timed_scalar};
-use super::sys::{self, ThreadUsage, Ticker};
+use super::pages;
+use super::sys::Ticker;
+use super::team::{Task, Team};
 use super::{Executor, Quota};
 use crate::kernel::code::{Call, Executable};
 use crate::kernel::{CHAIN_LINKS, Isa, Kernel, Unsupported, Variant, assemble, core_clock_chain, naive};
 use crate::memory::{NoMemory, Obtained, Places};
-use crate::plan::{Case, Protocol, Work};
-use crate::record::{Clock, Measured, Outcome, Sample, Samples, Volume};
+use crate::plan::{Case, PageWork, Work};
+use crate::record::{Clock, Measured, Outcome, Volume};
 use crate::units::Bytes;
 
-/// A sample lasts at least this long: with a clock that is read to within some 50 ns, the timer's error is below 0.1 %.
-const SAMPLE: Duration = Duration::from_micros(200);
 /// Trips of the core clock chain, short and long. What is kept is the difference, 20,000 cycles, so that the cost of the
 /// call and of reading the clock (some 150 cycles) drops out.
 const CLOCK_TRIPS: [u64; 2] = [20, 220];
+const CORE_CLOCK_LINKS: u64 = (CLOCK_TRIPS[1] - CLOCK_TRIPS[0]) * CHAIN_LINKS;
 /// The clock's calibration: its error is that of two readings (below 100 ns) over this span.
 const CALIBRATION: Duration = Duration::from_millis(20);
-/// Ticks between the decision to go and the start, for all threads to see it.
-const GO_AHEAD: Duration = Duration::from_micros(2);
-/// The kernel counts steal in ticks of 10 ms; reading it more often than it changes only disturbs.
-const STEAL_PERIOD: Duration = Duration::from_millis(10);
 
 /// The executor that measures.
 #[derive(Debug)]
@@ -91,10 +79,6 @@ impl Native {
             Ok(_) => Ok(()),
             Err(outcome) => Err(outcome.clone()),
         }
-    }
-
-    fn ticks(&self, span: Duration) -> u64 {
-        (span.as_secs_f64() * self.clock.hz.0) as u64
     }
 
     fn take_arena(&mut self, key: (u32, ArenaKey), bytes: [Bytes; 2]) -> Result<Arena, NoMemory> {
@@ -191,7 +175,8 @@ impl Native {
     fn try_visit(&mut self, case: &Case, quota: &Quota<'_>) -> Result<Outcome, Outcome> {
         match &case.work {
             Work::Kernel(variant) => self.run_kernel(case, variant, quota),
-            Work::Page(_) | Work::Scan(_) => Err(unavailable("not yet")),
+            Work::Page(work) => self.run_pages(case, *work, quota),
+            Work::Scan(_) => Err(unavailable("not yet")),
         }
     }
 
@@ -199,49 +184,71 @@ impl Native {
         let kernel = Kernel::find(&variant.kernel).map_err(unavailable)?;
         self.code(variant)?;
         let layout = Layout::new(kernel, case);
-        let mut grounds = self.ground(case, kernel, &layout).map_err(unavailable)?;
+        let grounds = self.ground(case, kernel, &layout).map_err(unavailable)?;
         if grounds.iter().any(|ground| !ground.is_writable()) {
             return Err(unavailable("the device may only be read; --allow-device-writes DEVICE lets it be written"));
         }
         let Some(Ok(code)) = self.codes.get(variant) else {
             return Err(unavailable("the kernel has no code"));
         };
-        let team = Team {
-            case,
+        let chain = || core_clock(&self.chain, self.ticker);
+        let team = Team::new(case, quota, self.ticker, self.clock.hz, &chain);
+        let passes = |ground| Passes {
+            ground,
             variant,
             kernel,
             layout: &layout,
             code,
-            chain: &self.chain,
             ticker: self.ticker,
-            quota,
-            sample_ticks: self.ticks(SAMPLE),
-            go_ahead_ticks: self.ticks(GO_AHEAD),
             verify: self.verify,
-            shared: Shared::new(case.cpus.len()),
+            call: Call::empty(1),
+            passes: 0,
         };
-        let results = team.measure(&mut grounds);
-        let obtained = grounds.iter_mut().map(Ground::obtained).reduce(Obtained::and).unwrap_or_default();
+        let mut tasks: Vec<Passes<'_>> = grounds.into_iter().map(passes).collect();
+        let results = team.measure(&mut tasks);
+        let obtained = tasks.iter_mut().map(|task| task.ground.obtained()).reduce(Obtained::and).unwrap_or_default();
+        let elements = tasks.iter().map(|task| task.call.elements(variant)).sum();
         // After a crash memory may be missing; the next case gets new one.
         if !matches!(results, Err(Outcome::Crashed { .. })) {
-            for (&cpu, mut ground) in case.cpus.iter().zip(grounds) {
-                ground.unmap();
-                self.arenas.extend(ground.into_arenas().map(|(key, arena)| ((cpu, key), arena)));
+            for (&cpu, mut task) in case.cpus.iter().zip(tasks) {
+                task.ground.unmap();
+                self.arenas.extend(task.ground.into_arenas().map(|(key, arena)| ((cpu, key), arena)));
             }
         }
-        let (samples, elements) = results?;
-        let repetitions = team.shared.repetitions.load(Ordering::Relaxed);
+        let (samples, repetitions) = results?;
         Ok(Outcome::Measured(Box::new(Measured {
             volume: volume(kernel, variant, elements),
             repetitions,
-            core_clock_links: (CLOCK_TRIPS[1] - CLOCK_TRIPS[0]) * CHAIN_LINKS,
+            core_clock_links: CORE_CLOCK_LINKS,
             samples,
             obtained,
         })))
     }
+
+    fn run_pages(&mut self, case: &Case, work: PageWork, quota: &Quota<'_>) -> Result<Outcome, Outcome> {
+        let chain = || core_clock(&self.chain, self.ticker);
+        let team = Team::new(case, quota, self.ticker, self.clock.hz, &chain);
+        let measured = pages::measure(case, work, team, self.ticker, &self.places)?;
+        Ok(Outcome::Measured(Box::new(Measured { core_clock_links: CORE_CLOCK_LINKS, ..measured })))
+    }
 }
 
-fn unavailable(reason: impl std::fmt::Display) -> Outcome {
+/// Ticks of the chain on the calling thread.
+fn core_clock(chain: &Executable, ticker: Ticker) -> u64 {
+    let mut call = Call::empty(1);
+    let [short, long] = CLOCK_TRIPS.map(|trips| {
+        call.repetitions = trips;
+        let start = ticker.now();
+        // SAFETY: the chain reads and writes nothing but its own argument.
+        let run = unsafe { chain.run(&mut call) };
+        let ticks = ticker.now() - start;
+        debug_assert!(run.is_ok());
+        ticks
+    });
+    long.saturating_sub(short).max(1)
+}
+
+pub(super) fn unavailable(reason: impl std::fmt::Display) -> Outcome {
     Outcome::Unavailable { reason: reason.to_string() }
 }
 
@@ -260,384 +267,65 @@ fn volume(kernel: &Kernel, variant: &Variant, elements: u64) -> Volume {
     }
 }
 
-/// What the threads of a visit share.
-struct Shared {
-    threads: usize,
-    arrived: AtomicUsize,
-    generation: AtomicUsize,
-    /// Tick at which the next sample starts; 0 ends the visit.
-    go_at: AtomicU64,
-    repetitions: AtomicU64,
-    stop: AtomicBool,
-    slots: Vec<Slot>,
-    fault: Mutex<Option<Outcome>>,
-}
-
-/// One thread's part of a sample, on a cache line of its own.
-#[derive(Default)]
+/// Passes of one thread over its streams. On cache lines of its own: its call's results are written in each sample.
 #[repr(align(128))]
-struct Slot {
-    start: AtomicU64,
-    end: AtomicU64,
-    /// Ticks that mapping took before the sample.
-    setup: AtomicU64,
-    lost_us: AtomicU64,
-    switches: AtomicU64,
-    faults: AtomicU64,
-    migrated: AtomicU64,
-    elements: AtomicU64,
-}
-
-impl Shared {
-    fn new(threads: usize) -> Self {
-        Shared {
-            threads,
-            arrived: AtomicUsize::new(0),
-            generation: AtomicUsize::new(0),
-            go_at: AtomicU64::new(0),
-            repetitions: AtomicU64::new(1),
-            stop: AtomicBool::new(false),
-            slots: (0..threads).map(|_| Slot::default()).collect(),
-            fault: Mutex::new(None),
-        }
-    }
-
-    fn barrier(&self) {
-        let generation = self.generation.load(Ordering::Acquire);
-        if self.arrived.fetch_add(1, Ordering::AcqRel) + 1 == self.threads {
-            self.arrived.store(0, Ordering::Relaxed);
-            self.generation.store(generation + 1, Ordering::Release);
-        } else {
-            while self.generation.load(Ordering::Acquire) == generation {
-                std::hint::spin_loop();
-            }
-        }
-    }
-
-    fn fail(&self, outcome: Outcome) {
-        let mut fault = self.fault.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-        fault.get_or_insert(outcome);
-        self.stop.store(true, Ordering::Release);
-    }
-
-    fn sum(&self, of: impl Fn(&Slot) -> &AtomicU64) -> u32 {
-        let total: u64 = self.slots.iter().map(|slot| of(slot).load(Ordering::Relaxed)).sum();
-        u32::try_from(total).unwrap_or(u32::MAX)
-    }
-}
-
-/// A visit to a case by one thread on each of its CPUs.
-struct Team<'a> {
-    case: &'a Case,
+struct Passes<'a> {
+    ground: Ground<'a>,
     variant: &'a Variant,
     kernel: &'static Kernel,
     layout: &'a Layout,
     code: &'a Executable,
-    chain: &'a Executable,
     ticker: Ticker,
-    quota: &'a Quota<'a>,
-    sample_ticks: u64,
-    go_ahead_ticks: u64,
     verify: bool,
-    shared: Shared,
+    call: Call,
+    /// Since memory was last fresh.
+    passes: u64,
 }
 
-impl Team<'_> {
-    /// Samples, and the elements of one repetition over all threads.
-    fn measure(&self, grounds: &mut [Ground<'_>]) -> Result<(Samples, u64), Outcome> {
-        let mut samples = Samples::default();
-        std::thread::scope(|scope| {
-            let mut workers = Vec::new();
-            for (index, ground) in grounds.iter_mut().enumerate() {
-                workers.push(scope.spawn(move || self.thread(index, ground)));
-            }
-            for worker in workers {
-                match worker.join() {
-                    Ok(Some(taken)) => samples = taken,
-                    Ok(None) => {}
-                    Err(_) => self.shared.fail(Outcome::Crashed { reason: "a measuring thread panicked".into() }),
-                }
-            }
-        });
-        let fault = self.shared.fault.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).take();
-        match fault {
-            Some(outcome) => Err(outcome),
-            None if samples.ticks.is_empty() => {
-                Err(Outcome::Unavailable { reason: "the time ended before a sample was done".into() })
-            }
-            None => Ok((samples, self.shared.slots.iter().map(|s| s.elements.load(Ordering::Relaxed)).sum())),
-        }
-    }
-
-    fn thread(&self, index: usize, ground: &mut Ground<'_>) -> Option<Samples> {
-        if let Err(fault) = sys::pin(self.case.cpus[index]) {
-            let reason = format!("CPU {} can't be used: {fault}", self.case.cpus[index]);
-            self.shared.fail(Outcome::Unavailable { reason });
-        }
-        let mut call = self.aim(ground.prepare().map_err(crashed));
-        self.shared.slots[index].elements.store(call.elements(self.variant), Ordering::Relaxed);
-        let mut leader = (index == 0).then(|| Leader::new(self));
-        let mut passes = 0;
-        loop {
-            if ground.is_fresh() {
-                self.check(ground, &call, passes);
-                (call, passes) = (self.map_anew(index, ground), 0);
-            }
-            self.shared.barrier();
-            if let Some(leader) = &mut leader {
-                leader.decide();
-            }
-            self.shared.barrier();
-            let go_at = self.shared.go_at.load(Ordering::Acquire);
-            if go_at == 0 {
-                break;
-            }
-            call.repetitions = self.shared.repetitions.load(Ordering::Relaxed);
-            passes += call.repetitions;
-            self.sample(index, &mut call, go_at);
-            self.shared.barrier();
-            if let Some(leader) = &mut leader {
-                leader.take();
-            }
-        }
-        self.check(ground, &call, passes);
-        leader.map(|leader| leader.samples)
-    }
-
-    /// One pass over streams at these addresses.
-    fn call(&self, addresses: &[u64]) -> Call {
+impl Passes<'_> {
+    /// Aims the call at streams at these addresses.
+    fn aim(&mut self, addresses: &[u64]) {
         let (rows, columns) = (self.layout.rows as u64, self.layout.columns as u64);
-        let mut call = Call::new(&self.kernel.formula(), self.variant, addresses, rows, columns);
-        call.scalar = timed_scalar(self.kernel);
-        call
+        self.call = Call::new(&self.kernel.formula(), self.variant, addresses, rows, columns);
+        self.call.scalar = timed_scalar(self.kernel);
+        self.passes = 0;
+    }
+}
+
+impl Task for Passes<'_> {
+    fn begin(&mut self) -> Result<(), Outcome> {
+        let addresses = self.ground.prepare().map_err(crashed)?;
+        self.aim(&addresses);
+        Ok(())
+    }
+
+    /// Makes fresh memory fresh again.
+    fn renew(&mut self) -> Result<u64, Outcome> {
+        if !self.ground.is_fresh() {
+            return Ok(0);
+        }
+        self.end()?;
+        self.ground.unmap();
+        let start = self.ticker.now();
+        let addresses = self.ground.map().map_err(unavailable)?;
+        let ticks = self.ticker.now() - start;
+        self.aim(&addresses);
+        Ok(ticks)
+    }
+
+    fn run(&mut self, repetitions: u64) -> Result<(), Outcome> {
+        self.call.repetitions = repetitions;
+        self.passes += repetitions;
+        // SAFETY: `call` was made for this thread's own arena, which is mapped, touched and long enough for the layout.
+        let run = unsafe { self.code.run(&mut self.call) };
+        run.map_err(crashed)
     }
 
     /// Compares what the passes left behind with the naive twin.
-    fn check(&self, ground: &mut Ground<'_>, call: &Call, passes: u64) {
-        if !self.shared.stop.load(Ordering::Acquire)
-            && passes > 0
-            && let Err(outcome) = ground.check(self.variant, call, passes, self.verify)
-        {
-            self.shared.fail(outcome);
+    fn end(&mut self) -> Result<(), Outcome> {
+        if self.passes == 0 {
+            return Ok(());
         }
-    }
-
-    /// Makes fresh memory fresh again, takes note of what that cost, and aims the call at its new place.
-    fn map_anew(&self, index: usize, ground: &mut Ground<'_>) -> Call {
-        ground.unmap();
-        let start = self.ticker.now();
-        let mapped = ground.map();
-        self.shared.slots[index].setup.store(self.ticker.now() - start, Ordering::Relaxed);
-        self.aim(mapped.map_err(unavailable))
-    }
-
-    /// A call on streams at these addresses. Where they could not be had no sample follows: the leader sees `stop`.
-    fn aim(&self, addresses: Result<Vec<u64>, Outcome>) -> Call {
-        match addresses {
-            Ok(addresses) => self.call(&addresses),
-            Err(outcome) => {
-                self.shared.fail(outcome);
-                Call::empty(1)
-            }
-        }
-    }
-
-    fn sample(&self, index: usize, call: &mut Call, go_at: u64) {
-        let slot = &self.shared.slots[index];
-        let before = ThreadUsage::now();
-        while self.ticker.now() < go_at {
-            std::hint::spin_loop();
-        }
-        let start = self.ticker.now();
-        // SAFETY: `call` was made for this thread's own arena, which is mapped, touched and long enough for the layout.
-        let run = unsafe { self.code.run(call) };
-        let end = self.ticker.now();
-        let after = ThreadUsage::now();
-        if let Err(fault) = run {
-            self.shared.fail(crashed(fault));
-        }
-        slot.start.store(start, Ordering::Relaxed);
-        slot.end.store(end.max(start + 1), Ordering::Relaxed);
-        let lost_ns = (after.wall_ns - before.wall_ns).saturating_sub(after.cpu_ns - before.cpu_ns);
-        slot.lost_us.store(lost_ns / 1000, Ordering::Relaxed);
-        slot.switches.store(after.switches - before.switches, Ordering::Relaxed);
-        slot.faults.store(after.faults - before.faults, Ordering::Relaxed);
-        let moved = sys::current_cpu().is_some_and(|cpu| cpu != self.case.cpus[index]);
-        slot.migrated.store(u64::from(moved), Ordering::Relaxed);
-    }
-}
-
-/// The first thread's extra work: decides when to go on and keeps the samples.
-struct Leader<'a> {
-    team: &'a Team<'a>,
-    samples: Samples,
-    warm_up: Option<WarmUp>,
-    deadline: Instant,
-    steal: StealMeter,
-    chain: Call,
-}
-
-impl<'a> Leader<'a> {
-    fn new(team: &'a Team<'a>) -> Self {
-        Leader {
-            team,
-            samples: Samples::default(),
-            warm_up: Some(WarmUp::default()),
-            deadline: Instant::now() + team.quota.time,
-            steal: StealMeter::new(),
-            chain: Call::empty(1),
-        }
-    }
-
-    fn decide(&mut self) {
-        let shared = &self.team.shared;
-        let enough = self.samples.ticks.len() >= self.team.quota.most_samples
-            || (self.samples.ticks.len() >= self.team.quota.least_samples && Instant::now() >= self.deadline);
-        let stop = enough || shared.stop.load(Ordering::Acquire) || (self.team.quota.interrupted)();
-        let go_at = if stop { 0 } else { self.team.ticker.now() + self.team.go_ahead_ticks };
-        shared.go_at.store(go_at, Ordering::Release);
-    }
-
-    fn take(&mut self) {
-        let shared = &self.team.shared;
-        let starts = shared.slots.iter().map(|s| s.start.load(Ordering::Relaxed));
-        let ends = shared.slots.iter().map(|s| s.end.load(Ordering::Relaxed));
-        let ticks = ends.max().unwrap_or(1) - starts.min().unwrap_or(0);
-        if let Some(warm_up) = &mut self.warm_up {
-            let repetitions = shared.repetitions.load(Ordering::Relaxed);
-            let lengthens = self.team.case.protocol == Protocol::Steady;
-            // STREAM's rule leaves out the first pass and no other; on fresh memory a second pass would be another.
-            match warm_up.next(ticks, repetitions, self.team.sample_ticks).filter(|_| lengthens) {
-                Some(more) => shared.repetitions.store(more, Ordering::Relaxed),
-                None => self.warm_up = None,
-            }
-            return;
-        }
-        let core_clock_ticks = self.core_clock();
-        let part = |s: &Slot| s.end.load(Ordering::Relaxed) - s.start.load(Ordering::Relaxed);
-        self.samples.push(Sample {
-            ticks,
-            fastest_thread_ticks: shared.slots.iter().map(part).min().unwrap_or(ticks),
-            core_clock_ticks,
-            lost_us: shared.sum(|s| &s.lost_us),
-            steal_jiffies: self.steal.since_last(),
-            switches: shared.sum(|s| &s.switches),
-            faults: shared.sum(|s| &s.faults),
-            migrations: shared.sum(|s| &s.migrated),
-            setup_ticks: shared.slots.iter().map(|s| s.setup.load(Ordering::Relaxed)).max().unwrap_or(0),
-        });
-    }
-
-    fn core_clock(&mut self) -> u64 {
-        let [short, long] = CLOCK_TRIPS.map(|trips| self.chain_ticks(trips));
-        long.saturating_sub(short).max(1)
-    }
-
-    fn chain_ticks(&mut self, trips: u64) -> u64 {
-        self.chain.repetitions = trips;
-        let start = self.team.ticker.now();
-        // SAFETY: the chain reads and writes nothing but its own argument.
-        let run = unsafe { self.team.chain.run(&mut self.chain) };
-        let ticks = self.team.ticker.now() - start;
-        debug_assert!(run.is_ok());
-        ticks
-    }
-}
-
-/// Finds how many repetitions make a sample, and goes on until the caches hold what they will hold.
-#[derive(Debug, Default)]
-struct WarmUp {
-    repetitions: u64,
-    /// Passes at these repetitions, and the fastest of them.
-    passes: u32,
-    fastest: u64,
-    /// Ticks spent.
-    spent: u64,
-}
-
-impl WarmUp {
-    /// A pass is no longer getting faster if it gained less than this on the fastest before.
-    const GAIN: f64 = 0.98;
-    /// A victim cache fills over several passes; more than this many are not waited for.
-    const PASSES_MOST: u32 = 8;
-    /// Nor more time than so many samples take, beyond the second pass.
-    const SAMPLES_MOST: u64 = 60;
-
-    /// Takes note of a pass of `repetitions` that took `ticks`; returns the repetitions of the next one, or nothing
-    /// when it is warm. One pass alone is never believed: it may have been cold, or interrupted.
-    fn next(&mut self, ticks: u64, repetitions: u64, sample_ticks: u64) -> Option<u64> {
-        if repetitions != self.repetitions {
-            *self = WarmUp { repetitions, passes: 0, fastest: u64::MAX, spent: self.spent };
-        }
-        let gaining = (ticks as f64) < self.fastest as f64 * Self::GAIN;
-        self.fastest = self.fastest.min(ticks);
-        self.passes += 1;
-        self.spent += ticks;
-        let slow = self.spent > Self::SAMPLES_MOST * sample_ticks;
-        if self.passes == 1 || (gaining && self.passes < Self::PASSES_MOST && !slow) {
-            // The first pass of a long case is enough: nothing stays cached from one end to the other.
-            return (!slow || self.passes > 1 || ticks < 20 * sample_ticks).then_some(repetitions);
-        }
-        if self.fastest >= sample_ticks {
-            return None;
-        }
-        let wanted = (repetitions as f64 * sample_ticks as f64 / self.fastest as f64 * 1.2).ceil() as u64;
-        // Early passes run cold and slow: grow step by step, so that they can't mislead.
-        Some(wanted.clamp(repetitions + 1, repetitions * 16))
-    }
-}
-
-/// Steal time of all CPUs from /proc/stat.
-struct StealMeter {
-    last: u64,
-    read_at: Instant,
-}
-
-impl StealMeter {
-    fn new() -> Self {
-        StealMeter { last: super::steal_jiffies().unwrap_or(0), read_at: Instant::now() }
-    }
-
-    fn since_last(&mut self) -> u32 {
-        if self.read_at.elapsed() < STEAL_PERIOD {
-            return 0;
-        }
-        self.read_at = Instant::now();
-        let now = super::steal_jiffies().unwrap_or(self.last);
-        let grown = now.saturating_sub(self.last);
-        self.last = now;
-        u32::try_from(grown).unwrap_or(u32::MAX)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// Runs a warm-up against a simulated machine: the time of the n-th pass of r repetitions.
-    fn warm(time: impl Fn(u64, u64) -> u64) -> (u64, u64) {
-        let (mut warm_up, mut repetitions, mut pass) = (WarmUp::default(), 1, 0);
-        while let Some(next) = warm_up.next(time(pass, repetitions), repetitions, 1000) {
-            (repetitions, pass) = (next, pass + 1);
-        }
-        (repetitions, pass)
-    }
-
-    #[test]
-    fn repetitions_make_a_sample_long_enough() {
-        let (repetitions, _) = warm(|_, repetitions| 7 * repetitions);
-        assert!((1000..3000).contains(&(7 * repetitions)), "{repetitions}");
-    }
-
-    #[test]
-    fn an_interrupted_pass_does_not_end_the_warm_up() {
-        let (repetitions, _) = warm(|pass, repetitions| if pass == 0 { 1_000_000 / 60 } else { 7 * repetitions });
-        assert!(7 * repetitions >= 1000, "{repetitions}");
-    }
-
-    #[test]
-    fn a_cache_that_fills_slowly_is_waited_for() {
-        let (_, passes) = warm(|pass, _| 5000 - 700 * pass.min(4));
-        assert!(passes >= 5, "{passes}");
+        self.ground.check(self.variant, &self.call, self.passes, self.verify)
     }
 }

@@ -1,4 +1,4 @@
-//! What the operating system says of this thread, and the clock.
+//! What the operating system says of this thread, the clock, and a child to share memory with.
 
 #![allow(unsafe_code)]
 
@@ -173,6 +173,72 @@ fn has_invariant_tsc() -> bool {
     false
 }
 
+/// A forked child that shares this process's memory and stands still: it is stopped, so it never runs while something
+/// is timed, and takes no signal but the one that ends it. It ends with this value, or with the thread that forked it.
+#[derive(Debug)]
+pub struct Child {
+    pid: libc::pid_t,
+}
+
+impl Child {
+    /// Forks, and waits until the child stands still.
+    pub fn fork() -> io::Result<Self> {
+        let parent = std::process::id() as libc::pid_t;
+        // SAFETY: the child does nothing but async-signal-safe calls, which a child of several threads may do.
+        match unsafe { libc::fork() } {
+            -1 => Err(io::Error::last_os_error()),
+            // SAFETY: this is the child.
+            0 => unsafe { stand_still(parent) },
+            pid => {
+                let child = Child { pid };
+                if libc::WIFSTOPPED(child.wait(libc::WUNTRACED)?) {
+                    return Ok(child);
+                }
+                // It is reaped: its number may be another process's by now.
+                std::mem::forget(child);
+                Err(io::Error::other("the forked child ended at once"))
+            }
+        }
+    }
+
+    fn wait(&self, options: libc::c_int) -> io::Result<libc::c_int> {
+        let mut status = 0;
+        loop {
+            // SAFETY: waitpid writes one int; `pid` is our own child.
+            if unsafe { libc::waitpid(self.pid, &mut status, options) } == self.pid {
+                return Ok(status);
+            }
+            let fault = io::Error::last_os_error();
+            if fault.kind() != io::ErrorKind::Interrupted {
+                return Err(fault);
+            }
+        }
+    }
+}
+
+impl Drop for Child {
+    fn drop(&mut self) {
+        // SAFETY: `pid` is our own child, not yet reaped, so the number is still its own.
+        unsafe { libc::kill(self.pid, libc::SIGKILL) };
+        let _ = self.wait(0);
+    }
+}
+
+/// The life of a [`Child`].
+///
+/// # Safety
+/// Only for a process just forked from `parent`.
+unsafe fn stand_still(parent: libc::pid_t) -> ! {
+    // SAFETY: system calls without memory of ours. Should the parent have died before it could be watched, so do we.
+    unsafe {
+        libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
+        while libc::getppid() == parent {
+            libc::kill(libc::getpid(), libc::SIGSTOP);
+        }
+        libc::_exit(0)
+    }
+}
+
 static INTERRUPTED: AtomicBool = AtomicBool::new(false);
 
 /// From now on Ctrl-C (SIGINT) and SIGTERM only raise [`interrupted`]; a second one ends the process at once. A file
@@ -198,4 +264,27 @@ pub fn catch_interrupts() {
 /// Whether the user wants to stop.
 pub fn interrupted() -> bool {
     INTERRUPTED.load(Ordering::Relaxed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn state(pid: libc::pid_t) -> Option<String> {
+        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+        stat.rsplit(')').next()?.split_whitespace().next().map(Into::into)
+    }
+
+    #[test]
+    fn a_child_stands_still_and_leaves_nothing() {
+        let child = Child::fork().unwrap();
+        let pid = child.pid;
+        assert_eq!(state(pid).as_deref(), Some("T"), "stopped");
+        // Whoever wakes it finds it stopped again.
+        // SAFETY: a signal to our own child.
+        unsafe { libc::kill(pid, libc::SIGCONT) };
+        assert!(libc::WIFSTOPPED(child.wait(libc::WUNTRACED).unwrap()));
+        drop(child);
+        assert_eq!(state(pid), None, "reaped");
+    }
 }

@@ -6,10 +6,12 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Serialize;
 
-use super::{StoreColumn, StoreGroup, gbps, measured_kinds, store_groups, store_words, threads};
+use super::{StoreColumn, StoreGroup, gbps, measured_kinds, page_works, store_groups, store_words, threads};
 use crate::kernel::{Kernel, LoadKind, StoreKind, Width};
-use crate::model::{BreakEven, Cost, Crossover, Kind, Kinds, Report, Row, Scaling};
+use crate::memory::MemoryKind;
+use crate::model::{BreakEven, Cost, Crossover, Kind, Kinds, PageRow, Report, Row, Scaling};
 use crate::plan::Protocol;
+use crate::record::BASE_PAGE;
 use crate::units::{Bytes, count, percent};
 
 const GBPS: &str = "payload bandwidth, GB/s";
@@ -89,7 +91,7 @@ enum Shape {
     Dot,
 }
 
-/// x, median, low and high end of its interval (all in GB/s), samples.
+/// x, median, low and high end of its interval (all in the axis's unit), samples.
 type Point = (f64, f64, f64, f64, usize);
 
 #[derive(Debug, Serialize)]
@@ -305,6 +307,38 @@ fn break_even(kinds: &Kinds) -> Option<Chart> {
     let marks = kinds.kinds.iter().filter_map(mark).collect();
     let chart = Chart::new("After how many copies a kind pays".into(), about, x, y, series);
     (chart.series.len() > 1).then(|| Chart { marks, ..chart })
+}
+
+/// What pages cost by work, a bar each memory kind. Pages differ in size, so that the cost is for 4 KiB of them.
+pub(super) fn pages(report: &Report) -> Vec<Chart> {
+    let works = page_works(report);
+    let fewest = report.pages.iter().map(|row| row.threads).min().unwrap_or(1);
+    let rows = |kind: MemoryKind| {
+        let of_kind = move |row: &PageRow| row.memory == kind && row.threads == fewest;
+        works.iter().enumerate().filter_map(move |(at, (_, rows))| Some((at, *rows.iter().find(|row| of_kind(row))?)))
+    };
+    let mut kinds: Vec<MemoryKind> = MemoryKind::ALL.iter().copied().filter(|kind| rows(*kind).count() > 0).collect();
+    // A kind with a single work would leave room for its bar at all the others.
+    if kinds.iter().any(|kind| rows(*kind).count() > 1) {
+        kinds.retain(|kind| rows(*kind).count() > 1);
+    }
+    let point = |(at, row): (usize, &PageRow)| {
+        let cost = row.page_ns?;
+        let by_4k = |ns: f64| rounded(ns * BASE_PAGE as f64 / row.page_bytes.0 as f64);
+        Some((at as f64, by_4k(cost.median), by_4k(cost.ci95[0]), by_4k(cost.ci95[1]), row.samples))
+    };
+    let bars = |(colour, &kind): (usize, &MemoryKind)| {
+        let points = rows(kind).filter_map(point).collect();
+        Series { shape: Shape::Bar, colour, ..line(kind.to_string(), points) }
+    };
+    let series: Vec<Series> = kinds.iter().enumerate().map(bars).collect();
+    let names = works.iter().map(|(work, _)| work.to_string()).collect();
+    let x = Axis { names, ..Axis::new("work", "", Scale::Names) };
+    let y = Axis::new("ns for each 4 KiB (log)", "ns", Scale::Log);
+    let title = format!("What 4 KiB of pages cost, {}", threads(fewest));
+    let about = "Huge pages are shown by their share of 4 KiB; what each page costs stands in the table.".into();
+    let chart = || Chart::new(title, about, x, y, series);
+    if works.is_empty() { Vec::new() } else { vec![chart()] }
 }
 
 /// Samples in order of time: the memory level's best rows, and whatever has two modes.

@@ -9,10 +9,11 @@ use maud::{DOCTYPE, Markup, PreEscaped, html};
 
 use super::chart::{self, Chart};
 use super::{
-    ALONE, Flag, SPREAD_CAPTION, alone, bound, break_even, crossing, crossover_line, crossovers, gbps, level_kernels,
-    level_row, level_threads, machine_line, measured_kinds, ratio, reasons, spread, streams, threads,
+    ALONE, Flag, PAGES_CAPTION, SPREAD_CAPTION, alone, bound, break_even, crossing, crossover_line, crossovers, gbps,
+    level_kernels, level_row, level_threads, machine_line, measured_kinds, page_cost, page_reasons, page_works, ratio,
+    reasons, spread, streams, threads,
 };
-use crate::model::{Cost, Kind, Kinds, Level, Rate, Report, Row, StreamTable};
+use crate::model::{Cost, Kind, Kinds, Level, PageRow, Rate, Report, Row, StreamTable};
 use crate::plan::Protocol;
 use crate::record::Environment;
 use crate::units::{Bytes, BytesPerSecond, Nanoseconds, count, significant, utc};
@@ -33,6 +34,7 @@ pub fn page(report: &Report) -> String {
         write_allocate(report),
         kinds(report),
         stream(report),
+        pages(report),
         charts("samples", "Samples", SAMPLES, chart::distributions(report)),
         warnings(report),
         environment(report),
@@ -344,6 +346,40 @@ fn stream_table(stream: &StreamTable) -> Markup {
         }))
         p { (stream.validation) }
     }
+}
+
+fn pages(report: &Report) -> Section {
+    let number = |value: Option<f64>, text: fn(f64) -> String| value.map_or_else(|| "–".into(), text);
+    let line = |row: &PageRow| {
+        html! { tr {
+            th { (row.work) }
+            td { (row.memory) }
+            td.num { (row.threads) }
+            td.num { (row.page_bytes) }
+            td.num { (row.page_ns.as_ref().map_or_else(|| "–".into(), page_cost)) }
+            td.num { (number(row.bps.map(|rate| rate.median), gbps)) }
+            td.num { (number(row.faults_per_page, significant)) }
+            td { (row.flags.join(" ")) }
+        } }
+    };
+    let table = || {
+        let reasons = page_reasons(&report.pages);
+        html! {
+            (boxed(&format!("Times: {SPREAD_CAPTION}"), html! {
+                thead { tr {
+                    th { "work" } th { "memory" } th.num { "threads" } th.num { "page" } th.num { "time a page" }
+                    th.num { "GB/s" } th.num { "faults a page" } th { "remarks" }
+                } }
+                tbody { @for (_, rows) in page_works(report) { @for row in rows { (line(row)) } } }
+            }))
+            @if !reasons.is_empty() {
+                p { "Not measured:" }
+                ul { @for (what, reason) in &reasons { li { (what) ": " (reason) } } }
+            }
+        }
+    };
+    let body = (!report.pages.is_empty()).then(table);
+    Section { body, ..charts("pages", "What pages cost", PAGES_CAPTION, chart::pages(report)) }
 }
 
 fn warnings(report: &Report) -> Section {

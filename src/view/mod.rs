@@ -17,12 +17,16 @@ use std::collections::BTreeSet;
 use crate::kernel::{Kernel, LoadKind, StoreKind, Width};
 use crate::machine::Machine;
 use crate::memory::MemoryKind;
-use crate::model::{BreakEven, Crossover, Kind, Kinds, Level, LevelBest, Rate, Report, Row};
-use crate::plan::Protocol;
-use crate::units::{Bytes, count, percent, significant};
+use crate::model::{BreakEven, Cost, Crossover, Kind, Kinds, Level, LevelBest, PageRow, Rate, Report, Row};
+use crate::plan::{PageWork, Protocol};
+use crate::units::{Bytes, Nanoseconds, count, percent, significant};
 
 /// What every table with `±` says about it.
 const SPREAD_CAPTION: &str = "median ± the farther end of its 95 % interval";
+
+/// What tables of work on pages say about it.
+const PAGES_CAPTION: &str = "Each thread works on a fresh mapping of its own: time for each of its pages, bytes of all \
+    threads a second, page faults for each page. A page is as large as was obtained.";
 
 /// The machine in a line.
 fn machine_line(machine: &Machine) -> String {
@@ -72,6 +76,19 @@ fn spread(rate: &Rate) -> String {
     let [low, high] = rate.ci95;
     let farther = (rate.median - low).max(high - rate.median) / rate.median;
     format!("±{}", percent(farther.max(0.001)))
+}
+
+/// `1.85 us ±0.7%`: what a page costs.
+fn page_cost(cost: &Cost) -> String {
+    let Cost { best, median, ci95 } = *cost;
+    format!("{} {}", Nanoseconds(median), spread(&Rate { best, median, ci95 }))
+}
+
+/// The rows of work on pages that have figures, by work.
+fn page_works(report: &Report) -> Vec<(PageWork, Vec<&PageRow>)> {
+    let rows = |&work: &PageWork| report.pages.iter().filter(move |row| row.work == work && row.page_ns.is_some());
+    let group = |work: &PageWork| (*work, rows(work).collect::<Vec<_>>());
+    PageWork::ALL.iter().map(group).filter(|(_, rows)| !rows.is_empty()).collect()
 }
 
 /// How a row stores: kind, width, and whether its streams start off their aligned places.
@@ -267,16 +284,24 @@ fn measured_kinds(kinds: &Kinds) -> (Vec<&Kind>, Vec<&Kind>) {
 
 /// Every reason why a row was not measured, once, with what it holds for.
 fn reasons(rows: &[Row]) -> Vec<(String, String)> {
+    gathered(rows.iter().map(|row| (store_words(row), &row.outcome, &row.reason)))
+}
+
+/// The same of work on pages.
+fn page_reasons(rows: &[PageRow]) -> Vec<(String, String)> {
+    gathered(rows.iter().map(|row| (format!("{} of {}", row.work, row.memory), &row.outcome, &row.reason)))
+}
+
+fn gathered<'a>(rows: impl Iterator<Item = (String, &'a String, &'a Option<String>)>) -> Vec<(String, String)> {
     let mut found: Vec<(String, Vec<String>)> = Vec::new();
-    for row in rows {
-        let Some(reason) = &row.reason else { continue };
-        let reason = format!("{}: {reason}", row.outcome);
-        let variant = store_words(row);
+    for (what, outcome, reason) in rows {
+        let Some(reason) = reason else { continue };
+        let reason = format!("{outcome}: {reason}");
         match found.iter_mut().find(|(known, _)| *known == reason) {
-            Some((_, variants)) if variants.contains(&variant) => {}
-            Some((_, variants)) => variants.push(variant),
-            None => found.push((reason, vec![variant])),
+            Some((_, all)) if all.contains(&what) => {}
+            Some((_, all)) => all.push(what),
+            None => found.push((reason, vec![what])),
         }
     }
-    found.into_iter().map(|(reason, variants)| (variants.join(", "), reason)).collect()
+    found.into_iter().map(|(reason, all)| (all.join(", "), reason)).collect()
 }

@@ -6,11 +6,12 @@ use std::fmt::Write;
 use anstyle::Style;
 
 use super::{
-    ALONE, FLAGS, Flag, SPREAD_CAPTION, alone, bound, break_even, crossing, crossover_line, crossovers, gbps,
-    level_kernels, level_row, level_threads, machine_line, measured_kinds, protocol_word, ratio, reasons, spread,
-    store_groups, store_words, streams, threads,
+    ALONE, FLAGS, Flag, PAGES_CAPTION, SPREAD_CAPTION, alone, bound, break_even, crossing, crossover_line, crossovers,
+    gbps, level_kernels, level_row, level_threads, machine_line, measured_kinds, page_cost, page_reasons, page_works,
+    protocol_word, ratio, reasons, spread, store_groups, store_words, streams, threads,
 };
-use crate::model::{Cost, Crossover, Kind, Level, Rate, Report, Row, StreamTable, Warning};
+use crate::model::{Cost, Crossover, Kind, Level, PageRow, Rate, Report, Row, StreamTable, Warning};
+use crate::plan::PageWork;
 use crate::units::{Bytes, Nanoseconds, significant, utc};
 
 const COLUMNS: usize = 80;
@@ -32,6 +33,7 @@ pub fn summary(report: &Report) -> String {
             .as_ref()
             .map(|table| format!("{}{}", head("STREAM table"), stream_table(table)))
             .unwrap_or_default(),
+        pages(report),
         warnings(report),
     ];
     sections.into_iter().filter(|section| !section.is_empty()).collect::<Vec<_>>().join("\n")
@@ -61,7 +63,10 @@ pub fn rows(report: &Report) -> String {
             columns.retain(|column| column.head != spare);
         }
     }
-    text + "\n" + &table(&columns) + &legend(&report.rows) + &reason_lines(&report.rows)
+    text + "\n"
+        + &table(&columns)
+        + &legend(report.rows.iter().flat_map(|row| &row.flags))
+        + &reason_lines(&reasons(&report.rows))
 }
 
 /// Store kinds side by side over working sets, a table for each kernel and thread count, and the cross-over below.
@@ -90,12 +95,46 @@ pub fn stores(report: &Report) -> String {
         }
         text.push('\n');
     }
-    text + &reason_lines(&report.rows)
+    text + &reason_lines(&reasons(&report.rows))
 }
 
 /// STREAM's table and validation line in STREAM's own format; the variant stands at the end of each line.
 pub fn stream(report: &Report) -> String {
     report.stream.as_ref().map_or_else(|| "The STREAM kernels were not measured.\n".into(), stream_table)
+}
+
+/// What pages cost: a line a memory kind and thread count below each work, and what could not be measured. Empty where
+/// no work on pages was asked for.
+pub fn pages(report: &Report) -> String {
+    if report.pages.is_empty() {
+        return String::new();
+    }
+    let works = page_works(report);
+    let cells = |title: &dyn Fn(PageWork) -> String, cell: &dyn Fn(&PageRow) -> String| -> Vec<String> {
+        let of_work = |(work, rows): &(PageWork, Vec<&PageRow>)| -> Vec<String> {
+            std::iter::once(title(*work)).chain(rows.iter().map(|row| cell(row))).collect()
+        };
+        works.iter().flat_map(of_work).collect()
+    };
+    let right = |head: &str, cell: &dyn Fn(&PageRow) -> String| {
+        Column::right(head, cells(&|_| String::new(), cell).into_iter())
+    };
+    let number = |value: Option<f64>, text: fn(f64) -> String| value.map_or_else(|| "-".into(), text);
+    let columns = [
+        Column::left("", cells(&|work| work.to_string(), &|row| format!("  {}", row.memory)).into_iter()),
+        right("threads", &|row| row.threads.to_string()),
+        right("page", &|row| row.page_bytes.to_string()),
+        right("time\na page", &|row| row.page_ns.as_ref().map_or_else(|| "-".into(), page_cost)),
+        right("GB/s", &|row| number(row.bps.map(|rate| rate.median), gbps)),
+        right("faults\na page", &|row| number(row.faults_per_page, significant)),
+        Column::left("flag", cells(&|_| String::new(), &|row| flag_letters(&row.flags)).into_iter()),
+    ];
+    let table = if works.is_empty() { "Nothing was measured.\n".into() } else { table(&columns) };
+    head("What pages cost")
+        + &note(&format!("{PAGES_CAPTION} Times: {SPREAD_CAPTION}."))
+        + &table
+        + &legend(report.pages.iter().flat_map(|row| &row.flags))
+        + &reason_lines(&page_reasons(&report.pages))
 }
 
 fn stream_table(table: &StreamTable) -> String {
@@ -318,26 +357,29 @@ fn row_settings(rows: &[Row]) -> Vec<Column> {
 /// The columns that say what came of it.
 fn row_figures(rows: &[Row]) -> Vec<Column> {
     let right = |head: &str, cell: &dyn Fn(&Row) -> String| Column::right(head, rows.iter().map(cell));
-    let letter = |word: &String| Flag::of(word).map_or("?", |flag| flag.letter);
     vec![
         right("GB/s", &figure),
         right("best", &|row| number(row.payload_bps.map(|rate| rate.best), gbps)),
         right("B/cycle", &|row| number(row.bytes_per_cycle, significant)),
-        Column::left("flag", rows.iter().map(|row| row.flags.iter().map(letter).collect())),
+        Column::left("flag", rows.iter().map(|row| flag_letters(&row.flags))),
     ]
 }
 
+fn flag_letters(flags: &[String]) -> String {
+    flags.iter().map(|word| Flag::of(word).map_or("?", |flag| flag.letter)).collect()
+}
+
 /// What the letters of the flag column mean.
-fn legend(rows: &[Row]) -> String {
-    let seen: BTreeSet<&str> = rows.iter().flat_map(|row| &row.flags).map(String::as_str).collect();
+fn legend<'a>(flags: impl Iterator<Item = &'a String>) -> String {
+    let seen: BTreeSet<&str> = flags.map(String::as_str).collect();
     let known = FLAGS.iter().filter(|flag| seen.contains(flag.word));
     let mut lines: Vec<String> = known.map(|f| format!("{} {}: {}", f.letter, f.word, f.means)).collect();
     lines.extend(seen.iter().filter(|word| Flag::of(word).is_none()).map(|word| format!("? {word}")));
     lines.iter().map(|line| paragraph(line, "  ")).collect()
 }
 
-fn reason_lines(rows: &[Row]) -> String {
-    reasons(rows).iter().map(|(what, reason)| item(&format!("{what}: {reason}"))).collect()
+fn reason_lines(reasons: &[(String, String)]) -> String {
+    reasons.iter().map(|(what, reason)| item(&format!("{what}: {reason}"))).collect()
 }
 
 fn level_name(row: &Row) -> String {

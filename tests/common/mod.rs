@@ -5,9 +5,10 @@ use membound::kernel::{Kernel, LoadKind, StoreKind, Width};
 use membound::machine::{Dimm, Fact, Machine};
 use membound::memory::{MemoryKind, NodePages, Obtained};
 use membound::model::{
-    Crossover, Level, LevelBest, Rate, Report, Row, Scaling, StreamLine, StreamTable, Warning, WriteAllocate,
+    Cost, Crossover, Level, LevelBest, PageRow, Rate, Report, Row, Scaling, StreamLine, StreamTable, Warning,
+    WriteAllocate,
 };
-use membound::plan::Protocol;
+use membound::plan::{PageWork, Protocol};
 use membound::record::{Clock, End, Environment};
 use membound::stats::Modes;
 use membound::units::{Bytes, Hertz};
@@ -164,8 +165,63 @@ pub fn rich() -> Report {
                 cure: "echo madvise > /sys/kernel/mm/transparent_hugepage/enabled".into(),
             },
         ],
+        pages: pages(),
         rows,
         ..empty()
+    }
+}
+
+/// Work on pages: cost of a 4 KiB page and of a 2 MiB page, with their faults; and what is not there.
+pub fn pages() -> Vec<PageRow> {
+    let mut rows = Vec::new();
+    for (work, costs) in [
+        (PageWork::Touch, [(250.0, 1.0), (90e3, 1.0)]),
+        (PageWork::Read, [(120.0, 1.0), (1.9e3, 1.0)]),
+        (PageWork::Populate, [(200.0, 1.0), (88e3, 1.0)]),
+        (PageWork::Dontneed, [(40.0, 0.0), (1.4e3, 0.0)]),
+        (PageWork::TouchAfterDontneed, [(251.0, 1.0), (91e3, 1.0)]),
+        (PageWork::CopyOnWrite, [(600.0, 1.0), (320e3, 512.0)]),
+    ] {
+        for (kind, page, (ns, faults)) in
+            [(MemoryKind::Base, Bytes(4096), costs[0]), (MemoryKind::Thp, Bytes::mib(2), costs[1])]
+        {
+            rows.extend([1, 2].map(|threads| page_row(work, kind, threads, page, ns, faults)));
+        }
+    }
+    let shared = page_row(PageWork::Touch, MemoryKind::Shared, 1, Bytes(4096), 480.0, 1.0);
+    rows.push(PageRow { flags: vec!["steal".into(), "few-samples".into()], ..shared });
+    for (kind, page) in [(MemoryKind::Huge2M, Bytes::mib(2)), (MemoryKind::Huge1G, Bytes::gib(1))] {
+        let row = page_row(PageWork::Touch, kind, 1, page, 0.0, 0.0);
+        let reason = format!("64 MiB of {kind} memory were refused on {NASTY}; reserve pages");
+        let (outcome, reason) = ("unavailable".into(), Some(reason));
+        rows.push(PageRow { page_ns: None, bps: None, faults_per_page: None, samples: 0, outcome, reason, ..row });
+    }
+    rows
+}
+
+/// Two threads cost a tenth more each.
+fn page_row(work: PageWork, memory: MemoryKind, threads: usize, page: Bytes, ns: f64, faults: f64) -> PageRow {
+    let ns = ns * (1.0 + 0.1 * (threads - 1) as f64);
+    let bps = |ns: f64| threads as f64 * page.0 as f64 / ns * 1e9;
+    PageRow {
+        metric: "page".into(),
+        work,
+        memory,
+        node: None,
+        threads,
+        cpus: (0..threads as u32).collect(),
+        working_set_bytes: Bytes(threads as u64 * Bytes::mib(64).0),
+        unit: "ns".into(),
+        page_bytes: page,
+        page_ns: Some(Cost { best: 0.97 * ns, median: ns, ci95: [0.99 * ns, 1.02 * ns] }),
+        bps: Some(Rate { best: bps(0.97 * ns), median: bps(ns), ci95: [bps(1.02 * ns), bps(0.99 * ns)] }),
+        faults_per_page: Some(faults),
+        samples: 21,
+        rounds: 3,
+        outcome: "measured".into(),
+        reason: None,
+        flags: Vec::new(),
+        obtained: None,
     }
 }
 

@@ -1,0 +1,223 @@
+//! What is done to pages: each thread has a mapping of its own, made anew before each sample and brought to the state
+//! that the work starts from. Only the work is timed.
+//!
+//! Two words of each base page tell afterwards whether it was done: the first is the work's, the second is written when
+//! the page is prepared.
+
+use std::hint::black_box;
+
+use super::native::unavailable;
+use super::sys::{Child, Ticker};
+use super::team::{Task, Team};
+use crate::memory::{Advice, MemoryKind, Obtained, Places, Region};
+use crate::plan::{Case, PageWork};
+use crate::record::{BASE_PAGE, Measured, Outcome, Volume};
+use crate::units::Bytes;
+
+/// Words of a base page.
+const PAGE_WORDS: usize = BASE_PAGE as usize / 8;
+/// The word of each page that the work writes or reads, and the one that is written before.
+const WORKED: usize = 0;
+const PREPARED: usize = 1;
+/// What is written there.
+const MARK: f64 = 1.0;
+/// The size of the pages that MADV_COLLAPSE makes.
+const COLLAPSED: Bytes = Bytes::mib(2);
+/// Share of a mapping that must be huge for a collapse to be believed.
+const COLLAPSED_SHARE: f64 = 0.9;
+
+/// Visits a case that works on pages. The core clock's links are the caller's to fill in.
+pub(super) fn measure(
+    case: &Case,
+    work: PageWork,
+    team: Team<'_>,
+    ticker: Ticker,
+    places: &Places,
+) -> Result<Measured, Outcome> {
+    let task = |_: &u32| Pages::new(case, work, ticker, places);
+    let mut tasks: Vec<Pages> = case.cpus.iter().map(task).collect::<Result<_, Outcome>>()?;
+    let (samples, repetitions) = team.measure(&mut tasks)?;
+    let bytes = tasks.iter().map(|task| task.region.bytes().0).sum();
+    let obtained = tasks.into_iter().filter_map(|task| task.obtained).reduce(Obtained::and).unwrap_or_default();
+    Ok(Measured { volume: volume(work, bytes), repetitions, core_clock_links: 0, samples, obtained })
+}
+
+/// Bytes that the kernel zeroes or copies when every page of `bytes` is worked on once.
+fn volume(work: PageWork, bytes: u64) -> Volume {
+    use PageWork::{Collapse, CopyOnWrite, Populate, Touch, TouchAfterDontneed};
+    let copies = matches!(work, CopyOnWrite | Collapse);
+    let makes = copies || matches!(work, Touch | Populate | TouchAfterDontneed);
+    Volume {
+        elements: bytes / BASE_PAGE,
+        loaded: if copies { bytes } else { 0 },
+        stored: if makes { bytes } else { 0 },
+        ..Volume::default()
+    }
+}
+
+/// One thread's mapping and what is done to it.
+struct Pages {
+    work: PageWork,
+    region: Region,
+    ticker: Ticker,
+    /// Shares the pages of all threads, for copy-on-write; the first thread's.
+    child: Option<Child>,
+    /// Looked up once a visit, around the first sample.
+    obtained: Option<Obtained>,
+    /// Whether a sample ran since memory was prepared.
+    worked: bool,
+}
+
+impl Pages {
+    fn new(case: &Case, work: PageWork, ticker: Ticker, places: &Places) -> Result<Self, Outcome> {
+        let share = Bytes(case.working_set.0 / case.threads().max(1) as u64);
+        let alignment = if work == PageWork::Collapse { COLLAPSED } else { Bytes(0) };
+        let region = Region::aligned(case.memory, share, alignment, places).map_err(unavailable)?;
+        if !region.is_writable() {
+            return Err(unavailable(format!("{} memory may only be read; choose another kind", case.memory)));
+        }
+        if work == PageWork::CopyOnWrite && !region.is_copied_on_write() {
+            return Err(unavailable(format!("{} memory is not copied on write; choose 4k or thp", case.memory)));
+        }
+        if work == PageWork::Collapse && case.memory.kind != MemoryKind::Base {
+            return Err(unavailable(format!("{} memory may be huge before it is collapsed; choose 4k", case.memory)));
+        }
+        Ok(Pages { work, region, ticker, child: None, obtained: None, worked: false })
+    }
+
+    /// Brings a fresh mapping to where a sample starts.
+    fn prepare(&mut self) -> Result<(), Outcome> {
+        use PageWork::{Collapse, CopyOnWrite, Populate, Read, Touch, TouchAfterDontneed, TouchAfterFree};
+        if matches!(self.work, Touch | Read | Populate) {
+            return Ok(());
+        }
+        write(self.region.words(), PREPARED);
+        let advice = match self.work {
+            TouchAfterDontneed => Advice::Dontneed,
+            TouchAfterFree => Advice::Free,
+            CopyOnWrite => Advice::Fork,
+            // Base pages are there now, and nothing forbids huge ones any more.
+            Collapse => Advice::Huge,
+            _ => return Ok(()),
+        };
+        self.region.advise(advice).map_err(unavailable)
+    }
+
+    /// Reads back what pages there are. Works that take pages away or split them are about those before.
+    fn look(&mut self, before_sample: bool) {
+        use PageWork::{CopyOnWrite, Dontneed, Free, Unmap};
+        let is_about_before = matches!(self.work, Dontneed | Free | CopyOnWrite | Unmap);
+        if self.obtained.is_none() && before_sample == is_about_before {
+            self.obtained = Some(self.region.inspect(self.region.bytes()));
+        }
+    }
+
+    /// Whether the sample did its work: what the two words of each page must be, where that is known.
+    fn check(&mut self) -> Result<(), Outcome> {
+        use PageWork::{Collapse, CopyOnWrite, Dontneed, Free, Populate, Read, Touch, TouchAfterDontneed};
+        use PageWork::{TouchAfterFree, Unmap};
+        let zero = self.region.is_private_anonymous().then_some(0.0);
+        let (worked, prepared) = match self.work {
+            Touch | TouchAfterDontneed => (Some(MARK), zero),
+            TouchAfterFree => (Some(MARK), None),
+            CopyOnWrite => (Some(MARK), Some(MARK)),
+            Read | Populate | Dontneed => (zero, zero),
+            Free => (zero, None),
+            Collapse => (zero, Some(MARK)),
+            Unmap => return Ok(()),
+        };
+        for (page, words) in self.region.words().chunks(PAGE_WORDS).enumerate() {
+            for (word, expect) in [(WORKED, worked), (PREPARED, prepared)] {
+                if let Some(expect) = expect.filter(|expect| *expect != words[word]) {
+                    let found = words[word];
+                    let reason = format!("data check failed: word {word} of page {page} is {found}, must be {expect}");
+                    return Err(Outcome::Invalid { reason });
+                }
+            }
+        }
+        self.check_collapsed()
+    }
+
+    fn check_collapsed(&self) -> Result<(), Outcome> {
+        let Some(Obtained { bytes, huge_bytes: Some(huge), .. }) = &self.obtained else { return Ok(()) };
+        if self.work == PageWork::Collapse && (huge.0 as f64) < COLLAPSED_SHARE * bytes.0 as f64 {
+            let reason = format!("MADV_COLLAPSE said that it was done, smaps shows {huge} of {bytes} in huge pages");
+            return Err(Outcome::Invalid { reason });
+        }
+        Ok(())
+    }
+}
+
+impl Task for Pages {
+    fn begin(&mut self) -> Result<(), Outcome> {
+        Ok(())
+    }
+
+    fn renew(&mut self) -> Result<u64, Outcome> {
+        self.end()?;
+        self.region.unmap();
+        let start = self.ticker.now();
+        self.region.map().map_err(unavailable)?;
+        let ticks = self.ticker.now() - start;
+        self.prepare()?;
+        self.look(true);
+        Ok(ticks)
+    }
+
+    /// One child for the pages of all threads: a fork copies the page tables of the whole process.
+    fn lead(&mut self) -> Result<(), Outcome> {
+        if self.work == PageWork::CopyOnWrite {
+            let refused =
+                |fault| unavailable(format!("a child was refused ({fault}); allow another process (ulimit -u)"));
+            self.child = Some(Child::fork().map_err(refused)?);
+        }
+        Ok(())
+    }
+
+    fn run(&mut self, _repetitions: u64) -> Result<(), Outcome> {
+        use PageWork::{Collapse, CopyOnWrite, Dontneed, Free, Populate, Read, Touch, TouchAfterDontneed};
+        use PageWork::{TouchAfterFree, Unmap};
+        self.worked = true;
+        let advice = match self.work {
+            Touch | TouchAfterDontneed | TouchAfterFree | CopyOnWrite => {
+                write(self.region.words(), WORKED);
+                return Ok(());
+            }
+            Read => {
+                black_box(read(self.region.words()));
+                return Ok(());
+            }
+            Unmap => {
+                self.region.unmap();
+                return Ok(());
+            }
+            Populate => Advice::Populate,
+            Dontneed => Advice::Dontneed,
+            Free => Advice::Free,
+            Collapse => Advice::Collapse,
+        };
+        self.region.advise(advice).map_err(unavailable)
+    }
+
+    /// Checks what the last sample left behind, and ends the child that shared it.
+    fn end(&mut self) -> Result<(), Outcome> {
+        self.child = None;
+        if !std::mem::take(&mut self.worked) {
+            return Ok(());
+        }
+        self.look(false);
+        self.check()
+    }
+}
+
+/// Writes a word of each base page.
+fn write(words: &mut [f64], word: usize) {
+    for page in black_box(words).chunks_mut(PAGE_WORDS) {
+        page[word] = MARK;
+    }
+}
+
+/// Reads a word of each base page.
+fn read(words: &[f64]) -> u64 {
+    words.chunks(PAGE_WORDS).fold(0, |bits, page| bits ^ page[WORKED].to_bits())
+}
