@@ -11,7 +11,7 @@ use super::{ChoiceArgs, Done, RunArgs, usage};
 use crate::memory::Places;
 use crate::model::{self, Report};
 use crate::plan::{self, Case, Frame};
-use crate::run::native::Native;
+use crate::run::here::Here;
 use crate::view::terminal;
 
 /// Flags of the three.
@@ -96,8 +96,8 @@ pub fn run(args: &BandwidthArgs, what: What) -> anyhow::Result<Done> {
         record: args.record.clone(),
         quiet: args.run.quiet,
     };
-    let mut native = Native::new(&cases, Places::default(), args.run.verify)?;
-    let finished = measure::measure(&cases, &mut native, &session)?;
+    let mut here = Here::new(&cases, Places::default(), args.run.verify)?;
+    let finished = measure::measure(&cases, &mut here, &session)?;
     measure::tell(&finished, &session);
     let report = model::report(&finished.record);
     Ok(Done { text: present(&report, args.run.format, what.view()), failed: finished.failed() })

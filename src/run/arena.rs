@@ -100,6 +100,11 @@ impl Layout {
         self.memories.iter().copied().zip(self.words.iter().map(bytes))
     }
 
+    /// Streams of the kernel.
+    pub fn streams(&self) -> usize {
+        self.places.len()
+    }
+
     fn length(&self) -> usize {
         self.rows * self.columns
     }
@@ -173,6 +178,19 @@ impl Arena {
     }
 }
 
+/// A mapping of an arena.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Mapping {
+    /// Its arena.
+    pub key: ArenaKey,
+    /// Address of its first byte; of no meaning while it is unmapped.
+    pub address: u64,
+    /// Its bytes: whole pages.
+    pub bytes: Bytes,
+    /// Whether it may be written to.
+    pub writable: bool,
+}
+
 /// The memory that a thread works on: an arena for each of the layout's memories.
 #[derive(Debug)]
 pub struct Ground<'a> {
@@ -229,6 +247,20 @@ impl<'a> Ground<'a> {
             zone.map_or(0, |zone| zone.region.address()) + place.start as u64 * ELEMENT_BYTES
         };
         self.layout.places.iter().map(address).collect()
+    }
+
+    /// The mappings that streams lie in; always in the same order.
+    pub fn mappings(&self) -> Vec<Mapping> {
+        let zones = |(arena, key): (&Arena, &ArenaKey)| {
+            let mapping = |zone: &Touched| Mapping {
+                key: *key,
+                address: zone.region.address(),
+                bytes: zone.region.bytes(),
+                writable: zone.region.is_writable(),
+            };
+            arena.zones.iter().flatten().map(mapping).collect::<Vec<_>>()
+        };
+        self.arenas.iter().zip(&self.layout.memories).flat_map(zones).collect()
     }
 
     /// Whether some streams lie in fresh memory.

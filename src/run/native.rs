@@ -26,10 +26,10 @@ use crate::record::{Clock, Measured, Outcome, Sample, Samples, Volume};
 use crate::units::Bytes;
 
 /// A sample lasts at least this long: with a clock that is read to within some 50 ns, the timer's error is below 0.1 %.
-const SAMPLE: Duration = Duration::from_micros(200);
+pub(super) const SAMPLE: Duration = Duration::from_micros(200);
 /// Trips of the core clock chain, short and long. What is kept is the difference, 20,000 cycles, so that the cost of the
 /// call and of reading the clock (some 150 cycles) drops out.
-const CLOCK_TRIPS: [u64; 2] = [20, 220];
+pub(super) const CLOCK_TRIPS: [u64; 2] = [20, 220];
 /// The clock's calibration: its error is that of two readings (below 100 ns) over this span.
 const CALIBRATION: Duration = Duration::from_millis(20);
 /// Ticks between the decision to go and the start, for all threads to see it.
@@ -85,6 +85,11 @@ impl Native {
         Ok(native)
     }
 
+    /// The clock that samples are read from.
+    pub fn ticker(&self) -> Ticker {
+        self.ticker
+    }
+
     fn code(&mut self, variant: &Variant) -> Result<(), Outcome> {
         let isa = self.isa;
         match self.codes.entry(variant.clone()).or_insert_with(|| compile(variant, isa)) {
@@ -119,7 +124,7 @@ impl Native {
     }
 }
 
-fn larger(left: [Bytes; 2], right: [Bytes; 2]) -> [Bytes; 2] {
+pub(super) fn larger(left: [Bytes; 2], right: [Bytes; 2]) -> [Bytes; 2] {
     [left[0].max(right[0]), left[1].max(right[1])]
 }
 
@@ -234,11 +239,11 @@ impl Native {
     }
 }
 
-fn unavailable(reason: impl std::fmt::Display) -> Outcome {
+pub(super) fn unavailable(reason: impl std::fmt::Display) -> Outcome {
     Outcome::Unavailable { reason: reason.to_string() }
 }
 
-fn volume(kernel: &Kernel, variant: &Variant, elements: u64) -> Volume {
+pub(super) fn volume(kernel: &Kernel, variant: &Variant, elements: u64) -> Volume {
     let traffic = kernel.traffic(variant.store);
     Volume {
         elements,
@@ -529,7 +534,7 @@ impl<'a> Leader<'a> {
 
 /// Finds how many repetitions make a sample, and goes on until the caches hold what they will hold.
 #[derive(Debug, Default)]
-struct WarmUp {
+pub(super) struct WarmUp {
     repetitions: u64,
     /// Passes at these repetitions, and the fastest of them.
     passes: u32,
@@ -548,7 +553,7 @@ impl WarmUp {
 
     /// Takes note of a pass of `repetitions` that took `ticks`; returns the repetitions of the next one, or nothing
     /// when it is warm. One pass alone is never believed: it may have been cold, or interrupted.
-    fn next(&mut self, ticks: u64, repetitions: u64, sample_ticks: u64) -> Option<u64> {
+    pub(super) fn next(&mut self, ticks: u64, repetitions: u64, sample_ticks: u64) -> Option<u64> {
         if repetitions != self.repetitions {
             *self = WarmUp { repetitions, passes: 0, fastest: u64::MAX, spent: self.spent };
         }
@@ -571,17 +576,17 @@ impl WarmUp {
 }
 
 /// Steal time of all CPUs from /proc/stat.
-struct StealMeter {
+pub(super) struct StealMeter {
     last: u64,
     read_at: Instant,
 }
 
 impl StealMeter {
-    fn new() -> Self {
+    pub(super) fn new() -> Self {
         StealMeter { last: super::steal_jiffies().unwrap_or(0), read_at: Instant::now() }
     }
 
-    fn since_last(&mut self) -> u32 {
+    pub(super) fn since_last(&mut self) -> u32 {
         if self.read_at.elapsed() < STEAL_PERIOD {
             return 0;
         }
