@@ -210,7 +210,6 @@ impl Guest {
         let exit = loop {
             match self.processor.run() {
                 Err(fault) if fault.errno() == libc::EINTR && !self.watchdog.has_fired() => {}
-                Err(fault) if fault.errno() == libc::EINTR => break Err("it did not end".to_owned()),
                 Err(fault) => break Err(format!("KVM_RUN failed: {fault}")),
                 Ok(exit) => break judge(&exit),
             }
@@ -218,22 +217,24 @@ impl Guest {
         let stopped = self.watchdog.disarm();
         match exit {
             Ok(()) if !stopped => Ok(()),
-            Ok(()) => Err(self.crashed(&format!("it did not end within {:.1} s", patience.as_secs_f64()))),
-            Err(reason) if stopped => {
-                Err(self.crashed(&format!("{reason} within {:.1} s and was stopped", patience.as_secs_f64())))
-            }
-            Err(reason) => Err(self.crashed(&reason)),
+            Err(reason) if !stopped => Err(self.crashed(&reason)),
+            _ => Err(self.crashed(&format!("it did not end within {:.1} s and was stopped", patience.as_secs_f64()))),
         }
     }
 
     fn crashed(&self, reason: &str) -> Outcome {
-        let at = self.processor.get_regs().map(|registers| self.name(registers.rip));
-        Outcome::Crashed { reason: format!("the guest crashed: {reason}{}", at.unwrap_or_default()) }
+        let at = self.processor.get_regs().map_or(String::new(), |registers| self.name(registers.rip));
+        let page = self.processor.get_sregs().map_or(0, |system| system.cr2);
+        let page = if page > 0 { format!(", page fault at {page:#x}") } else { String::new() };
+        Outcome::Crashed { reason: format!("the guest crashed: {reason}{at}{page}") }
     }
 
-    /// What an instruction pointer points at.
+    /// What an instruction pointer points at. Some processors lose it when a guest is shut down: KVM then resets it.
     fn name(&self, rip: u64) -> String {
-        if (SYSTEM + CODE..SYSTEM + self.code_end).contains(&rip) {
+        const RESET: u64 = 0xfff0;
+        if rip == RESET {
+            String::new()
+        } else if (SYSTEM + CODE..SYSTEM + self.code_end).contains(&rip) {
             format!(", at RIP {rip:#x} ({:#x} into its code)", rip - SYSTEM - CODE)
         } else {
             format!(", at RIP {rip:#x}, outside its code")

@@ -1,8 +1,9 @@
 //! Stops a guest that does not end.
 
-use std::sync::Arc;
-use std::sync::Once;
+#![allow(unsafe_code)]
+
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU8, AtomicU64, Ordering};
+use std::sync::{Arc, Once};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
