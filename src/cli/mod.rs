@@ -143,7 +143,7 @@ pub struct ChoiceArgs {
     /// Widths: scalar, 128, 256, 512 [default: the two widest]
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     pub width: Vec<Width>,
-    /// Memory kinds: 4k, thp, huge-2m, huge-1g
+    /// Memory kinds: 4k, thp, huge-2m, huge-1g; in the micro-VM: wb, wc, uc, uc-, wt, wp
     #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "thp")]
     pub memory: Vec<MemoryKind>,
     /// Bind all pages to this NUMA node

@@ -75,3 +75,39 @@ impl Executor for MicroVm {
         Outcome::Unavailable { reason: "this build has no micro-VM; build with the feature kvm".into() }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kernel::{StoreKind, Width};
+    use crate::memory::{MemoryKind, MemorySpec};
+    use crate::plan::{self, StreamMemory};
+    use crate::units::Bytes;
+
+    fn case(kernel: &str, kind: MemoryKind) -> Case {
+        plan::steady(kernel, Width::Scalar, StoreKind::Regular, MemorySpec::of(kind), vec![0], Bytes::kib(8))
+    }
+
+    #[test]
+    fn one_typed_stream_is_enough_for_the_micro_vm() {
+        assert!(has_memory_type(&case("load", MemoryKind::UcMinus)));
+        assert!(!has_memory_type(&case("load", MemoryKind::Thp)));
+        let typed = StreamMemory { stream: "b".into(), memory: MemorySpec::of(MemoryKind::Wc) };
+        let mixed = Case { streams: vec![typed.clone()], ..case("copy", MemoryKind::Thp) };
+        assert!(has_memory_type(&mixed));
+        // No stream has that name.
+        let stray = StreamMemory { stream: "z".into(), ..typed };
+        assert!(!has_memory_type(&Case { streams: vec![stray], ..case("copy", MemoryKind::Thp) }));
+        assert!(!has_memory_type(&case("no such kernel", MemoryKind::Uc)));
+    }
+
+    #[cfg(not(all(feature = "kvm", target_os = "linux")))]
+    #[test]
+    fn a_build_without_the_micro_vm_says_so() {
+        let mut here = Here::new(&[], Places::default(), false).unwrap();
+        let quota =
+            Quota { least_samples: 1, most_samples: 1, time: std::time::Duration::ZERO, interrupted: &|| false };
+        let Outcome::Unavailable { reason } = here.visit(&case("load", MemoryKind::Uc), &quota) else { panic!() };
+        assert!(reason.contains("feature kvm"), "{reason}");
+    }
+}

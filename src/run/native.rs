@@ -129,7 +129,7 @@ pub(super) fn larger(left: [Bytes; 2], right: [Bytes; 2]) -> [Bytes; 2] {
 }
 
 /// Assembles a variant and checks it on small arrays against its twin before it is ever timed.
-fn compile(variant: &Variant, isa: Isa) -> Result<Executable, Outcome> {
+pub(super) fn compile(variant: &Variant, isa: Isa) -> Result<Executable, Outcome> {
     let code = assemble(variant, isa).map_err(unavailable)?;
     let executable =
         Executable::new(&code).map_err(|e| Outcome::Unavailable { reason: StartError::Code(e).to_string() })?;

@@ -34,6 +34,8 @@ use crate::units::Bytes;
 
 /// Guest address that has no memory.
 const DOORBELL: u64 = 1 << 28;
+/// Guest address of pages that KVM keeps for itself.
+const PRIVATE_PAGES: usize = 0xfffb_d000;
 /// Guest address of the first memory: beyond all that a PC has below 4 GiB.
 const SYSTEM: u64 = 4 << 30;
 /// Offsets into the system memory.
@@ -73,7 +75,7 @@ pub struct Guest {
     processor: VcpuFd,
     machine: VmFd,
     system: Region,
-    _tables: Region,
+    tables: Region,
     windows: Vec<Window>,
     /// Offset of the first free byte for code.
     code_end: u64,
@@ -95,6 +97,8 @@ impl Guest {
         }
         let machine = kvm.create_vm().map_err(|e| unavailable(format!("a virtual machine was refused: {e}")))?;
         honour_types(&machine);
+        // Intel's processors need three pages of their own, and below 4 GiB there is nothing else.
+        machine.set_tss_address(PRIVATE_PAGES).map_err(|e| refused("its private pages", e))?;
         let system = region(SYSTEM_BYTES, MemoryKind::Thp)?;
         let table_memory = region(tables.len() as u64 * 8, MemoryKind::Base)?;
         write_words(&table_memory, 0, &tables)?;
@@ -103,7 +107,7 @@ impl Guest {
         // SAFETY: the run area stays mapped as long as `processor` lives; the watchdog is dropped before that.
         let watchdog = unsafe { Watchdog::new(&raw mut processor.get_kvm_run().immediate_exit) };
         let watchdog = watchdog.map_err(|e| unavailable(format!("a thread was refused: {e}")))?;
-        let mut guest = Guest { watchdog, processor, machine, system, _tables: table_memory, windows, code_end: CODE };
+        let mut guest = Guest { watchdog, processor, machine, system, tables: table_memory, windows, code_end: CODE };
         guest.connect(end)?;
         let entry = guest.load(&timed_calls(SYSTEM + STEPS, DOORBELL).map_err(unavailable)?)?;
         guest.processor.set_regs(&registers(entry)).map_err(|e| refused("its registers", e))?;
@@ -113,7 +117,7 @@ impl Guest {
     /// Gives the machine all its memory.
     fn connect(&self, tables: u64) -> Result<(), Outcome> {
         self.set_slot(0, SYSTEM, self.system.address(), SYSTEM_BYTES, true)?;
-        self.set_slot(1, tables, self._tables.address(), self._tables.bytes().0, true)?;
+        self.set_slot(1, tables, self.tables.address(), self.tables.bytes().0, true)?;
         (0..self.windows.len()).try_for_each(|index| self.connect_window(index))
     }
 

@@ -15,10 +15,6 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use self::guest::{Backed, Guest};
-use super::arena::{Arena, ArenaKey, Ground, Layout, Mapping, timed_scalar};
-use super::native::{CLOCK_TRIPS, SAMPLE, StealMeter, WarmUp, larger, unavailable, volume};
-use super::sys::{self, ThreadUsage, Ticker};
-use super::{Executor, Quota};
 use crate::kernel::code::{Call, MachineCode};
 use crate::kernel::probe::{self, LINE};
 use crate::kernel::{CHAIN_LINKS, Isa, Kernel, Variant, assemble, core_clock_chain};
@@ -26,6 +22,10 @@ use crate::memory::behaviour::{self, Lines, Touch};
 use crate::memory::{MemoryKind, MemorySpec, NoMemory, Places, Proof, Region};
 use crate::plan::{Case, Protocol, Work};
 use crate::record::{Clock, Measured, Outcome, Sample, Samples};
+use crate::run::arena::{Arena, ArenaKey, Ground, Layout, Mapping, timed_scalar};
+use crate::run::native::{CLOCK_TRIPS, SAMPLE, StealMeter, WarmUp, compile, larger, unavailable, volume};
+use crate::run::sys::{self, ThreadUsage, Ticker};
+use crate::run::{Executor, Quota};
 use crate::units::Bytes;
 
 /// A guest that takes this much longer than it may need is taken to hang.
@@ -79,8 +79,9 @@ impl MicroVm {
 
     fn code(&mut self, variant: &Variant) -> Result<MachineCode, Outcome> {
         let isa = self.isa;
-        let code = self.codes.entry(variant.clone());
-        code.or_insert_with(|| assemble(variant, isa).map_err(unavailable)).clone()
+        // A native call on small arrays shows whether the code is right; the guest then runs the same bytes.
+        let tested = || compile(variant, isa).and_then(|_| assemble(variant, isa).map_err(unavailable));
+        self.codes.entry(variant.clone()).or_insert_with(tested).clone()
     }
 
     fn ground<'a>(&mut self, cpu: u32, kernel: &'a Kernel, layout: &'a Layout) -> Result<Ground<'a>, NoMemory> {
