@@ -125,6 +125,19 @@ mod tests {
     }
 
     #[test]
+    fn the_whole_clock_is_read_before_and_after_each_call() {
+        let listing = super::super::listing(&timed_calls(0x1234, 0x5678).unwrap());
+        let order = ["mfence", "rdtscp", "lfence", "shl rdx, 20h", "or rax, rdx", "mov [r12+10h], rax", "call [r12]"];
+        let after = ["mfence", "rdtscp", "lfence", "shl rdx, 20h", "or rax, rdx", "mov [r12+18h], rax"];
+        let mut rest = listing.as_str();
+        for what in order.iter().chain(&after) {
+            let at = rest.find(what);
+            assert!(at.is_some(), "{what} is missing or misplaced:\n{listing}");
+            rest = &rest[at.unwrap_or(0) + what.len()..];
+        }
+    }
+
+    #[test]
     fn touches_are_what_they_say() {
         let listing = |kind| super::super::listing(&touch(kind).unwrap());
         let count = |text: &str, what: &str| text.matches(what).count();
