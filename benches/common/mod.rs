@@ -11,7 +11,7 @@ use membound::machine::Machine;
 use membound::memory::Places;
 use membound::plan::{self, Case, Frame, USUAL_MEMORY};
 use membound::record::{Measured, Outcome};
-use membound::run::native::Native;
+use membound::run::here::Here;
 use membound::run::{Executor, Quota};
 use membound::stats;
 use membound::units::Bytes;
@@ -22,27 +22,27 @@ const PAGE: u64 = 4096;
 pub struct Bench {
     pub machine: Machine,
     pub frame: Frame,
-    native: Native,
+    here: Here,
 }
 
 impl Bench {
     pub fn new() -> Self {
         let machine = Machine::live();
         let frame = Frame::new(&machine, Isa::detect(), None).unwrap_or_else(|fault| stop(fault));
-        let native = Native::new(&[], Places::default(), false).unwrap_or_else(|fault| stop(fault));
-        Bench { machine, frame, native }
+        let here = Here::new(&[], Places::default(), false).unwrap_or_else(|fault| stop(fault));
+        Bench { machine, frame, here }
     }
 
     /// Reserves memory for the largest of these cases.
     pub fn expect(&mut self, cases: &[Case]) {
-        self.native.expect(cases);
+        self.here.expect(cases);
     }
 
     /// Samples of about `time`, after the tool's own warm-up. An error says why there are none.
     pub fn visit(&mut self, case: &Case, time: Duration) -> Result<Visit, String> {
         let quota = Quota { least_samples: 3, most_samples: usize::MAX, time, interrupted: &|| false };
-        match self.native.visit(case, &quota) {
-            Outcome::Measured(measured) => Ok(Visit { measured: *measured, hz: self.native.clock().hz.0 }),
+        match self.here.visit(case, &quota) {
+            Outcome::Measured(measured) => Ok(Visit { measured: *measured, hz: self.here.clock().hz.0 }),
             Outcome::Unavailable { reason } | Outcome::Crashed { reason } | Outcome::Invalid { reason } => Err(reason),
         }
     }

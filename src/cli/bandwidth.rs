@@ -10,7 +10,7 @@ use super::report::present;
 use super::{ChoiceArgs, Done, PlaceArgs, RunArgs, usage};
 use crate::model::{self, Report};
 use crate::plan::{self, Case, Frame};
-use crate::run::native::Native;
+use crate::run::here::Here;
 use crate::view::terminal;
 
 /// Flags of the three.
@@ -99,8 +99,8 @@ pub fn run(args: &BandwidthArgs, what: What) -> anyhow::Result<Done> {
         record: args.record.clone(),
         quiet: args.run.quiet,
     };
-    let mut native = Native::new(&cases, args.places.places()?, args.run.verify)?;
-    let finished = measure::measure(&cases, &mut native, &session)?;
+    let mut here = Here::new(&cases, args.places.places()?, args.run.verify)?;
+    let finished = measure::measure(&cases, &mut here, &session)?;
     measure::tell(&finished, &session);
     let report = model::report(&finished.record);
     Ok(Done { text: present(&report, args.run.format, what.view()), failed: finished.failed() })

@@ -11,7 +11,7 @@ use super::{Done, Format, RunArgs, usage};
 use crate::memory::Places;
 use crate::model;
 use crate::plan;
-use crate::run::native::Native;
+use crate::run::here::Here;
 use crate::units::utc_compact;
 
 /// Flags of the default run.
@@ -58,8 +58,8 @@ pub fn run(args: &CharacteriseArgs) -> anyhow::Result<Done> {
         record: Some(folder.join(format!("{name}.jsonl"))),
         quiet: args.run.quiet,
     };
-    let mut native = Native::new(&cases, Places::default(), args.run.verify)?;
-    let finished = measure::measure(&cases, &mut native, &session)?;
+    let mut here = Here::new(&cases, Places::default(), args.run.verify)?;
+    let finished = measure::measure(&cases, &mut here, &session)?;
     measure::tell(&finished, &session);
     let report = model::report(&finished.record);
     let mut text = present(&report, args.run.format, crate::view::terminal::summary);

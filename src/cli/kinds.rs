@@ -12,7 +12,7 @@ use crate::kernel::Width;
 use crate::memory::{MemoryKind, MemorySpec};
 use crate::model;
 use crate::plan::{self, Breadth, Case, Choice, Frame};
-use crate::run::native::Native;
+use crate::run::here::Here;
 use crate::units::Bytes;
 use crate::view::terminal;
 
@@ -96,8 +96,8 @@ pub fn run(args: &KindsArgs) -> anyhow::Result<Done> {
         record: args.record.clone(),
         quiet: args.run.quiet,
     };
-    let mut native = Native::new(&cases, args.places.places()?, args.run.verify)?;
-    let finished = measure::measure(&cases, &mut native, &session)?;
+    let mut here = Here::new(&cases, args.places.places()?, args.run.verify)?;
+    let finished = measure::measure(&cases, &mut here, &session)?;
     measure::tell(&finished, &session);
     let report = model::report(&finished.record);
     Ok(Done { text: present(&report, args.run.format, terminal::kinds), failed: finished.failed() })

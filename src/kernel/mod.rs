@@ -5,6 +5,8 @@ mod catalog;
 pub mod code;
 pub mod formula;
 pub mod naive;
+#[cfg(target_arch = "x86_64")]
+pub mod probe;
 pub mod scan;
 #[cfg(target_arch = "x86_64")]
 mod x86_64;

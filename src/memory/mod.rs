@@ -4,6 +4,7 @@
 //! back what came of it.
 
 mod anonymous;
+pub mod behaviour;
 mod device;
 mod file;
 mod os;

@@ -8,6 +8,7 @@
 //! Every element that no kernel wrote holds [`pattern`] of its place, small whole numbers, so that all results are exact
 //! and any window can be checked without a copy. Kernels never write to `loaded`, so it is filled once for all cases.
 
+use std::collections::HashMap;
 use std::ops::Range;
 
 use super::sys;
@@ -102,6 +103,11 @@ impl Layout {
         self.memories.iter().copied().zip(self.words.iter().map(bytes))
     }
 
+    /// Streams of the kernel.
+    pub fn streams(&self) -> usize {
+        self.places.len()
+    }
+
     fn length(&self) -> usize {
         self.rows * self.columns
     }
@@ -137,7 +143,7 @@ impl Touched {
 
 /// A thread's two regions of one kind and what was obtained for them. A zone that no case needs is not mapped.
 #[derive(Debug)]
-pub struct Arena {
+struct Arena {
     fresh: bool,
     zones: [Option<Touched>; 2],
     obtained: Option<Obtained>,
@@ -194,6 +200,89 @@ impl Arena {
     }
 }
 
+/// A mapping of an arena.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Mapping {
+    /// Its arena.
+    pub key: ArenaKey,
+    /// Address of its first byte; of no meaning while it is unmapped.
+    pub address: u64,
+    /// Its bytes: whole pages.
+    pub bytes: Bytes,
+    /// Whether it may be written to.
+    pub writable: bool,
+}
+
+/// The arenas of an executor by CPU and kind: kept from case to case, since first touch costs more than a sample.
+#[derive(Debug)]
+pub struct Arenas {
+    kept: HashMap<(u32, ArenaKey), Arena>,
+    /// Bytes to map when an arena is first needed: the most that any expected case will want.
+    most: HashMap<(u32, ArenaKey), [Bytes; 2]>,
+    /// What stands behind memory of a kind: itself, unless somebody else makes the kind out of another.
+    behind: fn(MemorySpec) -> MemorySpec,
+    places: Places,
+}
+
+impl Arenas {
+    /// No arenas yet. `behind` says which memory of this process a kind is made of.
+    pub fn new(places: Places, behind: fn(MemorySpec) -> MemorySpec) -> Self {
+        Arenas { kept: HashMap::new(), most: HashMap::new(), behind, places }
+    }
+
+    /// Where memory with a place comes from.
+    pub fn places(&self) -> &Places {
+        &self.places
+    }
+
+    /// Makes room in mind for cases to come.
+    pub fn expect(&mut self, cases: &[Case]) {
+        for case in cases {
+            let Some(kernel) = case.variant().and_then(Variant::row) else { continue };
+            for (key, bytes) in Layout::new(kernel, case).arenas() {
+                for &cpu in &case.cpus {
+                    let most = self.most.entry((cpu, key)).or_default();
+                    *most = larger(*most, bytes);
+                }
+            }
+        }
+    }
+
+    /// The memory of the thread on `cpu`.
+    pub fn ground<'a>(&mut self, cpu: u32, kernel: &'a Kernel, layout: &'a Layout) -> Result<Ground<'a>, NoMemory> {
+        let arenas: Result<Vec<Arena>, NoMemory> =
+            layout.arenas().map(|(key, bytes)| self.take((cpu, key), bytes)).collect();
+        Ok(Ground { kernel, layout, arenas: arenas? })
+    }
+
+    fn take(&mut self, key: (u32, ArenaKey), bytes: [Bytes; 2]) -> Result<Arena, NoMemory> {
+        let expected = if key.1.fresh { None } else { self.most.get(&key) };
+        match self.kept.remove(&key) {
+            Some(mut arena) if larger(arena.bytes(), bytes) == arena.bytes() => arena.take_back().map(|()| arena),
+            _ => {
+                let behind = ArenaKey { spec: (self.behind)(key.1.spec), ..key.1 };
+                Arena::new(behind, larger(bytes, expected.copied().unwrap_or_default()), &self.places)
+            }
+        }
+    }
+
+    /// Keeps a thread's memory for the next case, all but what was fresh.
+    pub fn keep(&mut self, cpu: u32, mut ground: Ground<'_>) {
+        ground.unmap();
+        let keys = ground.layout.memories.iter().map(|key| (cpu, *key));
+        self.kept.extend(keys.zip(ground.arenas));
+    }
+
+    /// Gives all pages back: the next cases get others.
+    pub fn give_back(&mut self) {
+        self.kept.values_mut().for_each(Arena::give_back);
+    }
+}
+
+fn larger(left: [Bytes; 2], right: [Bytes; 2]) -> [Bytes; 2] {
+    [left[0].max(right[0]), left[1].max(right[1])]
+}
+
 /// The memory that a thread works on: an arena for each of the layout's memories.
 #[derive(Debug)]
 pub struct Ground<'a> {
@@ -204,16 +293,6 @@ pub struct Ground<'a> {
 }
 
 impl<'a> Ground<'a> {
-    /// Stands on `arenas`, one for each of [`Layout::arenas`].
-    pub fn new(kernel: &'a Kernel, layout: &'a Layout, arenas: Vec<Arena>) -> Self {
-        Ground { kernel, layout, arenas }
-    }
-
-    /// The arenas, to be kept for the next case.
-    pub fn into_arenas(self) -> impl Iterator<Item = (ArenaKey, Arena)> {
-        self.layout.memories.iter().copied().zip(self.arenas)
-    }
-
     /// What was obtained for all streams.
     pub fn obtained(&mut self) -> Obtained {
         self.arenas.iter_mut().map(Arena::obtained).reduce(Obtained::and).unwrap_or_default()
@@ -250,6 +329,20 @@ impl<'a> Ground<'a> {
             zone.map_or(0, |zone| zone.region.address()) + place.start as u64 * ELEMENT_BYTES
         };
         self.layout.places.iter().map(address).collect()
+    }
+
+    /// The mappings that streams lie in; always in the same order.
+    pub fn mappings(&self) -> Vec<Mapping> {
+        let zones = |(arena, key): (&Arena, &ArenaKey)| {
+            let mapping = |zone: &Touched| Mapping {
+                key: *key,
+                address: zone.region.address(),
+                bytes: zone.region.bytes(),
+                writable: zone.region.is_writable(),
+            };
+            arena.zones.iter().flatten().map(mapping).collect::<Vec<_>>()
+        };
+        self.arenas.iter().zip(&self.layout.memories).flat_map(zones).collect()
     }
 
     /// Whether some streams lie in fresh memory.

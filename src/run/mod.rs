@@ -3,6 +3,10 @@
 pub mod arena;
 pub mod fake;
 #[cfg(target_arch = "x86_64")]
+pub mod here;
+#[cfg(all(feature = "kvm", target_os = "linux", target_arch = "x86_64"))]
+pub mod microvm;
+#[cfg(target_arch = "x86_64")]
 pub mod native;
 #[cfg(target_arch = "x86_64")]
 mod pages;
@@ -17,7 +21,7 @@ use crate::plan::{Case, Protocol};
 use crate::record::{Clock, Environment, Measurement, Outcome};
 use crate::units::Bytes;
 
-/// Takes samples: this machine, a simulation, later a virtual machine or a GPU.
+/// Takes samples: this machine, a small virtual machine on it, a simulation, later a GPU.
 pub trait Executor {
     /// The clock that samples are counted in.
     fn clock(&self) -> Clock;

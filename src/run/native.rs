@@ -6,22 +6,21 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use super::arena::{Arena, ArenaKey, Ground, Layout, timed_scalar};
+use super::arena::{Arenas, Ground, Layout, timed_scalar};
 use super::pages;
 use super::sys::Ticker;
 use super::team::{Task, Team};
 use super::{Executor, Quota};
 use crate::kernel::code::{Call, Executable};
 use crate::kernel::{CHAIN_LINKS, Isa, Kernel, Unsupported, Variant, assemble, core_clock_chain, naive};
-use crate::memory::{NoMemory, Obtained, Places};
+use crate::memory::{Obtained, Places};
 use crate::plan::{Case, PageWork, Work};
 use crate::record::{Clock, Measured, Outcome, Volume};
-use crate::units::Bytes;
 
 /// Trips of the core clock chain, short and long. What is kept is the difference, 20,000 cycles, so that the cost of the
 /// call and of reading the clock (some 150 cycles) drops out.
-const CLOCK_TRIPS: [u64; 2] = [20, 220];
-const CORE_CLOCK_LINKS: u64 = (CLOCK_TRIPS[1] - CLOCK_TRIPS[0]) * CHAIN_LINKS;
+pub(super) const CLOCK_TRIPS: [u64; 2] = [20, 220];
+pub(super) const CORE_CLOCK_LINKS: u64 = (CLOCK_TRIPS[1] - CLOCK_TRIPS[0]) * CHAIN_LINKS;
 /// The clock's calibration: its error is that of two readings (below 100 ns) over this span.
 const CALIBRATION: Duration = Duration::from_millis(20);
 
@@ -33,12 +32,7 @@ pub struct Native {
     isa: Isa,
     chain: Executable,
     codes: HashMap<Variant, Result<Executable, Outcome>>,
-    /// Memory by thread and kind; kept from case to case, since first touch costs more than a sample.
-    arenas: HashMap<(u32, ArenaKey), Arena>,
-    /// Bytes to map when an arena is first needed: the most that any planned case will want.
-    reserve: HashMap<(u32, ArenaKey), [Bytes; 2]>,
-    /// Where memory with a place comes from.
-    places: Places,
+    arenas: Arenas,
     /// Check every element, not windows.
     verify: bool,
 }
@@ -64,13 +58,16 @@ impl Native {
             isa: Isa::detect(),
             chain: Executable::new(&core_clock_chain()?).map_err(StartError::Code)?,
             codes: HashMap::new(),
-            arenas: HashMap::new(),
-            reserve: HashMap::new(),
-            places,
+            arenas: Arenas::new(places, |spec| spec),
             verify,
         };
         native.expect(cases);
         Ok(native)
+    }
+
+    /// The clock that samples are read from.
+    pub fn ticker(&self) -> Ticker {
+        self.ticker
     }
 
     fn code(&mut self, variant: &Variant) -> Result<(), Outcome> {
@@ -80,35 +77,10 @@ impl Native {
             Err(outcome) => Err(outcome.clone()),
         }
     }
-
-    fn take_arena(&mut self, key: (u32, ArenaKey), bytes: [Bytes; 2]) -> Result<Arena, NoMemory> {
-        match self.arenas.remove(&key) {
-            Some(mut arena) if larger(arena.bytes(), bytes) == arena.bytes() => arena.take_back().map(|()| arena),
-            _ if key.1.fresh => Arena::new(key.1, bytes, &self.places),
-            _ => {
-                let bytes = larger(bytes, self.reserve.get(&key).copied().unwrap_or_default());
-                Arena::new(key.1, bytes, &self.places)
-            }
-        }
-    }
-
-    /// The memory of each of the case's threads.
-    fn ground<'a>(&mut self, case: &Case, kernel: &'a Kernel, layout: &'a Layout) -> Result<Vec<Ground<'a>>, NoMemory> {
-        let ground = |&cpu: &u32| {
-            let arenas: Result<Vec<Arena>, NoMemory> =
-                layout.arenas().map(|(key, bytes)| self.take_arena((cpu, key), bytes)).collect();
-            Ok(Ground::new(kernel, layout, arenas?))
-        };
-        case.cpus.iter().map(ground).collect()
-    }
-}
-
-fn larger(left: [Bytes; 2], right: [Bytes; 2]) -> [Bytes; 2] {
-    [left[0].max(right[0]), left[1].max(right[1])]
 }
 
 /// Assembles a variant and checks it on small arrays against its twin before it is ever timed.
-fn compile(variant: &Variant, isa: Isa) -> Result<Executable, Outcome> {
+pub(super) fn compile(variant: &Variant, isa: Isa) -> Result<Executable, Outcome> {
     let code = assemble(variant, isa).map_err(unavailable)?;
     let executable =
         Executable::new(&code).map_err(|e| Outcome::Unavailable { reason: StartError::Code(e).to_string() })?;
@@ -150,20 +122,11 @@ impl Executor for Native {
     }
 
     fn expect(&mut self, cases: &[Case]) {
-        for case in cases {
-            let Some(kernel) = case.variant().and_then(Variant::row) else { continue };
-            let layout = Layout::new(kernel, case);
-            for &cpu in &case.cpus {
-                for (key, bytes) in layout.arenas() {
-                    let most = self.reserve.entry((cpu, key)).or_default();
-                    *most = larger(*most, bytes);
-                }
-            }
-        }
+        self.arenas.expect(cases);
     }
 
     fn begin_round(&mut self) {
-        self.arenas.values_mut().for_each(Arena::give_back);
+        self.arenas.give_back();
     }
 
     fn visit(&mut self, case: &Case, quota: &Quota<'_>) -> Outcome {
@@ -184,7 +147,8 @@ impl Native {
         let kernel = Kernel::find(&variant.kernel).map_err(unavailable)?;
         self.code(variant)?;
         let layout = Layout::new(kernel, case);
-        let grounds = self.ground(case, kernel, &layout).map_err(unavailable)?;
+        let grounds = case.cpus.iter().map(|&cpu| self.arenas.ground(cpu, kernel, &layout));
+        let grounds: Vec<Ground<'_>> = grounds.collect::<Result<_, _>>().map_err(unavailable)?;
         if grounds.iter().any(|ground| !ground.is_writable()) {
             return Err(unavailable("the device may only be read; --allow-device-writes DEVICE lets it be written"));
         }
@@ -210,9 +174,8 @@ impl Native {
         let elements = tasks.iter().map(|task| task.call.elements(variant)).sum();
         // After a crash memory may be missing; the next case gets new one.
         if !matches!(results, Err(Outcome::Crashed { .. })) {
-            for (&cpu, mut task) in case.cpus.iter().zip(tasks) {
-                task.ground.unmap();
-                self.arenas.extend(task.ground.into_arenas().map(|(key, arena)| ((cpu, key), arena)));
+            for (&cpu, task) in case.cpus.iter().zip(tasks) {
+                self.arenas.keep(cpu, task.ground);
             }
         }
         let (samples, repetitions) = results?;
@@ -228,7 +191,7 @@ impl Native {
     fn run_pages(&mut self, case: &Case, work: PageWork, quota: &Quota<'_>) -> Result<Outcome, Outcome> {
         let chain = || core_clock(&self.chain, self.ticker);
         let team = Team::new(case, quota, self.ticker, self.clock.hz, &chain);
-        let measured = pages::measure(case, work, team, self.ticker, &self.places)?;
+        let measured = pages::measure(case, work, team, self.ticker, self.arenas.places())?;
         Ok(Outcome::Measured(Box::new(Measured { core_clock_links: CORE_CLOCK_LINKS, ..measured })))
     }
 }
@@ -252,11 +215,11 @@ pub(super) fn unavailable(reason: impl std::fmt::Display) -> Outcome {
     Outcome::Unavailable { reason: reason.to_string() }
 }
 
-fn crashed(fault: impl std::fmt::Display) -> Outcome {
+pub(super) fn crashed(fault: impl std::fmt::Display) -> Outcome {
     Outcome::Crashed { reason: fault.to_string() }
 }
 
-fn volume(kernel: &Kernel, variant: &Variant, elements: u64) -> Volume {
+pub(super) fn volume(kernel: &Kernel, variant: &Variant, elements: u64) -> Volume {
     let traffic = kernel.traffic(variant.store);
     Volume {
         elements,

@@ -19,7 +19,7 @@ use crate::record::{Outcome, Sample, Samples};
 use crate::units::Hertz;
 
 /// A sample lasts at least this long: with a clock that is read to within some 50 ns, the timer's error is below 0.1 %.
-const SAMPLE: Duration = Duration::from_micros(200);
+pub(super) const SAMPLE: Duration = Duration::from_micros(200);
 /// From the decision to go to the start, for all threads to see it.
 const GO_AHEAD: Duration = Duration::from_micros(2);
 /// The kernel counts steal in ticks of 10 ms; reading it more often than it changes only disturbs.
@@ -287,7 +287,7 @@ impl<'a> Leader<'a> {
 
 /// Finds how many repetitions make a sample, and goes on until the caches hold what they will hold.
 #[derive(Debug, Default)]
-struct WarmUp {
+pub(super) struct WarmUp {
     repetitions: u64,
     /// Passes at these repetitions, and the fastest of them.
     passes: u32,
@@ -306,7 +306,7 @@ impl WarmUp {
 
     /// Takes note of a pass of `repetitions` that took `ticks`; returns the repetitions of the next one, or nothing
     /// when it is warm. One pass alone is never believed: it may have been cold, or interrupted.
-    fn next(&mut self, ticks: u64, repetitions: u64, sample_ticks: u64) -> Option<u64> {
+    pub fn next(&mut self, ticks: u64, repetitions: u64, sample_ticks: u64) -> Option<u64> {
         if repetitions != self.repetitions {
             *self = WarmUp { repetitions, passes: 0, fastest: u64::MAX, spent: self.spent };
         }
@@ -329,17 +329,17 @@ impl WarmUp {
 }
 
 /// Steal time of all CPUs from /proc/stat.
-struct StealMeter {
+pub(super) struct StealMeter {
     last: u64,
     read_at: Instant,
 }
 
 impl StealMeter {
-    fn new() -> Self {
+    pub fn new() -> Self {
         StealMeter { last: super::steal_jiffies().unwrap_or(0), read_at: Instant::now() }
     }
 
-    fn since_last(&mut self) -> u32 {
+    pub fn since_last(&mut self) -> u32 {
         if self.read_at.elapsed() < STEAL_PERIOD {
             return 0;
         }

@@ -1,0 +1,118 @@
+//! This machine as a whole: memory types in the micro-VM, all else natively.
+
+use super::native::{Native, StartError};
+use super::{Executor, Quota};
+use crate::kernel::Variant;
+use crate::memory::Places;
+use crate::plan::Case;
+use crate::record::{Clock, Outcome};
+
+#[cfg(all(feature = "kvm", target_os = "linux"))]
+use super::microvm::MicroVm;
+
+/// The executor for all cases that this machine can run.
+#[derive(Debug)]
+pub struct Here {
+    native: Native,
+    microvm: MicroVm,
+}
+
+impl Here {
+    /// Calibrates the clock and prepares to run `cases`. No device is opened before a case needs it.
+    pub fn new(cases: &[Case], places: Places, verify: bool) -> Result<Self, StartError> {
+        let (typed, others): (Vec<Case>, Vec<Case>) = cases.iter().cloned().partition(has_memory_type);
+        let native = Native::new(&others, places.clone(), verify)?;
+        let microvm = MicroVm::new(&typed, native.ticker(), native.clock(), places, verify);
+        Ok(Here { native, microvm })
+    }
+}
+
+impl Executor for Here {
+    fn clock(&self) -> Clock {
+        self.native.clock()
+    }
+
+    fn expect(&mut self, cases: &[Case]) {
+        let (typed, others): (Vec<Case>, Vec<Case>) = cases.iter().cloned().partition(has_memory_type);
+        self.native.expect(&others);
+        self.microvm.expect(&typed);
+    }
+
+    fn begin_round(&mut self) {
+        self.native.begin_round();
+        self.microvm.begin_round();
+    }
+
+    fn visit(&mut self, case: &Case, quota: &Quota<'_>) -> Outcome {
+        if has_memory_type(case) { self.microvm.visit(case, quota) } else { self.native.visit(case, quota) }
+    }
+}
+
+/// Whether a kernel's stream lies in memory of a type that only page tables of our own can ask for.
+fn has_memory_type(case: &Case) -> bool {
+    let streams = case.variant().and_then(Variant::row).map(|kernel| kernel.formula().streams).unwrap_or_default();
+    streams.iter().any(|stream| case.memory_of(&stream.name).kind.is_memory_type())
+}
+
+/// Stands in for the micro-VM where it was not built.
+#[cfg(not(all(feature = "kvm", target_os = "linux")))]
+#[derive(Debug)]
+struct MicroVm {
+    clock: Clock,
+}
+
+#[cfg(not(all(feature = "kvm", target_os = "linux")))]
+impl MicroVm {
+    fn new(_cases: &[Case], _ticker: super::sys::Ticker, clock: Clock, _places: Places, _verify: bool) -> Self {
+        MicroVm { clock }
+    }
+}
+
+#[cfg(not(all(feature = "kvm", target_os = "linux")))]
+impl Executor for MicroVm {
+    fn clock(&self) -> Clock {
+        self.clock.clone()
+    }
+
+    fn expect(&mut self, _cases: &[Case]) {}
+
+    fn visit(&mut self, _case: &Case, _quota: &Quota<'_>) -> Outcome {
+        Outcome::Unavailable { reason: "this build has no micro-VM; build with the feature kvm".into() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kernel::{StoreKind, Width};
+    use crate::memory::{MemoryKind, MemorySpec};
+    use crate::plan::{self, StreamMemory};
+    use crate::units::Bytes;
+
+    fn case(kernel: &str, kind: MemoryKind) -> Case {
+        plan::steady(kernel, Width::Scalar, StoreKind::Regular, MemorySpec::of(kind), vec![0], Bytes::kib(8))
+    }
+
+    #[test]
+    fn one_typed_stream_is_enough_for_the_micro_vm() {
+        assert!(has_memory_type(&case("load", MemoryKind::UcMinus)));
+        assert!(!has_memory_type(&case("load", MemoryKind::Thp)));
+        let typed = StreamMemory { stream: "b".into(), memory: MemorySpec::of(MemoryKind::Wc) };
+        let mixed = Case { streams: vec![typed.clone()], ..case("copy", MemoryKind::Thp) };
+        assert!(has_memory_type(&mixed));
+        // No stream has that name.
+        let stray = StreamMemory { stream: "z".into(), ..typed };
+        assert!(!has_memory_type(&Case { streams: vec![stray], ..case("copy", MemoryKind::Thp) }));
+        assert!(!has_memory_type(&case("no such kernel", MemoryKind::Uc)));
+    }
+
+    #[cfg(not(all(feature = "kvm", target_os = "linux")))]
+    #[test]
+    fn a_build_without_the_micro_vm_says_so() {
+        let mut here = Here::new(&[], Places::default(), false).unwrap();
+        let quota =
+            Quota { least_samples: 1, most_samples: 1, time: std::time::Duration::ZERO, interrupted: &|| false };
+        let Outcome::Unavailable { reason } = here.visit(&case("load", MemoryKind::Uc), &quota) else { panic!() };
+        assert!(reason.contains("feature kvm"), "{reason}");
+    }
+}
