@@ -549,6 +549,29 @@ pub fn stores(frame: &Frame, choice: &Choice) -> Result<Vec<Case>, PlanError> {
     Ok(distinct(cases))
 }
 
+/// What crossing a line, crossing a page, 4 KiB aliasing and store-to-load forwarding cost, offset by offset.
+///
+/// In base pages: there every page crossing is one of the page table too, so a core that looks up two translations pays
+/// for both. In huge pages it would need one, and a program can't count on those.
+pub fn alignment(frame: &Frame) -> Vec<Case> {
+    let registers = [4, 8, 16, 32, 64].into_iter().filter(|bytes| bytes * 8 <= frame.widest().bits().max(128));
+    let sizes: Vec<u32> = registers.collect();
+    let alone = sizes.iter().copied().filter(|bytes| *bytes >= 8);
+    let mut scans: Vec<Scan> = alone.flat_map(|bytes| [Scan::Load { bytes }, Scan::Store { bytes }]).collect();
+    scans.extend(sizes.iter().filter(|&&bytes| bytes == 8 || Some(&bytes) == sizes.last()).map(|&bytes| Scan::Aliasing { bytes }));
+    scans.extend(product(&sizes, &sizes).map(|(&stored, &loaded)| Scan::Forwarding { stored, loaded }));
+    let case = |scan| Case {
+        work: Work::Scan(scan),
+        memory: MemorySpec::of(MemoryKind::Base),
+        streams: Vec::new(),
+        cpus: frame.placement.first(1).unwrap_or_default(),
+        working_set: Bytes(Scan::SCRATCH),
+        misaligned_bytes: 0,
+        protocol: Protocol::Steady,
+    };
+    scans.into_iter().map(case).collect()
+}
+
 fn all_and_one(frame: &Frame) -> Vec<usize> {
     let most = frame.placement.most();
     if most > 1 { vec![1, most] } else { vec![1] }

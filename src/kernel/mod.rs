@@ -7,6 +7,8 @@ pub mod formula;
 pub mod naive;
 pub mod scan;
 #[cfg(target_arch = "x86_64")]
+mod scan_x86_64;
+#[cfg(target_arch = "x86_64")]
 mod x86_64;
 
 use std::fmt;

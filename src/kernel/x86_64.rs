@@ -71,7 +71,7 @@ impl Isa {
 }
 
 /// Bytes of a cache line: main loops start on one.
-const LINE: usize = 64;
+pub(super) const LINE: usize = 64;
 
 /// Sums are kept in this many registers: latency (4 cycles) x adds a cycle (2) on every core since Haswell and Zen.
 const SUMS: usize = 8;
@@ -182,7 +182,7 @@ pub fn listing(code: &MachineCode) -> String {
     text
 }
 
-fn prologue(asm: &mut CodeAssembler) -> Result<(), IcedError> {
+pub(super) fn prologue(asm: &mut CodeAssembler) -> Result<(), IcedError> {
     for register in [rbx, rbp, r12, r13, r14, r15] {
         asm.push(register)?;
     }
@@ -192,7 +192,7 @@ fn prologue(asm: &mut CodeAssembler) -> Result<(), IcedError> {
 }
 
 /// A fault inside the kernel is continued at `fault_exit`, with r15 still (or again) at the call and the stack restored.
-fn epilogue(asm: &mut CodeAssembler, fault_exit: &mut CodeLabel, upper: bool) -> Result<(), IcedError> {
+pub(super) fn epilogue(asm: &mut CodeAssembler, fault_exit: &mut CodeLabel, upper: bool) -> Result<(), IcedError> {
     asm.set_label(fault_exit)?;
     asm.mov(rsp, qword_ptr(r15 + Call::SAVED_STACK))?;
     if upper {
@@ -205,7 +205,7 @@ fn epilogue(asm: &mut CodeAssembler, fault_exit: &mut CodeLabel, upper: bool) ->
     asm.ret()
 }
 
-fn finish(asm: &mut CodeAssembler, main_loop: CodeLabel, fault_exit: CodeLabel) -> Result<MachineCode, IcedError> {
+pub(super) fn finish(asm: &mut CodeAssembler, main_loop: CodeLabel, fault_exit: CodeLabel) -> Result<MachineCode, IcedError> {
     let result = asm.assemble_options(0, iced_x86::BlockEncoderOptions::RETURN_NEW_INSTRUCTION_OFFSETS)?;
     Ok(MachineCode {
         main_loop: result.label_ip(&main_loop)? as usize,
@@ -734,7 +734,7 @@ fn collect_numbers(expr: &Expr, found: &mut Vec<f64>) {
     }
 }
 
-fn vector(width: Width, index: usize) -> Register {
+pub(super) fn vector(width: Width, index: usize) -> Register {
     let first = match width {
         Width::Scalar | Width::W128 => Register::XMM0,
         Width::W256 => Register::YMM0,

@@ -4,14 +4,20 @@ pub mod arena;
 pub mod fake;
 #[cfg(target_arch = "x86_64")]
 pub mod native;
+#[cfg(target_arch = "x86_64")]
+mod scan;
 pub mod sys;
 
 use std::io;
 use std::time::{Duration, Instant};
 
-use crate::plan::{Case, Protocol};
+use crate::plan::{Case, Protocol, Work};
 use crate::record::{Clock, Environment, Measurement, Outcome};
 use crate::units::Bytes;
+
+/// Visits to a scan: a slow spell that falls on one of them does not show in a median of three. The samples of a scan
+/// are of many quantities, one an offset, so how narrow their interval is says nothing; and they are many.
+const SCAN_VISITS: usize = 3;
 
 /// Takes samples: this machine, a simulation, later a virtual machine or a GPU.
 pub trait Executor {
@@ -98,7 +104,7 @@ pub fn run(
             let fair = left / (order.len() - position) as u32;
             let started = Instant::now();
             let outcome = executor.visit(case, &quota(case, schedule, fair, left));
-            states[index].note(&outcome, started.elapsed(), schedule);
+            states[index].note(case, &outcome, started.elapsed(), schedule);
             visits += 1;
             sink(Measurement { case: case.clone(), round, outcome })?;
         }
@@ -117,13 +123,16 @@ struct State {
 }
 
 impl State {
-    fn note(&mut self, outcome: &Outcome, cost: Duration, schedule: &Schedule<'_>) {
+    fn note(&mut self, case: &Case, outcome: &Outcome, cost: Duration, schedule: &Schedule<'_>) {
         self.cost = cost;
         match outcome {
             Outcome::Measured(measured) => {
                 let per_repetition = |ticks: &u64| *ticks as f64 / measured.repetitions as f64;
                 self.batches.push(measured.samples.ticks.iter().map(per_repetition).collect());
-                self.done = (schedule.settled)(&self.batches);
+                self.done = match case.work {
+                    Work::Scan(_) => self.batches.len() >= SCAN_VISITS,
+                    Work::Kernel(_) | Work::Page(_) => (schedule.settled)(&self.batches),
+                };
             }
             _ => self.done = true,
         }

@@ -16,6 +16,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use super::arena::{Arena, ArenaKey, Ground, Layout, timed_scalar};
+use super::scan::{self, Scanner, Tools};
 use super::sys::{self, ThreadUsage, Ticker};
 use super::{Executor, Quota};
 use crate::kernel::code::{Call, Executable};
@@ -53,6 +54,7 @@ pub struct Native {
     places: Places,
     /// Check every element, not windows.
     verify: bool,
+    scanner: Scanner,
 }
 
 /// Why measuring can't even start.
@@ -80,6 +82,7 @@ impl Native {
             reserve: HashMap::new(),
             places,
             verify,
+            scanner: Scanner::default(),
         };
         native.expect(cases);
         Ok(native)
@@ -187,7 +190,18 @@ impl Native {
     fn try_visit(&mut self, case: &Case, quota: &Quota<'_>) -> Result<Outcome, Outcome> {
         match &case.work {
             Work::Kernel(variant) => self.run_kernel(case, variant, quota),
-            Work::Page(_) | Work::Scan(_) => Err(unavailable("not yet")),
+            Work::Scan(scan) => {
+                let sample_ticks = self.ticks(scan::SAMPLE);
+                let tools = Tools {
+                    ticker: self.ticker,
+                    isa: self.isa,
+                    chain: &self.chain,
+                    places: &self.places,
+                    sample_ticks,
+                };
+                self.scanner.visit(case, *scan, quota, &tools)
+            }
+            Work::Page(_) => Err(unavailable("not yet")),
         }
     }
 
@@ -227,14 +241,14 @@ impl Native {
         Ok(Outcome::Measured(Box::new(Measured {
             volume: volume(kernel, variant, elements),
             repetitions,
-            core_clock_links: (CLOCK_TRIPS[1] - CLOCK_TRIPS[0]) * CHAIN_LINKS,
+            core_clock_links: CoreClock::LINKS,
             samples,
             obtained,
         })))
     }
 }
 
-fn unavailable(reason: impl std::fmt::Display) -> Outcome {
+pub(super) fn unavailable(reason: impl std::fmt::Display) -> Outcome {
     Outcome::Unavailable { reason: reason.to_string() }
 }
 
@@ -457,7 +471,7 @@ struct Leader<'a> {
     warm_up: Option<WarmUp>,
     deadline: Instant,
     steal: StealMeter,
-    chain: Call,
+    core_clock: CoreClock<'a>,
 }
 
 impl<'a> Leader<'a> {
@@ -468,7 +482,7 @@ impl<'a> Leader<'a> {
             warm_up: Some(WarmUp::default()),
             deadline: Instant::now() + team.quota.time,
             steal: StealMeter::new(),
-            chain: Call::empty(1),
+            core_clock: CoreClock::new(team.chain, team.ticker),
         }
     }
 
@@ -496,7 +510,7 @@ impl<'a> Leader<'a> {
             }
             return;
         }
-        let core_clock_ticks = self.core_clock();
+        let core_clock_ticks = self.core_clock.ticks();
         let part = |s: &Slot| s.end.load(Ordering::Relaxed) - s.start.load(Ordering::Relaxed);
         self.samples.push(Sample {
             ticks,
@@ -510,18 +524,36 @@ impl<'a> Leader<'a> {
             setup_ticks: shared.slots.iter().map(|s| s.setup.load(Ordering::Relaxed)).max().unwrap_or(0),
         });
     }
+}
 
-    fn core_clock(&mut self) -> u64 {
+/// Times the chain of dependent additions, which takes a core cycle a link.
+pub(super) struct CoreClock<'a> {
+    chain: &'a Executable,
+    ticker: Ticker,
+    call: Call,
+}
+
+impl<'a> CoreClock<'a> {
+    /// Links behind one reading.
+    pub const LINKS: u64 = (CLOCK_TRIPS[1] - CLOCK_TRIPS[0]) * CHAIN_LINKS;
+
+    /// A clock that runs `chain`, which [`core_clock_chain`] made.
+    pub fn new(chain: &'a Executable, ticker: Ticker) -> Self {
+        CoreClock { chain, ticker, call: Call::empty(1) }
+    }
+
+    /// Ticks that [`Self::LINKS`] links take.
+    pub fn ticks(&mut self) -> u64 {
         let [short, long] = CLOCK_TRIPS.map(|trips| self.chain_ticks(trips));
         long.saturating_sub(short).max(1)
     }
 
     fn chain_ticks(&mut self, trips: u64) -> u64 {
-        self.chain.repetitions = trips;
-        let start = self.team.ticker.now();
+        self.call.repetitions = trips;
+        let start = self.ticker.now();
         // SAFETY: the chain reads and writes nothing but its own argument.
-        let run = unsafe { self.team.chain.run(&mut self.chain) };
-        let ticks = self.team.ticker.now() - start;
+        let run = unsafe { self.chain.run(&mut self.call) };
+        let ticks = self.ticker.now() - start;
         debug_assert!(run.is_ok());
         ticks
     }
@@ -571,17 +603,17 @@ impl WarmUp {
 }
 
 /// Steal time of all CPUs from /proc/stat.
-struct StealMeter {
+pub(super) struct StealMeter {
     last: u64,
     read_at: Instant,
 }
 
 impl StealMeter {
-    fn new() -> Self {
+    pub fn new() -> Self {
         StealMeter { last: super::steal_jiffies().unwrap_or(0), read_at: Instant::now() }
     }
 
-    fn since_last(&mut self) -> u32 {
+    pub fn since_last(&mut self) -> u32 {
         if self.read_at.elapsed() < STEAL_PERIOD {
             return 0;
         }
