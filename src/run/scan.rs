@@ -182,15 +182,13 @@ impl<'a> Sweeper<'a> {
     }
 
     fn ticks(&self, offset: i64, trips: u64) -> Result<u64, Fault> {
-        let start;
-        let end;
         let Some(addresses) = self.scan.addresses(self.region.address(), offset) else { return Ok(1) };
         let mut call = Call::of_scan(addresses, &[[0; REGISTER]; 4], trips);
-        start = self.tools.ticker.now();
+        let start = self.tools.ticker.now();
         // SAFETY: with the addresses of one of its offsets a scan stays within its scratch memory, which is mapped,
         // writable and borrowed exclusively.
         let run = unsafe { self.code.run(&mut call) };
-        end = self.tools.ticker.now();
+        let end = self.tools.ticker.now();
         run.map(|()| (end - start).max(1))
     }
 
