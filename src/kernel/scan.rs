@@ -73,6 +73,15 @@ impl Scan {
         [u64::from(stored), u64::from(loaded)]
     }
 
+    /// Whether there are accesses of these sizes, on some processor.
+    pub fn exists(self) -> bool {
+        let exists = |bytes: &u32| (4..=REGISTER as u32).contains(bytes) && bytes.is_power_of_two();
+        match self {
+            Scan::Load { bytes } | Scan::Store { bytes } | Scan::Aliasing { bytes } => exists(&bytes),
+            Scan::Forwarding { stored, loaded } => [stored, loaded].iter().all(exists),
+        }
+    }
+
     /// Whether a trip is pairs of a store and a load.
     pub fn is_paired(self) -> bool {
         matches!(self, Scan::Aliasing { .. } | Scan::Forwarding { .. })

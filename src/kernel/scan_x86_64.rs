@@ -34,9 +34,13 @@ use super::{Isa, Unsupported, Width};
 impl Scan {
     /// Generates the machine code of one trip after another. Registers come in and go out through [`Call`].
     pub fn assemble(self, isa: Isa) -> Result<MachineCode, Unsupported> {
-        let [stored, loaded] = self.bytes();
-        for bytes in [stored, loaded].into_iter().filter(|bytes| *bytes > 0) {
-            check(bytes, isa)?;
+        if !self.exists() {
+            return Err(Unsupported::NoSuchInstruction("a scan's accesses are of 4, 8, 16, 32 or 64 bytes"));
+        }
+        match self.bytes().into_iter().max() {
+            Some(64) if !isa.avx512 => return Err(Unsupported::NotOnThisProcessor("AVX-512")),
+            Some(32) if !isa.avx => return Err(Unsupported::NotOnThisProcessor("AVX")),
+            _ => {}
         }
         let generate = |padding| self.generate(isa, padding).map_err(|e| Unsupported::Assembler(e.to_string()));
         // As for kernels: the second pass pads the loop to a line boundary.
@@ -79,17 +83,6 @@ impl Scan {
         }
         epilogue(&mut asm, &mut fault_exit, isa.avx)?;
         finish(&mut asm, again, fault_exit)
-    }
-}
-
-fn check(bytes: u64, isa: Isa) -> Result<(), Unsupported> {
-    match bytes {
-        4 | 8 | 16 => Ok(()),
-        32 if isa.avx => Ok(()),
-        32 => Err(Unsupported::NotOnThisProcessor("AVX")),
-        64 if isa.avx512 => Ok(()),
-        64 => Err(Unsupported::NotOnThisProcessor("AVX-512")),
-        _ => Err(Unsupported::NoSuchInstruction("a scan's accesses are of 4, 8, 16, 32 or 64 bytes")),
     }
 }
 

@@ -1,7 +1,11 @@
 //! Sentences: the answer, and what limits or disturbs it.
 
+use std::collections::BTreeSet;
+
+use super::rows;
 use super::stores::ratio_text;
-use super::{Report, Row, Warning};
+use super::{Cost, OffsetRow, Report, Row, Warning};
+use crate::kernel::scan::Scan;
 use crate::machine::Hypervisor;
 use crate::record::Record;
 use crate::units::{BytesPerSecond, Hertz, significant};
@@ -13,6 +17,10 @@ pub(super) fn sentences(report: &Report) -> Vec<String> {
     all.extend(threads(report));
     all.extend(stores(report));
     all.extend(write_allocate(report));
+    all.extend(crossing(report));
+    all.extend(blocks(report));
+    all.extend(aliasing(report));
+    all.extend(forwarding(report));
     all
 }
 
@@ -98,6 +106,95 @@ fn write_allocate(report: &Report) -> Option<String> {
     })
 }
 
+/// A cost that differs from another by less than this factor is the same.
+const SAME_COST: f64 = 1.1;
+
+fn offset_cost(report: &Report, scan: Scan, place: &str) -> Option<Cost> {
+    let row = report.offsets.iter().find(|row| row.scan == scan && row.place == place && row.outcome == "measured")?;
+    row.cycles
+}
+
+/// Whether `cost` is more than `base` by more than either's uncertainty.
+fn is_dearer(cost: Cost, base: Cost) -> bool {
+    cost.ci95[0] > base.ci95[1] && cost.median > SAME_COST * base.median
+}
+
+fn scans(report: &Report) -> impl Iterator<Item = Scan> + '_ {
+    let mut seen = BTreeSet::new();
+    report.offsets.iter().map(|row| row.scan).filter(move |scan| seen.insert(*scan))
+}
+
+/// The widest scan of its kind.
+fn widest(report: &Report, is_kind: fn(&Scan) -> bool) -> Option<Scan> {
+    scans(report).filter(is_kind).max_by_key(|scan| scan.bytes())
+}
+
+fn crossing(report: &Report) -> Option<String> {
+    let part = |(name, is_kind): (&str, fn(&Scan) -> bool)| {
+        let scan = widest(report, is_kind)?;
+        let cost = |place| offset_cost(report, scan, place).map(|cost| significant(cost.median));
+        let (aligned, line, page) = (cost("aligned")?, cost("crosses a line")?, cost("crosses a page")?);
+        let bytes = scan.bytes().into_iter().max().unwrap_or(0);
+        Some(format!("a {name} of {bytes} B takes {aligned} cycles aligned, {line} across a line, {page} across a page"))
+    };
+    let kinds: [(&str, fn(&Scan) -> bool); 2] =
+        [("load", |scan| matches!(scan, Scan::Load { .. })), ("store", |scan| matches!(scan, Scan::Store { .. }))];
+    let parts: Vec<String> = kinds.into_iter().filter_map(part).collect();
+    (!parts.is_empty()).then(|| format!("Back to back, {}.", parts.join("; ")))
+}
+
+/// Cores whose data path is narrower than a line pay for crossing its parts too.
+fn blocks(report: &Report) -> Option<String> {
+    let part = |scan: Scan| {
+        let name = if matches!(scan, Scan::Load { .. }) { "load" } else { "store" };
+        let aligned = offset_cost(report, scan, "aligned")?;
+        let dearer = |place| offset_cost(report, scan, place).filter(|cost| is_dearer(*cost, aligned));
+        let place = ["crosses 16 B", "crosses 32 B"].into_iter().find(|place| dearer(place).is_some())?;
+        let [cost, aligned] = [dearer(place)?, aligned].map(|cost| significant(cost.median));
+        let bytes = scan.bytes().into_iter().max().unwrap_or(0);
+        Some(format!("a {name} of {bytes} B that {place} takes {cost} cycles instead of {aligned}"))
+    };
+    let parts: Vec<String> = scans(report).filter_map(part).collect();
+    (!parts.is_empty()).then(|| format!("Inside a line, {}.", parts.join("; ")))
+}
+
+fn aliasing(report: &Report) -> Option<String> {
+    let scan = widest(report, |scan| matches!(scan, Scan::Aliasing { .. }))?;
+    let (aliases, apart) = (offset_cost(report, scan, "aliases")?, offset_cost(report, scan, "apart")?);
+    let (bytes, base) = (scan.bytes()[0], significant(apart.median));
+    let text = if is_dearer(aliases, apart) {
+        let more = significant(aliases.median - apart.median);
+        format!(
+            "A load of {bytes} B waits {more} cycles for a store in another page whose place it overlaps modulo 4 KiB \
+             (4 KiB aliasing; {base} cycles a pair elsewhere)."
+        )
+    } else {
+        format!(
+            "A load does not wait for a store in another page that it overlaps modulo 4 KiB: a pair of {bytes} B takes {} \
+             cycles there, {base} elsewhere.",
+            significant(aliases.median)
+        )
+    };
+    Some(text)
+}
+
+fn forwarding(report: &Report) -> Option<String> {
+    let range = |place: &str| {
+        let is_ours = |row: &&OffsetRow| matches!(row.scan, Scan::Forwarding { .. }) && row.outcome == "measured";
+        let rows = report.offsets.iter().filter(is_ours).filter(|row| row.place == place);
+        let medians: Vec<f64> = rows.filter_map(|row| row.cycles).map(|cost| cost.median).collect();
+        let least = medians.iter().copied().reduce(f64::min)?;
+        let (least, most) = (significant(least), significant(medians.into_iter().fold(0.0, f64::max)));
+        Some(if least == most { least } else { format!("{least} to {most}") })
+    };
+    let [same, inside, partly] = ["same place", "inside the store", "overlaps partly"].map(range);
+    let (same, inside, partly) = (same?, inside?, partly?);
+    Some(format!(
+        "From a store to a load at the same place it takes {same} cycles, to one elsewhere inside it {inside}, to one that \
+         overlaps it partly {partly}."
+    ))
+}
+
 /// What disturbed or limits the figures, with its cure.
 pub(super) fn warnings(report: &Report, record: &Record) -> Vec<Warning> {
     let mut all = Vec::new();
@@ -122,19 +219,18 @@ fn simulated(report: &Report) -> Option<Words> {
 }
 
 fn faults(report: &Report) -> Vec<Words> {
+    let kernels = report.rows.iter().map(|row| {
+        (&row.outcome, &row.reason, format!("{} {} {}", row.kernel, row.width, row.store))
+    });
+    let scans = report.offsets.iter().map(|row| (&row.outcome, &row.reason, row.scan.to_string()));
+    let all: Vec<_> = kernels.chain(scans).collect();
     let mut found = Vec::new();
     for outcome in ["crashed", "invalid"] {
-        let rows: Vec<&Row> = report.rows.iter().filter(|row| row.outcome == outcome).collect();
-        if let Some(row) = rows.first() {
-            let reason = row.reason.clone().unwrap_or_default();
+        let rows = || all.iter().filter(|row| row.0 == outcome);
+        if let Some((_, reason, what)) = rows().next() {
+            let reason = reason.as_deref().unwrap_or_default();
             found.push(words(
-                format!(
-                    "{} cases {outcome}; the first: {} {} {}: {reason}",
-                    rows.len(),
-                    row.kernel,
-                    row.width,
-                    row.store
-                ),
+                format!("{} cases {outcome}; the first: {what}: {reason}", rows().count()),
                 "do not use their figures; run with --verify and report it",
             ));
         }
@@ -243,7 +339,7 @@ fn unfinished(report: &Report, record: &Record) -> Vec<Words> {
             if end.interrupted {
                 found.push(words("the run was interrupted", "its finished cases are complete; run again for the rest"));
             }
-            let missing = end.planned.saturating_sub(report.rows.len() as u64);
+            let missing = end.planned.saturating_sub(rows::visits(record).len() as u64);
             if missing > 0 && !end.interrupted {
                 found.push(words(
                     format!("the budget ended before {missing} of {} cases were visited", end.planned),

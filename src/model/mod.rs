@@ -241,7 +241,9 @@ pub struct OffsetRow {
     pub metric: String,
     /// What was repeated.
     pub scan: Scan,
-    /// How the accesses lie: `inside a line`, `crosses a line`, `crosses a page`, ...
+    /// How the accesses lie. Loads and stores alone: `inside a line`, and of these `aligned`, `crosses 16 B` (and not 32)
+    /// and `crosses 32 B`; `crosses a line`, `crosses a page`. A load beside a store: `aliases`, `apart`. Forwarding: `same
+    /// place`, `inside the store`, `overlaps partly`, `apart`. Where nothing was measured: `any`.
     pub place: String,
     /// First and last offset of that kind, in bytes.
     pub offsets: [i64; 2],
@@ -253,7 +255,9 @@ pub struct OffsetRow {
     pub cpus: Vec<u32>,
     /// `cycles`.
     pub unit: String,
-    /// Core clock cycles for each access (with a pair of accesses: for each pair). Absent where nothing was measured.
+    /// Core clock cycles for each access (with a pair of accesses: for each pair). The median and its interval are over
+    /// the offsets of that kind and all visits, with each offset's median over the sweeps of a visit: where offsets
+    /// differ, the interval says so too. Absent where nothing was measured.
     pub cycles: Option<Cost>,
     /// Number of samples of each offset.
     pub samples: usize,
@@ -266,7 +270,7 @@ pub struct OffsetRow {
     pub reason: Option<String>,
     /// As in bandwidth rows.
     pub flags: Vec<String>,
-    /// Median cycles at each offset of the scan, for charts. Not part of the JSON row.
+    /// Median cycles at each offset of the whole scan, for charts: on its first row only. Not part of the JSON row.
     #[serde(skip)]
     pub curve: Vec<(i64, f64)>,
 }

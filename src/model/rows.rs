@@ -74,13 +74,7 @@ pub(super) fn visits(record: &Record) -> Vec<Vec<&Measurement>> {
 /// The result of a case that is a kernel over streams.
 fn result(visits: &[&Measurement], hz: f64) -> Option<Result> {
     let case = visits[0].case.clone();
-    let measured: Vec<&Measured> = visits
-        .iter()
-        .filter_map(|visit| match &visit.outcome {
-            Outcome::Measured(measured) => Some(&**measured),
-            _ => None,
-        })
-        .collect();
+    let measured = measured(visits);
     let (mut batches, mut seconds) = (Vec::new(), Vec::new());
     for visit in &measured {
         let times = visit.samples.ticks.iter().map(|ticks| *ticks as f64 / hz / visit.repetitions as f64);
@@ -94,19 +88,33 @@ fn result(visits: &[&Measurement], hz: f64) -> Option<Result> {
         row.sample_bps = batches.concat();
         row.flags = flags(&case, &measured, &batches, &summary, hz);
     }
-    // A fault in any visit makes the case faulty: its other figures come from the same code.
-    for visit in visits {
-        let (outcome, reason) = match &visit.outcome {
-            Outcome::Measured(_) => continue,
-            Outcome::Unavailable { .. } if !measured.is_empty() => continue,
-            Outcome::Unavailable { reason } => ("unavailable", reason),
-            Outcome::Crashed { reason } => ("crashed", reason),
-            Outcome::Invalid { reason } => ("invalid", reason),
-        };
-        row.outcome = outcome.into();
-        row.reason = Some(reason.clone());
+    if let Some((outcome, reason)) = fault(visits) {
+        (row.outcome, row.reason) = (outcome.into(), Some(reason.into()));
     }
     Some(Result { case, row, batches, seconds })
+}
+
+/// The visits that were measured.
+pub(super) fn measured<'a>(visits: &[&'a Measurement]) -> Vec<&'a Measured> {
+    let measured = |visit: &&'a Measurement| match &visit.outcome {
+        Outcome::Measured(measured) => Some(&**measured),
+        _ => None,
+    };
+    visits.iter().filter_map(measured).collect()
+}
+
+/// What is wrong with a case, and why. A fault in any visit makes the case faulty: its other figures come from the same
+/// code. A machine that could in one visit can.
+pub(super) fn fault<'a>(visits: &[&'a Measurement]) -> Option<(&'static str, &'a str)> {
+    let is_measured = visits.iter().any(|visit| matches!(visit.outcome, Outcome::Measured(_)));
+    let fault = |visit: &&'a Measurement| match &visit.outcome {
+        Outcome::Measured(_) => None,
+        Outcome::Unavailable { .. } if is_measured => None,
+        Outcome::Unavailable { reason } => Some(("unavailable", reason.as_str())),
+        Outcome::Crashed { reason } => Some(("crashed", reason.as_str())),
+        Outcome::Invalid { reason } => Some(("invalid", reason.as_str())),
+    };
+    visits.iter().rev().find_map(fault)
 }
 
 fn bare_row(case: &Case, variant: &Variant) -> Row {
@@ -167,7 +175,8 @@ fn fill(row: &mut Row, case: &Case, measured: &[&Measured], summary: &Summary, h
     }
 }
 
-fn core_clock(measured: &[&Measured], hz: f64) -> Option<f64> {
+/// Core clock in hertz: the median of all readings.
+pub(super) fn core_clock(measured: &[&Measured], hz: f64) -> Option<f64> {
     median(measured.iter().flat_map(|visit| {
         visit
             .samples
@@ -185,7 +194,7 @@ fn imbalance(measured: &[&Measured]) -> Option<f64> {
     }))
 }
 
-fn median(values: impl Iterator<Item = f64>) -> Option<f64> {
+pub(super) fn median(values: impl Iterator<Item = f64>) -> Option<f64> {
     let mut values: Vec<f64> = values.collect();
     values.sort_by(f64::total_cmp);
     values.get(values.len() / 2).copied()
@@ -209,7 +218,7 @@ mod threshold {
     pub const HUGE_SHARE: f64 = 0.9;
 }
 
-fn flags(case: &Case, measured: &[&Measured], batches: &[Vec<f64>], summary: &Summary, hz: f64) -> Vec<String> {
+pub(super) fn flags(case: &Case, measured: &[&Measured], batches: &[Vec<f64>], summary: &Summary, hz: f64) -> Vec<String> {
     let n = summary.samples;
     let share = |column: fn(&Measured) -> &Vec<u32>| {
         let hit: usize = measured.iter().map(|visit| column(visit).iter().filter(|x| **x > 0).count()).sum();

@@ -26,7 +26,7 @@ const WARM_UP: u64 = 8;
 /// Offsets from one reading of the core clock to the next.
 const CLOCK_PERIOD: usize = 64;
 /// Samples that a visit takes at most, unless one sweep has more: records keep them all.
-const SAMPLES_MOST: usize = 2048;
+const SAMPLES_MOST: usize = 512;
 
 /// Runs scans; keeps their code from visit to visit.
 #[derive(Debug, Default)]
