@@ -558,7 +558,12 @@ pub fn alignment(frame: &Frame) -> Vec<Case> {
     let sizes: Vec<u32> = registers.collect();
     let alone = sizes.iter().copied().filter(|bytes| *bytes >= 8);
     let mut scans: Vec<Scan> = alone.flat_map(|bytes| [Scan::Load { bytes }, Scan::Store { bytes }]).collect();
-    scans.extend(sizes.iter().filter(|&&bytes| bytes == 8 || Some(&bytes) == sizes.last()).map(|&bytes| Scan::Aliasing { bytes }));
+    scans.extend(
+        sizes
+            .iter()
+            .filter(|&&bytes| bytes == 8 || Some(&bytes) == sizes.last())
+            .map(|&bytes| Scan::Aliasing { bytes }),
+    );
     scans.extend(product(&sizes, &sizes).map(|(&stored, &loaded)| Scan::Forwarding { stored, loaded }));
     let case = |scan| Case {
         work: Work::Scan(scan),

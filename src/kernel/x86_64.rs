@@ -205,7 +205,11 @@ pub(super) fn epilogue(asm: &mut CodeAssembler, fault_exit: &mut CodeLabel, uppe
     asm.ret()
 }
 
-pub(super) fn finish(asm: &mut CodeAssembler, main_loop: CodeLabel, fault_exit: CodeLabel) -> Result<MachineCode, IcedError> {
+pub(super) fn finish(
+    asm: &mut CodeAssembler,
+    main_loop: CodeLabel,
+    fault_exit: CodeLabel,
+) -> Result<MachineCode, IcedError> {
     let result = asm.assemble_options(0, iced_x86::BlockEncoderOptions::RETURN_NEW_INSTRUCTION_OFFSETS)?;
     Ok(MachineCode {
         main_loop: result.label_ip(&main_loop)? as usize,

@@ -135,7 +135,9 @@ fn crossing(report: &Report) -> Option<String> {
         let cost = |place| offset_cost(report, scan, place).map(|cost| significant(cost.median));
         let (aligned, line, page) = (cost("aligned")?, cost("crosses a line")?, cost("crosses a page")?);
         let bytes = scan.bytes().into_iter().max().unwrap_or(0);
-        Some(format!("a {name} of {bytes} B takes {aligned} cycles aligned, {line} across a line, {page} across a page"))
+        Some(format!(
+            "a {name} of {bytes} B takes {aligned} cycles aligned, {line} across a line, {page} across a page"
+        ))
     };
     let kinds: [(&str, fn(&Scan) -> bool); 2] =
         [("load", |scan| matches!(scan, Scan::Load { .. })), ("store", |scan| matches!(scan, Scan::Store { .. }))];
@@ -219,9 +221,10 @@ fn simulated(report: &Report) -> Option<Words> {
 }
 
 fn faults(report: &Report) -> Vec<Words> {
-    let kernels = report.rows.iter().map(|row| {
-        (&row.outcome, &row.reason, format!("{} {} {}", row.kernel, row.width, row.store))
-    });
+    let kernels = report
+        .rows
+        .iter()
+        .map(|row| (&row.outcome, &row.reason, format!("{} {} {}", row.kernel, row.width, row.store)));
     let scans = report.offsets.iter().map(|row| (&row.outcome, &row.reason, row.scan.to_string()));
     let all: Vec<_> = kernels.chain(scans).collect();
     let mut found = Vec::new();

@@ -218,7 +218,13 @@ mod threshold {
     pub const HUGE_SHARE: f64 = 0.9;
 }
 
-pub(super) fn flags(case: &Case, measured: &[&Measured], batches: &[Vec<f64>], summary: &Summary, hz: f64) -> Vec<String> {
+pub(super) fn flags(
+    case: &Case,
+    measured: &[&Measured],
+    batches: &[Vec<f64>],
+    summary: &Summary,
+    hz: f64,
+) -> Vec<String> {
     let n = summary.samples;
     let share = |column: fn(&Measured) -> &Vec<u32>| {
         let hit: usize = measured.iter().map(|visit| column(visit).iter().filter(|x| **x > 0).count()).sum();

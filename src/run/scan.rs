@@ -18,8 +18,8 @@ use crate::record::{Measured, Outcome, Sample, Samples, Volume};
 use crate::units::Bytes;
 
 /// A sample lasts at least this long: the call and the two clock readings around it (some 150 cycles together) are then
-/// below 0.3 % of it, and a sweep over the offsets of a page takes some tenths of a second.
-pub(super) const SAMPLE: Duration = Duration::from_micros(20);
+/// below 0.5 % of it, and a sweep over the offsets of a page takes some tenth of a second.
+pub(super) const SAMPLE: Duration = Duration::from_micros(10);
 /// Each sample comes after a pass of this share of its length that is not timed: what the last offset left in the store
 /// buffer is gone then, and the predictors know this one.
 const WARM_UP: u64 = 8;

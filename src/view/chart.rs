@@ -263,20 +263,22 @@ pub(super) fn offsets(report: &Report) -> Vec<Chart> {
         _ => None,
     };
     let from_boundary = "first byte, from a page boundary (a line is 64 B)";
-    let charts: [(&str, &str, fn(Scan) -> bool); 4] = [
-        ("Loads around a page boundary", from_boundary, |scan| matches!(scan, Scan::Load { .. })),
-        ("Stores around a page boundary", from_boundary, |scan| matches!(scan, Scan::Store { .. })),
-        ("A load beside a store in another page", "load's place in its page, from the store's", |scan| {
+    let from_store = "load's first byte, from the store's";
+    type Wanted = (&'static str, &'static str, Scale, fn(Scan) -> bool);
+    let charts: [Wanted; 4] = [
+        // A page crossing is so dear that a linear axis would hide all else.
+        ("Loads around a page boundary", from_boundary, Scale::Log, |scan| matches!(scan, Scan::Load { .. })),
+        ("Stores around a page boundary", from_boundary, Scale::Log, |scan| matches!(scan, Scan::Store { .. })),
+        ("4 KiB aliasing", "load's place in its page, from the store's", Scale::Linear, |scan| {
             matches!(scan, Scan::Aliasing { .. })
         }),
-        ("From store to load", "load's first byte, from the store's", |scan| {
-            matches!(scan, Scan::Forwarding { .. })
-        }),
+        ("Store-to-load forwarding", from_store, Scale::Linear, |scan| matches!(scan, Scan::Forwarding { .. })),
     ];
-    let chart = |(title, x, is_ours): (&str, &'static str, fn(Scan) -> bool)| {
+    let chart = |(title, x, scale, is_ours): Wanted| {
         let first_rows = report.offsets.iter().filter(|row| !row.curve.is_empty() && is_ours(row.scan));
         let series: Vec<Series> = first_rows.map(|row| offset_series(row, around)).collect();
-        let axes = (Axis::new(x, Scale::Offsets), Axis::new("core clock cycles", Scale::Linear));
+        let name = if matches!(scale, Scale::Log) { "core clock cycles (log)" } else { "core clock cycles" };
+        let axes = (Axis::new(x, Scale::Offsets), Axis::new(name, scale));
         let chart = Chart::new(title.into(), String::new(), axes.0, axes.1, series);
         (!chart.series.is_empty()).then_some(Chart { unit: "cycles", ..chart })
     };
@@ -297,7 +299,7 @@ fn offset_series(row: &OffsetRow, around: impl Fn(i64) -> Option<i64>) -> Series
         }
     };
     let at = |&(offset, cycles): &(i64, f64)| {
-        let cycles = format!("{cycles:.2}").parse().unwrap_or(0.0);
+        let cycles = format!("{:.2}", cycles.max(0.01)).parse().unwrap_or(0.01);
         Some((around(offset)? as f64, cycles, cycles, cycles, row.samples))
     };
     let mut points: Vec<Point> = row.curve.iter().filter_map(at).collect();

@@ -269,7 +269,8 @@ fn write_allocate(report: &Report) -> Section {
 }
 
 fn offsets(report: &Report) -> Section {
-    let cycles = |row: &OffsetRow, value: fn(Cost) -> f64| row.cycles.map_or_else(|| "–".into(), |c| significant(value(c)));
+    let cycles =
+        |row: &OffsetRow, value: fn(Cost) -> f64| row.cycles.map_or_else(|| "–".into(), |c| significant(value(c)));
     let table = || {
         html! {
             details {

@@ -6,8 +6,9 @@ use std::fmt::Write;
 use anstyle::Style;
 
 use super::{
-    CROSSINGS, FLAGS, Flag, SPREAD_CAPTION, bound, crossing, crossover_line, crossovers, gbps, level_kernels, level_row,
-    level_threads, machine_line, offset_cost, protocol_word, ratio, reasons, scans, spread, store_groups, store_words, threads,
+    CROSSINGS, FLAGS, Flag, SPREAD_CAPTION, bound, crossing, crossover_line, crossovers, gbps, level_kernels,
+    level_row, level_threads, machine_line, offset_cost, protocol_word, ratio, reasons, scans, spread, store_groups,
+    store_words, threads,
 };
 use crate::kernel::scan::Scan;
 use crate::model::{Cost, Crossover, Level, OffsetRow, Rate, Report, Row, StreamTable, Warning};
@@ -128,8 +129,7 @@ fn crossings(report: &Report) -> String {
 }
 
 fn aliasing(report: &Report) -> String {
-    let scans: Vec<Scan> =
-        scans(report).into_iter().filter(|scan| matches!(scan, Scan::Aliasing { .. })).collect();
+    let scans: Vec<Scan> = scans(report).into_iter().filter(|scan| matches!(scan, Scan::Aliasing { .. })).collect();
     if scans.is_empty() {
         return String::new();
     }
@@ -155,15 +155,16 @@ fn forwarding(report: &Report) -> String {
     }
     let cell = |stored: u64, loaded: u64| {
         let scan = Scan::Forwarding { stored: stored as u32, loaded: loaded as u32 };
-        let cycles = |place| {
-            offset_cost(report, scan, place).map_or_else(|| "-".into(), |cost| format!("{:.0}", cost.median))
-        };
+        let cycles =
+            |place| offset_cost(report, scan, place).map_or_else(|| "-".into(), |cost| format!("{:.0}", cost.median));
         ["same place", "inside the store", "overlaps partly"].map(cycles).join(" / ")
     };
     let mut columns = vec![Column::left("store", stored.iter().map(|bytes| format!("{bytes} B")))];
-    columns.extend(loaded.iter().map(|&loaded| {
-        Column::right(&format!("load {loaded} B"), stored.iter().map(|&stored| cell(stored, loaded)))
-    }));
+    columns.extend(
+        loaded.iter().map(|&loaded| {
+            Column::right(&format!("load {loaded} B"), stored.iter().map(|&stored| cell(stored, loaded)))
+        }),
+    );
     let about = "Cycles from store to load and back into a register: load at the same place / elsewhere inside the store / \
                  overlapping it partly.";
     head("Store-to-load forwarding") + &note(about) + &table(&columns)
