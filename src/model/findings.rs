@@ -130,7 +130,7 @@ fn widest(report: &Report, is_kind: fn(&Scan) -> bool) -> Option<Scan> {
 }
 
 fn crossing(report: &Report) -> Option<String> {
-    let part = |(name, is_kind): (&str, fn(&Scan) -> bool)| {
+    let part = |name, is_kind: fn(&Scan) -> bool| {
         let scan = widest(report, is_kind)?;
         let cost = |place| offset_cost(report, scan, place).map(|cost| significant(cost.median));
         let (aligned, line, page) = (cost("aligned")?, cost("crosses a line")?, cost("crosses a page")?);
@@ -139,9 +139,9 @@ fn crossing(report: &Report) -> Option<String> {
             "a {name} of {bytes} B takes {aligned} cycles aligned, {line} across a line, {page} across a page"
         ))
     };
-    let kinds: [(&str, fn(&Scan) -> bool); 2] =
-        [("load", |scan| matches!(scan, Scan::Load { .. })), ("store", |scan| matches!(scan, Scan::Store { .. }))];
-    let parts: Vec<String> = kinds.into_iter().filter_map(part).collect();
+    let load = part("load", |scan| matches!(scan, Scan::Load { .. }));
+    let store = part("store", |scan| matches!(scan, Scan::Store { .. }));
+    let parts: Vec<String> = load.into_iter().chain(store).collect();
     (!parts.is_empty()).then(|| format!("Back to back, {}.", parts.join("; ")))
 }
 

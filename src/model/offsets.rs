@@ -21,8 +21,11 @@ pub(super) fn rows(record: &Record) -> Vec<OffsetRow> {
     all.into_iter().flat_map(|(_, rows)| rows).collect()
 }
 
-/// The places that tell a scan's offsets apart, each with a name. A place may be a part of another.
-fn places(scan: Scan) -> &'static [(&'static str, fn(Scan, i64) -> bool)] {
+/// A name, and whether accesses of a scan at an offset lie so.
+type Place = (&'static str, fn(Scan, i64) -> bool);
+
+/// The places that tell a scan's offsets apart. A place may be a part of another.
+fn places(scan: Scan) -> &'static [Place] {
     match scan {
         Scan::Load { .. } | Scan::Store { .. } => &[
             ("inside a line", |scan, at| !crosses(scan, at, LINE)),
@@ -89,7 +92,7 @@ fn of_scan(visits: &[&Measurement], case: &Case, scan: Scan, hz: f64) -> Vec<Off
     let all: Vec<Vec<f64>> = by_visit.iter().map(|sweeps| middle(sweeps)).collect();
     let Some(summary) = summarize(&all) else { return vec![bare] };
     bare.flags = scan_flags(case, &measured, &all, &summary, hz);
-    let row = |&(place, holds): &(&str, fn(Scan, i64) -> bool)| {
+    let row = |&(place, holds): &Place| {
         let here: Vec<usize> = (0..offsets.len()).filter(|&index| holds(scan, offsets[index])).collect();
         let (first, last) = (*here.first()?, *here.last()?);
         Some(OffsetRow {
