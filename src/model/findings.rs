@@ -156,7 +156,11 @@ fn blocks(report: &Report) -> Option<String> {
         let bytes = scan.bytes().into_iter().max().unwrap_or(0);
         Some(format!("a {name} of {bytes} B that {place} takes {cost} cycles instead of {aligned}"))
     };
-    let parts: Vec<String> = scans(report).filter_map(part).collect();
+    // Of several sizes the widest speaks for all.
+    let last = |is_kind: fn(&Scan) -> bool| scans(report).filter(is_kind).filter_map(part).last();
+    let load = last(|scan| matches!(scan, Scan::Load { .. }));
+    let store = last(|scan| matches!(scan, Scan::Store { .. }));
+    let parts: Vec<String> = load.into_iter().chain(store).collect();
     (!parts.is_empty()).then(|| format!("Inside a line, {}.", parts.join("; ")))
 }
 
