@@ -98,7 +98,8 @@ fn loads_are_grouped_by_what_they_cross() {
         let cost = row.cycles.unwrap();
         assert_eq!((row.place.as_str(), row.count, row.offsets), (place, count, offsets));
         assert_eq!((cost.best, cost.median), (cycles, cycles), "{place}");
-        assert!(cost.ci95[0] <= cycles && cycles <= cost.ci95[1], "{place}: {cost:?}");
+        // The slow visit widens the interval as far as its own median, no further.
+        assert_eq!(cost.ci95, [cycles, 3.0 * cycles], "{place}");
         assert_eq!((row.samples, row.rounds, row.outcome.as_str()), (3, 3, "measured"));
         assert!(row.flags.contains(&"drift".into()), "{:?}", row.flags);
     }

@@ -255,9 +255,9 @@ pub struct OffsetRow {
     pub cpus: Vec<u32>,
     /// `cycles`.
     pub unit: String,
-    /// Core clock cycles for each access (with a pair of accesses: for each pair). The median and its interval are over
-    /// the offsets of that kind and all visits, with each offset's median over the sweeps of a visit: where offsets
-    /// differ, the interval says so too. Absent where nothing was measured.
+    /// Core clock cycles for each access (with a pair of accesses: for each pair). The median is over the offsets of that
+    /// kind, each with its median over all sweeps. The interval is that of this median, widened to hold the median of
+    /// each visit alone: it tells of differences between offsets and between visits. Absent where nothing was measured.
     pub cycles: Option<Cost>,
     /// Number of samples of each offset.
     pub samples: usize,

@@ -92,6 +92,7 @@ fn of_scan(visits: &[&Measurement], case: &Case, scan: Scan, hz: f64) -> Vec<Off
     let all: Vec<Vec<f64>> = by_visit.iter().map(|sweeps| middle(sweeps)).collect();
     let Some(summary) = summarize(&all) else { return vec![bare] };
     bare.flags = scan_flags(case, &measured, &all, &summary, hz);
+    let overall = middle(&by_visit.concat());
     let row = |&(place, holds): &Place| {
         let here: Vec<usize> = (0..offsets.len()).filter(|&index| holds(scan, offsets[index])).collect();
         let (first, last) = (*here.first()?, *here.last()?);
@@ -99,13 +100,13 @@ fn of_scan(visits: &[&Measurement], case: &Case, scan: Scan, hz: f64) -> Vec<Off
             place: place.into(),
             offsets: [offsets[first], offsets[last]],
             count: here.len(),
-            cycles: cost(&by_visit, &all, &here),
+            cycles: cost(&by_visit, &all, &overall, &here),
             ..bare.clone()
         })
     };
     let mut rows: Vec<OffsetRow> = places(scan).iter().filter_map(row).collect();
     if let Some(first) = rows.first_mut() {
-        first.curve = offsets.into_iter().zip(middle(&by_visit.concat())).collect();
+        first.curve = offsets.iter().copied().zip(overall).collect();
     }
     rows
 }
@@ -144,13 +145,16 @@ fn middle(sweeps: &[Vec<f64>]) -> Vec<f64> {
     (0..sweeps.first().map_or(0, Vec::len)).map(at).collect()
 }
 
-/// What the offsets with these indices cost.
-fn cost(by_visit: &[Sweeps], middles: &[Vec<f64>], here: &[usize]) -> Option<Cost> {
-    let batches: Vec<Vec<f64>> =
-        middles.iter().map(|middle| here.iter().map(|&index| middle[index]).collect()).collect();
-    let summary = summarize(&batches)?;
-    let samples = by_visit.iter().flatten().flat_map(|sweep| here.iter().map(|&index| sweep[index]));
-    Some(Cost { best: samples.fold(f64::INFINITY, f64::min), median: summary.median, ci95: summary.ci95 })
+/// What the offsets with these indices cost. `middles` are the visits' medians, `overall` those of all visits.
+fn cost(by_visit: &[Sweeps], middles: &[Vec<f64>], overall: &[f64], here: &[usize]) -> Option<Cost> {
+    let at = |values: &[f64]| -> Vec<f64> { here.iter().map(|&index| values[index]).collect() };
+    let Summary { median: middle, ci95: [mut low, mut high], .. } = summarize(&[at(overall)])?;
+    // Samples of one visit are not independent, and three visits are too few for more than the range of what they say.
+    for visit in middles.iter().filter_map(|visit| median(at(visit).into_iter())) {
+        (low, high) = (low.min(visit), high.max(visit));
+    }
+    let best = by_visit.iter().flatten().flat_map(|sweep| at(sweep)).fold(f64::INFINITY, f64::min);
+    Some(Cost { best, median: middle, ci95: [low, high] })
 }
 
 fn summarize(batches: &[Vec<f64>]) -> Option<Summary> {
