@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::machine::Machine;
 use crate::memory::Obtained;
-use crate::plan::Case;
+use crate::plan::{Case, Work};
 use crate::units::{Bytes, Hertz};
 
 /// Version of the record's schema; raised when a reader of the old one would misread the new one.
@@ -164,6 +164,10 @@ impl Volume {
 }
 
 /// Raw samples, column by column; all columns have one entry a sample.
+///
+/// A scan has whole sweeps one after the other, each with one sample for each of its offsets, offsets rising (they were
+/// measured in another order). One repetition is one access, or one pair. `core_clock_ticks` is the last reading before
+/// the sample, and is shared by the samples between two readings.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 pub struct Samples {
     /// Clock ticks from the first thread's start to the last thread's end.
@@ -355,6 +359,9 @@ fn checked(measurement: Measurement) -> Result<Measurement, String> {
         Outcome::Measured(measured) if !measured.samples.is_consistent() => Err("its samples do not line up".into()),
         Outcome::Measured(measured) if measured.repetitions == 0 => Err("it has no repetitions".into()),
         _ if measurement.case.cpus.is_empty() => Err("it has no CPU".into()),
+        _ if matches!(measurement.case.work, Work::Scan(scan) if !scan.exists()) => {
+            Err("its accesses have a size that no access has".into())
+        }
         _ => Ok(measurement),
     }
 }

@@ -113,6 +113,18 @@ fn a_rich_report_is_drawn() {
     assert_ne!(light.data("background"), dark.data("background"));
 }
 
+#[test]
+fn offsets_are_drawn() {
+    let page = html::page(&common::offsets());
+    let charts = page.split("id=\"data\"").nth(1).and_then(|rest| rest.split("</script>").next()).unwrap();
+    assert!(charts.len() < 60_000, "{} bytes of points", charts.len());
+    let Some(drawn) = draw(&file("offsets", &page), &[LIGHT, "--window-size=1200,900"]) else { return };
+    drawn.assert_sound();
+    assert_eq!(drawn.data("charts"), "4");
+    let mut svgs = drawn.dom.split("<svg").skip(1).filter_map(|svg| svg.split("</svg>").next());
+    assert!(!svgs.any(|svg| svg.contains("NaN")), "a coordinate could not be worked out");
+}
+
 /// Tooltips, legends, a new size and a printer: what a reader does.
 #[test]
 fn the_page_answers_its_reader() {

@@ -74,6 +74,14 @@ fn pages_of_the_longest_kind_fit() {
 }
 
 #[test]
+fn offsets() {
+    let text = plain(&terminal::offsets(&common::offsets()));
+    assert!(plain(&terminal::summary(&common::offsets())).contains(&text));
+    assert_eq!(terminal::offsets(&common::empty()), "");
+    insta::assert_snapshot!(text);
+}
+
+#[test]
 fn csv_rows() {
     let report = Report { rows: some_rows().rows.into_iter().rev().take(4).collect(), ..common::empty() };
     insta::assert_snapshot!(csv::rows(&any(&report)));

@@ -76,6 +76,12 @@ impl KindsArgs {
         if wants(Part::Buffers) {
             cases.extend(plan::kinds(frame, &choice, Breadth::Whole).map_err(usage)?);
         }
+        if wants(Part::Pages) {
+            cases.extend(plan::first_touch(frame, self.run.budget.unwrap_or(BUDGET)).map_err(usage)?);
+        }
+        if wants(Part::Offsets) {
+            cases.extend(plan::alignment(frame));
+        }
         Ok(cases)
     }
 }

@@ -14,6 +14,7 @@ use std::sync::Once;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering, compiler_fence};
 
 use super::formula::{Formula, Target};
+use super::scan::REGISTER;
 use super::{ELEMENT_BYTES, LoadKind, StoreKind, Variant};
 
 /// Assembled bytes, position-independent.
@@ -151,6 +152,25 @@ impl Call {
         self.vectors = rest % block / vector;
         self.tail = rest % vector;
         self.even = u64::from(self.blocks > 0 && self.peel + self.vectors + self.tail == 0);
+    }
+
+    /// The arguments for `trips` trips of a scan whose first store and first load are at these addresses.
+    pub fn of_scan(addresses: [u64; 2], registers: &[[u8; REGISTER]; 4], trips: u64) -> Self {
+        let mut call = Call::empty(trips.max(1));
+        call.pointers[..2].copy_from_slice(&addresses);
+        for (lane, bytes) in call.lanes.iter_mut().zip(registers.as_flattened().as_chunks().0) {
+            *lane = f64::from_le_bytes(*bytes);
+        }
+        call
+    }
+
+    /// After a scan: what its registers hold, as far as they are as wide as its accesses.
+    pub fn registers(&self) -> [[u8; REGISTER]; 4] {
+        let mut registers = [[0; REGISTER]; 4];
+        for (bytes, lane) in registers.as_flattened_mut().as_chunks_mut().0.iter_mut().zip(&self.lanes) {
+            *bytes = lane.to_le_bytes();
+        }
+        registers
     }
 
     /// Elements computed by one pass.

@@ -9,6 +9,8 @@ pub mod naive;
 pub mod probe;
 pub mod scan;
 #[cfg(target_arch = "x86_64")]
+mod scan_x86_64;
+#[cfg(target_arch = "x86_64")]
 mod x86_64;
 
 use std::fmt;

@@ -71,7 +71,7 @@ impl Isa {
 }
 
 /// Bytes of a cache line: main loops start on one.
-const LINE: usize = 64;
+pub(super) const LINE: usize = 64;
 
 /// Sums are kept in this many registers: latency (4 cycles) x adds a cycle (2) on every core since Haswell and Zen.
 const SUMS: usize = 8;
@@ -738,7 +738,7 @@ fn collect_numbers(expr: &Expr, found: &mut Vec<f64>) {
     }
 }
 
-fn vector(width: Width, index: usize) -> Register {
+pub(super) fn vector(width: Width, index: usize) -> Register {
     let first = match width {
         Width::Scalar | Width::W128 => Register::XMM0,
         Width::W256 => Register::YMM0,

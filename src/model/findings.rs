@@ -1,7 +1,11 @@
 //! Sentences: the answer, and what limits or disturbs it.
 
+use std::collections::BTreeSet;
+
+use super::rows;
 use super::stores::ratio_text;
-use super::{PageRow, Rate, Report, Row, Warning, rows};
+use super::{Cost, OffsetRow, PageRow, Rate, Report, Row, Warning};
+use crate::kernel::scan::Scan;
 use crate::machine::Hypervisor;
 use crate::memory::MemoryKind;
 use crate::plan::PageWork;
@@ -17,6 +21,10 @@ pub(super) fn sentences(report: &Report) -> Vec<String> {
     all.extend(write_allocate(report));
     all.extend(report.kinds.iter().flat_map(super::kinds::sentences));
     all.extend(pages(report));
+    all.extend(crossing(report));
+    all.extend(blocks(report));
+    all.extend(aliasing(report));
+    all.extend(forwarding(report));
     all
 }
 
@@ -147,6 +155,101 @@ fn times(fast: Option<Rate>, slow: Option<Rate>) -> Option<String> {
     Some(significant(fast?.median / slow?.median))
 }
 
+/// A cost that differs from another by less than this factor is the same.
+const SAME_COST: f64 = 1.1;
+
+fn offset_cost(report: &Report, scan: Scan, place: &str) -> Option<Cost> {
+    let row = report.offsets.iter().find(|row| row.scan == scan && row.place == place && row.outcome == "measured")?;
+    row.cycles
+}
+
+/// Whether `cost` is more than `base` by more than either's uncertainty.
+fn is_dearer(cost: Cost, base: Cost) -> bool {
+    cost.ci95[0] > base.ci95[1] && cost.median > SAME_COST * base.median
+}
+
+fn scans(report: &Report) -> impl Iterator<Item = Scan> + '_ {
+    let mut seen = BTreeSet::new();
+    report.offsets.iter().map(|row| row.scan).filter(move |scan| seen.insert(*scan))
+}
+
+/// The widest scan of its kind.
+fn widest(report: &Report, is_kind: fn(&Scan) -> bool) -> Option<Scan> {
+    scans(report).filter(is_kind).max_by_key(|scan| scan.bytes())
+}
+
+fn crossing(report: &Report) -> Option<String> {
+    let part = |name, is_kind: fn(&Scan) -> bool| {
+        let scan = widest(report, is_kind)?;
+        let cost = |place| offset_cost(report, scan, place).map(|cost| significant(cost.median));
+        let (aligned, line, page) = (cost("aligned")?, cost("crosses a line")?, cost("crosses a page")?);
+        let bytes = scan.bytes().into_iter().max().unwrap_or(0);
+        Some(format!(
+            "a {name} of {bytes} B takes {aligned} cycles aligned, {line} across a line, {page} across a page"
+        ))
+    };
+    let load = part("load", |scan| matches!(scan, Scan::Load { .. }));
+    let store = part("store", |scan| matches!(scan, Scan::Store { .. }));
+    let parts: Vec<String> = load.into_iter().chain(store).collect();
+    (!parts.is_empty()).then(|| format!("Back to back, {}.", parts.join("; ")))
+}
+
+/// Cores whose data path is narrower than a line pay for crossing its parts too.
+fn blocks(report: &Report) -> Option<String> {
+    let part = |scan: Scan| {
+        let name = if matches!(scan, Scan::Load { .. }) { "load" } else { "store" };
+        let aligned = offset_cost(report, scan, "aligned")?;
+        let dearer = |place| offset_cost(report, scan, place).filter(|cost| is_dearer(*cost, aligned));
+        let place = ["crosses 16 B", "crosses 32 B"].into_iter().find(|place| dearer(place).is_some())?;
+        let [cost, aligned] = [dearer(place)?, aligned].map(|cost| significant(cost.median));
+        let bytes = scan.bytes().into_iter().max().unwrap_or(0);
+        Some(format!("a {name} of {bytes} B that {place} takes {cost} cycles instead of {aligned}"))
+    };
+    // Of several sizes the widest speaks for all.
+    let last = |is_kind: fn(&Scan) -> bool| scans(report).filter(is_kind).filter_map(part).last();
+    let load = last(|scan| matches!(scan, Scan::Load { .. }));
+    let store = last(|scan| matches!(scan, Scan::Store { .. }));
+    let parts: Vec<String> = load.into_iter().chain(store).collect();
+    (!parts.is_empty()).then(|| format!("Inside a line, {}.", parts.join("; ")))
+}
+
+fn aliasing(report: &Report) -> Option<String> {
+    let scan = widest(report, |scan| matches!(scan, Scan::Aliasing { .. }))?;
+    let (aliases, apart) = (offset_cost(report, scan, "aliases")?, offset_cost(report, scan, "apart")?);
+    let (bytes, base) = (scan.bytes()[0], significant(apart.median));
+    let text = if is_dearer(aliases, apart) {
+        let more = significant(aliases.median - apart.median);
+        format!(
+            "A load of {bytes} B waits {more} cycles for a store in another page whose place it overlaps modulo 4 KiB \
+             (4 KiB aliasing; {base} cycles a pair elsewhere)."
+        )
+    } else {
+        format!(
+            "A load does not wait for a store in another page that it overlaps modulo 4 KiB: a pair of {bytes} B takes {} \
+             cycles there, {base} elsewhere.",
+            significant(aliases.median)
+        )
+    };
+    Some(text)
+}
+
+fn forwarding(report: &Report) -> Option<String> {
+    let range = |place: &str| {
+        let is_ours = |row: &&OffsetRow| matches!(row.scan, Scan::Forwarding { .. }) && row.outcome == "measured";
+        let rows = report.offsets.iter().filter(is_ours).filter(|row| row.place == place);
+        let medians: Vec<f64> = rows.filter_map(|row| row.cycles).map(|cost| cost.median).collect();
+        let least = medians.iter().copied().reduce(f64::min)?;
+        let (least, most) = (significant(least), significant(medians.into_iter().fold(0.0, f64::max)));
+        Some(if least == most { least } else { format!("{least} to {most}") })
+    };
+    let [same, inside, partly] = ["same place", "inside the store", "overlaps partly"].map(range);
+    let (same, inside, partly) = (same?, inside?, partly?);
+    Some(format!(
+        "From a store to a load at the same place it takes {same} cycles, to one elsewhere inside it {inside}, to one that \
+         overlaps it partly {partly}."
+    ))
+}
+
 /// What disturbed or limits the figures, with its cure.
 pub(super) fn warnings(report: &Report, record: &Record) -> Vec<Warning> {
     let mut all = Vec::new();
@@ -174,7 +277,9 @@ fn faults(report: &Report) -> Vec<Words> {
     let kernel =
         |row: &Row| (row.outcome.clone(), format!("{} {} {}", row.kernel, row.width, row.store), row.reason.clone());
     let page = |row: &PageRow| (row.outcome.clone(), format!("{} of {}", row.work, row.memory), row.reason.clone());
-    let all: Vec<_> = report.rows.iter().map(kernel).chain(report.pages.iter().map(page)).collect();
+    let offset = |row: &OffsetRow| (row.outcome.clone(), row.scan.to_string(), row.reason.clone());
+    let rows = report.rows.iter().map(kernel).chain(report.pages.iter().map(page));
+    let all: Vec<_> = rows.chain(report.offsets.iter().map(offset)).collect();
     let mut found = Vec::new();
     for outcome in ["crashed", "invalid"] {
         let mut rows = all.iter().filter(|row| row.0 == outcome);

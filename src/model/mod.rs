@@ -262,7 +262,9 @@ pub struct OffsetRow {
     pub metric: String,
     /// What was repeated.
     pub scan: Scan,
-    /// How the accesses lie: `inside a line`, `crosses a line`, `crosses a page`, ...
+    /// How the accesses lie. Loads and stores alone: `inside a line`, and of these `aligned`, `crosses 16 B` (and not 32)
+    /// and `crosses 32 B`; `crosses a line`, `crosses a page`. A load beside a store: `aliases`, `apart`. Forwarding: `same
+    /// place`, `inside the store`, `overlaps partly`, `apart`. Where nothing was measured: `any`.
     pub place: String,
     /// First and last offset of that kind, in bytes.
     pub offsets: [i64; 2],
@@ -274,7 +276,9 @@ pub struct OffsetRow {
     pub cpus: Vec<u32>,
     /// `cycles`.
     pub unit: String,
-    /// Core clock cycles for each access (with a pair of accesses: for each pair). Absent where nothing was measured.
+    /// Core clock cycles for each access (with a pair of accesses: for each pair). The median is over the offsets of that
+    /// kind, each with its median over all sweeps. The interval is that of this median, widened to hold the median of
+    /// each visit alone: it tells of differences between offsets and between visits. Absent where nothing was measured.
     pub cycles: Option<Cost>,
     /// Number of samples of each offset.
     pub samples: usize,
@@ -287,7 +291,7 @@ pub struct OffsetRow {
     pub reason: Option<String>,
     /// As in bandwidth rows.
     pub flags: Vec<String>,
-    /// Median cycles at each offset of the scan, for charts. Not part of the JSON row.
+    /// Median cycles at each offset of the whole scan, for charts: on its first row only. Not part of the JSON row.
     #[serde(skip)]
     pub curve: Vec<(i64, f64)>,
 }

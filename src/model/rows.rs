@@ -195,7 +195,8 @@ fn first_use(measured: &[&Measured], totals: &[Vec<f64>], hz: f64) -> Option<Fir
     })
 }
 
-fn core_clock(measured: &[&Measured], hz: f64) -> Option<f64> {
+/// Core clock in hertz: the median of all readings.
+pub(super) fn core_clock(measured: &[&Measured], hz: f64) -> Option<f64> {
     median(measured.iter().flat_map(|visit| {
         visit
             .samples

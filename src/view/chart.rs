@@ -7,9 +7,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::Serialize;
 
 use super::{StoreColumn, StoreGroup, gbps, measured_kinds, page_works, store_groups, store_words, threads};
+use crate::kernel::scan::Scan;
 use crate::kernel::{Kernel, LoadKind, StoreKind, Width};
 use crate::memory::MemoryKind;
-use crate::model::{BreakEven, Cost, Crossover, Kind, Kinds, PageRow, Report, Row, Scaling};
+use crate::model::{BreakEven, Cost, Crossover, Kind, Kinds, OffsetRow, PageRow, Report, Row, Scaling};
 use crate::plan::Protocol;
 use crate::record::BASE_PAGE;
 use crate::units::{Bytes, count, percent};
@@ -62,6 +63,8 @@ enum Scale {
     Linear,
     /// Places in a sequence.
     Order,
+    /// Bytes before (below zero) and behind a place.
+    Offsets,
     /// As far as the points reach.
     Close,
     /// One place a name.
@@ -349,6 +352,78 @@ pub(super) fn distributions(report: &Report) -> Vec<Chart> {
     let indices = memory.map(|best| best.row).chain(bimodal).filter(|index| seen.insert(*index));
     let rows = indices.filter_map(|index| report.rows.get(index)).filter(|row| row.sample_bps.len() > 2);
     rows.take(MOST_DISTRIBUTIONS).filter_map(distribution).collect()
+}
+
+/// Bytes on either side of a page boundary that the charts of crossings show.
+const AROUND: i64 = 128;
+const PAGE: i64 = 4096;
+
+/// What offsets cost: crossings by loads and by stores, 4 KiB aliasing, forwarding.
+pub(super) fn offsets(report: &Report) -> Vec<Chart> {
+    // A page's first bytes stand for those behind its end: there lies another page.
+    let around = |at: i64| match at {
+        ..=AROUND => Some(at),
+        _ if at >= PAGE - AROUND => Some(at - PAGE),
+        _ => None,
+    };
+    let from_boundary = "first byte, from a page boundary (a line is 64 B)";
+    let from_store = "load's first byte, from the store's";
+    type Wanted = (&'static str, &'static str, Scale, fn(Scan) -> bool);
+    let charts: [Wanted; 4] = [
+        // A page crossing is so dear that a linear axis would hide all else.
+        ("Loads around a page boundary", from_boundary, Scale::Log, |scan| matches!(scan, Scan::Load { .. })),
+        ("Stores around a page boundary", from_boundary, Scale::Log, |scan| matches!(scan, Scan::Store { .. })),
+        ("4 KiB aliasing", "load's place in its page, from the store's", Scale::Linear, |scan| {
+            matches!(scan, Scan::Aliasing { .. })
+        }),
+        ("Store-to-load forwarding", from_store, Scale::Linear, |scan| matches!(scan, Scan::Forwarding { .. })),
+    ];
+    let chart = |(title, x, scale, is_ours): Wanted| {
+        let first_rows = report.offsets.iter().filter(|row| !row.curve.is_empty() && is_ours(row.scan));
+        let series: Vec<Series> = first_rows.map(|row| offset_series(row, around)).collect();
+        let name = if matches!(scale, Scale::Log) { "core clock cycles (log)" } else { "core clock cycles" };
+        let axes = (Axis::new(x, "B", Scale::Offsets), Axis::new(name, "cycles", scale));
+        let chart = Chart::new(title.into(), String::new(), axes.0, axes.1, series);
+        (!chart.series.is_empty()).then_some(chart)
+    };
+    charts.into_iter().filter_map(chart).collect()
+}
+
+/// Colour says the bytes of the store, dashes those of the load.
+fn offset_series(row: &OffsetRow, around: impl Fn(i64) -> Option<i64>) -> Series {
+    let [stored, loaded] = row.scan.bytes();
+    let colour = |bytes: u64| (bytes.max(4).ilog2() - 2) as usize;
+    let (name, colour, dash, shown) = match row.scan {
+        Scan::Load { bytes } | Scan::Store { bytes } | Scan::Aliasing { bytes } => {
+            (format!("{bytes} B"), colour(bytes.into()), 0, true)
+        }
+        // Twenty-five lines at once can't be told apart; the legend brings in the others.
+        Scan::Forwarding { .. } => {
+            (format!("{stored} B to {loaded} B"), colour(stored), colour(loaded), stored == loaded)
+        }
+    };
+    let at = |&(offset, cycles): &(i64, f64)| {
+        let cycles = format!("{:.2}", cycles.max(0.01)).parse().unwrap_or(0.01);
+        Some((around(offset)? as f64, cycles, cycles, cycles, row.samples))
+    };
+    let mut points: Vec<Point> = row.curve.iter().filter_map(at).collect();
+    points.sort_by(|a, b| a.0.total_cmp(&b.0));
+    Series { colour, dash, shown, ..line(name, changes(points)) }
+}
+
+/// Without the points between equal neighbours: a step needs its two ends. Equal is what differs by less than the line
+/// is thick.
+fn changes(points: Vec<Point>) -> Vec<Point> {
+    let is_equal = |a: &Point, b: &Point| (a.1 - b.1).abs() <= 0.02 * a.1.abs().max(b.1.abs());
+    let mut kept: Vec<Point> = Vec::new();
+    for (index, point) in points.iter().enumerate() {
+        let is_between = kept.last().is_some_and(|last| is_equal(last, point))
+            && points.get(index + 1).is_some_and(|next| is_equal(point, next));
+        if !is_between {
+            kept.push(*point);
+        }
+    }
+    kept
 }
 
 fn distribution(row: &Row) -> Option<Chart> {

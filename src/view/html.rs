@@ -13,7 +13,7 @@ use super::{
     level_kernels, level_row, level_threads, machine_line, measured_kinds, page_cost, page_reasons, page_works, ratio,
     reasons, spread, streams, threads,
 };
-use crate::model::{Cost, Kind, Kinds, Level, PageRow, Rate, Report, Row, StreamTable};
+use crate::model::{Cost, Kind, Kinds, Level, OffsetRow, PageRow, Rate, Report, Row, StreamTable};
 use crate::plan::Protocol;
 use crate::record::Environment;
 use crate::units::{Bytes, BytesPerSecond, Nanoseconds, count, significant, utc};
@@ -33,8 +33,9 @@ pub fn page(report: &Report) -> String {
         charts("widths", "Access width", WIDTHS, chart::widths(report)),
         write_allocate(report),
         kinds(report),
-        stream(report),
         pages(report),
+        offsets(report),
+        stream(report),
         charts("samples", "Samples", SAMPLES, chart::distributions(report)),
         warnings(report),
         environment(report),
@@ -48,6 +49,8 @@ pub fn page(report: &Report) -> String {
 const BANDWIDTH: &str = "Payload is what the program reads and writes, as STREAM counts it; write-allocates are not in it. \
     Points are medians, whiskers their 95 % intervals. Shaded stretches are the levels found.";
 const WIDTHS: &str = "Regular loads and stores; the fastest working set of each level, median with its 95 % interval.";
+const ALIGNMENT: &str = "Loads and stores alone do not wait for each other. Where a load follows a store, the next store stores \
+    what was loaded, so that waiting shows. Points between equal neighbours are left out.";
 const SAMPLES: &str = "Each dot is one sample. A trend, steps or two groups mean that a single figure says too little.";
 
 /// A part of the page below the first screen.
@@ -321,6 +324,38 @@ fn kinds_table(report: &Report, kinds: &Kinds) -> Markup {
             ul { @for kind in missing { li { (kind.memory) ": " (kind.proof) } } }
         }
     }
+}
+
+fn offsets(report: &Report) -> Section {
+    let cycles =
+        |row: &OffsetRow, value: fn(Cost) -> f64| row.cycles.map_or_else(|| "–".into(), |c| significant(value(c)));
+    let table = || {
+        html! {
+            details {
+                summary { "Cycles by kind of offset" }
+                (boxed("Core clock cycles for each access or pair: median over the offsets of a kind, its 95 % interval", html! {
+                    thead { tr {
+                        th { "access" } th { "place" } th.num { "offsets" } th.num { "cycles" } th.num { "95 %" }
+                        th.num { "best" } th { "remarks" }
+                    } }
+                    tbody { @for row in &report.offsets { tr {
+                        td { (row.scan) }
+                        td { (row.place) }
+                        td.num { (row.count) }
+                        td.num { (cycles(row, |cost| cost.median)) }
+                        td.num { (cycles(row, |cost| cost.ci95[0])) " to " (cycles(row, |cost| cost.ci95[1])) }
+                        td.num { (cycles(row, |cost| cost.best)) }
+                        td {
+                            @if let Some(reason) = &row.reason { (row.outcome) ": " (reason) " " }
+                            (row.flags.join(" "))
+                        }
+                    } } }
+                }))
+            }
+        }
+    };
+    let body = (!report.offsets.is_empty()).then(table);
+    Section { body, ..charts("alignment", "Alignment", ALIGNMENT, chart::offsets(report)) }
 }
 
 fn stream(report: &Report) -> Section {

@@ -14,6 +14,7 @@ pub mod html;
 
 use std::collections::BTreeSet;
 
+use crate::kernel::scan::Scan;
 use crate::kernel::{Kernel, LoadKind, StoreKind, Width};
 use crate::machine::Machine;
 use crate::memory::MemoryKind;
@@ -280,6 +281,28 @@ fn alone<'a>(report: &'a Report, kind: &Kind, kernel: &str, store: StoreKind, lo
 /// Kinds that were measured, and those that were not.
 fn measured_kinds(kinds: &Kinds) -> (Vec<&Kind>, Vec<&Kind>) {
     kinds.kinds.iter().partition(|kind| kind.first_s.is_some() || kind.steady_s.is_some())
+}
+
+/// How the accesses of a scan of loads or stores alone lie, with short names for narrow tables.
+const CROSSINGS: [(&str, &str); 6] = [
+    ("aligned", "aligned"),
+    ("inside a line", "inside\na line"),
+    ("crosses 16 B", "across\n16 B"),
+    ("crosses 32 B", "across\n32 B"),
+    ("crosses a line", "across\na line"),
+    ("crosses a page", "across\na page"),
+];
+
+/// The scans of a report, in the order of its rows.
+fn scans(report: &Report) -> Vec<Scan> {
+    let mut scans: Vec<Scan> = report.offsets.iter().map(|row| row.scan).collect();
+    scans.dedup();
+    scans
+}
+
+/// What one kind of offsets costs.
+fn offset_cost(report: &Report, scan: Scan, place: &str) -> Option<Cost> {
+    report.offsets.iter().find(|row| row.scan == scan && row.place == place).and_then(|row| row.cycles)
 }
 
 /// Every reason why a row was not measured, once, with what it holds for.

@@ -55,6 +55,7 @@
     }
     const value = { ...shared, type: "value", splitNumber: ticks };
     if (spec.scale === "order") return { ...value, min: 0, max: "dataMax", minInterval: 1 };
+    if (spec.scale === "offsets") return { ...value, min: "dataMin", max: "dataMax" };
     if (spec.scale === "close") return { ...value, scale: true };
     if (spec.scale === "linear") return { ...value, min: 0, minInterval: spec.name === "threads" ? 1 : 0 };
     const low = Math.floor(Math.min(...values)), most = Math.max(...values);
@@ -102,7 +103,7 @@
     if (series.shape === "bar") return { ...shared, type: "bar", barGap: "10%", barCategoryGap: "30%" };
     if (series.shape === "dot") return { ...shared, type: "scatter", symbolSize: 6, itemStyle: { opacity: .8 } };
     return {
-      ...shared, type: "line", symbol: SYMBOLS[series.symbol % 4], symbolSize: 6,
+      ...shared, type: "line", symbol: SYMBOLS[series.symbol % 4], symbolSize: 6, showSymbol: chart.x.scale !== "offsets",
       lineStyle: { width: 2, type: DASHES[series.dash % 4] },
     };
   }
@@ -141,7 +142,7 @@
     })[chart.x.scale]?.() ?? value + " " + chart.x.unit;
     const line = ({ data, marker, seriesName }) => {
       const [, value, low, high, samples] = data.slice(4);
-      const spread = samples > 1 ? ` [${digits(low)}, ${digits(high)}], ${samples} samples` : "";
+      const spread = high > low && samples > 1 ? ` [${digits(low)}, ${digits(high)}], ${samples} samples` : "";
       return `${marker}${echarts.format.encodeHTML(seriesName)}: <b>${digits(value)}</b> ${chart.y.unit}${spread}`;
     };
     return {

@@ -6,11 +6,13 @@ use std::fmt::Write;
 use anstyle::Style;
 
 use super::{
-    ALONE, FLAGS, Flag, PAGES_CAPTION, SPREAD_CAPTION, alone, bound, break_even, crossing, crossover_line, crossovers,
-    gbps, level_kernels, level_row, level_threads, machine_line, measured_kinds, page_cost, page_reasons, page_works,
-    protocol_word, ratio, reasons, spread, store_groups, store_words, streams, threads,
+    ALONE, CROSSINGS, FLAGS, Flag, PAGES_CAPTION, SPREAD_CAPTION, alone, bound, break_even, crossing, crossover_line,
+    crossovers, gbps, level_kernels, level_row, level_threads, machine_line, measured_kinds, offset_cost, page_cost,
+    page_reasons, page_works, protocol_word, ratio, reasons, scans, spread, store_groups, store_words, streams,
+    threads,
 };
-use crate::model::{Cost, Crossover, Kind, Level, PageRow, Rate, Report, Row, StreamTable, Warning};
+use crate::kernel::scan::Scan;
+use crate::model::{Cost, Crossover, Kind, Level, OffsetRow, PageRow, Rate, Report, Row, StreamTable, Warning};
 use crate::plan::PageWork;
 use crate::units::{Bytes, Nanoseconds, significant, utc};
 
@@ -28,12 +30,13 @@ pub fn summary(report: &Report) -> String {
         write_allocate(report),
         scaling(report),
         kinds_section(report),
+        pages(report),
+        offsets(report),
         report
             .stream
             .as_ref()
             .map(|table| format!("{}{}", head("STREAM table"), stream_table(table)))
             .unwrap_or_default(),
-        pages(report),
         warnings(report),
     ];
     sections.into_iter().filter(|section| !section.is_empty()).collect::<Vec<_>>().join("\n")
@@ -137,6 +140,84 @@ pub fn pages(report: &Report) -> String {
         + &reason_lines(&page_reasons(&report.pages))
 }
 
+/// What offsets cost: crossings, 4 KiB aliasing, and forwarding from store to load. Empty where no scan was made.
+pub fn offsets(report: &Report) -> String {
+    let tables = [crossings(report), aliasing(report), forwarding(report), offset_reasons(report)];
+    tables.into_iter().filter(|table| !table.is_empty()).collect::<Vec<_>>().join("\n")
+}
+
+fn cycles(cost: Option<Cost>) -> String {
+    cost.map_or_else(|| "-".into(), |cost| significant(cost.median))
+}
+
+fn crossings(report: &Report) -> String {
+    let access = |scan: Scan| match scan {
+        Scan::Load { bytes } => Some((scan, format!("load {bytes} B"))),
+        Scan::Store { bytes } => Some((scan, format!("store {bytes} B"))),
+        Scan::Aliasing { .. } | Scan::Forwarding { .. } => None,
+    };
+    let scans: Vec<(Scan, String)> = scans(report).into_iter().filter_map(access).collect();
+    if scans.is_empty() {
+        return String::new();
+    }
+    let mut columns = vec![Column::left("access", scans.iter().map(|(_, name)| name.clone()))];
+    columns.extend(CROSSINGS.iter().map(|(place, head)| {
+        Column::right(head, scans.iter().map(|(scan, _)| cycles(offset_cost(report, *scan, place))))
+    }));
+    let about = "Core clock cycles for one access of many that do not wait for each other, median over offsets. Across \
+                 16 B and 32 B: inside a line.";
+    head("Line and page crossing") + &note(about) + &table(&columns)
+}
+
+fn aliasing(report: &Report) -> String {
+    let scans: Vec<Scan> = scans(report).into_iter().filter(|scan| matches!(scan, Scan::Aliasing { .. })).collect();
+    if scans.is_empty() {
+        return String::new();
+    }
+    let cells = |place: &'static str| scans.iter().map(move |scan| cycles(offset_cost(report, *scan, place)));
+    let columns = [
+        Column::left("access", scans.iter().map(|scan| format!("{} B", scan.bytes()[0]))),
+        Column::right("apart", cells("apart")),
+        Column::right("aliases", cells("aliases")),
+    ];
+    let about = "Cycles for a store and a load from another page: places in their pages apart, or overlapping.";
+    head("4 KiB aliasing") + &note(about) + &table(&columns)
+}
+
+/// A matrix: stores down, loads across.
+fn forwarding(report: &Report) -> String {
+    let sizes = |part: usize| -> BTreeSet<u64> {
+        let is_ours = |scan: &Scan| matches!(scan, Scan::Forwarding { .. });
+        scans(report).into_iter().filter(is_ours).map(|scan| scan.bytes()[part]).collect()
+    };
+    let (stored, loaded) = (sizes(0), sizes(1));
+    if stored.is_empty() {
+        return String::new();
+    }
+    let cell = |stored: u64, loaded: u64| {
+        let scan = Scan::Forwarding { stored: stored as u32, loaded: loaded as u32 };
+        let cycles =
+            |place| offset_cost(report, scan, place).map_or_else(|| "-".into(), |cost| format!("{:.0}", cost.median));
+        ["same place", "inside the store", "overlaps partly"].map(cycles).join(" / ")
+    };
+    let mut columns = vec![Column::left("store", stored.iter().map(|bytes| format!("{bytes} B")))];
+    columns.extend(
+        loaded.iter().map(|&loaded| {
+            Column::right(&format!("load {loaded} B"), stored.iter().map(|&stored| cell(stored, loaded)))
+        }),
+    );
+    let about = "Cycles from store to load and back into a register: load at the same place / elsewhere inside the store / \
+                 overlapping it partly.";
+    head("Store-to-load forwarding") + &note(about) + &table(&columns)
+}
+
+fn offset_reasons(report: &Report) -> String {
+    let reason = |row: &OffsetRow| Some(item(&format!("{}: {}: {}", row.scan, row.outcome, row.reason.as_ref()?)));
+    let mut lines: Vec<String> = report.offsets.iter().filter_map(reason).collect();
+    lines.dedup();
+    lines.concat()
+}
+
 fn stream_table(table: &StreamTable) -> String {
     let StreamTable { title, array_elements, threads, .. } = table;
     let mut text =
@@ -156,7 +237,7 @@ fn stream_table(table: &StreamTable) -> String {
 
 /// Memory kinds side by side: the answer, the table, how each kind is known.
 pub fn kinds(report: &Report) -> String {
-    let sections = [findings(report), kinds_section(report), warnings(report)];
+    let sections = [findings(report), kinds_section(report), pages(report), offsets(report), warnings(report)];
     let text = sections.into_iter().filter(|section| !section.is_empty()).collect::<Vec<_>>().join("\n");
     if text.is_empty() { "No memory kinds were measured.\n".into() } else { text }
 }

@@ -1,12 +1,13 @@
 //! Reports made by hand: a machine that never was, with everything a view must be able to show.
 #![allow(dead_code)] // Each test file uses its part.
 
+use membound::kernel::scan::Scan;
 use membound::kernel::{Kernel, LoadKind, StoreKind, Width};
 use membound::machine::{Dimm, Fact, Machine};
 use membound::memory::{MemoryKind, NodePages, Obtained};
 use membound::model::{
-    Cost, Crossover, Level, LevelBest, PageRow, Rate, Report, Row, Scaling, StreamLine, StreamTable, Warning,
-    WriteAllocate,
+    Cost, Crossover, Level, LevelBest, OffsetRow, PageRow, Rate, Report, Row, Scaling, StreamLine, StreamTable,
+    Warning, WriteAllocate,
 };
 use membound::plan::{PageWork, Protocol};
 use membound::record::{Clock, End, Environment};
@@ -81,6 +82,65 @@ pub fn single() -> Report {
 /// Nothing but a case that the machine can't do.
 pub fn unavailable() -> Report {
     Report { host: "poor".into(), rows: vec![cannot(row("copy", StoreKind::Nt, Width::W512, 1, 1 << 20))], ..empty() }
+}
+
+/// What offsets cost on a core with paths of 32 bytes, and nothing else.
+pub fn offsets() -> Report {
+    let mut rows = Vec::new();
+    for (bytes, base) in [(8, 0.5), (64, 1.0)] {
+        let places = [("inside a line", 1.0), ("aligned", 1.0), ("crosses a line", 2.0), ("crosses a page", 25.0)];
+        rows.extend(places.map(|(place, times)| offset_row(Scan::Load { bytes }, place, base * times)));
+        rows.extend(places.map(|(place, times)| offset_row(Scan::Store { bytes }, place, 2.0 * base * times)));
+    }
+    rows.insert(8, offset_row(Scan::Store { bytes: 8 }, "crosses 32 B", 2.0));
+    rows.push(offset_row(Scan::Aliasing { bytes: 64 }, "aliases", 12.3));
+    rows.push(offset_row(Scan::Aliasing { bytes: 64 }, "apart", 2.0));
+    for (stored, loaded) in [(8, 8), (8, 64), (64, 8), (64, 64)] {
+        let scan = Scan::Forwarding { stored, loaded };
+        if loaded <= stored {
+            rows.push(offset_row(scan, "same place", 9.0));
+        }
+        if loaded < stored {
+            rows.push(offset_row(scan, "inside the store", 11.0));
+        }
+        rows.extend([offset_row(scan, "overlaps partly", 121.4), offset_row(scan, "apart", 1.0)]);
+    }
+    // A view draws a scan's curve from its first row.
+    let mut seen = Vec::new();
+    for row in rows.iter_mut().filter(|row| row.cycles.is_some()) {
+        if !seen.contains(&row.scan) {
+            seen.push(row.scan);
+            row.curve = row.scan.offsets().map(|at| (at, 1.0 + f64::from(at % 64 > 56))).collect();
+        }
+    }
+    rows.push(OffsetRow {
+        cycles: None,
+        outcome: "unavailable".into(),
+        reason: Some(format!("this processor has no AVX-512 on {NASTY}")),
+        ..offset_row(Scan::Forwarding { stored: 4, loaded: 64 }, "any", 0.0)
+    });
+    Report { offsets: rows, ..empty() }
+}
+
+fn offset_row(scan: Scan, place: &str, cycles: f64) -> OffsetRow {
+    let (first, last) = scan.offsets().into_inner();
+    OffsetRow {
+        metric: "offset".into(),
+        scan,
+        place: place.into(),
+        offsets: [first, last],
+        count: 7,
+        memory: MemoryKind::Base,
+        cpus: vec![0],
+        unit: "cycles".into(),
+        cycles: Some(Cost { best: 0.99 * cycles, median: cycles, ci95: [0.995 * cycles, 1.01 * cycles] }),
+        samples: 3,
+        rounds: 3,
+        outcome: "measured".into(),
+        reason: None,
+        flags: Vec::new(),
+        curve: Vec::new(),
+    }
 }
 
 /// Everything.
