@@ -342,6 +342,13 @@ pub fn characterise(frame: &Frame, budget: std::time::Duration) -> Result<Vec<Ca
             cases.push(steady(kernel, frame.widest(), store, USUAL_MEMORY, cpus, frame.memory_size(threads)));
         }
     }
+    if detail > Detail::Sketch {
+        cases.extend(kinds(frame, &Choice::default(), Breadth::Brief)?);
+    }
+    if detail == Detail::Full {
+        cases.extend(first_touch(frame, Breadth::Brief)?);
+        cases.extend(alignment(frame, Breadth::Brief));
+    }
     Ok(distinct(cases))
 }
 
@@ -594,11 +601,11 @@ const PAGE_STATES: [PageWork; 6] = [
     PageWork::Unmap,
 ];
 
-/// What pages cost: works on pages x memory kinds, by one thread and by all. A budget below 12 s leaves out what happens
-/// to pages that are there already, but copy-on-write.
-pub fn first_touch(frame: &Frame, budget: std::time::Duration) -> Result<Vec<Case>, PlanError> {
+/// What pages cost: works on pages x memory kinds, by one thread and by all. In brief: without what happens to pages
+/// that are there already, but copy-on-write.
+pub fn first_touch(frame: &Frame, breadth: Breadth) -> Result<Vec<Case>, PlanError> {
     use MemoryKind::{Base, Heap, Huge1G, Huge2M, Memfd, Shared, Thp, Tmpfs};
-    let is_whole = Detail::of(budget) > Detail::Sketch;
+    let is_whole = breadth == Breadth::Whole;
     let mut works = Vec::new();
     let mut add = |work: PageWork, kinds: &[MemoryKind]| works.extend(kinds.iter().map(|&kind| (work, kind)));
     add(PageWork::Touch, &[Base, Thp, Huge2M, Huge1G]);
@@ -645,10 +652,13 @@ fn pages(frame: &Frame, work: PageWork, kind: MemoryKind, threads: usize) -> Res
 ///
 /// In base pages, where every page crossing needs two translations: what a program can count on. (Crossing 4 KiB inside
 /// a huge page costs the same on Zen 4.)
-pub fn alignment(frame: &Frame) -> Vec<Case> {
+pub fn alignment(frame: &Frame, breadth: Breadth) -> Vec<Case> {
     let exists = |bytes: &u32| bytes * 8 <= frame.widest().bits().max(128);
-    let sizes: Vec<u32> = [4, 8, 16, 32, 64].into_iter().filter(exists).collect();
+    let mut sizes: Vec<u32> = [4, 8, 16, 32, 64].into_iter().filter(exists).collect();
     let widest = sizes[sizes.len() - 1];
+    if breadth == Breadth::Brief {
+        sizes = vec![8, widest];
+    }
     let alone = sizes.iter().copied().filter(|bytes| *bytes >= 8);
     let mut scans: Vec<Scan> = alone.flat_map(|bytes| [Scan::Load { bytes }, Scan::Store { bytes }]).collect();
     scans.extend([8, widest].map(|bytes| Scan::Aliasing { bytes }));

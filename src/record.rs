@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::machine::Machine;
 use crate::memory::Obtained;
+use crate::memory::behaviour::IGNORED;
 use crate::plan::{Case, Work};
 use crate::units::{Bytes, Hertz};
 
@@ -115,6 +116,18 @@ pub enum Outcome {
         /// What was wrong.
         reason: String,
     },
+}
+
+impl Outcome {
+    /// Whether something went wrong. A host that ignores memory types makes their cases invalid, but that is what it
+    /// does, as lacking memory is.
+    pub fn is_failure(&self) -> bool {
+        match self {
+            Outcome::Measured(_) | Outcome::Unavailable { .. } => false,
+            Outcome::Crashed { .. } => true,
+            Outcome::Invalid { reason } => !reason.starts_with(IGNORED),
+        }
+    }
 }
 
 /// Samples and what they are samples of.

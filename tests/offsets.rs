@@ -4,7 +4,7 @@ use membound::kernel::scan::Scan;
 use membound::machine::Machine;
 use membound::memory::{MemoryKind, MemorySpec, Obtained};
 use membound::model::{self, OffsetRow};
-use membound::plan::{Case, Protocol, Work};
+use membound::plan::{Breadth, Case, Protocol, Work};
 use membound::record::{
     Clock, Environment, Header, Line, Measured, Measurement, Outcome, Record, RecordError, SCHEMA, Sample, Samples,
     Volume, Writer,
@@ -202,7 +202,7 @@ mod here {
     fn a_visit_samples_every_offset() {
         let machine = Machine::read(std::path::Path::new("/")).unwrap();
         let frame = Frame::new(&machine, Isa::detect(), None).unwrap();
-        let cases = plan::alignment(&frame);
+        let cases = plan::alignment(&frame, Breadth::Whole);
         let mut native = Native::new(&cases, Places::default(), false).unwrap();
         let scan = Scan::Forwarding { stored: 8, loaded: 8 };
         let case = cases.iter().find(|case| case.work == Work::Scan(scan)).unwrap();

@@ -8,7 +8,7 @@ use std::time::Duration;
 use membound::kernel::Isa;
 use membound::machine::Machine;
 use membound::memory::{MemoryKind, MemorySpec, Obtained, Places};
-use membound::plan::{self, Case, Frame, PageWork, Protocol, Work};
+use membound::plan::{self, Breadth, Case, Frame, PageWork, Protocol, Work};
 use membound::record::{
     BASE_PAGE, Clock, Environment, Header, Measured, Measurement, Outcome, Record, SCHEMA, Sample, Samples, Volume,
 };
@@ -257,15 +257,15 @@ fn the_answer_is_made_of_measured_rows() {
 fn the_plan_holds_every_work_once() {
     let machine = Machine::read(std::path::Path::new("/")).unwrap();
     let frame = Frame::new(&machine, Isa::detect(), None).unwrap();
-    let cases = plan::first_touch(&frame, Duration::from_secs(60)).unwrap();
+    let cases = plan::first_touch(&frame, Breadth::Whole).unwrap();
     assert_eq!(plan::distinct(cases.clone()).len(), cases.len());
     for &work in PageWork::ALL {
         assert!(cases.iter().any(|case| case.work == Work::Page(work)), "{work}");
     }
-    assert!(plan::first_touch(&frame, Duration::from_secs(5)).unwrap().len() < cases.len());
+    assert!(plan::first_touch(&frame, Breadth::Brief).unwrap().len() < cases.len());
     let tiny = Frame { memory_limit: Bytes::mib(1), ..frame };
     let share = |case: &Case| case.working_set.0 / case.threads() as u64;
-    let small = plan::first_touch(&tiny, Duration::from_secs(60)).unwrap();
+    let small = plan::first_touch(&tiny, Breadth::Whole).unwrap();
     assert!(
         small.iter().all(|case| share(case) == if case.memory.kind == MemoryKind::Huge1G { 1 << 30 } else { 2 << 20 })
     );

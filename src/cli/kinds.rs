@@ -77,10 +77,10 @@ impl KindsArgs {
             cases.extend(plan::kinds(frame, &choice, Breadth::Whole).map_err(usage)?);
         }
         if wants(Part::Pages) {
-            cases.extend(plan::first_touch(frame, self.run.budget.unwrap_or(BUDGET)).map_err(usage)?);
+            cases.extend(plan::first_touch(frame, Breadth::Whole).map_err(usage)?);
         }
         if wants(Part::Offsets) {
-            cases.extend(plan::alignment(frame));
+            cases.extend(plan::alignment(frame, Breadth::Whole));
         }
         Ok(cases)
     }

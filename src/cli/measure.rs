@@ -11,7 +11,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use super::usage;
 use crate::machine::Machine;
 use crate::plan::Case;
-use crate::record::{End, Header, Line, Measurement, Outcome, Record, SCHEMA, Writer};
+use crate::record::{End, Header, Line, Measurement, Record, SCHEMA, Writer};
 use crate::run::{self, Executor, Schedule, sys};
 use crate::stats;
 use crate::units::Bytes;
@@ -50,10 +50,9 @@ pub struct Finished {
 impl Finished {
     /// Whether the command must exit with 1.
     pub fn failed(&self) -> bool {
-        let bad = |m: &Measurement| matches!(m.outcome, Outcome::Crashed { .. } | Outcome::Invalid { .. });
         self.write_fault.is_some()
             || self.record.end.as_ref().is_some_and(|end| end.interrupted)
-            || self.record.measurements.iter().any(bad)
+            || self.record.measurements.iter().any(|visit| visit.outcome.is_failure())
     }
 }
 

@@ -130,6 +130,9 @@ struct Promise {
     evidence: String,
 }
 
+/// How the reason begins where every type behaves as write-back: a limit of the machine, not a fault.
+pub const IGNORED: &str = "the hypervisor ignores memory types";
+
 /// Whether what was seen is the behaviour of the type `kind`.
 ///
 /// # Errors
@@ -153,7 +156,7 @@ pub fn prove(kind: MemoryKind, seen: &Behaviour, against: &Reference) -> Result<
     let traits = Traits::of(seen, against);
     if kind != MemoryKind::Wb && traits.are_write_back() {
         return Err(format!(
-            "the hypervisor ignores memory types: {name} loads {:.1} ns a line the second time, WB {:.1}, memory {:.1}",
+            "{IGNORED}: {name} loads {:.1} ns a line the second time, WB {:.1}, memory {:.1}",
             seen.load_again, cached.load_again, against.memory
         ));
     }

@@ -8,6 +8,7 @@ use super::{Cost, OffsetRow, PageRow, Rate, Report, Row, Warning};
 use crate::kernel::scan::Scan;
 use crate::machine::Hypervisor;
 use crate::memory::MemoryKind;
+use crate::memory::behaviour::IGNORED;
 use crate::plan::PageWork;
 use crate::record::Record;
 use crate::units::{BytesPerSecond, Hertz, Nanoseconds, significant};
@@ -281,8 +282,23 @@ fn faults(report: &Report) -> Vec<Words> {
     let rows = report.rows.iter().map(kernel).chain(report.pages.iter().map(page));
     let all: Vec<_> = rows.chain(report.offsets.iter().map(offset)).collect();
     let mut found = Vec::new();
+    let is_ignored = |reason: &Option<String>| reason.as_ref().is_some_and(|reason| reason.starts_with(IGNORED));
+    let mut ignored: Vec<MemoryKind> = Vec::new();
+    for row in report.rows.iter().filter(|row| is_ignored(&row.reason)) {
+        ignored.extend(row.streams.iter().map(|named| named.memory.kind).chain([row.memory]));
+    }
+    ignored.retain(|kind| kind.is_memory_type());
+    ignored.sort_unstable();
+    ignored.dedup();
+    if !ignored.is_empty() {
+        let names = ignored.iter().map(|kind| kind.word()).collect::<Vec<_>>().join(", ");
+        found.push(words(
+            format!("{IGNORED}: {names} behave as write-back, so they were not measured"),
+            "measure them on a host of your own, or where KVM heeds the guest's page attributes",
+        ));
+    }
     for outcome in ["crashed", "invalid"] {
-        let mut rows = all.iter().filter(|row| row.0 == outcome);
+        let mut rows = all.iter().filter(|row| row.0 == outcome && !is_ignored(&row.2));
         let count = rows.clone().count();
         if let Some((_, what, reason)) = rows.next() {
             let reason = reason.as_deref().unwrap_or_default();

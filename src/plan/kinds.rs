@@ -18,7 +18,7 @@ const ON_DISK: [MemoryKind; 4] =
 /// How much is looked at.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Breadth {
-    /// First use, copy, store and load: the part of a default run.
+    /// The main figures: the part of a default run. Of a kind, first use and copying.
     Brief,
     /// Every way of touching.
     Whole,
@@ -71,9 +71,9 @@ impl Plan {
             return cases;
         }
         cases.push(copy);
-        cases.push(self.alone("store", StoreKind::Regular, LoadKind::Regular, memory));
-        cases.push(self.alone("load", StoreKind::Regular, LoadKind::Regular, memory));
         if breadth == Breadth::Whole {
+            cases.push(self.alone("store", StoreKind::Regular, LoadKind::Regular, memory));
+            cases.push(self.alone("load", StoreKind::Regular, LoadKind::Regular, memory));
             cases.push(self.alone("store", StoreKind::Nt, LoadKind::Regular, memory));
             cases.push(self.alone("store", StoreKind::NtMasked, LoadKind::Regular, memory));
             cases.push(self.alone("load", StoreKind::Regular, LoadKind::Nt, memory));

@@ -35,6 +35,32 @@ pub fn ratio(a: &[&[f64]], b: &[&[f64]]) -> [f64; 3] {
     }
 }
 
+/// The same where each batch is one draw of something that does not cancel within a round, such as where pages came to
+/// lie: then a batch is one observation, however many samples it has. Welch's interval of the difference of mean
+/// log-medians; NaN with fewer than two batches on a side.
+pub fn ratio_of_draws(a: &[&[f64]], b: &[&[f64]]) -> [f64; 3] {
+    let draws = |batches: &[&[f64]]| -> Vec<f64> {
+        let median = |batch: &&[f64]| Some(quantile(&pooled(&[batch]), 0.5).ln());
+        batches.iter().filter(|batch| batch.iter().any(|x| x.is_finite())).filter_map(median).collect()
+    };
+    let moments = |draws: &[f64]| {
+        let n = draws.len() as f64;
+        let mean = draws.iter().sum::<f64>() / n;
+        let variance = draws.iter().map(|x| (x - mean).powi(2)).sum::<f64>() / (n - 1.0);
+        (mean, variance / n, n - 1.0)
+    };
+    let (a, b) = (draws(a), draws(b));
+    if a.len() < 2 || b.len() < 2 {
+        return [f64::NAN; 3];
+    }
+    let ((a_mean, a_square, a_freedom), (b_mean, b_square, b_freedom)) = (moments(&a), moments(&b));
+    let (middle, square) = (a_mean - b_mean, a_square + b_square);
+    // Welch and Satterthwaite.
+    let freedom = square.powi(2) / (a_square.powi(2) / a_freedom + b_square.powi(2) / b_freedom);
+    let reach = if square > 0.0 { student(freedom) * square.sqrt() } else { 0.0 };
+    [middle.exp(), (middle - reach).exp(), (middle + reach).exp()]
+}
+
 fn drifts(batches: &[&[f64]]) -> bool {
     widening(&pooled(batches), batches) > 1.0
 }
@@ -157,6 +183,16 @@ mod tests {
         check(ratio(&[&[1.0, 2.0, 4.0]], &[&[1.0, 2.0, 4.0]]), [1.0, 1.0 / reach, reach]);
         assert!(ratio(&[], &[&[1.0]])[0].is_nan());
         assert!(ratio(&[&[0.0]], &[&[1.0]])[0].is_nan());
+    }
+
+    #[test]
+    fn draws_by_hand() {
+        // Log-medians 0, 2 and 0, 0 (in units of ln 2): means 1 and 0, squared errors 1 and 0, one degree of freedom.
+        let [middle, low, high] = ratio_of_draws(&[&[1.0; 9], &[4.0; 9]], &[&[1.0], &[1.0]]);
+        let reach = (student(1.0) * 2f64.ln()).exp();
+        check([middle, low, high], [2.0, 2.0 / reach, 2.0 * reach]);
+        check(ratio_of_draws(&[&[2.0], &[2.0]], &[&[1.0], &[1.0]]), [2.0; 3]);
+        assert!(ratio_of_draws(&[&[2.0; 9]], &[&[1.0; 9]])[0].is_nan(), "one draw shows no spread");
     }
 
     #[test]

@@ -16,7 +16,7 @@ mod truth;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-pub use compare::{crossing, ratio};
+pub use compare::{crossing, ratio, ratio_of_draws};
 
 /// Samples that an adaptive run takes at least, whatever they look like.
 pub const SETTLED_SAMPLES_MIN: usize = 11;
