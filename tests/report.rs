@@ -125,6 +125,19 @@ fn offsets_are_drawn() {
     assert!(!svgs.any(|svg| svg.contains("NaN")), "a coordinate could not be worked out");
 }
 
+#[test]
+fn kinds_are_drawn() {
+    let page = html::page(&common::kinds());
+    assert!(page.contains("22 [17, 31]") && page.contains("1230 [410, never]"), "break-evens have intervals");
+    let Some(drawn) = draw(&file("kinds", &page), &[DARK, "--window-size=500,900"]) else { return };
+    drawn.assert_sound();
+    assert_eq!(drawn.data("charts"), "2");
+    // A mark in its chart, a name aslant below the other.
+    assert!(drawn.count("wc: 22") >= 1 && drawn.count("dma-heap-uncached") >= 3);
+    let mut svgs = drawn.dom.split("<svg").skip(1).filter_map(|svg| svg.split("</svg>").next());
+    assert!(!svgs.any(|svg| svg.contains("NaN")), "a coordinate could not be worked out");
+}
+
 /// Tooltips, legends, a new size and a printer: what a reader does.
 #[test]
 fn the_page_answers_its_reader() {

@@ -74,6 +74,14 @@ fn pages_of_the_longest_kind_fit() {
 }
 
 #[test]
+fn kinds() {
+    insta::assert_snapshot!(plain(&terminal::kinds(&common::kinds())));
+    let summary = plain(&terminal::summary(&common::kinds()));
+    assert!(summary.contains("- Not measured: huge-1g;"), "{summary}");
+    assert!(summary.contains("- file-private-cold: ") && !summary.contains("- wc: "), "only broken proofs: {summary}");
+}
+
+#[test]
 fn offsets() {
     let text = plain(&terminal::offsets(&common::offsets()));
     assert!(plain(&terminal::summary(&common::offsets())).contains(&text));

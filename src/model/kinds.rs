@@ -22,7 +22,7 @@ pub(super) fn compare(results: &[Result]) -> Option<Kinds> {
     let mut memories: Vec<MemorySpec> = copies.iter().filter_map(|copy| target(copy)).collect();
     memories.sort_unstable();
     memories.dedup();
-    let kinds = memories.iter().map(|&memory| kind(results, memory, base(memory, &memories))).collect();
+    let kinds = memories.iter().map(|&memory| kind(results, memory, base(memory, &memories), bytes)).collect();
     Some(Kinds { bytes, threads, kinds })
 }
 
@@ -41,7 +41,7 @@ fn base(memory: MemorySpec, all: &[MemorySpec]) -> Option<MemorySpec> {
     (memory != base && all.contains(&base)).then_some(base)
 }
 
-fn kind(results: &[Result], memory: MemorySpec, against: Option<MemorySpec>) -> Kind {
+fn kind(results: &[Result], memory: MemorySpec, against: Option<MemorySpec>, bytes: Bytes) -> Kind {
     let of = |memory: MemorySpec, protocol: Protocol| {
         results.iter().position(|r| target(r) == Some(memory) && r.case.protocol == protocol)
     };
@@ -58,7 +58,7 @@ fn kind(results: &[Result], memory: MemorySpec, against: Option<MemorySpec>) -> 
         let firsts = (first_s?, total(first_of(base)?)?);
         break_even(firsts, (steady_s?, each(steady_of(base)?)?), gain?)
     });
-    let is_alone = |r: &Result| r.case.streams.is_empty() && r.case.memory == memory;
+    let is_alone = |r: &Result| r.case.streams.is_empty() && r.case.memory == memory && r.case.working_set == bytes;
     let alone = results.iter().filter(|r| is_alone(r));
     let rows = alone.chain(results.iter().filter(|r| target(r) == Some(memory))).map(|r| &r.row);
     let (proof, holds) = proof(memory.kind, rows);
@@ -165,7 +165,8 @@ fn proof<'a>(kind: MemoryKind, rows: impl Iterator<Item = &'a Row> + Clone) -> (
     let Some((huge, promises)) = obtained.huge_bytes.zip(promises_huge_pages(kind)) else {
         return (words.join("; "), holds);
     };
-    let share = huge.0 as f64 / obtained.bytes.0.max(1) as f64;
+    // smaps counts whole pages, `bytes` those that were used.
+    let share = (huge.0 as f64 / obtained.bytes.0.max(1) as f64).min(1.0);
     words.push(format!("{} in huge pages (smaps)", percent(share)));
     (words.join("; "), holds && if promises { share >= 0.9 } else { share == 0.0 })
 }

@@ -247,15 +247,23 @@ fn store_columns<'a>(rows: &[&'a Row]) -> Vec<StoreColumn<'a>> {
     kinds.iter().filter_map(column).collect()
 }
 
-/// From which use on a kind is the better choice.
+/// From which use on a kind is the better choice, with its interval.
 fn break_even(kind: &Kind) -> String {
+    match kind.break_even {
+        Some(BreakEven::After { low, high, .. }) => {
+            let high = high.map_or_else(|| "never".into(), count);
+            format!("{} [{}, {high}]", break_even_word(kind), count(low))
+        }
+        _ => break_even_word(kind),
+    }
+}
+
+/// The same in a word.
+fn break_even_word(kind: &Kind) -> String {
     match kind.break_even {
         None => String::new(),
         Some(BreakEven::AtOnce) => "at once".into(),
-        Some(BreakEven::After { uses, low, high }) => {
-            let high = high.map_or_else(|| "never".into(), |high| count(high));
-            format!("{} [{}, {high}]", count(uses), count(low))
-        }
+        Some(BreakEven::After { uses, .. }) => count(uses),
         Some(BreakEven::Until { uses }) => format!("up to {}", count(uses.floor())),
         Some(BreakEven::Never) => "never".into(),
         Some(BreakEven::Alike) => "no matter".into(),

@@ -6,10 +6,10 @@ use std::fmt::Write;
 use anstyle::Style;
 
 use super::{
-    ALONE, CROSSINGS, FLAGS, Flag, PAGES_CAPTION, SPREAD_CAPTION, alone, bound, break_even, crossing, crossover_line,
-    crossovers, gbps, level_kernels, level_row, level_threads, machine_line, measured_kinds, offset_cost, page_cost,
-    page_reasons, page_works, protocol_word, ratio, reasons, scans, spread, store_groups, store_words, streams,
-    threads,
+    ALONE, CROSSINGS, FLAGS, Flag, PAGES_CAPTION, SPREAD_CAPTION, alone, bound, break_even_word, crossing,
+    crossover_line, crossovers, gbps, level_kernels, level_row, level_threads, machine_line, measured_kinds,
+    offset_cost, page_cost, page_reasons, page_works, protocol_word, ratio, reasons, scans, spread, store_groups,
+    store_words, streams, threads,
 };
 use crate::kernel::scan::Scan;
 use crate::model::{Cost, Crossover, Kind, Level, OffsetRow, PageRow, Rate, Report, Row, StreamTable, Warning};
@@ -29,7 +29,7 @@ pub fn summary(report: &Report) -> String {
         store_kinds(report),
         write_allocate(report),
         scaling(report),
-        kinds_section(report),
+        kinds_section(report, false),
         pages(report),
         offsets(report),
         report
@@ -237,12 +237,13 @@ fn stream_table(table: &StreamTable) -> String {
 
 /// Memory kinds side by side: the answer, the table, how each kind is known.
 pub fn kinds(report: &Report) -> String {
-    let sections = [findings(report), kinds_section(report), pages(report), offsets(report), warnings(report)];
+    let sections = [findings(report), kinds_section(report, true), pages(report), offsets(report), warnings(report)];
     let text = sections.into_iter().filter(|section| !section.is_empty()).collect::<Vec<_>>().join("\n");
     if text.is_empty() { "No memory kinds were measured.\n".into() } else { text }
 }
 
-fn kinds_section(report: &Report) -> String {
+/// `whole`: with how each kind is known, and why others are missing.
+fn kinds_section(report: &Report, whole: bool) -> String {
     let Some(kinds) = &report.kinds else { return String::new() };
     let (measured, missing) = measured_kinds(kinds);
     let title = format!("Memory kinds, a buffer of {}, {}", kinds.bytes, threads(kinds.threads));
@@ -268,15 +269,18 @@ fn kinds_section(report: &Report) -> String {
         };
         columns.push(Column::right(&name.replace(' ', "\n"), measured.iter().map(cell)));
     }
-    columns.push(Column::left("pays\nafter", measured.iter().map(|kind| break_even(kind))));
+    columns.retain(|column| column.cells.iter().any(|cell| cell != "-"));
+    columns.push(Column::left("pays\nafter", measured.iter().map(|kind| break_even_word(kind))));
     if !measured.is_empty() {
         text += &table(&columns);
     }
-    for kind in measured.iter().filter(|kind| !kind.proof.is_empty()) {
-        text += &item(&format!("{}: {}", kind.memory, kind.proof));
-    }
-    for kind in missing {
-        text += &item(&format!("{}: {}", kind.memory, kind.proof));
+    let line = |kind: &&Kind| item(&format!("{}: {}", kind.memory, kind.proof));
+    text.extend(measured.iter().filter(|kind| !kind.proof.is_empty() && (whole || !kind.holds)).map(line));
+    if whole {
+        text.extend(missing.iter().map(line));
+    } else if !missing.is_empty() {
+        let names: Vec<String> = missing.iter().map(|kind| kind.memory.to_string()).collect();
+        text += &item(&format!("Not measured: {}; `membound kinds` says why.", names.join(", ")));
     }
     text
 }

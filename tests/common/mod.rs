@@ -4,10 +4,10 @@
 use membound::kernel::scan::Scan;
 use membound::kernel::{Kernel, LoadKind, StoreKind, Width};
 use membound::machine::{Dimm, Fact, Machine};
-use membound::memory::{MemoryKind, NodePages, Obtained};
+use membound::memory::{MemoryKind, MemorySpec, NodePages, Obtained};
 use membound::model::{
-    Cost, Crossover, Level, LevelBest, OffsetRow, PageRow, Rate, Report, Row, Scaling, StreamLine, StreamTable,
-    Warning, WriteAllocate,
+    BreakEven, Cost, Crossover, Kind, Kinds, Level, LevelBest, OffsetRow, PageRow, Rate, Report, Row, Scaling,
+    StreamLine, StreamTable, Warning, WriteAllocate,
 };
 use membound::plan::{PageWork, Protocol};
 use membound::record::{Clock, End, Environment};
@@ -460,4 +460,49 @@ pub fn row(kernel: &str, store: StoreKind, width: Width, threads: usize, size: u
 fn noise(n: u64) -> f64 {
     let mixed = n.wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     ((mixed >> 40) as f64 / (1u64 << 24) as f64 - 0.5) * 0.04
+}
+
+/// Memory kinds side by side: every verdict, the longest names, one that could not be measured.
+pub fn kinds() -> Report {
+    let cost = |ms: f64| Some(Cost { best: ms / 1020.0, median: ms / 1000.0, ci95: [ms / 1010.0, ms / 990.0] });
+    let regular = MemorySpec::of(MemoryKind::Heap);
+    let after = BreakEven::After { uses: 22.4, low: 17.0, high: Some(31.0) };
+    let open = BreakEven::After { uses: 1230.0, low: 410.0, high: None };
+    let kinds = [
+        (MemoryKind::Heap, 22.0, 8.42, None),
+        (MemoryKind::Thp, 7.1, 7.9, Some(BreakEven::AtOnce)),
+        (MemoryKind::FilePrivateCold, 163.0, 8.4, Some(BreakEven::Never)),
+        (MemoryKind::DmaHeapUncached, 21.0, 97.0, Some(BreakEven::Until { uses: 1.01 })),
+        (MemoryKind::Shared, 22.1, 8.4, Some(BreakEven::Alike)),
+        (MemoryKind::Wc, 81.0, 5.61, Some(after)),
+        (MemoryKind::Wt, 1900.0, 8.4, Some(open)),
+    ];
+    let mut rows = Vec::new();
+    let mut kind = |(kind, first, later, break_even): (MemoryKind, f64, f64, Option<BreakEven>)| {
+        let mut copy = row("copy", StoreKind::Regular, Width::W256, 1, 64 << 20);
+        let rate = 32.0 * 1.048_576e6 / later * 1e3;
+        copy.copied_bps = Some(Rate { best: rate * 1.02, median: rate, ci95: [rate * 0.95, rate * 1.01] });
+        rows.push(copy);
+        rows.push(Row { memory: kind, ..row("load", StoreKind::Regular, Width::W256, 1, 32 << 20) });
+        Kind {
+            memory: MemorySpec::of(kind),
+            first_s: cost(first),
+            steady_s: cost(later),
+            faults: Some(8192.0),
+            fault_ns: Some((first - later) * 1e6 / 8192.0),
+            gain: break_even.map(|_| [8.42 / later, 8.3 / later, 8.5 / later]),
+            against: break_even.map(|_| regular),
+            break_even,
+            first: None,
+            steady: Some(rows.len() - 2),
+            alone: vec![rows.len() - 1],
+            proof: "uncached (behaviour: 180 ns a line the second time)".into(),
+            holds: kind != MemoryKind::FilePrivateCold,
+        }
+    };
+    let mut all: Vec<Kind> = kinds.into_iter().map(&mut kind).collect();
+    let missing = Kind { proof: format!("unavailable: {NASTY}"), first_s: None, steady_s: None, ..all[1].clone() };
+    all.push(Kind { memory: MemorySpec::of(MemoryKind::Huge1G), holds: false, ..missing });
+    let kinds = Kinds { bytes: Bytes::mib(32), threads: 1, kinds: all };
+    Report { host: "kinds".into(), rows, kinds: Some(kinds), ..empty() }
 }
