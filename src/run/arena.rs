@@ -62,10 +62,9 @@ pub struct Layout {
 impl Layout {
     /// Divides a thread's share of the case's working set among the streams of `kernel`.
     ///
-    /// Equal elements of two streams should have equal places in a 4 KiB page: then a load never has the low 12
-    /// address bits of a store that is still under way (4 KiB aliasing cost up to a quarter of the triad's speed in L1
-    /// on Zen 4), and neighbouring loads use one L1 bank alike. So streams start on pages where that wastes little,
-    /// else on lines. Beyond the first level each stream starts one line further, so that equal elements do not all
+    /// Equal elements of two streams should have equal places in a 4 KiB page: other places cost up to a quarter of the
+    /// triad's speed in L1 on Zen 4, and on processors with 4 KiB aliasing a load may then wait for a store that is
+    /// still under way. So streams start on pages where that wastes little, else on lines. Beyond the first level each stream starts one line further, so that equal elements do not all
     /// lie on one memory controller (as on the UltraSPARC T2).
     pub fn new(kernel: &Kernel, case: &Case) -> Layout {
         const LINE: usize = 64 / ELEMENT_BYTES as usize;
