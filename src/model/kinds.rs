@@ -50,7 +50,7 @@ fn kind(results: &[Result], memory: MemorySpec, against: Option<MemorySpec>, byt
     let warm = |memory: MemorySpec| MemorySpec { kind: memory.kind.warm(), ..memory };
     let steady_of = |memory: MemorySpec| of(warm(memory), Protocol::Steady).map(|index| &results[index]);
     let (first, steady) = (first_of(memory), steady_of(memory));
-    let (first_s, steady_s) = (first.and_then(total), steady.and_then(|steady| each(steady)));
+    let (first_s, steady_s) = (first.and_then(total), steady.and_then(each));
     let faults = first.and_then(|first| first.row.first_use).map(|first| first.faults);
     let more = first_s.zip(steady_s).map(|(first, steady)| (first.median - steady.median) * 1e9);
     let gain = against.and_then(|base| gain(steady?, steady_of(base)?));
@@ -209,7 +209,7 @@ fn verdicts(kinds: &[&Kind]) -> Vec<String> {
     let mut clauses = Vec::new();
     for kind in kinds {
         if let (Some(BreakEven::After { uses, low, high }), Some(gain)) = (kind.break_even, kind.gain) {
-            let high = high.map_or_else(|| "never".into(), |high| count(high));
+            let high = high.map_or_else(|| "never".into(), count);
             clauses.push(format!(
                 "{} wins in steady state, {} times as fast, and pays after about {} copies [{}, {high}]",
                 name(kind.memory),

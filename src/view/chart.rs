@@ -309,7 +309,7 @@ fn break_even(kinds: &Kinds) -> Option<Chart> {
         "The first copy's cost spread over all: t_first + (n - 1) t_later, over n. Marks are break-evens.".into();
     let marks = kinds.kinds.iter().filter_map(mark).collect();
     let chart = Chart::new("After how many copies a kind pays".into(), about, x, y, series);
-    (chart.series.len() > 1).then(|| Chart { marks, ..chart })
+    (chart.series.len() > 1).then_some(Chart { marks, ..chart })
 }
 
 /// What pages cost by work, a bar each memory kind. Pages differ in size, so that the cost is for 4 KiB of them.

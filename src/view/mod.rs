@@ -248,6 +248,7 @@ fn store_columns<'a>(rows: &[&'a Row]) -> Vec<StoreColumn<'a>> {
 }
 
 /// From which use on a kind is the better choice, with its interval.
+#[cfg(feature = "report")]
 fn break_even(kind: &Kind) -> String {
     match kind.break_even {
         Some(BreakEven::After { low, high, .. }) => {
