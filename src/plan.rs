@@ -51,6 +51,10 @@ words! {
         Collapse = "collapse",
         /// Unmaps a touched mapping.
         Unmap = "unmap",
+        /// Reads a file into other memory without the page cache (O_DIRECT): what mapping it is held against.
+        ReadDirect = "read-direct",
+        /// Writes it from other memory the same way.
+        WriteDirect = "write-direct",
     }
 }
 
@@ -604,7 +608,7 @@ const PAGE_STATES: [PageWork; 6] = [
 /// What pages cost: works on pages x memory kinds, by one thread and by all. In brief: without what happens to pages
 /// that are there already, but copy-on-write.
 pub fn first_touch(frame: &Frame, breadth: Breadth) -> Result<Vec<Case>, PlanError> {
-    use MemoryKind::{Base, Heap, Huge1G, Huge2M, Memfd, Shared, Thp, Tmpfs};
+    use MemoryKind::{Base, FileShared, FileSharedCold, Heap, Huge1G, Huge2M, Memfd, Shared, Thp, Tmpfs};
     let is_whole = breadth == Breadth::Whole;
     let mut works = Vec::new();
     let mut add = |work: PageWork, kinds: &[MemoryKind]| works.extend(kinds.iter().map(|&kind| (work, kind)));
@@ -624,6 +628,16 @@ pub fn first_touch(frame: &Frame, breadth: Breadth) -> Result<Vec<Case>, PlanErr
         works.into_iter().flat_map(|work| all_and_one(frame).into_iter().map(move |n| (work, n)))
     {
         cases.push(pages(frame, work, kind, threads)?);
+    }
+    // One disk is no faster for many.
+    let on_disk = [
+        (PageWork::Read, FileShared),
+        (PageWork::Read, FileSharedCold),
+        (PageWork::ReadDirect, FileShared),
+        (PageWork::WriteDirect, FileShared),
+    ];
+    for (work, kind) in on_disk.into_iter().filter(|_| is_whole) {
+        cases.push(pages(frame, work, kind, 1)?);
     }
     Ok(cases)
 }

@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use std::fs::File;
 use std::io;
 use std::os::fd::AsRawFd;
+use std::os::unix::fs::OpenOptionsExt;
 use std::ptr;
 
 use super::{MemoryKind, MemorySpec, NoMemory, NodePages, Obtained, Places, Proof, os, provider};
@@ -371,6 +372,30 @@ impl Region {
         // SAFETY: the range is mapped readable and writable for as long as `self` lives and is not unmapped, which needs
         // `&mut self`; it is page-aligned, any bits are a valid f64, and it is borrowed exclusively through `self`.
         unsafe { std::slice::from_raw_parts_mut(self.start as *mut f64, self.recipe.bytes / 8) }
+    }
+
+    /// The same as bytes.
+    pub fn octets(&mut self) -> &mut [u8] {
+        let words = self.words();
+        // SAFETY: the bytes of the words, borrowed exclusively through them; any bits are valid in both.
+        unsafe { std::slice::from_raw_parts_mut(words.as_mut_ptr().cast::<u8>(), words.len() * 8) }
+    }
+
+    /// The region's file, opened once more to be read and written around the page cache.
+    ///
+    /// # Errors
+    /// There is no file, or its file system can't do that.
+    pub fn direct_file(&self) -> Result<File, NoMemory> {
+        let Backing::File { file, .. } = &self.recipe.backing else {
+            let why = format!("{} memory has no file", self.recipe.kind);
+            return Err(NoMemory::absent(why, "choose file-shared"));
+        };
+        let path = format!("/proc/self/fd/{}", file.as_raw_fd());
+        let open = File::options().read(true).write(true).custom_flags(libc::O_DIRECT).open(path);
+        open.map_err(|fault| {
+            let why = format!("its file system reads and writes through the page cache only ({fault})");
+            NoMemory::absent(why, "name a folder on another disk with --dir")
+        })
     }
 
     /// What was obtained for the first `touched` bytes: huge pages by smaps, nodes by move_pages, and what the kind

@@ -77,12 +77,19 @@ fn asked(kind: MemoryKind) -> Bytes {
     }
 }
 
+fn is_file(kind: MemoryKind) -> bool {
+    use MemoryKind::{FilePrivate, FilePrivateCold, FileShared, FileSharedCold};
+    matches!(kind, FilePrivate | FilePrivateCold | FileShared | FileSharedCold)
+}
+
 /// The size of the pages that the cost is for: a pool's is certain, any other kind may have got base or huge pages.
 fn obtained(work: PageWork, case: &Case, measured: &Measured) -> Bytes {
     let is_huge = match work {
         // Reading fresh memory maps the zero page, which smaps does not show, be it huge or not. Its faults tell: one
-        // for each huge page, or at least one for each sixteen base pages (a file's are mapped around the fault).
-        PageWork::Read => faults_per_page(&[measured], HUGE).is_some_and(|faults| faults < 16.0),
+        // for each huge page, or at least one for each sixteen base pages. A file's are mapped around the fault, so there faults tell nothing.
+        PageWork::Read if !is_file(case.memory.kind) => {
+            faults_per_page(&[measured], HUGE).is_some_and(|faults| faults < 16.0)
+        }
         _ => rows::is_huge(&measured.obtained) == Some(true),
     };
     match case.memory.kind {

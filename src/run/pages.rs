@@ -4,12 +4,14 @@
 //! Two words of each base page tell afterwards whether it was done: the first is the work's, the second is written when
 //! the page is prepared.
 
+use std::fs::File;
 use std::hint::black_box;
+use std::os::unix::fs::FileExt;
 
-use super::native::unavailable;
-use super::sys::{Child, Ticker};
+use super::native::{crashed, unavailable};
+use super::sys::{self, Child, Ticker};
 use super::team::{Task, Team};
-use crate::memory::{Advice, MemoryKind, Obtained, Places, Region};
+use crate::memory::{Advice, MemoryKind, MemorySpec, Obtained, Places, Region};
 use crate::plan::{Case, PageWork};
 use crate::record::{BASE_PAGE, Measured, Outcome, Volume};
 use crate::units::Bytes;
@@ -21,6 +23,8 @@ const WORKED: usize = 0;
 const PREPARED: usize = 1;
 /// What is written there.
 const MARK: f64 = 1.0;
+/// Moved by one direct read or write: enough for any disk to run at its full rate.
+const DIRECT: Bytes = Bytes::mib(1);
 /// The size of the pages that MADV_COLLAPSE makes.
 const COLLAPSED: Bytes = Bytes::mib(2);
 /// Share of a mapping that must be huge for a collapse to be believed.
@@ -42,10 +46,10 @@ pub(super) fn measure(
     Ok(Measured { volume: volume(work, bytes), repetitions, core_clock_links: 0, samples, obtained })
 }
 
-/// Bytes that the kernel zeroes or copies when every page of `bytes` is worked on once.
+/// Bytes that the kernel zeroes or copies (or a device transfers) when every page of `bytes` is worked on once.
 fn volume(work: PageWork, bytes: u64) -> Volume {
-    use PageWork::{Collapse, CopyOnWrite, Populate, Touch, TouchAfterDontneed};
-    let copies = matches!(work, CopyOnWrite | Collapse);
+    use PageWork::{Collapse, CopyOnWrite, Populate, ReadDirect, Touch, TouchAfterDontneed, WriteDirect};
+    let copies = matches!(work, CopyOnWrite | Collapse | ReadDirect | WriteDirect);
     let makes = copies || matches!(work, Touch | Populate | TouchAfterDontneed);
     Volume {
         elements: bytes / BASE_PAGE,
@@ -62,6 +66,8 @@ struct Pages {
     ticker: Ticker,
     /// Shares the pages of all threads, for copy-on-write; the first thread's.
     child: Option<Child>,
+    /// The file around the page cache, and the memory that it is read into and written from.
+    direct: Option<(File, Region)>,
     /// Looked up once a visit, around the first sample.
     obtained: Option<Obtained>,
     /// Whether a sample ran since memory was prepared.
@@ -82,16 +88,50 @@ impl Pages {
         if work == PageWork::Collapse && case.memory.kind != MemoryKind::Base {
             return Err(unavailable(format!("{} memory may be huge before it is collapsed; choose 4k", case.memory)));
         }
-        Ok(Pages { work, region, ticker, child: None, obtained: None, worked: false })
+        let is_direct = matches!(work, PageWork::ReadDirect | PageWork::WriteDirect);
+        let direct = if is_direct { Some(direct(&region, places)?) } else { None };
+        Ok(Pages { work, region, ticker, child: None, direct, obtained: None, worked: false })
+    }
+
+    /// Reads or writes the whole file, a piece at a time.
+    fn transfer(&mut self) -> Result<(), Outcome> {
+        let Some((file, buffer)) = &mut self.direct else { return Ok(()) };
+        let pieces = self.region.bytes().0 / DIRECT.0;
+        for piece in 0..pieces {
+            let done = match self.work {
+                PageWork::WriteDirect => file.write_all_at(buffer.octets(), piece * DIRECT.0),
+                _ => file.read_exact_at(buffer.octets(), piece * DIRECT.0),
+            };
+            done.map_err(|fault| crashed(format!("direct transfer to or from the file failed: {fault}")))?;
+        }
+        Ok(())
+    }
+
+    /// Whether the last piece in memory and in the file are the same, seen through the mapping.
+    fn check_transferred(&mut self) -> Result<(), Outcome> {
+        let Some((_, buffer)) = &mut self.direct else { return Ok(()) };
+        let last = (self.region.bytes().0 / DIRECT.0 * DIRECT.0 - DIRECT.0) as usize / 8;
+        let buffer = buffer.words();
+        let is_same = sys::touch(&mut self.region, |words| words[last..last + buffer.len()] == *buffer);
+        match is_same.map_err(crashed)? {
+            true => Ok(()),
+            false => Err(Outcome::Invalid { reason: "data check failed: file and memory differ".into() }),
+        }
+    }
+
+    /// Writes a word of each base page.
+    fn write(&mut self, word: usize) -> Result<(), Outcome> {
+        let write = |words: &mut [f64]| black_box(words).chunks_mut(PAGE_WORDS).for_each(|page| page[word] = MARK);
+        sys::touch(&mut self.region, write).map_err(crashed)
     }
 
     /// Brings a fresh mapping to where a sample starts.
     fn prepare(&mut self) -> Result<(), Outcome> {
-        use PageWork::{Collapse, CopyOnWrite, Populate, Read, Touch, TouchAfterDontneed, TouchAfterFree};
-        if matches!(self.work, Touch | Read | Populate) {
+        use PageWork::{Collapse, CopyOnWrite, Populate, Read, ReadDirect, Touch, TouchAfterDontneed, TouchAfterFree};
+        if matches!(self.work, Touch | Read | Populate | ReadDirect | PageWork::WriteDirect) {
             return Ok(());
         }
-        write(self.region.words(), PREPARED);
+        self.write(PREPARED)?;
         let advice = match self.work {
             TouchAfterDontneed => Advice::Dontneed,
             TouchAfterFree => Advice::Free,
@@ -114,8 +154,8 @@ impl Pages {
 
     /// Whether the sample did its work: what the two words of each page must be, where that is known.
     fn check(&mut self) -> Result<(), Outcome> {
-        use PageWork::{Collapse, CopyOnWrite, Dontneed, Free, Populate, Read, Touch, TouchAfterDontneed};
-        use PageWork::{TouchAfterFree, Unmap};
+        use PageWork::{Collapse, CopyOnWrite, Dontneed, Free, Populate, Read, ReadDirect, Touch, TouchAfterDontneed};
+        use PageWork::{TouchAfterFree, Unmap, WriteDirect};
         let zero = self.region.is_private_anonymous().then_some(0.0);
         let (worked, prepared) = match self.work {
             Touch | TouchAfterDontneed => (Some(MARK), zero),
@@ -125,17 +165,14 @@ impl Pages {
             Free => (zero, None),
             Collapse => (zero, Some(MARK)),
             Unmap => return Ok(()),
+            ReadDirect | WriteDirect => return self.check_transferred(),
         };
-        for (page, words) in self.region.words().chunks(PAGE_WORDS).enumerate() {
-            for (word, expect) in [(WORKED, worked), (PREPARED, prepared)] {
-                if let Some(expect) = expect.filter(|expect| *expect != words[word]) {
-                    let found = words[word];
-                    let reason = format!("data check failed: word {word} of page {page} is {found}, must be {expect}");
-                    return Err(Outcome::Invalid { reason });
-                }
-            }
+        let expected = [(WORKED, worked), (PREPARED, prepared)];
+        let difference = sys::touch(&mut self.region, |words| difference(words, expected)).map_err(crashed)?;
+        match difference {
+            Some(reason) => Err(Outcome::Invalid { reason }),
+            None => self.check_collapsed(),
         }
-        self.check_collapsed()
     }
 
     fn check_collapsed(&self) -> Result<(), Outcome> {
@@ -175,18 +212,16 @@ impl Task for Pages {
     }
 
     fn run(&mut self, _repetitions: u64) -> Result<(), Outcome> {
-        use PageWork::{Collapse, CopyOnWrite, Dontneed, Free, Populate, Read, Touch, TouchAfterDontneed};
-        use PageWork::{TouchAfterFree, Unmap};
+        use PageWork::{Collapse, CopyOnWrite, Dontneed, Free, Populate, Read, ReadDirect, Touch, TouchAfterDontneed};
+        use PageWork::{TouchAfterFree, Unmap, WriteDirect};
         self.worked = true;
         let advice = match self.work {
-            Touch | TouchAfterDontneed | TouchAfterFree | CopyOnWrite => {
-                write(self.region.words(), WORKED);
-                return Ok(());
-            }
+            Touch | TouchAfterDontneed | TouchAfterFree | CopyOnWrite => return self.write(WORKED),
             Read => {
-                black_box(read(self.region.words()));
+                black_box(sys::touch(&mut self.region, |words| read(words)).map_err(crashed)?);
                 return Ok(());
             }
+            ReadDirect | WriteDirect => return self.transfer(),
             Unmap => {
                 self.region.unmap();
                 return Ok(());
@@ -210,11 +245,27 @@ impl Task for Pages {
     }
 }
 
-/// Writes a word of each base page.
-fn write(words: &mut [f64], word: usize) {
-    for page in black_box(words).chunks_mut(PAGE_WORDS) {
-        page[word] = MARK;
+/// The file of a region around the page cache, and memory to transfer from and to.
+fn direct(region: &Region, places: &Places) -> Result<(File, Region), Outcome> {
+    if region.bytes() < DIRECT {
+        return Err(unavailable(format!("a direct transfer moves {DIRECT} at a time; give a larger --size")));
     }
+    let mut buffer = Region::new(MemorySpec::of(MemoryKind::Base), DIRECT, places).map_err(unavailable)?;
+    buffer.words().fill(MARK);
+    Ok((region.direct_file().map_err(unavailable)?, buffer))
+}
+
+/// The first word of a page that is not what it must be, where that is known.
+fn difference(words: &[f64], expected: [(usize, Option<f64>); 2]) -> Option<String> {
+    for (page, words) in words.chunks(PAGE_WORDS).enumerate() {
+        for (word, expect) in expected {
+            if let Some(expect) = expect.filter(|expect| *expect != words[word]) {
+                let found = words[word];
+                return Some(format!("data check failed: word {word} of page {page} is {found}, must be {expect}"));
+            }
+        }
+    }
+    None
 }
 
 /// Reads a word of each base page.
