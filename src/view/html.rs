@@ -530,6 +530,7 @@ fn row_line(row: &Row) -> Markup {
             td { (row.samples) }
             td {
                 @if row.outcome != "measured" { (row.outcome) " " }
+                @if !row.element.is_usual() { (row.element) " " }
                 @if row.protocol == Protocol::Stream { "STREAM passes " }
                 @if row.protocol == Protocol::FirstUse { "first use " }
                 (row.flags.join(" "))

@@ -427,12 +427,16 @@ fn row_keys(rows: &[Row]) -> Vec<Column> {
 
 /// The columns that say how it was measured, which seldom differ.
 fn row_settings(rows: &[Row]) -> Vec<Column> {
-    vec![
+    let mut settings = vec![
         Column::left("load", rows.iter().map(|row| row.load.to_string())),
         Column::left("memory", rows.iter().map(|row| format!("{}{}", row.memory, streams(row)))),
         Column::right("mis-\naligned", rows.iter().map(|row| Bytes(row.misaligned_bytes.into()).to_string())),
         Column::left("protocol", rows.iter().map(|row| protocol_word(row.protocol).into())),
-    ]
+    ];
+    if rows.iter().any(|row| !row.element.is_usual()) {
+        settings.push(Column::left("element", rows.iter().map(|row| row.element.to_string())));
+    }
+    settings
 }
 
 /// The columns that say what came of it.
