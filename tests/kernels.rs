@@ -100,6 +100,9 @@ fn check_against_twin(kernel: &Kernel, variant: &Variant, isa: Isa, rows: usize,
     call.repetitions = if in_place { 1 } else { 3 };
     let inner = if formula.grid { (rows - 2) * (columns - 2) } else { elements };
     assert_eq!(call.elements(variant), inner as u64, "{what}");
+    // Each addition goes to one of so many partial sums.
+    let sums = 8 * variant.width.elements(variant.element);
+    assert!(call.most_additions(variant) * sums * call.rows >= inner as u64, "{what}");
     // SAFETY: the addresses are those of live arrays of rows x columns elements, borrowed by nobody else.
     unsafe { executable.run(&mut call) }.unwrap();
     for (stream, expect) in twin.iter().enumerate() {
@@ -142,6 +145,30 @@ proptest! {
         let (rows, columns) = if kernel.formula().grid { (rows, length + 2) } else { (1, length) };
         let (variant, isas) = (&all[pick.index(all.len())], isas());
         check_against_twin(kernel, variant, isas[isa.index(isas.len())], rows, columns, &shifts);
+    }
+}
+
+/// As many passes as there are whole numbers, and some more: what the check of timed passes relies on.
+#[test]
+fn counting_in_floats_is_exact_and_comes_to_rest() {
+    let most = Element::Float.exact_up_to();
+    let kernel = Kernel::find("daxpy").unwrap();
+    for isa in [Isa::detect(), Isa { avx: false, avx2: false, fma: false, avx512: false, ..Isa::detect() }] {
+        let variant = Variant { element: Element::Float, ..plain("daxpy") };
+        let code = Executable::new(&assemble(&variant, isa).unwrap()).unwrap();
+        let (start, step) = ([-1.0, 0.0, 1.0, 1.0, -1.0], [1.0, -1.0, 1.0, 0.0, -1.0]);
+        let mut arrays = [start, step].map(|numbers| Element::Float.encode(&numbers));
+        for passes in [most - 3.0, 6.0] {
+            let addresses = arrays.each_mut().map(|array| array.as_mut_ptr() as u64);
+            let mut call = Call::new(&kernel.formula(), &variant, &addresses, 1, 5);
+            call.scalar = 1.0;
+            call.repetitions = passes as u64;
+            // SAFETY: the addresses are those of live arrays of 5 elements, borrowed by nobody else.
+            unsafe { code.run(&mut call) }.unwrap();
+            let passes = if passes < 10.0 { most + 3.0 } else { passes };
+            let expect = [0, 1, 2, 3, 4].map(|i: usize| (start[i] + passes * step[i]).clamp(-most, most));
+            assert_eq!(Element::Float.decode(&arrays[0]), expect, "{isa:?}");
+        }
     }
 }
 

@@ -403,6 +403,8 @@ pub struct WriteAllocate {
 pub struct Kinds {
     /// Bytes copied in one use, over all threads.
     pub bytes: Bytes,
+    /// What the buffer is an array of.
+    pub element: Element,
     /// Threads.
     pub threads: usize,
     /// One a kind, in the order of kinds.

@@ -550,8 +550,9 @@ pub fn timed_scalar(kernel: &Kernel) -> f64 {
 }
 
 /// Refuses a reduction whose partial sums may be rounded: its result could not be checked. No addend is greater than one,
-/// so that no partial sum is greater than the number of additions. A bound on the rounding error would not help: from
-/// there on it is as large as the sum.
+/// so no partial sum is greater than its number of additions n. A tolerance would not help: the error bound of summation,
+/// n u relative to the sum of magnitudes (u = 2^-24 for floats: Higham, Accuracy and Stability of Numerical Algorithms,
+/// section 4.2), reaches 1 where exactness ends.
 pub fn check_exact(variant: &Variant, formula: &Formula, call: &Call) -> Result<(), Outcome> {
     if formula.target != Target::Sum || call.most_additions(variant) as f64 <= variant.element.exact_up_to() {
         return Ok(());
@@ -567,6 +568,7 @@ pub fn check_exact(variant: &Variant, formula: &Formula, call: &Call) -> Result<
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::kernel::{LoadKind, StoreKind, Width};
 
     #[test]
     fn the_pattern_tells_every_shift() {
@@ -582,6 +584,28 @@ mod tests {
         assert!((0..PERIOD).map(pattern).sum::<f64>() > 0.0);
         for shift in 0..PERIOD {
             assert!((0..PERIOD).map(|k| pattern(k) * pattern(k + shift)).sum::<f64>() > 0.0, "{shift}");
+        }
+    }
+
+    #[test]
+    fn a_reduction_that_may_be_rounded_is_refused() {
+        let kernel = Kernel::named("dot").unwrap();
+        let (formula, widths) = (kernel.formula(), [Width::Scalar, Width::W512]);
+        let most = 1 << f32::MANTISSA_DIGITS;
+        for (width, unroll) in widths.iter().flat_map(|&width| [1, 8, 16].map(|unroll| (width, unroll))) {
+            let (store, load) = (StoreKind::Regular, LoadKind::Regular);
+            let float = Variant { kernel: "dot".into(), element: Element::Float, width, store, load, unroll };
+            let double = Variant { element: Element::Double, ..float.clone() };
+            let sums = width.elements(Element::Float) * u64::from(unroll.min(8));
+            let call = |elements| Call::new(&formula, &float, &[0, 0], 1, elements);
+            assert_eq!(call(most * sums).elements(&float), most * sums);
+            assert_eq!(check_exact(&float, &formula, &call(most * sums)), Ok(()), "{float} x{unroll}");
+            let more = call((most + 8) * sums);
+            let refused = check_exact(&float, &formula, &more);
+            assert!(matches!(refused, Err(Outcome::Unavailable { reason }) if reason.contains("--element double")));
+            assert_eq!(check_exact(&double, &formula, &more), Ok(()));
+            let triad = Kernel::named("triad").unwrap().formula();
+            assert_eq!(check_exact(&float, &triad, &more), Ok(()));
         }
     }
 

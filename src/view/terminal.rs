@@ -7,9 +7,9 @@ use anstyle::Style;
 
 use super::{
     ALONE, CROSSINGS, FLAGS, Flag, PAGES_CAPTION, SPREAD_CAPTION, alone, bound, break_even, crossing, crossover_line,
-    crossovers, gbps, level_kernels, level_row, level_threads, machine_line, measured_kinds, offset_cost, page_cost,
-    page_reasons, page_works, protocol_word, ratio, reasons, scans, spread, store_groups, store_words, streams,
-    threads,
+    crossovers, element_note, gbps, level_kernels, level_row, level_threads, machine_line, measured_kinds, offset_cost,
+    page_cost, page_reasons, page_works, protocol_word, ratio, reasons, scans, spread, store_groups, store_words,
+    streams, threads,
 };
 use crate::kernel::scan::Scan;
 use crate::model::{Cost, Crossover, Kind, Level, OffsetRow, PageRow, Rate, Report, Row, StreamTable, Warning};
@@ -245,7 +245,8 @@ pub fn kinds(report: &Report) -> String {
 fn kinds_section(report: &Report) -> String {
     let Some(kinds) = &report.kinds else { return String::new() };
     let (measured, missing) = measured_kinds(kinds);
-    let title = format!("Memory kinds, a buffer of {}, {}", kinds.bytes, threads(kinds.threads));
+    let element = element_note(kinds.element);
+    let title = format!("Memory kinds, a buffer of {}, {}{element}", kinds.bytes, threads(kinds.threads));
     let mut text = head(&title)
         + &note(&format!(
             "First and later: a copy to the buffer from regular memory; first counts from asking for the memory. Then GB/s \
