@@ -634,7 +634,7 @@ impl<'a> Generator<'a> {
                     Element::Double => Instruction::with2(Code::Movnti_m64_r64, memory, Register::RDI)?,
                     Element::Float => Instruction::with2(Code::Movnti_m32_r32, memory, Register::EDI)?,
                 };
-                self.to_general([Register::RDI, Register::EDI], register)?;
+                self.move_first([Register::RDI, Register::EDI], register)?;
                 return self.asm.add_instruction(movnti);
             }
             StoreKind::Nt => Op::StoreNt,
@@ -645,7 +645,7 @@ impl<'a> Generator<'a> {
     }
 
     /// Moves a register's first element to a general register, given by its names for 8 and for 4 bytes.
-    fn to_general(&mut self, [wide, narrow]: [Register; 2], register: usize) -> Result<(), IcedError> {
+    fn move_first(&mut self, [wide, narrow]: [Register; 2], register: usize) -> Result<(), IcedError> {
         let (code, to) = match (self.variant.element, self.isa.avx) {
             (Element::Double, false) => (Code::Movq_rm64_xmm, wide),
             (Element::Double, true) => (Code::VEX_Vmovq_rm64_xmm, wide),
@@ -680,7 +680,7 @@ impl<'a> Generator<'a> {
         let is_copy = matches!(value, Expr::Element(_));
         if !is_copy {
             let constant = self.evaluate(value, 0, Width::Scalar, 0)?;
-            self.to_general([Register::RAX, Register::EAX], constant)?;
+            self.move_first([Register::RAX, Register::EAX], constant)?;
         }
         match (is_copy, element) {
             (true, Element::Double) => self.asm.rep().movsq()?,
