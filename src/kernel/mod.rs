@@ -114,7 +114,7 @@ impl Element {
         }
     }
 
-    /// Records and tables leave the usual element out.
+    /// Whether it is the one that records and tables leave unsaid.
     pub(crate) fn is_usual(&self) -> bool {
         *self == Element::default()
     }
@@ -210,4 +210,35 @@ pub enum Unsupported {
     /// The assembler refused: a fault of this program.
     #[error("the assembler refused the kernel: {0}")]
     Assembler(String),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_read_back_as_far_as_they_fit() {
+        for &element in Element::ALL {
+            let most = element.exact_up_to();
+            let numbers = [0.0, -3.0, 0.5, most, -most];
+            let bytes = element.encode(&numbers);
+            assert_eq!(bytes.len() as u64, 5 * element.bytes());
+            assert_eq!(element.decode(&bytes), numbers);
+            assert_eq!(element.decode(&bytes[..bytes.len() - 1]), numbers[..4]);
+            assert_eq!(element.decode(&element.encode(&[most + 1.0])), [most], "{element}");
+        }
+    }
+
+    #[test]
+    fn an_old_records_variant_is_one_over_doubles() {
+        let old = r#"{"kernel":"triad","width":"256","store":"nt","load":"regular","unroll":16}"#;
+        let double: Variant = serde_json::from_str(old).unwrap();
+        assert_eq!(double.element, Element::Double);
+        assert_eq!(serde_json::to_string(&double).unwrap(), old);
+        let float = Variant { element: Element::Float, ..double.clone() };
+        let text = serde_json::to_string(&float).unwrap();
+        assert!(text.contains(r#""element":"float""#), "{text}");
+        assert_eq!(serde_json::from_str::<Variant>(&text).unwrap(), float);
+        assert_eq!((double.to_string(), float.to_string()), ("triad 256 nt".into(), "triad 256 nt, float".into()));
+    }
 }

@@ -569,6 +569,7 @@ pub fn check_exact(variant: &Variant, formula: &Formula, call: &Call) -> Result<
 mod tests {
     use super::*;
     use crate::kernel::{LoadKind, StoreKind, Width};
+    use crate::plan::{USUAL_MEMORY, steady};
 
     #[test]
     fn the_pattern_tells_every_shift() {
@@ -584,6 +585,46 @@ mod tests {
         assert!((0..PERIOD).map(pattern).sum::<f64>() > 0.0);
         for shift in 0..PERIOD {
             assert!((0..PERIOD).map(|k| pattern(k) * pattern(k + shift)).sum::<f64>() > 0.0, "{shift}");
+        }
+    }
+
+    #[test]
+    fn a_wrong_element_is_found() {
+        let names = ["triad", "update", "jacobi", "jacobi-long"];
+        for (name, &element) in
+            names.into_iter().flat_map(|name| Element::ALL.iter().map(move |element| (name, element)))
+        {
+            let (kernel, bytes) = (Kernel::named(name).unwrap(), element.bytes() as usize);
+            let case = steady(name, Width::W128, StoreKind::Regular, USUAL_MEMORY, vec![0], Bytes::kib(30));
+            let layout = Layout::new(kernel, element, &case);
+            let numbers = |place: &Place| (0..layout.length()).map(|k| pattern(place.start + k)).collect();
+            let mut twin: Vec<Vec<f64>> = layout.places.iter().map(numbers).collect();
+            naive::run(kernel, &mut twin, 3.0, layout.rows, layout.columns).unwrap();
+            let start = layout.places[0].start * bytes;
+            let mut contents = vec![0; start + layout.length() * bytes];
+            contents[start..].copy_from_slice(&element.encode(&twin[0]));
+            let answer = Answer { kernel, element, layout: &layout, stored: 0, s: 3.0 };
+            assert_eq!(answer.check(&contents, true), Ok(()));
+            let border = if layout.rows > 1 { layout.columns + 1 } else { 0 };
+            for wrong in [border, layout.length() - 1 - border] {
+                let sign = start + wrong * bytes + bytes - 1;
+                contents[sign] ^= 0xc0;
+                let fault = answer.check(&contents, true).unwrap_err();
+                assert!(fault.contains(&format!("element {wrong} is")), "{name} {element}: {fault}");
+                contents[sign] ^= 0xc0;
+            }
+        }
+    }
+
+    #[test]
+    fn a_sum_of_nothing_is_found() {
+        let case = steady("dot", Width::W128, StoreKind::Regular, USUAL_MEMORY, vec![0], Bytes::kib(30));
+        let (kernel, variant) = (Kernel::named("dot").unwrap(), case.variant().unwrap());
+        for &element in Element::ALL {
+            let variant = Variant { element, ..variant.clone() };
+            let layout = Layout::new(kernel, element, &case);
+            let fault = check_result(kernel, &kernel.formula(), &variant, &layout, &Call::empty(1)).unwrap_err();
+            assert!(fault.contains("the result is 0, must be"), "{fault}");
         }
     }
 
