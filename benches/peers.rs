@@ -216,8 +216,8 @@ impl Arena {
 /// Payload bytes of one pass.
 fn payload(case: &Case) -> f64 {
     let variant = common::variant(case);
-    let bytes = variant.row().map_or(8, |kernel: &Kernel| kernel.traffic(variant.store).payload());
-    case.working_set.0 as f64 / common::streams(&variant.kernel) as f64 / 8.0 * bytes as f64
+    let bytes = variant.row().map_or(8, |kernel: &Kernel| kernel.traffic(variant.store, variant.element).payload());
+    case.working_set.0 as f64 / common::streams(&variant.kernel) as f64 / variant.element.bytes() as f64 * bytes as f64
 }
 
 /// likwid's kernels worth trying again, by level and contest.

@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use clap::Parser;
 use common::{Bench, print_row, stop};
-use membound::kernel::{Kernel, StoreKind};
+use membound::kernel::{Element, Kernel, StoreKind};
 use membound::machine::Machine;
 use membound::plan::Case;
 use membound::stats;
@@ -54,7 +54,7 @@ impl Ports {
 
     /// Payload bytes of `kernel` in a cycle: loads and stores go on beside each other.
     fn limit(self, kernel: &Kernel) -> f64 {
-        let traffic = kernel.traffic(StoreKind::Regular);
+        let traffic = kernel.traffic(StoreKind::Regular, Element::Double);
         let cycles = (traffic.loaded as f64 / self.load).max(traffic.stored as f64 / self.store);
         traffic.payload() as f64 / cycles
     }

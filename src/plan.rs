@@ -8,7 +8,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::kernel::scan::Scan;
-use crate::kernel::{CATALOG, ELEMENT_BYTES, Isa, Kernel, LoadKind, StoreKind, Variant, Width};
+use crate::kernel::{CATALOG, Element, Isa, Kernel, LoadKind, StoreKind, Variant, Width};
 use crate::machine::{CpuSet, Machine};
 use crate::memory::{MemoryKind, MemorySpec};
 use crate::placement::{Placement, PlacementError};
@@ -95,7 +95,7 @@ pub struct Case {
     pub cpus: Vec<u32>,
     /// Bytes touched by one repetition, over all threads and streams.
     pub working_set: Bytes,
-    /// Bytes that every stream starts beyond its aligned place; 8 makes all vector accesses unaligned.
+    /// Bytes that every stream starts beyond its aligned place, in whole elements; 8 makes all vector accesses unaligned.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub misaligned_bytes: u32,
     /// How samples are taken.
@@ -124,6 +124,14 @@ impl Case {
     pub fn is_fresh(&self, stream: &str) -> bool {
         let is_named = self.streams.is_empty() || self.streams.iter().any(|named| named.stream == stream);
         self.protocol == Protocol::FirstUse && is_named
+    }
+
+    /// The same over streams of another element.
+    fn over(mut self, element: Element) -> Case {
+        if let Work::Kernel(variant) = &mut self.work {
+            variant.element = element;
+        }
+        self
     }
 
     /// Threads used.
@@ -291,7 +299,8 @@ pub fn steady(
     cpus: Vec<u32>,
     working_set: Bytes,
 ) -> Case {
-    let variant = Variant { kernel: kernel.into(), width, store, load: LoadKind::Regular, unroll: unroll(width) };
+    let (element, load) = (Element::Double, LoadKind::Regular);
+    let variant = Variant { kernel: kernel.into(), element, width, store, load, unroll: unroll(width) };
     Case {
         work: Work::Kernel(variant),
         memory,
@@ -495,6 +504,8 @@ pub struct Choice {
     pub loads: Vec<LoadKind>,
     /// Widths.
     pub widths: Vec<Width>,
+    /// What streams are arrays of.
+    pub element: Element,
     /// Memory kinds.
     pub memory: Vec<MemorySpec>,
     /// Streams with a memory of their own.
@@ -522,7 +533,7 @@ pub fn bandwidth(frame: &Frame, choice: &Choice) -> Result<Vec<Case>, PlanError>
         let cpus = frame.placement.first(threads)?;
         let sizes = if choice.sizes.is_empty() { level_sizes(frame, threads) } else { choice.sizes.clone() };
         for (&size, &kernel) in product(&sizes, &kernels) {
-            check_size(frame, size, kernel, threads)?;
+            check_size(frame, size, kernel, choice.element, threads)?;
             for ((&store, &load), (&width, &memory)) in product4(&stores, &loads, &widths, &memory) {
                 // Naming no store kind must not make a case of a kernel that stores nothing fail.
                 let store = if kernel.formula().store().is_none() && choice.stores.is_empty() {
@@ -532,7 +543,8 @@ pub fn bandwidth(frame: &Frame, choice: &Choice) -> Result<Vec<Case>, PlanError>
                 };
                 let size = if choice.sizes.is_empty() { tidy(kernel, size, threads) } else { size };
                 let unroll = choice.unroll.unwrap_or(unroll(width));
-                let variant = Variant { kernel: kernel.name.into(), width, store, load, unroll };
+                let element = choice.element;
+                let variant = Variant { kernel: kernel.name.into(), element, width, store, load, unroll };
                 cases.push(Case {
                     work: Work::Kernel(variant),
                     streams: streams_of(kernel, &choice.streams),
@@ -563,8 +575,9 @@ pub fn stores(frame: &Frame, choice: &Choice) -> Result<Vec<Case>, PlanError> {
             choice.sizes.clone()
         };
         for (&size, &kernel) in product(&sizes, &kernels) {
-            check_size(frame, size, kernel, threads)?;
-            let case = |width, store| steady(kernel.name, width, store, memory, cpus.clone(), size);
+            check_size(frame, size, kernel, choice.element, threads)?;
+            let case =
+                |width, store| steady(kernel.name, width, store, memory, cpus.clone(), size).over(choice.element);
             cases.push(case(width, StoreKind::Regular));
             cases.push(case(width, StoreKind::Nt));
             cases.push(case(Width::Scalar, StoreKind::NtMasked));
@@ -667,7 +680,7 @@ fn pages(frame: &Frame, work: PageWork, kind: MemoryKind, threads: usize) -> Res
 /// In base pages, where every page crossing needs two translations: what a program can count on. (Crossing 4 KiB inside
 /// a huge page costs the same on Zen 4.)
 pub fn alignment(frame: &Frame, breadth: Breadth) -> Vec<Case> {
-    let exists = |bytes: &u32| bytes * 8 <= frame.widest().bits().max(128);
+    let exists = |bytes: &u32| bytes * 8 <= frame.widest().bits(Element::Double).max(128);
     let mut sizes: Vec<u32> = [4, 8, 16, 32, 64].into_iter().filter(exists).collect();
     let widest = sizes[sizes.len() - 1];
     if breadth == Breadth::Brief {
@@ -699,9 +712,9 @@ fn level_sizes(frame: &Frame, threads: usize) -> Vec<Bytes> {
     caches.filter(|size| size.0 < frame.memory_size(threads).0 / 4).chain([frame.memory_size(threads)]).collect()
 }
 
-fn check_size(frame: &Frame, size: Bytes, kernel: &Kernel, threads: usize) -> Result<(), PlanError> {
+fn check_size(frame: &Frame, size: Bytes, kernel: &Kernel, element: Element, threads: usize) -> Result<(), PlanError> {
     let streams = kernel.formula().streams.len() as u64;
-    let least = Bytes(streams * threads as u64 * ELEMENT_BYTES);
+    let least = Bytes(streams * threads as u64 * element.bytes());
     if size < least {
         return Err(PlanError::TooSmall { size, threads, least });
     }

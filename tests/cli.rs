@@ -56,6 +56,12 @@ fn bad_input_is_refused_with_a_cure() {
     refuses(&["kinds", "--memory", "thp,leather"], &["unknown memory kind 'leather'"]);
     refuses(&["kinds", "--size", "800TiB"], &["give a smaller --size"]);
     refuses(&["kinds", "--allow-device-writes", "/dev/null"], &["must name the same file as --device"]);
+    refuses(&["bandwidth", "--misalign", "4"], &["8-byte elements"]);
+    refuses(&["bandwidth", "--misalign", "64"], &["from 0 to 56"]);
+    refuses(&["bandwidth", "--misalign", "62", "--element", "float"], &["4-byte elements"]);
+    refuses(&["bandwidth", "--size", "8", "--kernel", "triad", "--element", "float"], &["give at least 12 B"]);
+    refuses(&["bandwidth", "--element", "half"], &["double, float"]);
+    refuses(&["stream", "--element", "float"], &["--element float does not apply"]);
     refuses(&["stream", "--kernel", "dot"], &["--kernel does not apply"]);
     refuses(&["stores", "--store", "nt"], &["--store does not apply"]);
     refuses(&["--budget", "soon"], &["30s"]);
@@ -109,8 +115,16 @@ fn json_is_an_array_of_rows_that_follow_the_published_schema() {
 
 #[test]
 fn every_store_and_load_kind_runs_or_says_why_not() {
+    for (element, misalign) in [("double", "8"), ("float", "4")] {
+        every_way_runs_or_says_why_not(element, misalign);
+    }
+}
+
+fn every_way_runs_or_says_why_not(element: &str, misalign: &str) {
     let arguments = [
         "bandwidth",
+        "--element",
+        element,
         "--kernel",
         "all",
         "--size",
@@ -124,7 +138,7 @@ fn every_store_and_load_kind_runs_or_says_why_not() {
         "--width",
         "scalar,128,256,512",
         "--misalign",
-        "8",
+        misalign,
         "--samples",
         "3",
         "--verify",
@@ -137,6 +151,7 @@ fn every_store_and_load_kind_runs_or_says_why_not() {
     ];
     let rows: serde_json::Value = serde_json::from_str(&succeeds(&arguments)).unwrap();
     for row in rows.as_array().unwrap() {
+        assert_eq!(row["element"], element);
         match row["outcome"].as_str().unwrap() {
             "measured" => assert!(row["payload_Bps"]["median"].as_f64().unwrap() > 0.0),
             "unavailable" => assert!(!row["reason"].as_str().unwrap().is_empty()),
@@ -299,6 +314,8 @@ fn kernels_are_listed_with_their_code() {
     assert!(list.contains("a[i] = b[i] + s*c[i]") && list.contains("L2 S1 WA"));
     let code = succeeds(&["kernel", "--listing", "copy", "--width", "128", "--store", "nt"]);
     assert!(code.contains("main loop") && code.contains("movntpd") && code.contains("sfence"), "{code}");
+    let code = succeeds(&["kernel", "--listing", "scale", "--width", "128", "--store", "nt", "--element", "float"]);
+    assert!(code.contains("cvtsd2ss") && code.contains("mulps") && code.contains("movntps"), "{code}");
 }
 
 #[test]

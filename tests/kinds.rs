@@ -1,6 +1,6 @@
 //! The experiment that the project is named for, from a record made by hand: what does the report make of it?
 
-use membound::kernel::{LoadKind, StoreKind, Variant, Width};
+use membound::kernel::{Element, LoadKind, StoreKind, Variant, Width};
 use membound::machine::Machine;
 use membound::memory::{MemoryKind, MemorySpec, Obtained};
 use membound::model::{self, BreakEven, Kind, Report};
@@ -32,6 +32,7 @@ fn header() -> Header {
 fn copies(kind: MemoryKind, protocol: Protocol, ticks: u64) -> Measurement {
     let variant = Variant {
         kernel: "copy".into(),
+        element: Element::Double,
         width: Width::Scalar,
         store: StoreKind::Regular,
         load: LoadKind::Regular,

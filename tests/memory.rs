@@ -15,7 +15,7 @@ use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
 
 use membound::kernel::code::{Call, Executable, guard};
-use membound::kernel::{Isa, Kernel, LoadKind, StoreKind, Variant, Width, assemble};
+use membound::kernel::{Element, Isa, Kernel, LoadKind, StoreKind, Variant, Width, assemble};
 use membound::memory::{MemoryKind, MemorySpec, NoMemory, Places, Proof, Region};
 use membound::plan::{Case, Protocol, Work};
 use membound::record::Outcome;
@@ -417,7 +417,7 @@ fn pool_pages_once_mapped_can_t_be_taken_away() {
     let mut region = Region::new(MemorySpec::of(Kind::Huge2M), Bytes::mib(4), &Places::default()).unwrap();
     fs::write(POOL, "0").unwrap();
     assert_eq!(pool_pages("HugePages_Rsvd:"), 2);
-    sys::touch(&mut region, |words| words.fill(1.0)).unwrap();
+    sys::touch(&mut region, |bytes| bytes.fill(1)).unwrap();
     assert_eq!(region.inspect(region.bytes()).huge_bytes, Some(Bytes::mib(4)));
     drop((region, size));
     assert_eq!(pool_pages("HugePages_Free:"), free);
@@ -454,7 +454,7 @@ fn a_huge_page_that_is_missing_is_replaced_whole() {
 
 fn variant(kernel: &str) -> Variant {
     let (width, store, load) = (Width::W128, StoreKind::Regular, LoadKind::Regular);
-    Variant { kernel: kernel.into(), width, store, load, unroll: 4 }
+    Variant { kernel: kernel.into(), element: Element::Double, width, store, load, unroll: 4 }
 }
 
 #[test]
@@ -469,13 +469,13 @@ fn a_file_cut_short_is_a_fault_in_kernels_and_an_error_in_plain_rust() {
         // SAFETY: the code only reads, from memory that is mapped or must fault.
         let fault = unsafe { code.run(&mut call) }.unwrap_err();
         assert_has(&fault.to_string(), &["SIGBUS"]);
-        let fault = sys::touch(&mut region, |words| words.fill(1.0)).unwrap_err();
+        let fault = sys::touch(&mut region, |bytes| bytes.fill(1)).unwrap_err();
         assert_has(&fault.to_string(), &["taken away", "SIGBUS"]);
         // What stands there now is harmless, and the next guard is a new one.
-        assert_eq!(sys::touch(&mut region, |words| words[9]), Ok(1.0), "{kind}");
+        assert_eq!(sys::touch(&mut region, |bytes| bytes[9]), Ok(1), "{kind}");
         region.unmap();
         region.map().unwrap();
-        assert!(sys::touch(&mut region, |words| words[0]).is_err(), "{kind}");
+        assert!(sys::touch(&mut region, |bytes| bytes[0]).is_err(), "{kind}");
     }
 }
 
@@ -486,7 +486,7 @@ fn what_was_not_taken_away_stays() {
     region.words().fill(7.0);
     let file = File::options().write(true).open(&unnamed_files(folder.path())[0]).unwrap();
     file.set_len(SIZE.0 / 2).unwrap();
-    sys::touch(&mut region, |words| words.iter().sum::<f64>()).unwrap_err();
+    sys::touch(&mut region, |bytes| bytes.iter().fold(0, |all, byte| all | byte)).unwrap_err();
     let (kept, lost) = region.words().split_at(SIZE.0 as usize / 8 / 2);
     assert!(kept.iter().all(|word| *word == 7.0) && lost.iter().all(|word| *word == 0.0));
 }
@@ -768,12 +768,12 @@ fn nothing_is_left_over() {
         for &kind in Kind::ALL {
             // A file cut short leaves other memory behind, which must go too.
             let Ok(mut region) = region(kind, &places) else { continue };
-            sys::touch(&mut region, |words| words.fill(1.0)).unwrap();
+            sys::touch(&mut region, |bytes| bytes.fill(1)).unwrap();
             region.unmap();
             region.map().unwrap();
             if FILES.contains(&kind) {
                 truncate_files(folder.path());
-                sys::touch(&mut region, |words| words.fill(1.0)).unwrap_err();
+                sys::touch(&mut region, |bytes| bytes.fill(1)).unwrap_err();
             }
         }
     };

@@ -9,7 +9,7 @@ use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use membound::kernel::code::{Call, MachineCode};
-use membound::kernel::{self, CATALOG, Isa, LoadKind, StoreKind, Variant, Width};
+use membound::kernel::{self, CATALOG, Element, Isa, LoadKind, StoreKind, Variant, Width};
 use membound::memory::{MemoryKind, MemorySpec, Places, Region};
 use membound::plan::{self, Case, Protocol, StreamMemory, Work};
 use membound::record::{Measured, Outcome};
@@ -72,11 +72,11 @@ fn measured(here: &mut Here, case: &Case) -> Option<Measured> {
     }
 }
 
-fn every_way() -> Vec<(Width, StoreKind, LoadKind)> {
+fn every_way() -> Vec<(Element, Width, StoreKind, LoadKind)> {
     let mut ways = Vec::new();
     for width in Isa::detect().widths() {
-        for &store in StoreKind::ALL {
-            ways.extend(LoadKind::ALL.iter().map(|&load| (width, store, load)));
+        for (&element, &store) in Element::ALL.iter().flat_map(|e| StoreKind::ALL.iter().map(move |store| (e, store))) {
+            ways.extend(LoadKind::ALL.iter().map(|&load| (element, width, store, load)));
         }
     }
     ways
@@ -91,8 +91,8 @@ fn kernels_in_the_guest_agree_with_their_twins() {
     let mut here = here(Places::default());
     let mut seen = 0;
     for row in CATALOG {
-        for (width, store, load) in every_way() {
-            let variant = Variant { kernel: row.name.into(), width, store, load, unroll: plan::unroll(width) };
+        for (element, width, store, load) in every_way() {
+            let variant = Variant { kernel: row.name.into(), element, width, store, load, unroll: plan::unroll(width) };
             if kernel::assemble(&variant, Isa::detect()).is_err() {
                 continue;
             }
@@ -106,7 +106,7 @@ fn kernels_in_the_guest_agree_with_their_twins() {
             seen += 1;
         }
     }
-    assert!(seen >= 20, "{seen}");
+    assert!(seen >= 40, "{seen}");
 }
 
 #[test]
@@ -117,6 +117,7 @@ fn a_wrong_result_in_the_guest_is_seen() {
     let Some(mut guest) = guest(&[backed(&region, MemoryKind::Wb)]) else { return };
     let variant = Variant {
         kernel: "sum".into(),
+        element: Element::Double,
         width: Width::Scalar,
         store: StoreKind::Regular,
         load: LoadKind::Regular,

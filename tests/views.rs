@@ -3,7 +3,7 @@
 mod common;
 
 use anstream::adapter::strip_str;
-use membound::kernel::{StoreKind, Width};
+use membound::kernel::{Element, StoreKind, Width};
 use membound::memory::MemoryKind;
 use membound::model::{AnyRow, Report};
 use membound::view::{csv, json, terminal};
@@ -114,6 +114,19 @@ fn the_longest_words_fit() {
     row.flags = ["bimodal", "outliers", "steal", "switches", "faults", "drift", "foreign"].map(String::from).into();
     row.payload_bps.as_mut().unwrap().ci95 = [1.0, 1e12];
     plain(&terminal::rows(&report));
+}
+
+#[test]
+fn elements_are_named_where_they_are_not_doubles() {
+    let shown = |report: &Report| plain(&terminal::rows(report)) + &plain(&terminal::stores(report));
+    let mut report = common::rich();
+    assert!(!shown(&report).contains("float") && !shown(&report).contains("double"));
+    report.rows[3].element = Element::Float;
+    assert!(shown(&report).contains("double") && shown(&report).contains("float"), "each row says which");
+    report.rows.iter_mut().for_each(|row| row.element = Element::Float);
+    let text = shown(&report);
+    assert!(text.contains("element float") && text.contains("thp, float"), "{text}");
+    assert!(!text.contains("double"), "{text}");
 }
 
 #[test]

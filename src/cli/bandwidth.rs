@@ -8,6 +8,7 @@ use clap::Args;
 use super::measure::{self, Session};
 use super::report::present;
 use super::{ChoiceArgs, Done, PlaceArgs, RunArgs, usage};
+use crate::kernel::Element;
 use crate::model::{self, Report};
 use crate::plan::{self, Case, Frame};
 use crate::run::here::Here;
@@ -60,7 +61,11 @@ impl What {
         let own = match self {
             What::Bandwidth => return Ok(()),
             What::Stores => vec![("--store", !args.store.is_empty())],
-            What::Stream => vec![("--kernel", !args.kernel.is_empty()), ("--size", !args.size.is_empty())],
+            What::Stream => vec![
+                ("--kernel", !args.kernel.is_empty()),
+                ("--size", !args.size.is_empty()),
+                ("--element float", args.element != Element::Double),
+            ],
         };
         let own = [own, vec![("--memory STREAM=KIND", args.memory.iter().any(|arg| arg.stream.is_some()))]].concat();
         match common.iter().chain(&own).find(|(_, given)| *given) {

@@ -3,7 +3,7 @@
 use clap::Args;
 
 use super::usage;
-use crate::kernel::{CATALOG, Isa, Kernel, LoadKind, StoreKind, Variant, Width, assemble, listing};
+use crate::kernel::{CATALOG, Element, Isa, Kernel, LoadKind, StoreKind, Variant, Width, assemble, listing};
 use crate::plan;
 
 /// Flags of `membound kernel`.
@@ -18,6 +18,9 @@ pub struct KernelArgs {
     /// Width: scalar, 128, 256, 512 [default: the widest]
     #[arg(long)]
     pub width: Option<Width>,
+    /// What streams are arrays of: double (8 bytes), float (4 bytes)
+    #[arg(long, default_value_t = Element::Double)]
+    pub element: Element,
     /// Store kind: regular, nt, nt-masked, rep
     #[arg(long, default_value_t = StoreKind::Regular)]
     pub store: StoreKind,
@@ -47,7 +50,8 @@ fn catalog() -> String {
         ));
     }
     text.push_str(
-        "\nTraffic for each element: L loads, S stores (8 bytes each), WA a write-allocate with regular stores.\n",
+        "\nTraffic for each element (of 8 bytes; 4 with --element float): L loads, S stores, WA a write-allocate with \
+         regular stores.\n",
     );
     text
 }
@@ -58,6 +62,7 @@ fn code(name: &str, args: &KernelArgs) -> anyhow::Result<String> {
     let width = args.width.or_else(|| isa.widths().last().copied()).unwrap_or(Width::Scalar);
     let variant = Variant {
         kernel: name.into(),
+        element: args.element,
         width,
         store: args.store,
         load: args.load,

@@ -8,7 +8,7 @@ use clap::{Args, ValueEnum};
 use super::measure::{self, Session};
 use super::report::present;
 use super::{Done, PlaceArgs, RunArgs, usage, working_set};
-use crate::kernel::Width;
+use crate::kernel::{Element, Width};
 use crate::memory::{MemoryKind, MemorySpec};
 use crate::model;
 use crate::plan::{self, Breadth, Case, Choice, Frame};
@@ -34,6 +34,9 @@ pub struct KindsArgs {
     /// Width: scalar, 128, 256, 512 [default: the second widest]
     #[arg(long)]
     pub width: Option<Width>,
+    /// What the buffer is an array of: double (8 bytes), float (4 bytes)
+    #[arg(long, default_value_t = Element::Double)]
+    pub element: Element,
     /// Parts to measure [default: all]
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     pub part: Vec<Part>,
@@ -70,6 +73,7 @@ impl KindsArgs {
             sizes: self.size.into_iter().collect(),
             threads: self.threads.into_iter().collect(),
             widths: self.width.into_iter().collect(),
+            element: self.element,
             ..Choice::default()
         };
         let mut cases = Vec::new();

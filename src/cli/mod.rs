@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
 
-use crate::kernel::{Isa, Kernel, LoadKind, StoreKind, Width};
+use crate::kernel::{Element, Isa, Kernel, LoadKind, StoreKind, Width};
 use crate::machine::{CpuSet, Machine};
 use crate::memory::{MemoryKind, MemorySpec, Places};
 use crate::plan::{Choice, Frame, StreamMemory, USUAL_MEMORY};
@@ -146,6 +146,9 @@ pub struct ChoiceArgs {
     /// Widths: scalar, 128, 256, 512 [default: the two widest]
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     pub width: Vec<Width>,
+    /// What streams are arrays of: double (8 bytes), float (4 bytes)
+    #[arg(long, default_value_t = Element::Double)]
+    pub element: Element,
     /// Memory kinds, such as 4k,thp,huge-2m,file-shared [default: thp]; or kinds of single streams: a=huge-2m,b=file-shared
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     pub memory: Vec<MemoryArg>,
@@ -158,8 +161,8 @@ pub struct ChoiceArgs {
     /// Accesses in one trip of the main loop
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=32))]
     pub unroll: Option<u32>,
-    /// Start every stream this many bytes beyond a line: 0 to 56, in elements of 8
-    #[arg(long, value_name = "BYTES", default_value_t = 0, value_parser = misalignment)]
+    /// Start every stream this many bytes beyond a line: less than 64, in whole elements
+    #[arg(long, value_name = "BYTES", default_value_t = 0)]
     pub misalign: u32,
 }
 
@@ -217,11 +220,15 @@ impl PlaceArgs {
     }
 }
 
-fn misalignment(text: &str) -> Result<u32, String> {
-    match text.parse() {
-        Ok(bytes @ (0 | 8 | 16 | 24 | 32 | 40 | 48 | 56)) => Ok(bytes),
-        _ => Err(format!("'{text}' is not 0, 8, 16, 24, 32, 40, 48 or 56: streams are arrays of 8-byte elements")),
+fn misalignment(bytes: u32, element: Element) -> anyhow::Result<u32> {
+    let size = element.bytes() as u32;
+    if bytes < 64 && bytes.is_multiple_of(size) {
+        return Ok(bytes);
     }
+    Err(usage(format!(
+        "--misalign {bytes} is no multiple of {size} from 0 to {}: streams are arrays of {size}-byte elements",
+        64 - size
+    )))
 }
 
 fn working_set(text: &str) -> Result<Bytes, String> {
@@ -265,11 +272,12 @@ impl ChoiceArgs {
             stores: self.store.clone(),
             loads: self.load.clone(),
             widths: self.width.clone(),
+            element: self.element,
             memory,
             streams,
             threads: self.threads.clone(),
             unroll: self.unroll,
-            misaligned_bytes: self.misalign,
+            misaligned_bytes: misalignment(self.misalign, self.element)?,
         })
     }
 }

@@ -1,7 +1,7 @@
 //! The kernels that the field compares by, one row each. Everything else about a row follows from its text.
 
 use super::formula::Formula;
-use super::{ELEMENT_BYTES, StoreKind, Unsupported};
+use super::{Element, StoreKind, Unsupported};
 
 /// How a grid's rows lie to the caches: decides how often a row that three sweeps touch comes from memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -100,7 +100,7 @@ impl Kernel {
     }
 
     /// Bytes that one element moves. Elements of one row count once, however many of its neighbours are used.
-    pub fn traffic(&self, store: StoreKind) -> Traffic {
+    pub fn traffic(&self, store: StoreKind, element: Element) -> Traffic {
         let formula = self.formula();
         let loaded = match self.rows {
             Rows::None | Rows::Short => formula.streams.iter().filter(|s| s.loaded).count(),
@@ -113,7 +113,7 @@ impl Kernel {
         };
         let stored = formula.streams.iter().filter(|s| s.stored).count();
         let allocating = formula.streams.iter().filter(|s| s.stored && !s.loaded).count();
-        let bytes = |n: usize| n as u64 * ELEMENT_BYTES;
+        let bytes = |n: usize| n as u64 * element.bytes();
         Traffic {
             loaded: bytes(loaded),
             stored: bytes(stored),
@@ -123,22 +123,22 @@ impl Kernel {
 
     /// The rows of a grid of which each of `streams` arrays gets `elements`: (rows, elements in a row). A plain array
     /// is one row.
-    pub fn shape(&self, elements: u64) -> (u64, u64) {
+    pub fn shape(&self, elements: u64, element: Element) -> (u64, u64) {
         match self.rows {
             Rows::None => (1, elements),
             Rows::Short => ((elements / 256).max(3), 256.min((elements / 3).max(3))),
             // A multiple of a line, so that all rows are aligned alike.
-            Rows::Long => (6, ((elements / 6) & !7).max(8)),
+            Rows::Long => (6, (elements / 6 / element.in_line()).max(1) * element.in_line()),
         }
     }
 
     /// The traffic in a few letters, as TheBandwidthBenchmark writes it: `L2 S1 WA`.
     pub fn traffic_letters(&self) -> String {
-        let traffic = self.traffic(StoreKind::Regular);
+        let traffic = self.traffic(StoreKind::Regular, Element::Double);
         let mut parts = Vec::new();
         for (letter, bytes) in [("L", traffic.loaded), ("S", traffic.stored)] {
             if bytes > 0 {
-                parts.push(format!("{letter}{}", bytes / ELEMENT_BYTES));
+                parts.push(format!("{letter}{}", bytes / Element::Double.bytes()));
             }
         }
         if traffic.write_allocated > 0 {
@@ -157,12 +157,14 @@ mod tests {
     fn traffic_is_as_counted_by_hand() {
         let check = |name: &str, loads: u64, stores: u64, write_allocates: u64, flops: u32| {
             let kernel = Kernel::find(name).unwrap();
-            let traffic = kernel.traffic(StoreKind::Regular);
-            assert_eq!(
-                (traffic.loaded, traffic.stored, traffic.write_allocated, kernel.formula().flops()),
-                (8 * loads, 8 * stores, 8 * write_allocates, flops),
-                "{name}"
-            );
+            for (element, bytes) in [(Element::Double, 8), (Element::Float, 4)] {
+                let traffic = kernel.traffic(StoreKind::Regular, element);
+                assert_eq!(
+                    (traffic.loaded, traffic.stored, traffic.write_allocated, kernel.formula().flops()),
+                    (bytes * loads, bytes * stores, bytes * write_allocates, flops),
+                    "{name} {element}"
+                );
+            }
         };
         check("load", 1, 0, 0, 0);
         check("store", 0, 1, 1, 0);
@@ -186,7 +188,8 @@ mod tests {
     fn the_write_allocate_costs_what_arithmetic_says() {
         let ratio = |name: &str| {
             let kernel = Kernel::find(name).unwrap();
-            kernel.traffic(StoreKind::Regular).bus() as f64 / kernel.traffic(StoreKind::Nt).bus() as f64
+            let bus = |store| kernel.traffic(store, Element::Double).bus() as f64;
+            bus(StoreKind::Regular) / bus(StoreKind::Nt)
         };
         assert_eq!(ratio("store"), 2.0);
         assert_eq!(ratio("copy"), 1.5);

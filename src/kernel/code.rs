@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering, compiler_fence};
 
 use super::formula::{Formula, Target};
 use super::scan::REGISTER;
-use super::{ELEMENT_BYTES, LoadKind, StoreKind, Variant};
+use super::{LoadKind, StoreKind, Variant, Width};
 
 /// Assembled bytes, position-independent.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -28,8 +28,10 @@ pub struct MachineCode {
     pub fault_exit: usize,
 }
 
-/// Bytes of the lane area: 8 registers of 512 bits.
-const LANES: usize = 64;
+/// Sums are kept in this many registers: latency (4 cycles) x adds a cycle (2) on every core since Haswell and Zen.
+pub(super) const SUMS: usize = 8;
+/// Bytes of the lane area: a register of 512 bits for each sum.
+const LANES: usize = SUMS * REGISTER;
 
 /// The arguments and results of one call. The layout is known to the assembler by the offsets below.
 #[derive(Debug, Clone)]
@@ -51,14 +53,16 @@ pub struct Call {
     pub vectors: u64,
     /// Single elements at the end.
     pub tail: u64,
-    /// The loop's scalar `s`.
+    /// The loop's scalar `s`; the code makes an element of it.
     pub scalar: f64,
     saved_stack: u64,
     fault: u64,
-    scalar_sum: f64,
+    /// An element: the sum of single elements, or the last one loaded.
+    single: [u8; 8],
     /// Whether a pass is nothing but blocks of plain arrays.
     even: u64,
-    lanes: [f64; LANES],
+    /// Elements, as registers were stored.
+    lanes: [u8; LANES],
 }
 
 impl Call {
@@ -72,7 +76,7 @@ impl Call {
     pub(super) const TAIL: i32 = 144;
     pub(super) const SCALAR: i32 = 152;
     pub(super) const SAVED_STACK: i32 = 160;
-    pub(super) const SCALAR_SUM: i32 = 176;
+    pub(super) const SINGLE: i32 = 176;
     pub(super) const EVEN: i32 = 184;
     pub(super) const LANES: i32 = 192;
 
@@ -90,9 +94,9 @@ impl Call {
             scalar: 0.0,
             saved_stack: 0,
             fault: 0,
-            scalar_sum: 0.0,
+            single: [0; 8],
             even: 0,
-            lanes: [0.0; LANES],
+            lanes: [0; LANES],
         }
     }
 
@@ -100,7 +104,8 @@ impl Call {
     /// `columns` elements. Decides which elements may use aligned instructions.
     pub fn new(formula: &Formula, variant: &Variant, arrays: &[u64], rows: u64, columns: u64) -> Self {
         let mut call = Call::empty(1);
-        let row_bytes = columns * ELEMENT_BYTES;
+        let element_bytes = variant.element.bytes();
+        let row_bytes = columns * element_bytes;
         // A grid's border is read, not computed.
         let border = u64::from(formula.grid);
         let elements = columns.saturating_sub(2 * border);
@@ -108,7 +113,7 @@ impl Call {
         call.row_bytes = row_bytes;
         let pairs = formula.lanes_of_access();
         for (slot, &(stream, row)) in call.pointers.iter_mut().zip(&pairs) {
-            let first = border as i64 * (row_bytes + ELEMENT_BYTES) as i64;
+            let first = border as i64 * (row_bytes + element_bytes) as i64;
             *slot = arrays[stream].wrapping_add_signed(first + i64::from(row) * row_bytes as i64);
         }
         if variant.store == StoreKind::Rep {
@@ -133,18 +138,18 @@ impl Call {
     /// Splits `elements` into peel, blocks, vectors and tail. `aligned` addresses must be multiples of the vector at
     /// the same element and on every row (`pitch` apart); where they can't be, all elements go one by one.
     fn set_trips(&mut self, elements: u64, variant: &Variant, aligned: &[u64], pitch: Option<u64>) {
-        let vector = variant.width.elements();
-        let vector_bytes = vector * ELEMENT_BYTES;
+        let (element_bytes, vector_bytes) = (variant.element.bytes(), variant.width.bytes(variant.element));
+        let vector = vector_bytes / element_bytes;
         let misaligned = |address: u64| address % vector_bytes;
         if let Some(&anchor) = aligned.first() {
             let off = misaligned(anchor);
             let together = aligned.iter().all(|&a| misaligned(a) == off);
             let same_on_rows = pitch.is_none_or(|p| p % vector_bytes == 0);
-            if off % ELEMENT_BYTES != 0 || !together || !same_on_rows {
+            if off % element_bytes != 0 || !together || !same_on_rows {
                 self.tail = elements;
                 return;
             }
-            self.peel = ((vector_bytes - off) % vector_bytes / ELEMENT_BYTES).min(elements);
+            self.peel = ((vector_bytes - off) % vector_bytes / element_bytes).min(elements);
         }
         let rest = elements - self.peel;
         let block = vector * u64::from(variant.unroll);
@@ -158,38 +163,43 @@ impl Call {
     pub fn of_scan(addresses: [u64; 2], registers: &[[u8; REGISTER]; 4], trips: u64) -> Self {
         let mut call = Call::empty(trips.max(1));
         call.pointers[..2].copy_from_slice(&addresses);
-        for (lane, bytes) in call.lanes.iter_mut().zip(registers.as_flattened().as_chunks().0) {
-            *lane = f64::from_le_bytes(*bytes);
-        }
+        call.lanes[..4 * REGISTER].copy_from_slice(registers.as_flattened());
         call
     }
 
     /// After a scan: what its registers hold, as far as they are as wide as its accesses.
     pub fn registers(&self) -> [[u8; REGISTER]; 4] {
         let mut registers = [[0; REGISTER]; 4];
-        for (bytes, lane) in registers.as_flattened_mut().as_chunks_mut().0.iter_mut().zip(&self.lanes) {
-            *bytes = lane.to_le_bytes();
-        }
+        registers.as_flattened_mut().copy_from_slice(&self.lanes[..4 * REGISTER]);
         registers
     }
 
     /// Elements computed by one pass.
     pub fn elements(&self, variant: &Variant) -> u64 {
-        let vector = variant.width.elements();
+        let vector = variant.width.elements(variant.element);
         let row = self.peel + (self.blocks * u64::from(variant.unroll) + self.vectors) * vector + self.tail;
         row * self.rows
     }
 
     /// After a call that reduces: the sum. After one that only loads: the last element loaded.
     pub fn result(&self, formula: &Formula, variant: &Variant) -> f64 {
-        let width = variant.width.elements() as usize;
+        let vector_bytes = variant.width.bytes(variant.element) as usize;
+        let decode = |bytes: &[u8]| variant.element.decode(bytes);
+        let single = decode(&self.single)[0];
+        let is_single = self.tail > 0 || self.blocks + self.vectors == 0 || variant.width == Width::Scalar;
         match formula.target {
-            // The lane area holds 8 registers of the variant's own width.
-            Target::Sum => self.lanes[..8 * width].iter().sum::<f64>() + self.scalar_sum,
-            Target::Nothing if self.tail > 0 || self.blocks + self.vectors == 0 || width == 1 => self.scalar_sum,
-            Target::Nothing => self.lanes[width - 1],
+            // The lane area holds registers of the variant's own width. Their sum is one of doubles: the partial sums are
+            // the machine code's, and they alone are rounded to elements.
+            Target::Sum => decode(&self.lanes[..SUMS * vector_bytes]).iter().sum::<f64>() + single,
+            Target::Nothing if is_single => single,
+            Target::Nothing => decode(&self.lanes[..vector_bytes]).last().copied().unwrap_or(single),
             Target::Element(_) => 0.0,
         }
+    }
+
+    /// Most additions to one of a reduction's partial sums in a pass.
+    pub fn most_additions(&self, variant: &Variant) -> u64 {
+        self.blocks * u64::from(variant.unroll).div_ceil(SUMS as u64) + self.vectors + self.peel + self.tail
     }
 }
 
@@ -442,7 +452,7 @@ mod tests {
         check(Call::TAIL, offset_of!(Call, tail));
         check(Call::SCALAR, offset_of!(Call, scalar));
         check(Call::SAVED_STACK, offset_of!(Call, saved_stack));
-        check(Call::SCALAR_SUM, offset_of!(Call, scalar_sum));
+        check(Call::SINGLE, offset_of!(Call, single));
         check(Call::EVEN, offset_of!(Call, even));
         check(Call::LANES, offset_of!(Call, lanes));
     }

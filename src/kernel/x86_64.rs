@@ -21,9 +21,9 @@ use iced_x86::{
     Code, Decoder, DecoderOptions, Formatter, IcedError, Instruction, IntelFormatter, MemoryOperand, Register,
 };
 
-use super::code::{Call, MachineCode};
+use super::code::{Call, MachineCode, SUMS};
 use super::formula::{Access, Expr, Formula, Operation, Target};
-use super::{ELEMENT_BYTES, LoadKind, StoreKind, Unsupported, Variant, Width};
+use super::{Element, LoadKind, StoreKind, Unsupported, Variant, Width};
 
 /// The instruction sets that decide which variants exist. Read with CPUID and XCR0: a set that the operating system
 /// does not save is not there.
@@ -39,7 +39,7 @@ pub struct Isa {
     pub avx512: bool,
     /// movntdqa.
     pub sse41: bool,
-    /// movntsd: a non-temporal store of one double.
+    /// movntsd and movntss: a non-temporal store of one element.
     pub sse4a: bool,
 }
 
@@ -73,8 +73,6 @@ impl Isa {
 /// Bytes of a cache line: main loops start on one.
 pub(super) const LINE: usize = 64;
 
-/// Sums are kept in this many registers: latency (4 cycles) x adds a cycle (2) on every core since Haswell and Zen.
-const SUMS: usize = 8;
 const SCALAR_SUM: usize = 12;
 /// maskmovdqu's masks: the whole register, and its first element.
 const WHOLE_MASK: usize = 13;
@@ -231,7 +229,7 @@ enum Op {
     Clear,
 }
 
-/// The opcode table: scalar, 128, 256, 512 bits.
+/// The opcode table for doubles: scalar, 128, 256, 512 bits.
 fn opcode(op: Op, width: Width, avx: bool) -> Code {
     use Code::*;
     let legacy = |scalar, packed| if width == Width::Scalar { scalar } else { packed };
@@ -291,6 +289,68 @@ fn opcode(op: Op, width: Width, avx: bool) -> Code {
         // A 128-bit VEX form clears the whole register.
         (Op::Clear, true) => VEX_Vxorpd_xmm_xmm_xmmm128,
     }
+}
+
+/// The opcodes of [`opcode`], each with its counterpart for floats.
+const SINGLE_PRECISION: &[(Code, Code)] = {
+    use Code::*;
+    &[
+        (Movsd_xmm_xmmm64, Movss_xmm_xmmm32),
+        (Movupd_xmm_xmmm128, Movups_xmm_xmmm128),
+        (VEX_Vmovsd_xmm_m64, VEX_Vmovss_xmm_m32),
+        (VEX_Vmovupd_xmm_xmmm128, VEX_Vmovups_xmm_xmmm128),
+        (VEX_Vmovupd_ymm_ymmm256, VEX_Vmovups_ymm_ymmm256),
+        (EVEX_Vmovupd_zmm_k1z_zmmm512, EVEX_Vmovups_zmm_k1z_zmmm512),
+        // Non-temporal loads know no elements.
+        (Movntdqa_xmm_m128, Movntdqa_xmm_m128),
+        (VEX_Vmovntdqa_xmm_m128, VEX_Vmovntdqa_xmm_m128),
+        (VEX_Vmovntdqa_ymm_m256, VEX_Vmovntdqa_ymm_m256),
+        (EVEX_Vmovntdqa_zmm_m512, EVEX_Vmovntdqa_zmm_m512),
+        (Movsd_xmmm64_xmm, Movss_xmmm32_xmm),
+        (Movupd_xmmm128_xmm, Movups_xmmm128_xmm),
+        (VEX_Vmovsd_m64_xmm, VEX_Vmovss_m32_xmm),
+        (VEX_Vmovupd_xmmm128_xmm, VEX_Vmovups_xmmm128_xmm),
+        (VEX_Vmovupd_ymmm256_ymm, VEX_Vmovups_ymmm256_ymm),
+        (EVEX_Vmovupd_zmmm512_k1z_zmm, EVEX_Vmovups_zmmm512_k1z_zmm),
+        (Movntsd_m64_xmm, Movntss_m32_xmm),
+        (Movntpd_m128_xmm, Movntps_m128_xmm),
+        (VEX_Vmovntpd_m128_xmm, VEX_Vmovntps_m128_xmm),
+        (VEX_Vmovntpd_m256_ymm, VEX_Vmovntps_m256_ymm),
+        (EVEX_Vmovntpd_m512_zmm, EVEX_Vmovntps_m512_zmm),
+        (Addsd_xmm_xmmm64, Addss_xmm_xmmm32),
+        (Addpd_xmm_xmmm128, Addps_xmm_xmmm128),
+        (VEX_Vaddsd_xmm_xmm_xmmm64, VEX_Vaddss_xmm_xmm_xmmm32),
+        (VEX_Vaddpd_xmm_xmm_xmmm128, VEX_Vaddps_xmm_xmm_xmmm128),
+        (VEX_Vaddpd_ymm_ymm_ymmm256, VEX_Vaddps_ymm_ymm_ymmm256),
+        (EVEX_Vaddpd_zmm_k1z_zmm_zmmm512b64_er, EVEX_Vaddps_zmm_k1z_zmm_zmmm512b32_er),
+        (Subsd_xmm_xmmm64, Subss_xmm_xmmm32),
+        (Subpd_xmm_xmmm128, Subps_xmm_xmmm128),
+        (VEX_Vsubsd_xmm_xmm_xmmm64, VEX_Vsubss_xmm_xmm_xmmm32),
+        (VEX_Vsubpd_xmm_xmm_xmmm128, VEX_Vsubps_xmm_xmm_xmmm128),
+        (VEX_Vsubpd_ymm_ymm_ymmm256, VEX_Vsubps_ymm_ymm_ymmm256),
+        (EVEX_Vsubpd_zmm_k1z_zmm_zmmm512b64_er, EVEX_Vsubps_zmm_k1z_zmm_zmmm512b32_er),
+        (Mulsd_xmm_xmmm64, Mulss_xmm_xmmm32),
+        (Mulpd_xmm_xmmm128, Mulps_xmm_xmmm128),
+        (VEX_Vmulsd_xmm_xmm_xmmm64, VEX_Vmulss_xmm_xmm_xmmm32),
+        (VEX_Vmulpd_xmm_xmm_xmmm128, VEX_Vmulps_xmm_xmm_xmmm128),
+        (VEX_Vmulpd_ymm_ymm_ymmm256, VEX_Vmulps_ymm_ymm_ymmm256),
+        (EVEX_Vmulpd_zmm_k1z_zmm_zmmm512b64_er, EVEX_Vmulps_zmm_k1z_zmm_zmmm512b32_er),
+        (VEX_Vfmadd231sd_xmm_xmm_xmmm64, VEX_Vfmadd231ss_xmm_xmm_xmmm32),
+        (VEX_Vfmadd231pd_xmm_xmm_xmmm128, VEX_Vfmadd231ps_xmm_xmm_xmmm128),
+        (VEX_Vfmadd231pd_ymm_ymm_ymmm256, VEX_Vfmadd231ps_ymm_ymm_ymmm256),
+        (EVEX_Vfmadd231pd_zmm_k1z_zmm_zmmm512b64_er, EVEX_Vfmadd231ps_zmm_k1z_zmm_zmmm512b32_er),
+        (Movapd_xmm_xmmm128, Movaps_xmm_xmmm128),
+        (VEX_Vmovapd_xmm_xmmm128, VEX_Vmovaps_xmm_xmmm128),
+        (VEX_Vmovapd_ymm_ymmm256, VEX_Vmovaps_ymm_ymmm256),
+        (EVEX_Vmovapd_zmm_k1z_zmmm512, EVEX_Vmovaps_zmm_k1z_zmmm512),
+        (Xorpd_xmm_xmmm128, Xorps_xmm_xmmm128),
+        (VEX_Vxorpd_xmm_xmm_xmmm128, VEX_Vxorps_xmm_xmm_xmmm128),
+    ]
+};
+
+/// The counterpart of a double's opcode. One without a counterpart becomes an opcode that no assembler takes.
+fn single_precision(double: Code) -> Code {
+    SINGLE_PRECISION.iter().find(|pair| pair.0 == double).map_or(Code::INVALID, |pair| pair.1)
 }
 
 /// An operand that an arithmetic instruction can take last.
@@ -389,6 +449,14 @@ impl<'a> Generator<'a> {
         Ok(again)
     }
 
+    fn opcode(&self, op: Op, width: Width) -> Code {
+        let double = opcode(op, width, self.isa.avx);
+        match self.variant.element {
+            Element::Double => double,
+            Element::Float => single_precision(double),
+        }
+    }
+
     /// All repetitions, whatever their shape.
     fn passes(&mut self, padded: bool) -> Result<CodeLabel, IcedError> {
         let (mut repeat, mut next_row) = (self.asm.create_label(), self.asm.create_label());
@@ -452,7 +520,7 @@ impl<'a> Generator<'a> {
         for k in 0..u64::from(unroll) {
             self.element(width, k)?;
         }
-        let step = (u64::from(unroll) * width.elements() * ELEMENT_BYTES) as i32;
+        let step = (u64::from(unroll) * width.bytes(self.variant.element)) as i32;
         for pointer in POINTERS.iter().take(self.pointers.len()) {
             self.asm.add(*pointer, step)?;
         }
@@ -499,7 +567,7 @@ impl<'a> Generator<'a> {
             Expr::Element(access) => {
                 let nt = self.variant.load == LoadKind::Nt && width == self.variant.width && access.column == 0;
                 let memory = self.memory(*access, width, k);
-                let code = opcode(if nt { Op::LoadNt } else { Op::Load }, width, self.isa.avx);
+                let code = self.opcode(if nt { Op::LoadNt } else { Op::Load }, width);
                 self.asm.add_instruction(Instruction::with2(code, vector(width, free), memory)?)?;
                 Ok(free)
             }
@@ -532,7 +600,7 @@ impl<'a> Generator<'a> {
 
     /// `to = left op right`; the two-operand forms before AVX copy first.
     fn three(&mut self, op: Op, width: Width, to: usize, left: usize, right: Operand) -> Result<(), IcedError> {
-        let code = opcode(op, width, self.isa.avx);
+        let code = self.opcode(op, width);
         let (to_register, left_register) = (vector(width, to), vector(width, left));
         let instruction = if self.isa.avx {
             match right {
@@ -553,7 +621,7 @@ impl<'a> Generator<'a> {
         if to == from {
             return Ok(());
         }
-        let code = opcode(Op::Move, width, self.isa.avx);
+        let code = self.opcode(Op::Move, width);
         self.asm.add_instruction(Instruction::with2(code, vector(width, to), vector(width, from))?)
     }
 
@@ -562,16 +630,29 @@ impl<'a> Generator<'a> {
         let op = match self.variant.store {
             StoreKind::NtMasked => return self.store_masked(memory, register, width),
             StoreKind::Nt if width == Width::Scalar && !self.isa.sse4a => {
-                let code = if self.isa.avx { Code::VEX_Vmovq_rm64_xmm } else { Code::Movq_rm64_xmm };
-                self.asm.add_instruction(Instruction::with2(code, Register::RDI, vector(width, register))?)?;
-                let movnti = Instruction::with2(Code::Movnti_m64_r64, memory, Register::RDI)?;
+                let movnti = match self.variant.element {
+                    Element::Double => Instruction::with2(Code::Movnti_m64_r64, memory, Register::RDI)?,
+                    Element::Float => Instruction::with2(Code::Movnti_m32_r32, memory, Register::EDI)?,
+                };
+                self.move_first([Register::RDI, Register::EDI], register)?;
                 return self.asm.add_instruction(movnti);
             }
             StoreKind::Nt => Op::StoreNt,
             StoreKind::Regular | StoreKind::Rep => Op::Store,
         };
-        let code = opcode(op, width, self.isa.avx);
+        let code = self.opcode(op, width);
         self.asm.add_instruction(Instruction::with2(code, memory, vector(width, register))?)
+    }
+
+    /// Moves a register's first element to a general register, given by its names for 8 and for 4 bytes.
+    fn move_first(&mut self, [wide, narrow]: [Register; 2], register: usize) -> Result<(), IcedError> {
+        let (code, to) = match (self.variant.element, self.isa.avx) {
+            (Element::Double, false) => (Code::Movq_rm64_xmm, wide),
+            (Element::Double, true) => (Code::VEX_Vmovq_rm64_xmm, wide),
+            (Element::Float, false) => (Code::Movd_rm32_xmm, narrow),
+            (Element::Float, true) => (Code::VEX_Vmovd_rm32_xmm, narrow),
+        };
+        self.asm.add_instruction(Instruction::with2(code, to, vector(Width::Scalar, register))?)
     }
 
     /// maskmovdqu writes to [rdi], always.
@@ -587,7 +668,7 @@ impl<'a> Generator<'a> {
         self.asm.add_instruction(instruction)
     }
 
-    /// rep movsq or rep stosq over `tail` elements.
+    /// rep movs or rep stos over `tail` elements.
     fn string_copy(&mut self) -> Result<CodeLabel, IcedError> {
         let mut here = self.asm.create_label();
         self.asm.set_label(&mut here)?;
@@ -595,37 +676,58 @@ impl<'a> Generator<'a> {
         self.asm.mov(rdi, rbx)?;
         self.asm.mov(rsi, rcx)?;
         self.asm.mov(rcx, qword_ptr(r15 + Call::TAIL))?;
-        match self.formula.value {
-            Expr::Element(_) => self.asm.rep().movsq()?,
-            Expr::Number(number) => {
-                self.asm.mov(rax, number.to_bits())?;
-                self.asm.rep().stosq()?;
-            }
-            _ => {
-                self.asm.mov(rax, qword_ptr(r15 + Call::SCALAR))?;
-                self.asm.rep().stosq()?;
-            }
+        let (value, element) = (&self.formula.value, self.variant.element);
+        let is_copy = matches!(value, Expr::Element(_));
+        if !is_copy {
+            let constant = self.evaluate(value, 0, Width::Scalar, 0)?;
+            self.move_first([Register::RAX, Register::EAX], constant)?;
+        }
+        match (is_copy, element) {
+            (true, Element::Double) => self.asm.rep().movsq()?,
+            (true, Element::Float) => self.asm.rep().movsd()?,
+            (false, Element::Double) => self.asm.rep().stosq()?,
+            (false, Element::Float) => self.asm.rep().stosd()?,
         }
         Ok(here)
     }
 
     fn constants(&mut self) -> Result<(), IcedError> {
-        self.broadcast(SCALAR, MemoryOperand::with_base_displ(Register::R15, i64::from(Call::SCALAR)))?;
+        self.constant(SCALAR, MemoryOperand::with_base_displ(Register::R15, i64::from(Call::SCALAR)))?;
+        // Below the stack pointer lies the red zone: free for a leaf function.
+        let red_zone = MemoryOperand::with_base_displ(Register::RSP, -8);
         for number in self.numbers.clone() {
             let register = self.number_register(number);
             if number == 0.0 {
                 self.clear(register)?;
             } else {
-                // Below the stack pointer lies the red zone: free for a leaf function.
                 self.asm.mov(rax, number.to_bits())?;
                 self.asm.mov(qword_ptr(rsp - 8), rax)?;
-                self.broadcast(register, MemoryOperand::with_base_displ(Register::RSP, -8))?;
+                self.constant(register, red_zone)?;
             }
         }
         if self.variant.store == StoreKind::NtMasked {
             self.masks()?;
         }
         Ok(())
+    }
+
+    /// Fills a register with the double at `from`, as elements.
+    fn constant(&mut self, register: usize, from: MemoryOperand) -> Result<(), IcedError> {
+        if self.variant.element == Element::Double {
+            return self.broadcast(register, from);
+        }
+        let first = vector(Width::Scalar, register);
+        let convert = if self.isa.avx {
+            Instruction::with3(Code::VEX_Vcvtsd2ss_xmm_xmm_xmmm64, first, first, from)?
+        } else {
+            Instruction::with2(Code::Cvtsd2ss_xmm_xmmm64, first, from)?
+        };
+        self.asm.add_instruction(convert)?;
+        // By way of memory: before AVX2 a broadcast takes nothing else.
+        let red_zone = MemoryOperand::with_base_displ(Register::RSP, -8);
+        let store = self.opcode(Op::Store, Width::Scalar);
+        self.asm.add_instruction(Instruction::with2(store, red_zone, first)?)?;
+        self.broadcast(register, red_zone)
     }
 
     fn masks(&mut self) -> Result<(), IcedError> {
@@ -639,27 +741,35 @@ impl<'a> Generator<'a> {
             self.asm.add_instruction(ones)?;
         }
         let mask = vector(Width::W128, ELEMENT_MASK);
+        let beyond = 16 - self.variant.element.bytes() as u32;
         let shift = if self.isa.avx {
-            Instruction::with3(Code::VEX_Vpsrldq_xmm_xmm_imm8, mask, mask, 8)?
+            Instruction::with3(Code::VEX_Vpsrldq_xmm_xmm_imm8, mask, mask, beyond)?
         } else {
-            Instruction::with2(Code::Psrldq_xmm_imm8, mask, 8)?
+            Instruction::with2(Code::Psrldq_xmm_imm8, mask, beyond)?
         };
         self.asm.add_instruction(shift)
     }
 
     fn broadcast(&mut self, register: usize, from: MemoryOperand) -> Result<(), IcedError> {
-        let (width, code) = match self.variant.width {
-            Width::W512 => (Width::W512, Code::EVEX_Vbroadcastsd_zmm_k1z_xmmm64),
-            Width::W256 => (Width::W256, Code::VEX_Vbroadcastsd_ymm_m64),
-            _ if self.isa.avx => (Width::W128, Code::VEX_Vmovddup_xmm_xmmm64),
-            _ => (Width::W128, Code::Movsd_xmm_xmmm64),
+        let width = self.variant.width.max(Width::W128);
+        let code = match (self.variant.element, width) {
+            (Element::Double, Width::W512) => Code::EVEX_Vbroadcastsd_zmm_k1z_xmmm64,
+            (Element::Float, Width::W512) => Code::EVEX_Vbroadcastss_zmm_k1z_xmmm32,
+            (Element::Double, Width::W256) => Code::VEX_Vbroadcastsd_ymm_m64,
+            (Element::Float, Width::W256) => Code::VEX_Vbroadcastss_ymm_m32,
+            (Element::Double, _) if self.isa.avx => Code::VEX_Vmovddup_xmm_xmmm64,
+            (Element::Float, _) if self.isa.avx => Code::VEX_Vbroadcastss_xmm_m32,
+            _ => self.opcode(Op::Load, Width::Scalar),
         };
         let register = vector(width, register);
         self.asm.add_instruction(Instruction::with2(code, register, from)?)?;
-        if !self.isa.avx {
-            self.asm.add_instruction(Instruction::with2(Code::Unpcklpd_xmm_xmmm128, register, register)?)?;
+        if self.isa.avx {
+            return Ok(());
         }
-        Ok(())
+        self.asm.add_instruction(match self.variant.element {
+            Element::Double => Instruction::with2(Code::Unpcklpd_xmm_xmmm128, register, register)?,
+            Element::Float => Instruction::with3(Code::Shufps_xmm_xmmm128_imm8, register, register, 0)?,
+        })
     }
 
     fn clear(&mut self, register: usize) -> Result<(), IcedError> {
@@ -683,14 +793,14 @@ impl<'a> Generator<'a> {
             Target::Nothing => 1,
             Target::Element(_) => return Ok(()),
         };
-        let store = opcode(Op::Store, width, self.isa.avx);
+        let store = self.opcode(Op::Store, width);
         for k in 0..count {
-            let at = Call::LANES + (k as u64 * width.elements() * ELEMENT_BYTES) as i32;
+            let at = Call::LANES + (k as u64 * width.bytes(self.variant.element)) as i32;
             let memory = MemoryOperand::with_base_displ(Register::R15, i64::from(at));
             self.asm.add_instruction(Instruction::with2(store, memory, vector(width, k))?)?;
         }
-        let store = opcode(Op::Store, Width::Scalar, self.isa.avx);
-        let memory = MemoryOperand::with_base_displ(Register::R15, i64::from(Call::SCALAR_SUM));
+        let store = self.opcode(Op::Store, Width::Scalar);
+        let memory = MemoryOperand::with_base_displ(Register::R15, i64::from(Call::SINGLE));
         let register = if self.formula.target == Target::Sum { SCALAR_SUM } else { 0 };
         self.asm.add_instruction(Instruction::with2(store, memory, vector(Width::Scalar, register))?)
     }
@@ -698,9 +808,10 @@ impl<'a> Generator<'a> {
     fn memory(&self, access: Access, width: Width, k: u64) -> MemoryOperand {
         let pointer =
             self.pointers.iter().position(|p| *p == (access.stream, access.row)).expect("all accesses have one");
-        let elements = (k * width.elements()) as i64 + i64::from(access.column);
+        let element = self.variant.element;
         let base: Register = POINTERS[pointer].into();
-        MemoryOperand::with_base_displ(base, elements * ELEMENT_BYTES as i64)
+        let column = i64::from(access.column) * element.bytes() as i64;
+        MemoryOperand::with_base_displ(base, (k * width.bytes(element)) as i64 + column)
     }
 
     fn number_register(&self, number: f64) -> usize {
@@ -745,4 +856,81 @@ pub(super) fn vector(width: Width, index: usize) -> Register {
         Width::W512 => Register::ZMM0,
     };
     first + index as u32
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kernel::CATALOG;
+
+    const OPERATIONS: [Operation; 3] = [Operation::Add, Operation::Subtract, Operation::Multiply];
+
+    #[test]
+    fn every_opcode_has_a_counterpart_of_single_precision() {
+        let mut reachable = Vec::new();
+        let arithmetic = OPERATIONS.map(Op::Arithmetic);
+        for &op in [Op::Load, Op::LoadNt, Op::Store, Op::StoreNt, Op::Move, Op::Clear].iter().chain(&arithmetic) {
+            for &width in Width::ALL {
+                reachable.push(opcode(op, width, true));
+                if width <= Width::W128 {
+                    reachable.push(opcode(op, width, false));
+                }
+            }
+        }
+        reachable.extend(Width::ALL.iter().map(|&width| opcode(Op::MultiplyAdd, width, true)));
+        for code in &reachable {
+            assert_ne!(single_precision(*code), Code::INVALID, "{code:?}");
+        }
+        for (double, _) in SINGLE_PRECISION {
+            assert!(reachable.contains(double), "{double:?} is never used");
+        }
+    }
+
+    /// By the names that the processors' makers gave them: only the letter of the precision and the size differ.
+    #[test]
+    fn counterparts_differ_in_nothing_but_precision() {
+        for (double, single) in SINGLE_PRECISION {
+            let name = |code: &Code| format!("{:?}", code.mnemonic());
+            let expect = match name(double) {
+                name if name.ends_with("sd") => name.replace("sd", "ss"),
+                name if name.ends_with("pd") => name.replace("pd", "ps"),
+                name => name,
+            };
+            assert_eq!(name(single), expect);
+            let operands = |code: &Code| {
+                let text = format!("{code:?}");
+                text.replace("m64", "m").replace("m32", "m").replace("b64", "b").replace("b32", "b")
+            };
+            let rest = |text: String| text.split_once("mm").map(|(_, rest)| rest.to_string());
+            assert_eq!(rest(operands(single)), rest(operands(double)));
+        }
+    }
+
+    #[test]
+    fn what_exists_for_doubles_exists_for_floats() {
+        let every = Isa { avx: true, avx2: true, fma: true, avx512: true, sse41: true, sse4a: true };
+        let sse = Isa { avx: false, avx2: false, fma: false, avx512: false, ..every };
+        for isa in [every, Isa { fma: false, ..every }, sse, Isa { sse4a: false, ..every }, Isa { sse4a: false, ..sse }]
+        {
+            for kernel in CATALOG {
+                for (&width, (&store, &load)) in Width::ALL.iter().flat_map(|width| {
+                    StoreKind::ALL
+                        .iter()
+                        .flat_map(|store| LoadKind::ALL.iter().map(move |load| (store, load)))
+                        .map(move |ways| (width, ways))
+                }) {
+                    let of = |element| {
+                        let kernel = kernel.name.into();
+                        assemble(&Variant { kernel, element, width, store, load, unroll: 4 }, isa).map(drop)
+                    };
+                    assert_eq!(
+                        of(Element::Float),
+                        of(Element::Double),
+                        "{} {width} {store} {load} {isa:?}",
+                        kernel.name
+                    );
+                }
+            }
+        }
+    }
 }

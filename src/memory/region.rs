@@ -364,21 +364,20 @@ impl Region {
         self.recipe.writable
     }
 
-    /// The memory as numbers; nothing, where it must not be written. Touching them makes pages.
-    pub fn words(&mut self) -> &mut [f64] {
+    /// What the memory holds; nothing, where it must not be written. Touching it makes pages.
+    pub fn contents(&mut self) -> &mut [u8] {
         if self.mapping.is_null() || !self.recipe.writable {
             return &mut [];
         }
         // SAFETY: the range is mapped readable and writable for as long as `self` lives and is not unmapped, which needs
-        // `&mut self`; it is page-aligned, any bits are a valid f64, and it is borrowed exclusively through `self`.
-        unsafe { std::slice::from_raw_parts_mut(self.start as *mut f64, self.recipe.bytes / 8) }
+        // `&mut self`; any bits are a valid u8, and it is borrowed exclusively through `self`.
+        unsafe { std::slice::from_raw_parts_mut(self.start as *mut u8, self.recipe.bytes) }
     }
 
-    /// The same as bytes.
-    pub fn octets(&mut self) -> &mut [u8] {
-        let words = self.words();
-        // SAFETY: the bytes of the words, borrowed exclusively through them; any bits are valid in both.
-        unsafe { std::slice::from_raw_parts_mut(words.as_mut_ptr().cast::<u8>(), words.len() * 8) }
+    /// The same as numbers.
+    pub fn words(&mut self) -> &mut [f64] {
+        // SAFETY: any bits are a valid f64. The region is page-aligned, so nothing is left out before the first one.
+        unsafe { self.contents().align_to_mut().1 }
     }
 
     /// The region's file, opened once more to be read and written around the page cache.

@@ -18,12 +18,13 @@ const Z: f64 = 1.96;
 /// The comparison, if some kind's copies were measured.
 pub(super) fn compare(results: &[Result]) -> Option<Kinds> {
     let copies: Vec<&Result> = results.iter().filter(|result| target(result).is_some()).collect();
-    let (bytes, threads) = copies.first().map(|copy| (Bytes(copy.case.working_set.0 / 2), copy.row.threads))?;
+    let Row { threads, element, working_set_bytes, .. } = copies.first()?.row;
     let mut memories: Vec<MemorySpec> = copies.iter().filter_map(|copy| target(copy)).collect();
     memories.sort_unstable();
     memories.dedup();
+    let bytes = Bytes(working_set_bytes.0 / 2);
     let kinds = memories.iter().map(|&memory| kind(results, memory, base(memory, &memories), bytes)).collect();
-    Some(Kinds { bytes, threads, kinds })
+    Some(Kinds { bytes, element, threads, kinds })
 }
 
 /// The kind that a copy goes to, where only the target has a kind of its own.

@@ -14,7 +14,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::kernel::scan::Scan;
-use crate::kernel::{LoadKind, StoreKind, Width};
+use crate::kernel::{Element, LoadKind, StoreKind, Width};
 use crate::machine::Machine;
 use crate::memory::{MemoryKind, MemorySpec, Obtained};
 use crate::plan::{PageWork, Protocol, StreamMemory};
@@ -115,13 +115,15 @@ pub struct Row {
     pub metric: String,
     /// The kernel's name.
     pub kernel: String,
+    /// What its streams are arrays of.
+    pub element: Element,
     /// Store kind.
     pub store: StoreKind,
     /// Load kind.
     pub load: LoadKind,
     /// Access width; `width_bits` in words.
     pub width: Width,
-    /// Bits of one access; 64 where scalar.
+    /// Bits of one access; those of an element where scalar.
     pub width_bits: u32,
     /// Memory kind asked for.
     pub memory: MemoryKind,
@@ -401,6 +403,8 @@ pub struct WriteAllocate {
 pub struct Kinds {
     /// Bytes copied in one use, over all threads.
     pub bytes: Bytes,
+    /// What the buffer is an array of.
+    pub element: Element,
     /// Threads.
     pub threads: usize,
     /// One a kind, in the order of kinds.

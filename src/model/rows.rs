@@ -52,7 +52,7 @@ pub(super) fn merge(record: &Record) -> Vec<Result> {
     results.sort_by_cached_key(|result| {
         let (case, row) = (&result.case, &result.row);
         let place = (Kernel::place(&row.kernel), row.kernel.clone(), row.threads, case.memory, case.working_set);
-        (place, case.protocol, row.store, row.load, row.width, case.clone())
+        (place, case.protocol, row.store, row.load, row.element, row.width, case.clone())
     });
     results
 }
@@ -127,10 +127,11 @@ fn bare_row(case: &Case, variant: &Variant) -> Row {
     Row {
         metric: "bandwidth".into(),
         kernel: variant.kernel.clone(),
+        element: variant.element,
         store: variant.store,
         load: variant.load,
         width: variant.width,
-        width_bits: variant.width.bits(),
+        width_bits: variant.width.bits(variant.element),
         memory: case.memory.kind,
         streams: case.streams.clone(),
         node: case.memory.node,

@@ -2,7 +2,7 @@
 
 use super::rows::Result;
 use super::{Crossover, WriteAllocate};
-use crate::kernel::{Kernel, StoreKind};
+use crate::kernel::{Element, Kernel, StoreKind};
 use crate::stats;
 use crate::units::{Bytes, significant};
 
@@ -72,6 +72,7 @@ fn regular_curve<'a>(results: &'a [Result], kernel: &str, threads: usize, other:
         .iter()
         .filter(|r| usable(r) && r.row.kernel == kernel && r.row.threads == threads)
         .filter(|r| r.row.store == StoreKind::Regular && r.case.memory == other.case.memory)
+        .filter(|r| r.row.element == other.row.element)
         .collect();
     let of_width = |width| candidates.iter().copied().filter(|r| r.row.width == width).collect::<Vec<_>>();
     let same = of_width(other.row.width);
@@ -109,7 +110,9 @@ fn crossover(kernel: &str, threads: usize, pairs: &[(&Result, &Result)]) -> Cros
 /// write-allocate, `rep` at the processor's discretion.
 fn bound(kernel: &str) -> f64 {
     let Some(row) = Kernel::named(kernel) else { return 1.0 };
-    row.traffic(StoreKind::Regular).bus() as f64 / row.traffic(StoreKind::Nt).bus() as f64
+    // The same for all elements.
+    let bus = |store| row.traffic(store, Element::Double).bus() as f64;
+    bus(StoreKind::Regular) / bus(StoreKind::Nt)
 }
 
 /// Regular against non-temporal stores in memory, for every kernel whose stores allocate.
@@ -138,7 +141,8 @@ pub(super) fn write_allocate(results: &[Result]) -> Vec<WriteAllocate> {
             continue;
         };
         let bound = bound(&kernel);
-        if bound > 1.0 && slow.case.working_set == fast.case.working_set {
+        let is_alike = slow.case.working_set == fast.case.working_set && slow.row.element == fast.row.element;
+        if bound > 1.0 && is_alike {
             let gain = stats::ratio(&fast.batches(), &slow.batches());
             found.push(WriteAllocate { kernel, threads, regular, nt, gain, bound });
         }

@@ -1,8 +1,8 @@
 //! Bandwidth over threads, and STREAM's table.
 
 use super::rows::Result;
-use super::{Scaling, StreamLine, StreamTable};
-use crate::kernel::StoreKind;
+use super::{Row, Scaling, StreamLine, StreamTable};
+use crate::kernel::{Element, LoadKind, StoreKind};
 use crate::plan::Protocol;
 use crate::record::Record;
 use crate::units::Bytes;
@@ -33,7 +33,7 @@ pub(super) fn scaling(results: &[Result]) -> Vec<Scaling> {
     curves.retain(|curve| curve.rows.len() > 1);
     let most = curves.iter().map(|curve| curve.rows.len()).max().unwrap_or(0);
     // Where a run drew real curves, pairs that other parts of the plan happen to give are left out.
-    curves.retain(|curve| curve.rows.len() == most && is_main(&curve.what));
+    curves.retain(|curve| curve.rows.len() == most && is_main(&results[curve.rows[0]].row));
     // The widest stands for all widths of a kernel.
     let variant = |curve: &Scaling| (results[curve.rows[0]].row.kernel.clone(), results[curve.rows[0]].row.width);
     curves.sort_by_key(|curve| std::cmp::Reverse(variant(curve)));
@@ -43,10 +43,9 @@ pub(super) fn scaling(results: &[Result]) -> Vec<Scaling> {
 }
 
 /// The variants that a default run scales, at the width it uses for them or any other.
-fn is_main(what: &str) -> bool {
-    let mut words = what.split(' ');
-    let (kernel, _, store) = (words.next(), words.next(), words.next());
-    matches!((kernel, store), (Some("load"), _) | (Some("copy"), Some("nt")) | (Some("triad"), Some("regular")))
+fn is_main(row: &Row) -> bool {
+    let ways = [("load", StoreKind::Regular), ("copy", StoreKind::Nt), ("triad", StoreKind::Regular)];
+    ways.contains(&(row.kernel.as_str(), row.store)) && row.load == LoadKind::Regular
 }
 
 /// STREAM's functions in its own order.
@@ -76,7 +75,7 @@ pub(super) fn stream_table(results: &[Result], record: &Record) -> Option<Stream
     Some(StreamTable {
         title: if unmet.is_empty() && valid { "STREAM".into() } else { "STREAM-style".into() },
         unmet,
-        array_elements: array.0 / 8,
+        array_elements: array.0 / Element::Double.bytes(),
         threads,
         lines,
         validation: if valid {

@@ -46,13 +46,15 @@ pub fn kinds(frame: &Frame, choice: &Choice, breadth: Breadth) -> Result<Vec<Cas
     let cpus = frame.placement.first(threads)?;
     let width = choice.widths.first().copied().unwrap_or(best_widths(frame)[0]);
     for kernel in ["copy", "store"] {
-        check_size(frame, buffer, Kernel::named(kernel).unwrap_or(&crate::kernel::CATALOG[0]), threads)?;
+        let kernel = Kernel::named(kernel).unwrap_or(&crate::kernel::CATALOG[0]);
+        check_size(frame, buffer, kernel, choice.element, threads)?;
     }
     if buffer > most {
         return Err(PlanError::TooLarge { size: buffer, limit: most });
     }
     let plan = Plan { cpus, width, buffer };
-    Ok(distinct(chosen.into_iter().flat_map(|memory| plan.cases(memory, breadth)).collect()))
+    let cases = chosen.into_iter().flat_map(|memory| plan.cases(memory, breadth));
+    Ok(distinct(cases.map(|case| case.over(choice.element)).collect()))
 }
 
 struct Plan {

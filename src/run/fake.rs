@@ -73,9 +73,9 @@ impl Fake {
 
 fn volume(case: &Case) -> Volume {
     let Some((variant, kernel)) = case.variant().and_then(|v| Some((v, v.row()?))) else { return Volume::default() };
-    let traffic = kernel.traffic(variant.store);
+    let traffic = kernel.traffic(variant.store, variant.element);
     let formula = kernel.formula();
-    let elements = (case.working_set.0 / 8 / formula.streams.len() as u64).max(1);
+    let elements = (case.working_set.0 / variant.element.bytes() / formula.streams.len() as u64).max(1);
     Volume {
         elements,
         loaded: elements * traffic.loaded,

@@ -6,7 +6,7 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use super::arena::{Arenas, Ground, Layout, timed_scalar};
+use super::arena::{Arenas, Ground, Layout, check_exact, timed_scalar};
 use super::pages;
 use super::scan::{self, Scanner, Tools};
 use super::sys::Ticker;
@@ -97,10 +97,10 @@ pub(super) fn compile(variant: &Variant, isa: Isa) -> Result<Executable, Outcome
 fn self_test(executable: &Executable, kernel: &Kernel, variant: &Variant, length: usize) -> Result<(), Outcome> {
     let formula = kernel.formula();
     let (rows, columns) = if formula.grid { (4, length + 2) } else { (1, length) };
-    let mut arrays: Vec<Vec<f64>> = (0..formula.streams.len())
+    let mut twin: Vec<Vec<f64>> = (0..formula.streams.len())
         .map(|stream| (0..rows * columns).map(|i| super::arena::pattern(i + 5 * stream)).collect())
         .collect();
-    let mut twin = arrays.clone();
+    let mut arrays: Vec<Vec<u8>> = twin.iter().map(|numbers| variant.element.encode(numbers)).collect();
     let answer = naive::run(kernel, &mut twin, 3.0, rows, columns);
     let addresses: Vec<u64> = arrays.iter_mut().map(|a| a.as_mut_ptr() as u64).collect();
     let mut call = Call::new(&formula, variant, &addresses, rows as u64, columns as u64);
@@ -112,7 +112,8 @@ fn self_test(executable: &Executable, kernel: &Kernel, variant: &Variant, length
         Some(naive::Answer::Sum(value) | naive::Answer::Last(value)) => value,
         _ => 0.0,
     };
-    if arrays != twin || call.result(&formula, variant) != expect {
+    let found: Vec<Vec<f64>> = arrays.iter().map(|bytes| variant.element.decode(bytes)).collect();
+    if found != twin || call.result(&formula, variant) != expect {
         let reason = format!("the generated code disagrees with plain Rust for {length} elements");
         return Err(Outcome::Invalid { reason });
     }
@@ -158,7 +159,7 @@ impl Native {
     fn run_kernel(&mut self, case: &Case, variant: &Variant, quota: &Quota<'_>) -> Result<Outcome, Outcome> {
         let kernel = Kernel::find(&variant.kernel).map_err(unavailable)?;
         self.code(variant)?;
-        let layout = Layout::new(kernel, case);
+        let layout = Layout::new(kernel, variant.element, case);
         let grounds = case.cpus.iter().map(|&cpu| self.arenas.ground(cpu, kernel, &layout));
         let grounds: Vec<Ground<'_>> = grounds.collect::<Result<_, _>>().map_err(unavailable)?;
         if grounds.iter().any(|ground| !ground.is_writable()) {
@@ -236,7 +237,7 @@ pub(super) fn crashed(fault: impl std::fmt::Display) -> Outcome {
 }
 
 pub(super) fn volume(kernel: &Kernel, variant: &Variant, elements: u64) -> Volume {
-    let traffic = kernel.traffic(variant.store);
+    let traffic = kernel.traffic(variant.store, variant.element);
     Volume {
         elements,
         loaded: elements * traffic.loaded,
@@ -275,7 +276,7 @@ impl Task for Passes<'_> {
     fn begin(&mut self) -> Result<(), Outcome> {
         let addresses = self.ground.prepare().map_err(crashed)?;
         self.aim(&addresses);
-        Ok(())
+        check_exact(self.variant, &self.kernel.formula(), &self.call)
     }
 
     /// Makes fresh memory fresh again.

@@ -16,8 +16,7 @@ use crate::plan::{Case, PageWork};
 use crate::record::{BASE_PAGE, Measured, Outcome, Volume};
 use crate::units::Bytes;
 
-/// Words of a base page.
-const PAGE_WORDS: usize = BASE_PAGE as usize / 8;
+const PAGE: usize = BASE_PAGE as usize;
 /// The word of each page that the work writes or reads, and the one that is written before.
 const WORKED: usize = 0;
 const PREPARED: usize = 1;
@@ -99,8 +98,8 @@ impl Pages {
         let pieces = self.region.bytes().0 / DIRECT.0;
         for piece in 0..pieces {
             let done = match self.work {
-                PageWork::WriteDirect => file.write_all_at(buffer.octets(), piece * DIRECT.0),
-                _ => file.read_exact_at(buffer.octets(), piece * DIRECT.0),
+                PageWork::WriteDirect => file.write_all_at(buffer.contents(), piece * DIRECT.0),
+                _ => file.read_exact_at(buffer.contents(), piece * DIRECT.0),
             };
             done.map_err(|fault| crashed(format!("direct transfer to or from the file failed: {fault}")))?;
         }
@@ -110,9 +109,9 @@ impl Pages {
     /// Whether the last piece in memory and in the file are the same, seen through the mapping.
     fn check_transferred(&mut self) -> Result<(), Outcome> {
         let Some((_, buffer)) = &mut self.direct else { return Ok(()) };
-        let last = (self.region.bytes().0 / DIRECT.0 * DIRECT.0 - DIRECT.0) as usize / 8;
-        let buffer = buffer.words();
-        let is_same = sys::touch(&mut self.region, |words| words[last..last + buffer.len()] == *buffer);
+        let last = (self.region.bytes().0 / DIRECT.0 * DIRECT.0 - DIRECT.0) as usize;
+        let buffer = buffer.contents();
+        let is_same = sys::touch(&mut self.region, |contents| contents[last..last + buffer.len()] == *buffer);
         match is_same.map_err(crashed)? {
             true => Ok(()),
             false => Err(Outcome::Invalid { reason: "data check failed: file and memory differ".into() }),
@@ -121,7 +120,8 @@ impl Pages {
 
     /// Writes a word of each base page.
     fn write(&mut self, word: usize) -> Result<(), Outcome> {
-        let write = |words: &mut [f64]| black_box(words).chunks_mut(PAGE_WORDS).for_each(|page| page[word] = MARK);
+        let mark = |page: &mut [u8]| page[word * 8..][..8].copy_from_slice(&MARK.to_ne_bytes());
+        let write = |contents: &mut [u8]| black_box(contents).chunks_exact_mut(PAGE).for_each(mark);
         sys::touch(&mut self.region, write).map_err(crashed)
     }
 
@@ -168,7 +168,7 @@ impl Pages {
             ReadDirect | WriteDirect => return self.check_transferred(),
         };
         let expected = [(WORKED, worked), (PREPARED, prepared)];
-        let difference = sys::touch(&mut self.region, |words| difference(words, expected)).map_err(crashed)?;
+        let difference = sys::touch(&mut self.region, |contents| difference(contents, expected)).map_err(crashed)?;
         match difference {
             Some(reason) => Err(Outcome::Invalid { reason }),
             None => self.check_collapsed(),
@@ -218,7 +218,7 @@ impl Task for Pages {
         let advice = match self.work {
             Touch | TouchAfterDontneed | TouchAfterFree | CopyOnWrite => return self.write(WORKED),
             Read => {
-                black_box(sys::touch(&mut self.region, |words| read(words)).map_err(crashed)?);
+                black_box(sys::touch(&mut self.region, |contents| read(contents)).map_err(crashed)?);
                 return Ok(());
             }
             ReadDirect | WriteDirect => return self.transfer(),
@@ -251,16 +251,17 @@ fn direct(region: &Region, places: &Places) -> Result<(File, Region), Outcome> {
         return Err(unavailable(format!("a direct transfer moves {DIRECT} at a time; give a larger --size")));
     }
     let mut buffer = Region::new(MemorySpec::of(MemoryKind::Base), DIRECT, places).map_err(unavailable)?;
-    buffer.words().fill(MARK);
+    buffer.contents().fill(1);
     Ok((region.direct_file().map_err(unavailable)?, buffer))
 }
 
 /// The first word of a page that is not what it must be, where that is known.
-fn difference(words: &[f64], expected: [(usize, Option<f64>); 2]) -> Option<String> {
-    for (page, words) in words.chunks(PAGE_WORDS).enumerate() {
+fn difference(contents: &[u8], expected: [(usize, Option<f64>); 2]) -> Option<String> {
+    for (number, page) in contents.chunks_exact(PAGE).enumerate() {
         for (word, expect) in expected {
-            if let Some(expect) = expect.filter(|expect| *expect != words[word]) {
-                let found = words[word];
+            let found = f64::from_bits(bits(page, word));
+            if let Some(expect) = expect.filter(|expect| *expect != found) {
+                let page = number;
                 return Some(format!("data check failed: word {word} of page {page} is {found}, must be {expect}"));
             }
         }
@@ -269,6 +270,10 @@ fn difference(words: &[f64], expected: [(usize, Option<f64>); 2]) -> Option<Stri
 }
 
 /// Reads a word of each base page.
-fn read(words: &[f64]) -> u64 {
-    words.chunks(PAGE_WORDS).fold(0, |bits, page| bits ^ page[WORKED].to_bits())
+fn read(contents: &[u8]) -> u64 {
+    contents.chunks_exact(PAGE).fold(0, |all, page| all ^ bits(page, WORKED))
+}
+
+fn bits(page: &[u8], word: usize) -> u64 {
+    page[word * 8..][..8].try_into().map_or(0, u64::from_ne_bytes)
 }

@@ -28,17 +28,17 @@ pub fn current_cpu() -> Option<u32> {
     u32::try_from(unsafe { libc::sched_getcpu() }).ok()
 }
 
-/// Works on a region's numbers; an error where the memory was taken away meanwhile. Such a region is of no use any more.
-pub fn touch<R>(region: &mut Region, work: impl FnOnce(&mut [f64]) -> R) -> Result<R, TakenAway> {
+/// Works on what a region holds; an error where the memory was taken away meanwhile. Such a region is of no use any more.
+pub fn touch<R>(region: &mut Region, work: impl FnOnce(&mut [u8]) -> R) -> Result<R, TakenAway> {
     let (start, page) = (region.address() as usize, region.page());
     let range = start..start + region.bytes().0 as usize;
-    let words = region.words();
-    if words.is_empty() {
-        return Ok(work(words));
+    let contents = region.contents();
+    if contents.is_empty() {
+        return Ok(work(contents));
     }
-    // SAFETY: the range is the region's own mapping, of whole pages; `words` borrows it exclusively, and any bits are a
-    // valid f64.
-    unsafe { guard(range, page, || work(words)) }
+    // SAFETY: the range is the region's own mapping, of whole pages; `contents` borrows it exclusively, and any bits are
+    // a valid u8.
+    unsafe { guard(range, page, || work(contents)) }
 }
 
 /// Counters of the calling thread since it started.

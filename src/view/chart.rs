@@ -6,7 +6,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Serialize;
 
-use super::{StoreColumn, StoreGroup, gbps, measured_kinds, page_works, store_groups, store_words, threads};
+use super::{
+    StoreColumn, StoreGroup, element_note, gbps, measured_kinds, page_works, store_groups, store_words, threads,
+};
 use crate::kernel::scan::Scan;
 use crate::kernel::{Kernel, LoadKind, StoreKind, Width};
 use crate::memory::MemoryKind;
@@ -444,8 +446,8 @@ fn distribution(row: &Row) -> Option<Chart> {
             gbps(modes.low)
         );
     }
-    let title =
-        format!("{} {} {}, {}, {}", row.kernel, row.store, row.width, row.working_set_bytes, threads(row.threads));
+    let (what, size) = (format!("{} {} {}", row.kernel, row.store, row.width), row.working_set_bytes);
+    let title = format!("{what}, {size}, {}{}", threads(row.threads), element_note(row.element));
     let (x, y) = (Axis::new("sample, in order of time", "", Scale::Order), Axis::new(GBPS, "GB/s", Scale::Close));
     Some(Chart { limits, ..Chart::new(title, about, x, y, vec![series]) })
 }
@@ -461,7 +463,7 @@ fn size_series(rows: &[&Row]) -> Vec<Series> {
     let mut lines: BTreeMap<_, Vec<&Row>> = BTreeMap::new();
     for row in rows.iter().filter(|row| row.payload_bps.is_some()) {
         let manner = (row.load, row.memory, row.misaligned_bytes, row.protocol);
-        let key = (Kernel::place(&row.kernel), &row.kernel, row.store, row.width, manner);
+        let key = (Kernel::place(&row.kernel), &row.kernel, row.element, row.store, row.width, manner);
         lines.entry(key).or_default().push(row);
     }
     lines.retain(|_, rows| sizes(rows) >= LEAST_SIZES);
@@ -548,6 +550,7 @@ fn namer(rows: &[&Row]) -> impl Fn(&Row) -> String + use<> {
             (width, row.width.to_string()),
             (load, format!("{} load", row.load)),
             (memory, row.memory.word().into()),
+            (!row.element.is_usual(), row.element.to_string()),
             (row.misaligned_bytes > 0, "unaligned".into()),
             (row.protocol == Protocol::Stream, "STREAM passes".into()),
         ];

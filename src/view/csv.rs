@@ -9,6 +9,7 @@ type Column<R> = (&'static str, fn(&R) -> String);
 const BANDWIDTH: &[Column<Row>] = &[
     ("metric", |row| row.metric.clone()),
     ("kernel", |row| row.kernel.clone()),
+    ("element", |row| row.element.to_string()),
     ("store", |row| row.store.to_string()),
     ("load", |row| row.load.to_string()),
     ("width", |row| row.width.to_string()),

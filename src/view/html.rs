@@ -9,9 +9,9 @@ use maud::{DOCTYPE, Markup, PreEscaped, html};
 
 use super::chart::{self, Chart};
 use super::{
-    ALONE, Flag, PAGES_CAPTION, SPREAD_CAPTION, alone, bound, break_even, crossing, crossover_line, crossovers, gbps,
-    level_kernels, level_row, level_threads, machine_line, measured_kinds, page_cost, page_reasons, page_works, ratio,
-    reasons, spread, streams, threads,
+    ALONE, Flag, PAGES_CAPTION, SPREAD_CAPTION, alone, bound, break_even, crossing, crossover_line, crossovers,
+    element_note, gbps, level_kernels, level_row, level_threads, machine_line, measured_kinds, page_cost, page_reasons,
+    page_works, ratio, reasons, spread, streams, threads,
 };
 use crate::model::{Cost, Kind, Kinds, Level, OffsetRow, PageRow, Rate, Report, Row, StreamTable};
 use crate::plan::Protocol;
@@ -292,7 +292,8 @@ fn kinds_table(report: &Report, kinds: &Kinds) -> Markup {
         None => html! { td.num { "–" } },
     };
     let copied = |kind: &Kind| kind.steady.and_then(|index| report.rows.get(index)?.copied_bps);
-    let caption = format!("A buffer of {}, {}; GB/s: {SPREAD_CAPTION}", kinds.bytes, threads(kinds.threads));
+    let (size, element) = (kinds.bytes, element_note(kinds.element));
+    let caption = format!("A buffer of {size}, {}{element}; GB/s: {SPREAD_CAPTION}", threads(kinds.threads));
     html! {
         (boxed(&caption, html! {
             thead { tr {
@@ -530,6 +531,7 @@ fn row_line(row: &Row) -> Markup {
             td { (row.samples) }
             td {
                 @if row.outcome != "measured" { (row.outcome) " " }
+                @if !row.element.is_usual() { (row.element) " " }
                 @if row.protocol == Protocol::Stream { "STREAM passes " }
                 @if row.protocol == Protocol::FirstUse { "first use " }
                 (row.flags.join(" "))

@@ -15,7 +15,7 @@ pub mod html;
 use std::collections::BTreeSet;
 
 use crate::kernel::scan::Scan;
-use crate::kernel::{Kernel, LoadKind, StoreKind, Width};
+use crate::kernel::{Element, Kernel, LoadKind, StoreKind, Width};
 use crate::machine::Machine;
 use crate::memory::MemoryKind;
 use crate::model::{BreakEven, Cost, Crossover, Kind, Kinds, Level, LevelBest, PageRow, Rate, Report, Row};
@@ -96,6 +96,11 @@ fn page_works(report: &Report) -> Vec<(PageWork, Vec<&PageRow>)> {
 fn store_words(row: &Row) -> String {
     let unaligned = if row.misaligned_bytes > 0 { " unaligned" } else { "" };
     format!("{} {}{unaligned}", row.store, row.width)
+}
+
+/// What streams are arrays of, where it is not the usual: `, float`.
+fn element_note(element: Element) -> String {
+    if element.is_usual() { String::new() } else { format!(", {element}") }
 }
 
 /// Streams with a memory of their own: ` a=wc`.
@@ -179,6 +184,7 @@ fn level_row<'a>(report: &'a Report, level: &Level, kernel: &str, threads: usize
 /// Rows that differ in how they store and in working set only.
 struct StoreGroup<'a> {
     kernel: &'a str,
+    element: Element,
     threads: usize,
     load: LoadKind,
     memory: MemoryKind,
@@ -198,7 +204,8 @@ impl StoreGroup<'_> {
     fn title(&self) -> String {
         let load = if self.load == LoadKind::Nt { ", nt load" } else { "" };
         let protocol = if self.protocol == Protocol::Stream { ", STREAM passes" } else { "" };
-        format!("{}, {}, {}{load}{protocol}", self.kernel, threads(self.threads), self.memory.word())
+        let (element, memory) = (element_note(self.element), self.memory.word());
+        format!("{}, {}, {memory}{load}{protocol}{element}", self.kernel, threads(self.threads))
     }
 
     fn sizes(&self) -> BTreeSet<Bytes> {
@@ -214,15 +221,18 @@ impl<'a> StoreColumn<'a> {
 
 /// The groups in which at least two store kinds can be compared, by kernel and thread count.
 fn store_groups(report: &Report) -> Vec<StoreGroup<'_>> {
-    let key =
-        |row: &Row| (Kernel::place(&row.kernel), row.kernel.clone(), row.threads, row.memory, row.load, row.protocol);
+    let key = |row: &Row| {
+        let place = (Kernel::place(&row.kernel), row.kernel.clone(), row.element);
+        (place, row.threads, row.memory, row.load, row.protocol)
+    };
     let keys: BTreeSet<_> = report.rows.iter().map(key).collect();
     let group = |wanted: &_| {
         let rows: Vec<&Row> = report.rows.iter().filter(|row| key(row) == *wanted).collect();
         let (first, columns): (&Row, _) = (rows.first()?, store_columns(&rows));
-        let Row { kernel, threads, load, memory, protocol, .. } = first;
+        let Row { kernel, element, threads, load, memory, protocol, .. } = first;
         (columns.len() > 1).then(|| StoreGroup {
             kernel,
+            element: *element,
             threads: *threads,
             load: *load,
             memory: *memory,

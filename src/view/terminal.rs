@@ -7,9 +7,9 @@ use anstyle::Style;
 
 use super::{
     ALONE, CROSSINGS, FLAGS, Flag, PAGES_CAPTION, SPREAD_CAPTION, alone, bound, break_even_word, crossing,
-    crossover_line, crossovers, gbps, level_kernels, level_row, level_threads, machine_line, measured_kinds,
-    offset_cost, page_cost, page_reasons, page_works, protocol_word, ratio, reasons, scans, spread, store_groups,
-    store_words, streams, threads,
+    crossover_line, crossovers, element_note, gbps, level_kernels, level_row, level_threads, machine_line,
+    measured_kinds, offset_cost, page_cost, page_reasons, page_works, protocol_word, ratio, reasons, scans, spread,
+    store_groups, store_words, streams, threads,
 };
 use crate::kernel::scan::Scan;
 use crate::model::{Cost, Crossover, Kind, Level, OffsetRow, PageRow, Rate, Report, Row, StreamTable, Warning};
@@ -246,7 +246,8 @@ pub fn kinds(report: &Report) -> String {
 fn kinds_section(report: &Report, whole: bool) -> String {
     let Some(kinds) = &report.kinds else { return String::new() };
     let (measured, missing) = measured_kinds(kinds);
-    let title = format!("Memory kinds, a buffer of {}, {}", kinds.bytes, threads(kinds.threads));
+    let element = element_note(kinds.element);
+    let title = format!("Memory kinds, a buffer of {}, {}{element}", kinds.bytes, threads(kinds.threads));
     let mut text = head(&title)
         + &note(&format!(
             "First and later: a copy to the buffer from regular memory; first counts from asking for the memory. Then GB/s \
@@ -431,12 +432,16 @@ fn row_keys(rows: &[Row]) -> Vec<Column> {
 
 /// The columns that say how it was measured, which seldom differ.
 fn row_settings(rows: &[Row]) -> Vec<Column> {
-    vec![
+    let mut settings = vec![
         Column::left("load", rows.iter().map(|row| row.load.to_string())),
         Column::left("memory", rows.iter().map(|row| format!("{}{}", row.memory, streams(row)))),
         Column::right("mis-\naligned", rows.iter().map(|row| Bytes(row.misaligned_bytes.into()).to_string())),
         Column::left("protocol", rows.iter().map(|row| protocol_word(row.protocol).into())),
-    ]
+    ];
+    if rows.iter().any(|row| !row.element.is_usual()) {
+        settings.push(Column::left("element", rows.iter().map(|row| row.element.to_string())));
+    }
+    settings
 }
 
 /// The columns that say what came of it.

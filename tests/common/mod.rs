@@ -2,7 +2,7 @@
 #![allow(dead_code)] // Each test file uses its part.
 
 use membound::kernel::scan::Scan;
-use membound::kernel::{Kernel, LoadKind, StoreKind, Width};
+use membound::kernel::{Element, Kernel, LoadKind, StoreKind, Width};
 use membound::machine::{Dimm, Fact, Machine};
 use membound::memory::{MemoryKind, MemorySpec, NodePages, Obtained};
 use membound::model::{
@@ -396,7 +396,7 @@ fn cannot(row: Row) -> Row {
 
 /// A row with figures that follow from the machine's levels.
 pub fn row(kernel: &str, store: StoreKind, width: Width, threads: usize, size: u64) -> Row {
-    let traffic = Kernel::named(kernel).unwrap().traffic(store);
+    let traffic = Kernel::named(kernel).unwrap().traffic(store, Element::Double);
     let (level, _, load) = LEVELS.iter().find(|(_, end, _)| size / threads as u64 <= *end).unwrap();
     let bus_ratio = traffic.bus() as f64 / traffic.payload() as f64;
     let cached = if *level == "memory" { 1.0 / bus_ratio } else { 0.8 };
@@ -406,7 +406,7 @@ pub fn row(kernel: &str, store: StoreKind, width: Width, threads: usize, size: u
         (StoreKind::Nt, _) => (16.0 / load).min(1.0),
         (StoreKind::NtMasked, _) => 4.0 / load,
     };
-    let narrow = if *level == "memory" { 1.0 } else { f64::from(width.bits()) / 512.0 };
+    let narrow = if *level == "memory" { 1.0 } else { f64::from(width.bits(Element::Double)) / 512.0 };
     let scale = if *level == "memory" { (threads as f64).powf(0.93) } else { threads as f64 };
     let median = load * 1e9 * cached * store_speed * narrow.sqrt() * scale;
     let sample_bps: Vec<f64> = (0..31u64).map(|n| median * (1.0 + noise(n + size + width as u64))).collect();
@@ -420,10 +420,11 @@ pub fn row(kernel: &str, store: StoreKind, width: Width, threads: usize, size: u
         first_use: None,
         metric: "bandwidth".into(),
         kernel: kernel.into(),
+        element: Element::Double,
         store,
         load: LoadKind::Regular,
         width,
-        width_bits: width.bits(),
+        width_bits: width.bits(Element::Double),
         memory: MemoryKind::Thp,
         node: Some(0),
         threads,
@@ -503,6 +504,6 @@ pub fn kinds() -> Report {
     let mut all: Vec<Kind> = kinds.into_iter().map(&mut kind).collect();
     let missing = Kind { proof: format!("unavailable: {NASTY}"), first_s: None, steady_s: None, ..all[1].clone() };
     all.push(Kind { memory: MemorySpec::of(MemoryKind::Huge1G), holds: false, ..missing });
-    let kinds = Kinds { bytes: Bytes::mib(32), threads: 1, kinds: all };
+    let kinds = Kinds { bytes: Bytes::mib(32), element: Element::Double, threads: 1, kinds: all };
     Report { host: "kinds".into(), rows, kinds: Some(kinds), ..empty() }
 }

@@ -22,7 +22,7 @@ use crate::memory::behaviour::{self, Lines, Touch};
 use crate::memory::{MemoryKind, MemorySpec, Places, Proof, Region};
 use crate::plan::{Case, Protocol, Work};
 use crate::record::{Clock, Measured, Outcome, Sample, Samples};
-use crate::run::arena::{Arenas, Ground, Layout, Mapping, timed_scalar};
+use crate::run::arena::{Arenas, Ground, Layout, Mapping, check_exact, timed_scalar};
 use crate::run::native::{CLOCK_TRIPS, CORE_CLOCK_LINKS, compile, crashed, unavailable, volume};
 use crate::run::sys::{self, ThreadUsage, Ticker};
 use crate::run::team::{SAMPLE, StealMeter, WarmUp};
@@ -133,7 +133,7 @@ impl MicroVm {
         let kernel = Kernel::find(&variant.kernel).map_err(unavailable)?;
         let code = self.code(variant)?;
         self.check_clock(cpu)?;
-        let layout = Layout::new(kernel, case);
+        let layout = Layout::new(kernel, variant.element, case);
         let kinds = layout.arenas().map(|(key, _)| key.spec.kind).filter(|kind| kind.is_memory_type());
         let proofs: Vec<Proof> = kinds.map(|kind| self.proved(kind, cpu)).collect::<Result<_, _>>()?;
         let mut ground = self.arenas.ground(cpu, kernel, &layout).map_err(unavailable)?;
@@ -364,6 +364,7 @@ impl Visit<'_> {
         let (rows, columns) = (self.layout.rows as u64, self.layout.columns as u64);
         let mut call = Call::new(&self.kernel.formula(), self.variant, &guest, rows, columns);
         call.scalar = timed_scalar(self.kernel);
+        check_exact(self.variant, &self.kernel.formula(), &call)?;
         Ok(call)
     }
 
