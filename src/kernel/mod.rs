@@ -2,8 +2,13 @@
 //! the machine code that runs. [`Variant`] adds how the streams are touched: width, store kind, load kind, unroll.
 
 mod catalog;
+#[cfg(target_arch = "x86_64")]
+pub mod chain;
 pub mod code;
 pub mod formula;
+#[cfg(target_arch = "x86_64")]
+pub mod handover;
+pub mod mix;
 pub mod naive;
 #[cfg(target_arch = "x86_64")]
 pub mod probe;
