@@ -10,8 +10,10 @@ use iced_x86::code_asm::*;
 
 use super::Unsupported;
 use super::code::{Call, MachineCode};
-use super::probe::{LINE, build};
+use super::probe::build;
 use super::x86_64::{epilogue, finish, prologue};
+
+pub use super::probe::LINE;
 
 /// Loads in one repetition: the loop's own two instructions hide behind them.
 pub const LOADS: u64 = 16;
