@@ -2,8 +2,10 @@
 //!
 //! With one server and random arrivals the delay at a rate x is a + b u/(1 - u), u = x/c: a is the delay without load, c
 //! the capacity, b how fast the queue grows (M/M/1 has b = a, M/D/1 half of that; Kleinrock, Queueing Systems 1, 1975). A
-//! memory is neither, so b is free. For a given c the other two follow from linear least squares of relative errors; c
-//! itself is searched for.
+//! memory is neither, so b is free. For a given c the other two follow from linear least squares; c itself is searched
+//! for. Rates have errors as delays have, and near saturation they matter more: each point counts by the error of its
+//! delay together with that of its rate times the curve's slope there (effective variance; Orear, American Journal of
+//! Physics 50, 1982).
 //!
 //! The knee is where power, rate over delay, is greatest (Kleinrock, ICC 1979): a(1 - u)^2 = b u^2, so that
 //! u = 1/(1 + sqrt(b/a)). Beyond it delay grows faster than rate.
@@ -43,6 +45,8 @@ const PLACES: usize = 100;
 const NARROWINGS: usize = 30;
 /// Points are drawn again so often.
 const DRAWS: usize = 200;
+/// Errors below this share of a value are not believed: the model itself is no better.
+const LEAST_ERROR: f64 = 1e-3;
 /// Normal quantile of 97.5 %.
 const Z: f64 = 1.96;
 
@@ -54,13 +58,13 @@ pub fn queue(points: &[([f64; 3], [f64; 3])]) -> Option<Queue> {
     if points.len() < POINTS_MIN {
         return None;
     }
-    let middle = fit(&points.iter().map(|(x, y)| (x[0], y[0])).collect::<Vec<_>>())?;
+    let points: Vec<Point> = points.iter().map(|(rate, delay)| Point::new(*rate, *delay)).collect();
+    let middle = fit(&points)?;
     let mut random = fastrand::Rng::with_seed(1);
-    let mut draw = |[middle, low, high]: [f64; 3]| (middle + normal(&mut random) * (high - low) / (2.0 * Z)).max(0.0);
-    let mut drawn: Vec<Fit> = Vec::new();
-    for _ in 0..DRAWS {
-        let points: Vec<(f64, f64)> = points.iter().map(|(x, y)| (draw(*x), draw(*y).max(y[0] / 10.0))).collect();
-        drawn.push(fit(&points)?);
+    let mut draw = || -> Vec<Point> { points.iter().map(|point| point.drawn(&mut random)).collect() };
+    let drawn: Vec<Fit> = (0..DRAWS).filter_map(|_| fit(&draw())).collect();
+    if (drawn.len() as f64) < 0.95 * DRAWS as f64 {
+        return None;
     }
     let interval = |of: fn(&Fit) -> f64| {
         let mut all: Vec<f64> = drawn.iter().map(of).collect();
@@ -68,7 +72,7 @@ pub fn queue(points: &[([f64; 3], [f64; 3])]) -> Option<Queue> {
         let at = |share: f64| all[((all.len() - 1) as f64 * share).round() as usize];
         [of(&middle), at(0.025).min(of(&middle)), at(0.975).max(of(&middle))]
     };
-    let most = points.iter().map(|(x, _)| x[0]).fold(0.0, f64::max);
+    let most = points.iter().map(|point| point.rate).fold(0.0, f64::max);
     let capacity = interval(|fit| fit.capacity);
     (capacity[2] < most * (1.0 + 0.9 * FARTHEST)).then(|| Queue {
         idle: interval(|fit| fit.idle),
@@ -76,6 +80,29 @@ pub fn queue(points: &[([f64; 3], [f64; 3])]) -> Option<Queue> {
         capacity,
         knee: interval(Fit::knee),
     })
+}
+
+/// A point with the standard deviations of both its values.
+#[derive(Debug, Clone, Copy)]
+struct Point {
+    rate: f64,
+    delay: f64,
+    rate_deviation: f64,
+    delay_deviation: f64,
+}
+
+impl Point {
+    fn new(rate: [f64; 3], delay: [f64; 3]) -> Self {
+        let deviation = |[value, low, high]: [f64; 3]| ((high - low) / (2.0 * Z)).max(LEAST_ERROR * value);
+        let (rate_deviation, delay_deviation) = (deviation(rate), deviation(delay));
+        Point { rate: rate[0], delay: delay[0], rate_deviation, delay_deviation }
+    }
+
+    fn drawn(self, random: &mut fastrand::Rng) -> Self {
+        let rate = (self.rate + normal(random) * self.rate_deviation).max(0.0);
+        let delay = (self.delay + normal(random) * self.delay_deviation).max(self.delay / 10.0);
+        Point { rate, delay, ..self }
+    }
 }
 
 /// Irwin-Hall: the sum of 12 uniforms has variance 1.
@@ -88,7 +115,7 @@ struct Fit {
     idle: f64,
     growth: f64,
     capacity: f64,
-    /// Sum of the squares of relative errors.
+    /// Twice the negative logarithm of the likelihood, but for a constant.
     error: f64,
 }
 
@@ -99,8 +126,8 @@ impl Fit {
 }
 
 /// The best fit; `None` where delays do not rise with the rate.
-fn fit(points: &[(f64, f64)]) -> Option<Fit> {
-    let most = points.iter().map(|point| point.0).fold(0.0, f64::max);
+fn fit(points: &[Point]) -> Option<Fit> {
+    let most = points.iter().map(|point| point.rate).fold(0.0, f64::max);
     let step = (FARTHEST / NEAREST).ln() / PLACES as f64;
     let at = |place: f64| at_capacity(points, most * (1.0 + NEAREST * (step * place).exp()));
     let error = |place: f64| at(place).map_or(f64::INFINITY, |fit| fit.error);
@@ -114,21 +141,39 @@ fn fit(points: &[(f64, f64)]) -> Option<Fit> {
     at((low + high) / 2.0)
 }
 
-/// The least squares of relative errors with this capacity.
-fn at_capacity(points: &[(f64, f64)], capacity: f64) -> Option<Fit> {
-    let queued = |rate: f64| {
-        let used = rate / capacity;
-        used / (1.0 - used)
-    };
-    // In units of each point's own delay: 1 = a p + b q.
-    let parts = || points.iter().map(|(rate, delay)| (1.0 / delay, queued(*rate) / delay));
-    let sum = |of: fn(f64, f64) -> f64| parts().map(|(p, q)| of(p, q)).sum::<f64>();
-    let (pp, pq, qq, p, q) =
-        (sum(|p, _| p * p), sum(|p, q| p * q), sum(|_, q| q * q), sum(|p, _| p), sum(|_, q| q));
-    let determinant = pp * qq - pq * pq;
-    let (idle, growth) = ((p * qq - q * pq) / determinant, (q * pp - p * pq) / determinant);
-    let error = parts().map(|(p, q)| (1.0 - idle * p - growth * q).powi(2)).sum();
-    (idle > 0.0 && growth > 0.0 && determinant > 0.0).then_some(Fit { idle, growth, capacity, error })
+/// Least squares with this capacity. What a point counts depends on the slope, and so on the fit: it is done thrice.
+fn at_capacity(points: &[Point], capacity: f64) -> Option<Fit> {
+    let mut fit = Fit { idle: 0.0, growth: 0.0, capacity, error: 0.0 };
+    for _ in 0..3 {
+        fit = refit(points, fit)?;
+    }
+    Some(fit)
+}
+
+fn refit(points: &[Point], before: Fit) -> Option<Fit> {
+    let capacity = before.capacity;
+    let (mut ones, mut q, mut qq, mut y, mut qy, mut yy) = (0.0, 0.0, 0.0, 0.0, 0.0, 0.0);
+    // Points count by their weight; a constant factor of all weights is nothing, but the fit prefers none that has less:
+    // the logarithm of the variance is what likelihood adds.
+    let mut likelihood = 0.0;
+    for point in points {
+        let free = 1.0 - point.rate / capacity;
+        let queued = point.rate / capacity / free;
+        let slope = before.growth / (capacity * free * free);
+        let variance = point.delay_deviation.powi(2) + (slope * point.rate_deviation).powi(2);
+        let weight = 1.0 / variance;
+        likelihood += variance.ln();
+        ones += weight;
+        q += weight * queued;
+        qq += weight * queued * queued;
+        y += weight * point.delay;
+        qy += weight * queued * point.delay;
+        yy += weight * point.delay * point.delay;
+    }
+    let determinant = ones * qq - q * q;
+    let (idle, growth) = ((y * qq - qy * q) / determinant, (qy * ones - y * q) / determinant);
+    let squares = yy - idle * y - growth * qy;
+    (idle > 0.0 && growth > 0.0 && determinant > 0.0).then_some(Fit { idle, growth, capacity, error: squares + likelihood })
 }
 
 #[cfg(test)]
@@ -176,7 +221,7 @@ mod tests {
             }
             widths.push((found.capacity[2] - found.capacity[1]) / capacity);
         }
-        assert!(held.iter().all(|held| *held >= 88), "{held:?}");
+        assert!(widths.len() >= 95 && held.iter().all(|held| *held >= 88), "{held:?} of {}", widths.len());
         widths.sort_by(f64::total_cmp);
         assert!(widths[widths.len() / 2] < 0.1, "{}", widths[widths.len() / 2]);
     }
