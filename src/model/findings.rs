@@ -25,6 +25,8 @@ pub(super) fn sentences(report: &Report) -> Vec<String> {
     all.extend(blocks(report));
     all.extend(aliasing(report));
     all.extend(forwarding(report));
+    all.extend(super::handover::sentences(report));
+    all.extend(super::loaded::sentences(report));
     all
 }
 

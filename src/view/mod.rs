@@ -54,6 +54,10 @@ const FLAGS: &[Flag] = &[
     flag("few-samples", "n", "too few samples for the interval asked for"),
     flag("wide-interval", "i", "the interval is wider than asked for"),
     flag("pages-differ", "p", "the pages obtained are not those asked for"),
+    flag("asymmetric", "a", "the other way round it takes another time"),
+    flag("idle-differs", "l", "idle threads beside it changed the latency"),
+    flag("not-monotone", "u", "latency or bandwidth fell with more load"),
+    flag("may-be-cached", "k", "the chase is too small to be in memory for sure"),
 ];
 
 const fn flag(word: &'static str, letter: &'static str, means: &'static str) -> Flag {
