@@ -364,7 +364,9 @@ fn checked(measurement: Measurement) -> Result<Measurement, String> {
         Outcome::Measured(measured) if !measured.samples.is_consistent() => Err("its samples do not line up".into()),
         Outcome::Measured(measured) if measured.repetitions == 0 => Err("it has no repetitions".into()),
         _ if measurement.case.cpus.is_empty() => Err("it has no CPU".into()),
-        Outcome::Measured(_) if matches!(measurement.case.work, Work::Handover(_)) && measurement.case.threads() != 2 => {
+        Outcome::Measured(_)
+            if matches!(measurement.case.work, Work::Handover(_)) && measurement.case.threads() != 2 =>
+        {
             Err("it is a hand-over of other than two CPUs".into())
         }
         _ if matches!(measurement.case.work, Work::Scan(scan) if !scan.exists()) => {

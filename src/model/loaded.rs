@@ -147,7 +147,10 @@ pub(super) fn curves(rows: &[LoadedRow]) -> Vec<LoadCurve> {
             Some(curve) => curve.rows.push(index),
             None => {
                 let is_start = |other: &LoadedRow| {
-                    other.load == Load::Idle && is_measured(other) && is_same_chase(other, row) && other.threads == row.threads
+                    other.load == Load::Idle
+                        && is_measured(other)
+                        && is_same_chase(other, row)
+                        && other.threads == row.threads
                 };
                 let start = rows.iter().position(is_start);
                 let rows = start.into_iter().chain([index]).collect();
@@ -206,7 +209,8 @@ pub(super) fn sentences(report: &Report) -> Vec<String> {
     if let Some((row, latency)) = measured(Load::Alone).and_then(|row| Some((row, row.latency_ns?))) {
         let [low, high] = latency.ci95.map(|ns| Nanoseconds(ns).to_string());
         let idle = measured(Load::Idle).and_then(|row| row.latency_ns);
-        let beside = idle.map_or_else(String::new, |idle| format!(", {} beside idle threads", Nanoseconds(idle.median)));
+        let beside =
+            idle.map_or_else(String::new, |idle| format!(", {} beside idle threads", Nanoseconds(idle.median)));
         let caches = row.caches.map_or_else(String::new, |caches| format!(", {caches:.0} last-level caches large"));
         all.push(format!(
             "A load from memory takes {} [{low}, {high}] where nothing else runs{beside} (one random cycle{caches}).",
@@ -222,7 +226,11 @@ fn curve_sentence(report: &Report, curve: &LoadCurve) -> Option<String> {
     let loaders = last.threads - 1;
     let plural = if loaders == 1 { "" } else { "s" };
     let (latency, rate) = (Nanoseconds(last.latency_ns?.median), BytesPerSecond(last.bus_bps?.median));
-    let text = format!("Beside {loaders} thread{plural} that move{} {rate} ({}) it takes {latency}", if loaders == 1 { "s" } else { "" }, curve.mix);
+    let text = format!(
+        "Beside {loaders} thread{plural} that move{} {rate} ({}) it takes {latency}",
+        if loaders == 1 { "s" } else { "" },
+        curve.mix
+    );
     let saturation = match curve.saturation_bps {
         Some([at, low, high]) => {
             let [at, low, high] = [at, low, high].map(|bps| BytesPerSecond(bps).to_string());

@@ -63,9 +63,12 @@ pub fn loaded(frame: &Frame, mixes: &[Mix], steps: u32, threads: Option<usize>) 
     let mut cases = vec![case(Load::Alone), case(Load::Idle)];
     if loaders > 0 {
         let mixes = if mixes.is_empty() { Mix::ALL } else { mixes };
-        cases.extend(mixes.iter().flat_map(|&mix| delays(steps).into_iter().map(move |ns| (mix, ns))).map(
-            |(mix, delay_ns)| case(Load::Mixed { mix, delay_ns }),
-        ));
+        cases.extend(
+            mixes
+                .iter()
+                .flat_map(|&mix| delays(steps).into_iter().map(move |ns| (mix, ns)))
+                .map(|(mix, delay_ns)| case(Load::Mixed { mix, delay_ns })),
+        );
     } else if threads == 0 {
         return Err(PlacementError::NoThread.into());
     }

@@ -17,10 +17,10 @@ use super::native::{CORE_CLOCK_LINKS, core_clock, crashed, unavailable};
 use super::scan::Tools;
 use super::sys::{self, Peer, ThreadUsage};
 use super::team::{StealMeter, WarmUp};
+use crate::kernel::Unsupported;
 use crate::kernel::chain;
 use crate::kernel::code::{Call, Executable, MachineCode};
 use crate::kernel::mix::{LINES, Mix, STRIDE};
-use crate::kernel::Unsupported;
 use crate::memory::{MemorySpec, Obtained, Proof, Region};
 use crate::plan::{Case, Load, Loaded};
 use crate::record::{Measured, Outcome, Sample, Samples, Volume};
@@ -357,7 +357,8 @@ impl Crew<'_> {
                 return Err(unavailable("it was stopped before a sample was done"));
             }
             if since.elapsed() > PATIENCE {
-                let late = "a loading thread was not ready in 20 s: another task holds its CPU; leave it out with --cpus";
+                let late =
+                    "a loading thread was not ready in 20 s: another task holds its CPU; leave it out with --cpus";
                 return Err(unavailable(late));
             }
             std::thread::yield_now();

@@ -8,11 +8,11 @@ use std::time::Duration;
 
 use super::arena::{Arenas, Ground, Layout, timed_scalar};
 use super::loaded::{self, Bench};
-use super::{handover, pages};
 use super::scan::{self, Scanner, Tools};
 use super::sys::Ticker;
 use super::team::{Task, Team};
 use super::{Executor, Quota};
+use super::{handover, pages};
 use crate::kernel::code::{Call, Executable};
 use crate::kernel::handover::handover as handover_code;
 use crate::kernel::{CHAIN_LINKS, Isa, Kernel, Unsupported, Variant, assemble, core_clock_chain, naive};

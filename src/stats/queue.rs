@@ -173,7 +173,12 @@ fn refit(points: &[Point], before: Fit) -> Option<Fit> {
     let determinant = ones * qq - q * q;
     let (idle, growth) = ((y * qq - qy * q) / determinant, (qy * ones - y * q) / determinant);
     let squares = yy - idle * y - growth * qy;
-    (idle > 0.0 && growth > 0.0 && determinant > 0.0).then_some(Fit { idle, growth, capacity, error: squares + likelihood })
+    (idle > 0.0 && growth > 0.0 && determinant > 0.0).then_some(Fit {
+        idle,
+        growth,
+        capacity,
+        error: squares + likelihood,
+    })
 }
 
 #[cfg(test)]
