@@ -26,8 +26,9 @@ use crate::plan::{Case, Load, Loaded};
 use crate::record::{Measured, Outcome, Sample, Samples, Volume};
 use crate::units::{Bytes, Hertz};
 
-/// A sample lasts at least this long: at the longest pauses a loading thread then does its part a hundred times.
-pub(super) const SAMPLE: Duration = Duration::from_millis(2);
+/// A sample lasts at least this long: at the longest pauses a loading thread then does its part some twenty times. Longer
+/// ones would each meet some other task where CPUs are shared.
+pub(super) const SAMPLE: Duration = Duration::from_micros(500);
 /// Repetitions of a mix between two pauses: 3 KiB. Less than a page, so that prefetchers find no more than they will need.
 const CHUNK: u64 = 4;
 /// Repetitions between two looks at whether to stop, where there are no pauses: some microseconds.
