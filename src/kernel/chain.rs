@@ -61,7 +61,7 @@ pub fn is_one_cycle(words: &[f64], address: u64) -> bool {
     for step in 1..=lines {
         let offset = words[line * LINE_WORDS].to_bits().wrapping_sub(address);
         line = (offset / LINE) as usize;
-        if offset % LINE != 0 || line >= lines || (line == 0) != (step == lines) {
+        if !offset.is_multiple_of(LINE) || line >= lines || (line == 0) != (step == lines) {
             return false;
         }
     }

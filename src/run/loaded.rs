@@ -8,6 +8,7 @@
 #![allow(unsafe_code)]
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
@@ -92,7 +93,7 @@ impl Bench {
             return Err(unavailable(reason));
         }
         self.visits += 1;
-        self.prepare(case, work)?;
+        self.prepare(work)?;
         let share = Bytes((case.working_set.0 - work.chase.0.min(case.working_set.0)) / others.len().max(1) as u64);
         let new = |bytes| Region::new(case.memory, bytes, tools.places).map_err(unavailable);
         let (chase_key, mut fields) = ((*leader, case.memory, work.chase), Vec::new());
@@ -138,12 +139,12 @@ impl Bench {
     }
 
     /// Makes the code that a case needs.
-    fn prepare(&mut self, _case: &Case, work: Loaded) -> Result<(), Outcome> {
+    fn prepare(&mut self, work: Loaded) -> Result<(), Outcome> {
         let mut add = |mix: Option<Mix>, code: &dyn Fn() -> Result<MachineCode, Unsupported>| {
-            if !self.codes.contains_key(&mix) {
+            if let Entry::Vacant(entry) = self.codes.entry(mix) {
                 let code = code().map_err(unavailable)?;
                 let refused = |fault| unavailable(format!("executable memory was refused ({fault})"));
-                self.codes.insert(mix, Executable::new(&code).map_err(refused)?);
+                entry.insert(Executable::new(&code).map_err(refused)?);
             }
             Ok(())
         };
