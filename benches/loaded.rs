@@ -1,4 +1,4 @@
-//! Latency beside idle threads against latency alone: the same chase, in turns. Threads that leave memory alone must not
+//! Latency beside idle threads against latency alone: the same chase, in turns, in random order within a turn. Threads that leave memory alone must not
 //! change it, or what a load adds would be wrong from the start.
 //!
 //! `cargo bench --bench loaded [-- --rounds N --seconds S]`
@@ -35,9 +35,11 @@ fn main() {
     let mut figures: [Vec<Vec<f64>>; 2] = [Vec::new(), Vec::new()];
     for _ in 0..options.rounds {
         // The plan's first two: alone, and beside idle threads.
-        for (case, figures) in cases.iter().zip(&mut figures) {
+        let is_alone_first = fastrand::bool();
+        for side in [usize::from(!is_alone_first), usize::from(is_alone_first)] {
+            let case = &cases[side];
             let visit = bench.visit(case, Duration::from_secs_f64(options.seconds));
-            figures.push(visit.unwrap_or_else(|reason| stop(format!("{case}: {reason}"))).load_ns());
+            figures[side].push(visit.unwrap_or_else(|reason| stop(format!("{case}: {reason}"))).load_ns());
         }
     }
     let [alone, idle] = figures.each_ref().map(|side| side.iter().map(Vec::as_slice).collect::<Vec<&[f64]>>());

@@ -30,8 +30,9 @@ use crate::units::{Bytes, Hertz};
 /// A sample lasts at least this long: at the longest pauses a loading thread then does its part some twenty times. Longer
 /// ones would each meet some other task where CPUs are shared.
 pub(super) const SAMPLE: Duration = Duration::from_micros(500);
-/// Repetitions of a mix between two pauses: 3 KiB. Less than a page, so that prefetchers find no more than they will need.
-const CHUNK: u64 = 4;
+/// Repetitions of a mix between two pauses: 12 KiB, three pages. A pause waits until all stores are done and begins and
+/// ends with a clock reading; after shorter walks that alone would leave no step between a third of full speed and all.
+const CHUNK: u64 = 16;
 /// Repetitions between two looks at whether to stop, where there are no pauses: some microseconds.
 const BURST: u64 = 32;
 /// All threads must have their memory ready within this time; it takes milliseconds for each 64 MiB.
