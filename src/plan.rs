@@ -1,5 +1,6 @@
 //! Cases: what will be measured. Everything the tool does is a list of them, shown by `--list` before anything runs.
 
+mod cores;
 mod kinds;
 
 use std::fmt;
@@ -7,6 +8,7 @@ use std::fmt;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::kernel::mix::Mix;
 use crate::kernel::scan::Scan;
 use crate::kernel::{CATALOG, Element, Isa, Kernel, LoadKind, StoreKind, Variant, Width};
 use crate::machine::{CpuSet, Machine};
@@ -14,9 +16,10 @@ use crate::memory::{MemoryKind, MemorySpec};
 use crate::placement::{Placement, PlacementError};
 use crate::units::{Bytes, words};
 
+pub use cores::{STEPS, handovers, loaded};
 pub use kinds::{BUFFER, Breadth, REGULAR, kinds};
 
-/// What is done; pointer chases and hand-overs will be further variants.
+/// What is done.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Work {
@@ -26,6 +29,53 @@ pub enum Work {
     Page(PageWork),
     /// The same accesses at one offset after another: a cost for each offset.
     Scan(Scan),
+    /// A line passed back and forth by two CPUs: a cost for each hand-over.
+    Handover(Handover),
+    /// A pointer chase by the first CPU while the others load the memory: a latency at a bandwidth.
+    Loaded(Loaded),
+}
+
+words! {
+    /// Which of two threads touches a page first, and so decides where it lies.
+    Home, "home" {
+        /// The first, which leads and is timed.
+        First = "first",
+        /// The second, which answers.
+        Second = "second",
+    }
+}
+
+/// A line passed back and forth by the case's two CPUs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
+pub struct Handover {
+    /// Who touches the line's page first.
+    pub home: Home,
+}
+
+/// A pointer chase in memory, and what the other CPUs do meanwhile.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
+pub struct Loaded {
+    /// Bytes of the chase; what is left of the case's working set is divided among the other threads.
+    pub chase: Bytes,
+    /// What the other threads do.
+    pub load: Load,
+}
+
+/// What loads the memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Load {
+    /// There is no other thread.
+    Alone,
+    /// The other threads run, and leave memory alone.
+    Idle,
+    /// They walk over memory of their own.
+    Mixed {
+        /// What they do to it.
+        mix: Mix,
+        /// Nanoseconds that each pauses after a few KiB; 0: flat out.
+        delay_ns: u32,
+    },
 }
 
 words! {
@@ -106,12 +156,23 @@ fn is_zero(n: &u32) -> bool {
     *n == 0
 }
 
+impl fmt::Display for Load {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Load::Alone => f.write_str("alone"),
+            Load::Idle => f.write_str("others idle"),
+            Load::Mixed { mix, delay_ns: 0 } => write!(f, "others {mix} flat out"),
+            Load::Mixed { mix, delay_ns } => write!(f, "others {mix} with pauses of {delay_ns} ns"),
+        }
+    }
+}
+
 impl Case {
     /// The kernel variant, where this is a kernel over streams.
     pub fn variant(&self) -> Option<&Variant> {
         match &self.work {
             Work::Kernel(variant) => Some(variant),
-            Work::Page(_) | Work::Scan(_) => None,
+            Work::Page(_) | Work::Scan(_) | Work::Handover(_) | Work::Loaded(_) => None,
         }
     }
 
@@ -148,6 +209,11 @@ impl fmt::Display for Case {
             Work::Kernel(variant) => write!(f, "{variant}")?,
             Work::Page(work) => write!(f, "pages: {work}")?,
             Work::Scan(scan) => write!(f, "{scan}")?,
+            Work::Handover(Handover { home }) => {
+                let cpus: Vec<String> = self.cpus.iter().map(ToString::to_string).collect();
+                return write!(f, "hand-over, CPU {}, the {home}'s page, {}", cpus.join(" to "), self.memory);
+            }
+            Work::Loaded(Loaded { load, .. }) => write!(f, "latency, {load}")?,
         }
         write!(f, ", {}, {}", self.working_set, self.memory)?;
         for StreamMemory { stream, memory } in &self.streams {

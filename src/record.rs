@@ -148,7 +148,9 @@ pub struct Measured {
 /// Bytes of a base page, in which work on pages is counted whatever the pages obtained.
 pub const BASE_PAGE: u64 = 4096;
 
-/// What one repetition moves and computes, over all threads. Of work on pages: what the kernel moves if it zeroes or
+/// What one repetition moves and computes, over all threads. Of a chase under load: what one repetition of a loading thread
+/// moves, of which `Samples` has the number; the chase's own repetitions are single loads. Of a hand-over: `elements` is the
+/// hand-overs of a round trip, and nothing else is counted. Of work on pages: what the kernel moves if it zeroes or
 /// copies each page once; it has one repetition a sample.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 pub struct Volume {
@@ -203,6 +205,9 @@ pub struct Samples {
     /// Clock ticks that mapping memory took before the sample, on the slowest thread; empty where nothing was mapped.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub setup_ticks: Vec<u64>,
+    /// Repetitions that the loading threads did while the sample ran, over all of them; empty where nothing loads.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub load_repetitions: Vec<u64>,
 }
 
 /// One sample, as the executor hands it over.
@@ -241,7 +246,7 @@ impl Samples {
         let n = self.ticks.len();
         self.ticks.iter().all(|&t| t > 0)
             && [self.fastest_thread_ticks.len(), self.core_clock_ticks.len()] == [n; 2]
-            && [0, n].contains(&self.setup_ticks.len())
+            && [self.setup_ticks.len(), self.load_repetitions.len()].iter().all(|length| [0, n].contains(length))
             && [&self.lost_us, &self.steal_jiffies, &self.switches, &self.faults, &self.migrations]
                 .iter()
                 .all(|column| column.len() == n)
@@ -372,6 +377,11 @@ fn checked(measurement: Measurement) -> Result<Measurement, String> {
         Outcome::Measured(measured) if !measured.samples.is_consistent() => Err("its samples do not line up".into()),
         Outcome::Measured(measured) if measured.repetitions == 0 => Err("it has no repetitions".into()),
         _ if measurement.case.cpus.is_empty() => Err("it has no CPU".into()),
+        Outcome::Measured(_)
+            if matches!(measurement.case.work, Work::Handover(_)) && measurement.case.threads() != 2 =>
+        {
+            Err("it is a hand-over of other than two CPUs".into())
+        }
         _ if matches!(measurement.case.work, Work::Scan(scan) if !scan.exists()) => {
             Err("its accesses have a size that no access has".into())
         }

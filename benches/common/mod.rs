@@ -107,6 +107,19 @@ impl Visit {
         self.measured.samples.core_clock_ticks.iter().map(|&ticks| links / ticks as f64 * self.hz).collect()
     }
 
+    /// Nanoseconds of a hand-over over the visit as a whole: all time over all hand-overs.
+    pub fn handover_ns(&self) -> f64 {
+        let samples = &self.measured.samples.ticks;
+        let handovers = self.measured.repetitions * self.measured.volume.elements * samples.len() as u64;
+        samples.iter().sum::<u64>() as f64 / self.hz * 1e9 / handovers as f64
+    }
+
+    /// Nanoseconds of a load of a chase, sample by sample.
+    pub fn load_ns(&self) -> Vec<f64> {
+        let ns = |ticks: &u64| *ticks as f64 / self.hz * 1e9 / self.measured.repetitions as f64;
+        self.measured.samples.ticks.iter().map(ns).collect()
+    }
+
     fn sample_bytes(&self) -> f64 {
         self.measured.volume.payload() as f64 * self.measured.repetitions as f64
     }

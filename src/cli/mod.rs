@@ -2,6 +2,7 @@
 
 pub mod bandwidth;
 pub mod characterise;
+pub mod cores;
 pub mod kernel;
 pub mod kinds;
 pub mod machine;
@@ -48,6 +49,10 @@ pub enum Command {
     Stream(bandwidth::BandwidthArgs),
     /// Compare kinds of memory: first use, steady state, reading back, and after how many uses a dearer kind pays
     Kinds(kinds::KindsArgs),
+    /// Measure what passing a line between each two CPUs costs
+    C2c(cores::C2cArgs),
+    /// Measure memory latency while other CPUs load the memory: latency over bandwidth, its knee, where it saturates
+    Loaded(cores::LoadedArgs),
     /// Redraw summary and report from records
     Report(report::ReportArgs),
     /// List the kernels, or the machine code that will run
@@ -316,6 +321,8 @@ pub fn execute(cli: &Cli) -> anyhow::Result<Done> {
         Some(Command::Stores(args)) => bandwidth::run(args, bandwidth::What::Stores),
         Some(Command::Stream(args)) => bandwidth::run(args, bandwidth::What::Stream),
         Some(Command::Kinds(args)) => kinds::run(args),
+        Some(Command::C2c(args)) => cores::c2c(args),
+        Some(Command::Loaded(args)) => cores::loaded(args),
         Some(Command::Report(args)) => report::run(args),
         Some(Command::Kernel(args)) => Ok(Done::ok(kernel::run(args)?)),
         Some(Command::Schema { of }) => {
@@ -345,6 +352,8 @@ impl Cli {
         match &self.command {
             Some(Command::Bandwidth(args) | Command::Stores(args) | Command::Stream(args)) => args.run.color,
             Some(Command::Kinds(args)) => args.run.color,
+            Some(Command::C2c(args)) => args.run.color,
+            Some(Command::Loaded(args)) => args.run.color,
             _ => self.characterise.run.color,
         }
     }

@@ -3,8 +3,13 @@
 //! store kind, load kind, unroll.
 
 mod catalog;
+#[cfg(target_arch = "x86_64")]
+pub mod chain;
 pub mod code;
 pub mod formula;
+#[cfg(target_arch = "x86_64")]
+pub mod handover;
+pub mod mix;
 pub mod naive;
 #[cfg(target_arch = "x86_64")]
 pub mod probe;

@@ -105,7 +105,9 @@ fn read_clock(asm: &mut CodeAssembler, to: i32) -> Result<(), IcedError> {
     asm.mov(qword_ptr(r12 + to), rax)
 }
 
-fn build(emit: impl Fn(&mut CodeAssembler) -> Result<MachineCode, IcedError>) -> Result<MachineCode, Unsupported> {
+pub(super) fn build(
+    emit: impl Fn(&mut CodeAssembler) -> Result<MachineCode, IcedError>,
+) -> Result<MachineCode, Unsupported> {
     let built = CodeAssembler::new(64).and_then(|mut asm| emit(&mut asm));
     built.map_err(|e| Unsupported::Assembler(e.to_string()))
 }

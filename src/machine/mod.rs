@@ -33,6 +33,7 @@ pub use nodes::{Access, DaxDevice, Distance, MemorySideCache, Node, Tier};
 pub use pages::{HugePool, Memory, Pages, ThpSize};
 pub use settings::Settings;
 pub use source::Source;
+pub use topology::Relation;
 
 use crate::units::{Bytes, BytesPerSecond};
 

@@ -3,12 +3,51 @@
 use std::collections::BTreeSet;
 
 use super::{Cache, CoreKind, Cpu, CpuSet, Machine};
-use crate::units::Bytes;
+use crate::units::{Bytes, words};
+
+words! {
+    /// How near two CPUs are, as far as the kernel tells: the nearest that holds.
+    Relation, "relation" {
+        /// Hardware threads of one core.
+        Siblings = "SMT siblings",
+        /// Cores that share a second-level cache, or that the firmware calls a cluster.
+        Cluster = "same cluster",
+        /// Cores behind one last-level cache.
+        CacheDomain = "same cache domain",
+        /// Cores of one package behind different last-level caches.
+        Package = "same package",
+        /// Cores of two packages.
+        OtherPackage = "other package",
+        /// The kernel tells too little.
+        Unknown = "unknown",
+    }
+}
 
 impl Machine {
     /// The CPU with a number; a binary search.
     pub fn cpu(&self, id: u32) -> Option<&Cpu> {
         self.cpus.binary_search_by_key(&id, |cpu| cpu.id).ok().map(|at| &self.cpus[at])
+    }
+
+    /// How near two different CPUs are.
+    pub fn relation(&self, a: u32, b: u32) -> Relation {
+        let (Some(first), Some(second)) = (self.cpu(a), self.cpu(b)) else { return Relation::Unknown };
+        let packages = first.package.get().zip(second.package.get());
+        let in_one_package = packages.is_none_or(|(a, b)| a == b);
+        let clusters = first.cluster.get().zip(second.cluster.get());
+        let share = |level: &dyn Fn(u32) -> bool| {
+            self.data_caches(a).into_iter().any(|cache| level(cache.level) && cache.cpus.contains(b))
+        };
+        let last = self.last_level(a).map(|cache| cache.level);
+        match packages {
+            _ if first.core_cpus.contains(b) => Relation::Siblings,
+            _ if share(&|level| level == 2 && Some(level) != last) => Relation::Cluster,
+            _ if in_one_package && clusters.is_some_and(|(a, b)| a == b) => Relation::Cluster,
+            _ if share(&|level| level > 1 && Some(level) == last) => Relation::CacheDomain,
+            Some((a, b)) if a == b => Relation::Package,
+            Some(_) => Relation::OtherPackage,
+            None => Relation::Unknown,
+        }
     }
 
     /// CPUs that are online.

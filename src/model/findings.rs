@@ -27,6 +27,8 @@ pub(super) fn sentences(report: &Report) -> Vec<String> {
         let said: Vec<String> = pair.into_iter().flatten().collect();
         all.extend((!said.is_empty()).then(|| said.join(" ")));
     }
+    all.extend(super::handover::sentences(report));
+    all.extend(super::loaded::sentences(report));
     all
 }
 

@@ -1,9 +1,11 @@
 //! Records to answers: what a view shows is a [`Report`], worked out here from records alone.
 
 mod findings;
+mod handover;
 mod hierarchy;
 mod kinds;
 pub mod levels;
+mod loaded;
 mod offsets;
 mod pages;
 mod rows;
@@ -13,11 +15,12 @@ mod threads;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::kernel::mix::Mix;
 use crate::kernel::scan::Scan;
 use crate::kernel::{Element, LoadKind, StoreKind, Width};
-use crate::machine::Machine;
+use crate::machine::{CoreKind, Machine, Relation};
 use crate::memory::{MemoryKind, MemorySpec, Obtained};
-use crate::plan::{PageWork, Protocol, StreamMemory};
+use crate::plan::{Home, Load, PageWork, Protocol, StreamMemory};
 use crate::record::{Clock, End, Environment, Record};
 use crate::stats::Modes;
 use crate::units::Bytes;
@@ -47,6 +50,14 @@ pub struct Report {
     pub pages: Vec<PageRow>,
     /// What offsets cost: one row for each access and place.
     pub offsets: Vec<OffsetRow>,
+    /// What passing a line between cores costs: one row a pair and home.
+    pub handovers: Vec<HandoverRow>,
+    /// The same by how near cores are, nearest first.
+    pub handover_groups: Vec<HandoverGroup>,
+    /// Latency of memory under load: one row a load.
+    pub loaded: Vec<LoadedRow>,
+    /// The same as a curve for each mix.
+    pub load_curves: Vec<LoadCurve>,
     /// Memory kinds side by side, if their first use and steady state were measured.
     pub kinds: Option<Kinds>,
     /// Levels of the memory system as the curve shows them, fastest first.
@@ -82,6 +93,10 @@ pub fn report(record: &Record) -> Report {
         kinds: kinds::compare(&results),
         pages: pages::rows(record),
         offsets: offsets::rows(record),
+        handovers: handover::rows(record),
+        handover_groups: Vec::new(),
+        loaded: loaded::rows(record),
+        load_curves: Vec::new(),
         end: record.end.clone(),
         levels,
         crossovers: stores::crossovers(&results),
@@ -92,6 +107,8 @@ pub fn report(record: &Record) -> Report {
         warnings: Vec::new(),
         rows: results.into_iter().map(|result| result.row).collect(),
     };
+    report.handover_groups = handover::groups(&report.handovers);
+    report.load_curves = loaded::curves(&report.loaded);
     report.findings = findings::sentences(&report);
     report.warnings = findings::warnings(&report, record);
     report
@@ -298,6 +315,138 @@ pub struct OffsetRow {
     pub curve: Vec<(i64, f64)>,
 }
 
+/// What passing a line between two cores costs: one tidy row.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct HandoverRow {
+    /// `c2c`.
+    pub metric: String,
+    /// The CPU that leads and is timed.
+    pub from: u32,
+    /// The CPU that answers; absent where there was no second one.
+    pub to: Option<u32>,
+    /// How near they are.
+    pub relation: Relation,
+    /// Their kinds of core, on a machine with several.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub kinds: Option<[CoreKind; 2]>,
+    /// Which of the two touched the line's page first.
+    pub home: Home,
+    /// Memory kind asked for.
+    pub memory: MemoryKind,
+    /// NUMA node of the page: asked for, else found; absent where unknown.
+    pub node: Option<u32>,
+    /// `ns`.
+    pub unit: String,
+    /// Nanoseconds of one hand-over: half a round trip. Absent where nothing was measured.
+    pub latency_ns: Option<Cost>,
+    /// The median in core clock cycles of the first CPU.
+    pub latency_cycles: Option<f64>,
+    /// Number of samples.
+    pub samples: usize,
+    /// Times the case was visited.
+    pub rounds: usize,
+    /// `measured`, `unavailable`, `crashed` or `invalid`.
+    pub outcome: String,
+    /// Why, where not measured.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// As in bandwidth rows; and `asymmetric`: another time than the other way round.
+    pub flags: Vec<String>,
+    /// Memory obtained.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub obtained: Option<Obtained>,
+}
+
+/// Hand-overs between pairs that are equally near.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+pub struct HandoverGroup {
+    /// How near.
+    pub relation: Relation,
+    /// Their kinds of core, stronger first, on a machine with several.
+    pub kinds: Option<[CoreKind; 2]>,
+    /// Rows: both directions and homes of all pairs.
+    pub rows: usize,
+    /// Least median, in nanoseconds.
+    pub least_ns: f64,
+    /// Median of the medians.
+    pub median_ns: f64,
+    /// Greatest median.
+    pub greatest_ns: f64,
+    /// Median of the medians in core clock cycles.
+    pub median_cycles: Option<f64>,
+}
+
+/// Latency of memory beside a load: one tidy row.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct LoadedRow {
+    /// `loaded`.
+    pub metric: String,
+    /// What the other threads did.
+    pub load: Load,
+    /// Memory kind asked for.
+    pub memory: MemoryKind,
+    /// NUMA node asked for.
+    pub node: Option<u32>,
+    /// Number of threads; the first chases, the others load.
+    pub threads: usize,
+    /// Their CPUs.
+    pub cpus: Vec<u32>,
+    /// Bytes of the chase.
+    pub chase_bytes: Bytes,
+    /// Bytes of all threads.
+    pub working_set_bytes: Bytes,
+    /// How many times the first CPU's last-level cache the chase is; absent where that cache is unknown.
+    pub caches: Option<f64>,
+    /// `ns`.
+    pub unit: String,
+    /// Nanoseconds of a load that waits for the one before. Absent where nothing was measured.
+    pub latency_ns: Option<Cost>,
+    /// The median in core clock cycles.
+    pub latency_cycles: Option<f64>,
+    /// Bytes a second that the loading threads read and wrote while the chase ran. Absent where none did.
+    #[serde(rename = "payload_Bps")]
+    pub payload_bps: Option<Rate>,
+    /// What of that crossed the bus: the same, since lines are loaded before they are stored.
+    #[serde(rename = "bus_Bps")]
+    pub bus_bps: Option<Rate>,
+    /// Number of samples.
+    pub samples: usize,
+    /// Times the case was visited.
+    pub rounds: usize,
+    /// `measured`, `unavailable`, `crashed` or `invalid`.
+    pub outcome: String,
+    /// Why, where not measured.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// As in bandwidth rows; and `idle-differs`: beside idle threads not what it is alone; `not-monotone`: latency or
+    /// bandwidth fell with more load; `may-be-cached`: the chase is less than 4 last-level caches.
+    pub flags: Vec<String>,
+    /// Memory obtained.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub obtained: Option<Obtained>,
+}
+
+/// Latency over bandwidth for one mix, with a queue's fit. Figures of the fit are [value, low, high].
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+pub struct LoadCurve {
+    /// The mix.
+    pub mix: Mix,
+    /// Threads.
+    pub threads: usize,
+    /// Rows' indices into [`Report::loaded`], by rising load; beside idle threads first, if that was measured.
+    pub rows: Vec<usize>,
+    /// Greatest bandwidth measured, bytes a second on the bus.
+    pub greatest_bps: f64,
+    /// Latency without load, by the fit.
+    pub idle_ns: Option<[f64; 3]>,
+    /// Bandwidth at which latency would grow beyond all bounds; absent where the curve does not determine it.
+    pub saturation_bps: Option<[f64; 3]>,
+    /// Bandwidth at which bandwidth over latency is greatest; absent where that lies beyond what was measured.
+    pub knee_bps: Option<[f64; 3]>,
+    /// Latency there, by the fit.
+    pub knee_ns: Option<f64>,
+}
+
 /// Any row, as `--format json` prints them one after the other.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(untagged)]
@@ -308,6 +457,10 @@ pub enum AnyRow {
     Page(Box<PageRow>),
     /// `offset`
     Offset(Box<OffsetRow>),
+    /// `c2c`
+    Handover(Box<HandoverRow>),
+    /// `loaded`
+    Loaded(Box<LoadedRow>),
 }
 
 impl Report {
@@ -316,7 +469,9 @@ impl Report {
         let bandwidth = self.rows.iter().cloned().map(|row| AnyRow::Bandwidth(Box::new(row)));
         let pages = self.pages.iter().cloned().map(|row| AnyRow::Page(Box::new(row)));
         let offsets = self.offsets.iter().cloned().map(|row| AnyRow::Offset(Box::new(row)));
-        bandwidth.chain(pages).chain(offsets)
+        let handovers = self.handovers.iter().cloned().map(|row| AnyRow::Handover(Box::new(row)));
+        let loaded = self.loaded.iter().cloned().map(|row| AnyRow::Loaded(Box::new(row)));
+        bandwidth.chain(pages).chain(offsets).chain(handovers).chain(loaded)
     }
 }
 

@@ -3,7 +3,11 @@
 pub mod arena;
 pub mod fake;
 #[cfg(target_arch = "x86_64")]
+mod handover;
+#[cfg(target_arch = "x86_64")]
 pub mod here;
+#[cfg(target_arch = "x86_64")]
+mod loaded;
 #[cfg(all(feature = "kvm", target_os = "linux", target_arch = "x86_64"))]
 pub mod microvm;
 #[cfg(target_arch = "x86_64")]
@@ -143,7 +147,7 @@ impl State {
                 self.batches.push(measured.samples.ticks.iter().map(per_repetition).collect());
                 self.done = match case.work {
                     Work::Scan(_) => self.batches.len() >= SCAN_VISITS,
-                    Work::Kernel(_) | Work::Page(_) => (schedule.settled)(&self.batches),
+                    _ => (schedule.settled)(&self.batches),
                 };
             }
             _ => self.done = true,

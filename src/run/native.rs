@@ -7,12 +7,15 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use super::arena::{Arenas, Ground, Layout, check_exact, timed_scalar};
+use super::handover;
+use super::loaded::{self, Bench};
 use super::pages;
 use super::scan::{self, Scanner, Tools};
 use super::sys::Ticker;
 use super::team::{Task, Team};
 use super::{Executor, Quota};
 use crate::kernel::code::{Call, Executable};
+use crate::kernel::handover::handover as handover_code;
 use crate::kernel::{CHAIN_LINKS, Isa, Kernel, Unsupported, Variant, assemble, core_clock_chain, naive};
 use crate::memory::{Obtained, Places};
 use crate::plan::{Case, PageWork, Work};
@@ -37,6 +40,11 @@ pub struct Native {
     /// Check every element, not windows.
     verify: bool,
     scanner: Scanner,
+    /// Code of a hand-over, made when one is first asked for.
+    handover: Option<Executable>,
+    /// Hand-overs so far.
+    handovers: u64,
+    bench: Bench,
 }
 
 /// Why measuring can't even start.
@@ -63,6 +71,9 @@ impl Native {
             arenas: Arenas::new(places, |spec| spec),
             verify,
             scanner: Scanner::default(),
+            handover: None,
+            handovers: 0,
+            bench: Bench::default(),
         };
         native.expect(cases);
         Ok(native)
@@ -131,6 +142,7 @@ impl Executor for Native {
 
     fn begin_round(&mut self) {
         self.arenas.give_back();
+        self.bench.give_back();
     }
 
     fn visit(&mut self, case: &Case, quota: &Quota<'_>) -> Outcome {
@@ -152,6 +164,32 @@ impl Native {
                     sample_ticks: (scan::SAMPLE.as_secs_f64() * self.clock.hz.0) as u64,
                 };
                 self.scanner.visit(case, *scan, quota, &tools)
+            }
+            Work::Handover(work) => {
+                self.handovers += 1;
+                if self.handover.is_none() {
+                    let code = handover_code().map_err(unavailable)?;
+                    self.handover = Some(Executable::new(&code).map_err(StartError::Code).map_err(unavailable)?);
+                }
+                let Some(code) = &self.handover else { return Err(unavailable("the hand-over has no code")) };
+                let tools = Tools {
+                    ticker: self.ticker,
+                    isa: self.isa,
+                    chain: &self.chain,
+                    places: self.arenas.places(),
+                    sample_ticks: (handover::SAMPLE.as_secs_f64() * self.clock.hz.0) as u64,
+                };
+                handover::visit(case, *work, self.handovers, quota, code, &tools)
+            }
+            Work::Loaded(work) => {
+                let tools = Tools {
+                    ticker: self.ticker,
+                    isa: self.isa,
+                    chain: &self.chain,
+                    places: self.arenas.places(),
+                    sample_ticks: (loaded::SAMPLE.as_secs_f64() * self.clock.hz.0) as u64,
+                };
+                self.bench.visit(case, *work, quota, &tools, self.clock.hz, self.verify)
             }
         }
     }

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use crate::kernel::code::{TakenAway, guard};
 use crate::memory::Region;
-use crate::record::Clock;
+use crate::record::{Clock, Sample};
 use crate::units::Hertz;
 
 /// Pins the calling thread to one CPU.
@@ -28,6 +28,48 @@ pub fn current_cpu() -> Option<u32> {
     u32::try_from(unsafe { libc::sched_getcpu() }).ok()
 }
 
+/// The kernel's number of the calling thread.
+pub fn thread_id() -> u32 {
+    // SAFETY: no arguments; it always succeeds.
+    unsafe { libc::gettid() as u32 }
+}
+
+/// Lets a thread of this process run wherever the process may. No thread has number 0.
+pub fn unpin(thread: u32) {
+    let every = [u64::MAX; 1024];
+    if thread > 0 {
+        // SAFETY: the kernel reads `size` bytes of `every`. Should the thread have ended, it refuses.
+        unsafe { libc::sched_setaffinity(thread as libc::pid_t, size_of_val(&every), every.as_ptr().cast()) };
+    }
+}
+
+/// Another thread of this process, watched from outside: it is busy being measured.
+#[derive(Debug)]
+pub struct Peer {
+    status: String,
+    cpu: u32,
+    switches: u32,
+}
+
+impl Peer {
+    /// The thread with this number, which is pinned to `cpu`.
+    pub fn new(thread: u32, cpu: u32) -> Self {
+        let mut peer = Peer { status: format!("/proc/self/task/{thread}/status"), cpu, switches: 0 };
+        peer.since_last();
+        peer
+    }
+
+    /// Involuntary context switches since this was last asked, and whether the kernel lets it run elsewhere by now (its
+    /// CPU went offline or left the cpuset). Nothing, where that can't be read.
+    pub fn since_last(&mut self) -> (u32, bool) {
+        let status = std::fs::read_to_string(&self.status).unwrap_or_default();
+        let field = |name: &str| status.lines().find_map(|line| line.strip_prefix(name)).map(str::trim);
+        let switches = field("nonvoluntary_ctxt_switches:").and_then(|n| n.parse().ok()).unwrap_or(self.switches);
+        let is_moved = field("Cpus_allowed_list:").is_some_and(|list| list != self.cpu.to_string());
+        (switches.saturating_sub(std::mem::replace(&mut self.switches, switches)), is_moved)
+    }
+}
+
 /// Works on what a region holds; an error where the memory was taken away meanwhile. Such a region is of no use any more.
 pub fn touch<R>(region: &mut Region, work: impl FnOnce(&mut [u8]) -> R) -> Result<R, TakenAway> {
     let (start, page) = (region.address() as usize, region.page());
@@ -39,6 +81,18 @@ pub fn touch<R>(region: &mut Region, work: impl FnOnce(&mut [u8]) -> R) -> Resul
     // SAFETY: the range is the region's own mapping, of whole pages; `contents` borrows it exclusively, and any bits are
     // a valid u8.
     unsafe { guard(range, page, || work(contents)) }
+}
+
+/// The same, on numbers.
+pub fn touch_words<R>(region: &mut Region, work: impl FnOnce(&mut [f64]) -> R) -> Result<R, TakenAway> {
+    let (start, page) = (region.address() as usize, region.page());
+    let range = start..start + region.bytes().0 as usize;
+    let words = region.words();
+    if words.is_empty() {
+        return Ok(work(words));
+    }
+    // SAFETY: as in `touch`; any bits are a valid f64.
+    unsafe { guard(range, page, || work(words)) }
 }
 
 /// Counters of the calling thread since it started.
@@ -68,6 +122,19 @@ impl ThreadUsage {
             wall_ns: clock_ns(libc::CLOCK_MONOTONIC),
             switches: usage.ru_nivcsw as u64,
             faults: (usage.ru_minflt + usage.ru_majflt) as u64,
+        }
+    }
+
+    /// What the calling thread has lost since then, as a sample's columns.
+    pub fn until_now(self) -> Sample {
+        let now = ThreadUsage::now();
+        let lost_ns = (now.wall_ns - self.wall_ns).saturating_sub(now.cpu_ns - self.cpu_ns);
+        let short = |count: u64| u32::try_from(count).unwrap_or(u32::MAX);
+        Sample {
+            lost_us: short(lost_ns / 1000),
+            switches: short(now.switches - self.switches),
+            faults: short(now.faults - self.faults),
+            ..Sample::default()
         }
     }
 }

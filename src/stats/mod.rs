@@ -10,6 +10,7 @@
 mod compare;
 mod interval;
 mod modes;
+mod queue;
 #[cfg(test)]
 mod truth;
 
@@ -17,6 +18,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 pub use compare::{crossing, ratio, ratio_of_draws};
+pub use queue::{Queue, queue};
 
 /// Samples that an adaptive run takes at least, whatever they look like.
 pub const SETTLED_SAMPLES_MIN: usize = 11;

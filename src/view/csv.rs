@@ -2,7 +2,8 @@
 //! (`payload_Bps_median`), lists are joined by spaces, absent values are empty.
 
 use super::{protocol_word, streams};
-use crate::model::{AnyRow, Cost, OffsetRow, PageRow, Rate, Row};
+use crate::model::{AnyRow, Cost, HandoverRow, LoadedRow, OffsetRow, PageRow, Rate, Row};
+use crate::plan::Load;
 
 type Column<R> = (&'static str, fn(&R) -> String);
 
@@ -106,6 +107,70 @@ const OFFSET: &[Column<OffsetRow>] = &[
     ("flags", |row| joined(&row.flags)),
 ];
 
+const HANDOVER: &[Column<HandoverRow>] = &[
+    ("metric", |row| row.metric.clone()),
+    ("from", |row| row.from.to_string()),
+    ("to", |row| text(row.to)),
+    ("relation", |row| row.relation.to_string()),
+    ("kinds", |row| joined(&row.kinds.map_or(Vec::new(), Vec::from))),
+    ("home", |row| row.home.to_string()),
+    ("memory", |row| row.memory.to_string()),
+    ("node", |row| text(row.node)),
+    ("unit", |row| row.unit.clone()),
+    ("latency_ns_best", |row| text(row.latency_ns.map(|cost| cost.best))),
+    ("latency_ns_median", |row| text(row.latency_ns.map(|cost| cost.median))),
+    ("latency_ns_ci95_low", |row| cost_low(row.latency_ns)),
+    ("latency_ns_ci95_high", |row| cost_high(row.latency_ns)),
+    ("latency_cycles", |row| text(row.latency_cycles)),
+    ("samples", |row| row.samples.to_string()),
+    ("rounds", |row| row.rounds.to_string()),
+    ("outcome", |row| row.outcome.clone()),
+    ("reason", |row| text(row.reason.as_ref())),
+    ("flags", |row| joined(&row.flags)),
+];
+
+const LOADED: &[Column<LoadedRow>] = &[
+    ("metric", |row| row.metric.clone()),
+    ("load", |row| load_words(row.load).0.into()),
+    ("mix", |row| load_words(row.load).1),
+    ("delay_ns", |row| load_words(row.load).2),
+    ("memory", |row| row.memory.to_string()),
+    ("node", |row| text(row.node)),
+    ("threads", |row| row.threads.to_string()),
+    ("cpus", |row| joined(&row.cpus)),
+    ("chase_bytes", |row| row.chase_bytes.0.to_string()),
+    ("working_set_bytes", |row| row.working_set_bytes.0.to_string()),
+    ("caches", |row| text(row.caches)),
+    ("unit", |row| row.unit.clone()),
+    ("latency_ns_best", |row| text(row.latency_ns.map(|cost| cost.best))),
+    ("latency_ns_median", |row| text(row.latency_ns.map(|cost| cost.median))),
+    ("latency_ns_ci95_low", |row| cost_low(row.latency_ns)),
+    ("latency_ns_ci95_high", |row| cost_high(row.latency_ns)),
+    ("latency_cycles", |row| text(row.latency_cycles)),
+    ("payload_Bps_best", |row| best(row.payload_bps)),
+    ("payload_Bps_median", |row| median(row.payload_bps)),
+    ("payload_Bps_ci95_low", |row| low(row.payload_bps)),
+    ("payload_Bps_ci95_high", |row| high(row.payload_bps)),
+    ("bus_Bps_best", |row| best(row.bus_bps)),
+    ("bus_Bps_median", |row| median(row.bus_bps)),
+    ("bus_Bps_ci95_low", |row| low(row.bus_bps)),
+    ("bus_Bps_ci95_high", |row| high(row.bus_bps)),
+    ("samples", |row| row.samples.to_string()),
+    ("rounds", |row| row.rounds.to_string()),
+    ("outcome", |row| row.outcome.clone()),
+    ("reason", |row| text(row.reason.as_ref())),
+    ("flags", |row| joined(&row.flags)),
+];
+
+/// What the other threads did: the word, the mix, the pause.
+fn load_words(load: Load) -> (&'static str, String, String) {
+    match load {
+        Load::Alone => ("alone", String::new(), String::new()),
+        Load::Idle => ("idle", String::new(), String::new()),
+        Load::Mixed { mix, delay_ns } => ("mixed", mix.to_string(), delay_ns.to_string()),
+    }
+}
+
 /// All rows under one line of names: those of the metrics that occur; what a metric lacks is empty.
 pub fn rows(rows: &[AnyRow]) -> String {
     let mut names: Vec<&str> = Vec::new();
@@ -135,6 +200,8 @@ fn cells(row: &AnyRow) -> Vec<(&'static str, String)> {
         AnyRow::Bandwidth(row) => of(BANDWIDTH, row),
         AnyRow::Page(row) => of(PAGE, row),
         AnyRow::Offset(row) => of(OFFSET, row),
+        AnyRow::Handover(row) => of(HANDOVER, row),
+        AnyRow::Loaded(row) => of(LOADED, row),
     }
 }
 

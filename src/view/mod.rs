@@ -18,7 +18,10 @@ use crate::kernel::scan::Scan;
 use crate::kernel::{Element, Kernel, LoadKind, StoreKind, Width};
 use crate::machine::Machine;
 use crate::memory::MemoryKind;
-use crate::model::{BreakEven, Cost, Crossover, Kind, Kinds, Level, LevelBest, PageRow, Rate, Report, Row};
+use crate::model::{
+    BreakEven, Cost, Crossover, HandoverRow, Kind, Kinds, Level, LevelBest, LoadCurve, LoadedRow, PageRow, Rate,
+    Report, Row,
+};
 use crate::plan::{PageWork, Protocol};
 use crate::units::{Bytes, Nanoseconds, count, percent, significant};
 
@@ -54,6 +57,10 @@ const FLAGS: &[Flag] = &[
     flag("few-samples", "n", "too few samples for the interval asked for"),
     flag("wide-interval", "i", "the interval is wider than asked for"),
     flag("pages-differ", "p", "the pages obtained are not those asked for"),
+    flag("asymmetric", "a", "the other way round it takes another time"),
+    flag("idle-differs", "l", "idle threads beside it changed the latency"),
+    flag("not-monotone", "u", "latency or bandwidth fell with more load"),
+    flag("may-be-cached", "k", "the chase is too small to be in memory for sure"),
 ];
 
 const fn flag(word: &'static str, letter: &'static str, means: &'static str) -> Flag {
@@ -83,6 +90,50 @@ fn spread(rate: &Rate) -> String {
 fn page_cost(cost: &Cost) -> String {
     let Cost { best, median, ci95 } = *cost;
     format!("{} {}", Nanoseconds(median), spread(&Rate { best, median, ci95 }))
+}
+
+/// What a curve's fit says, in a line.
+fn load_curve_line(curve: &LoadCurve) -> String {
+    let interval = |[value, low, high]: [f64; 3]| format!("{} [{}, {}]", gbps(value), gbps(low), gbps(high));
+    let greatest = gbps(curve.greatest_bps);
+    let mut line = format!("{}: up to {greatest} GB/s", curve.mix);
+    match curve.saturation_bps {
+        Some(saturation) => line += &format!("; saturates at {} GB/s by the fit", interval(saturation)),
+        None => line += "; where it saturates the curve does not determine",
+    }
+    if let (Some(knee), Some(ns)) = (curve.knee_bps, curve.knee_ns) {
+        line += &format!("; knee at {} GB/s, {} a load", interval(knee), Nanoseconds(ns));
+    }
+    line
+}
+
+/// Hand-overs without figures, each reason once.
+fn handover_reasons(rows: &[HandoverRow]) -> Vec<String> {
+    let cpus = |row: &HandoverRow| {
+        row.to.map_or_else(|| format!("CPU {}", row.from), |to| format!("CPU {} to {to}", row.from))
+    };
+    once(rows.iter().filter_map(|row| Some((cpus(row), &row.outcome, row.reason.as_ref()?))))
+}
+
+/// Latencies under load without figures, each reason once.
+fn loaded_reasons(rows: &[LoadedRow]) -> Vec<String> {
+    once(rows.iter().filter_map(|row| Some((row.load.to_string(), &row.outcome, row.reason.as_ref()?))))
+}
+
+/// Each (outcome, reason) with the first thing that it befell, and how many more.
+fn once<'a>(faults: impl Iterator<Item = (String, &'a String, &'a String)>) -> Vec<String> {
+    let mut seen: Vec<(String, &str, &str, usize)> = Vec::new();
+    for (what, outcome, reason) in faults {
+        match seen.iter_mut().find(|(_, o, r, _)| (*o, *r) == (outcome.as_str(), reason.as_str())) {
+            Some((.., more)) => *more += 1,
+            None => seen.push((what, outcome, reason, 0)),
+        }
+    }
+    let line = |(what, outcome, reason, more): (String, &str, &str, usize)| match more {
+        0 => format!("{what}: {outcome}: {reason}"),
+        _ => format!("{what} and {more} more: {outcome}: {reason}"),
+    };
+    seen.into_iter().map(line).collect()
 }
 
 /// The rows of work on pages that have figures, by work.

@@ -1,5 +1,8 @@
 //! Text for an 80-column terminal. Bold and dim only help the eye: a pipe strips them and nothing is lost.
 
+mod handover;
+mod loaded;
+
 use std::collections::BTreeSet;
 use std::fmt::Write;
 
@@ -32,6 +35,8 @@ pub fn summary(report: &Report) -> String {
         kinds_section(report, false),
         pages(report),
         offsets(report),
+        handover::section(report),
+        loaded::section(report),
         report
             .stream
             .as_ref()
@@ -233,6 +238,20 @@ fn stream_table(table: &StreamTable) -> String {
         let _ = writeln!(text, "{name:<11}{best:12.1}  {avg:11.6}  {min:11.6}  {max:11.6}  {}", row.variant);
     }
     text + &line + &paragraph(&table.validation, "") + &line
+}
+
+/// Hand-overs between cores: the answer, the matrix, what disturbed it.
+pub fn c2c(report: &Report) -> String {
+    joined([findings(report), handover::section(report), warnings(report)])
+}
+
+/// Latency under load: the answer, the table, what disturbed it.
+pub fn loaded(report: &Report) -> String {
+    joined([findings(report), loaded::section(report), warnings(report)])
+}
+
+fn joined(sections: [String; 3]) -> String {
+    sections.into_iter().filter(|section| !section.is_empty()).collect::<Vec<_>>().join("\n")
 }
 
 /// Memory kinds side by side: the answer, the table, how each kind is known.

@@ -1,0 +1,246 @@
+//! Latency under load: from visits to rows, and from rows to a curve for each mix.
+
+use super::rows::{core_clock, flags, measured, outcome, visits};
+use super::{Cost, LoadCurve, LoadedRow, Rate, Report};
+use crate::kernel::mix::Mix;
+use crate::machine::Machine;
+use crate::plan::{Case, Load, Loaded, Work};
+use crate::record::{Measured, Measurement, Record};
+use crate::stats::{self, Queue};
+use crate::units::{BytesPerSecond, Nanoseconds};
+
+/// A chase over less than this many last-level caches may find lines there.
+const CACHES_MIN: f64 = 4.0;
+
+/// One row a case: alone, beside idle threads, then by mix from little load to much.
+pub(super) fn rows(record: &Record) -> Vec<LoadedRow> {
+    let (hz, machine) = (record.header.clock.hz.0, &record.header.machine);
+    let mut rows: Vec<LoadedRow> = visits(record).iter().filter_map(|visits| row(visits, machine, hz)).collect();
+    let place = |row: &LoadedRow| match row.load {
+        Load::Alone => (0, None, 0),
+        Load::Idle => (1, None, 0),
+        Load::Mixed { mix, delay_ns } => (2, Some(mix), u32::MAX - delay_ns),
+    };
+    rows.sort_by_key(|row| (row.memory, row.chase_bytes, row.threads.max(2), place(row)));
+    mark_idle(&mut rows);
+    mark_falling(&mut rows);
+    rows
+}
+
+fn row(visits: &[&Measurement], machine: &Machine, hz: f64) -> Option<LoadedRow> {
+    let case = &visits[0].case;
+    let Work::Loaded(work) = case.work else { return None };
+    let measured = measured(visits);
+    let mut row = bare_row(case, work, machine);
+    (row.outcome, row.reason) = outcome(visits);
+    let batches: Vec<Vec<f64>> = measured.iter().map(|visit| latency_ns(visit, hz)).collect();
+    let views: Vec<&[f64]> = batches.iter().map(Vec::as_slice).collect();
+    if let Some(summary) = stats::summarize(&views) {
+        row.latency_ns = Some(Cost { best: summary.least, median: summary.median, ci95: summary.ci95 });
+        row.latency_cycles = core_clock(&measured, hz).map(|clock| summary.median * 1e-9 * clock);
+        row.payload_bps = rate(&measured, hz, |visit| visit.volume.payload());
+        row.bus_bps = rate(&measured, hz, |visit| visit.volume.bus());
+        (row.samples, row.rounds) = (summary.samples, measured.len());
+        row.flags = flags(case, &measured, &batches, &summary, hz);
+        row.obtained = measured.last().map(|last| last.obtained.clone());
+        if row.caches.is_some_and(|caches| caches < CACHES_MIN) {
+            row.flags.push("may-be-cached".into());
+        }
+    }
+    Some(row)
+}
+
+fn bare_row(case: &Case, work: Loaded, machine: &Machine) -> LoadedRow {
+    let cache = case.cpus.first().and_then(|&cpu| machine.last_level(cpu));
+    LoadedRow {
+        metric: "loaded".into(),
+        load: work.load,
+        memory: case.memory.kind,
+        node: case.memory.node,
+        threads: case.threads(),
+        cpus: case.cpus.clone(),
+        chase_bytes: work.chase,
+        working_set_bytes: case.working_set,
+        caches: cache.map(|cache| work.chase.0 as f64 / cache.size.0.max(1) as f64),
+        unit: "ns".into(),
+        latency_ns: None,
+        latency_cycles: None,
+        payload_bps: None,
+        bus_bps: None,
+        samples: 0,
+        rounds: 0,
+        outcome: String::new(),
+        reason: None,
+        flags: Vec::new(),
+        obtained: None,
+    }
+}
+
+/// Nanoseconds of a load of the chase.
+fn latency_ns(visit: &Measured, hz: f64) -> Vec<f64> {
+    visit.samples.ticks.iter().map(|ticks| *ticks as f64 / hz * 1e9 / visit.repetitions as f64).collect()
+}
+
+/// What the loading threads moved while the chase ran; absent where none loads.
+fn rate(measured: &[&Measured], hz: f64, bytes: fn(&Measured) -> u64) -> Option<Rate> {
+    let of_visit = |visit: &&Measured| -> Vec<f64> {
+        let pairs = visit.samples.load_repetitions.iter().zip(&visit.samples.ticks);
+        pairs.map(|(repetitions, ticks)| (repetitions * bytes(visit)) as f64 / (*ticks as f64 / hz)).collect()
+    };
+    let batches: Vec<Vec<f64>> = measured.iter().map(of_visit).collect();
+    let summary = stats::summarize(&batches.iter().map(Vec::as_slice).collect::<Vec<_>>())?;
+    Some(Rate { best: summary.greatest, median: summary.median, ci95: summary.ci95 })
+}
+
+fn is_apart(a: [f64; 2], b: [f64; 2]) -> bool {
+    a[0] > b[1] || b[0] > a[1]
+}
+
+fn is_same_chase(a: &LoadedRow, b: &LoadedRow) -> bool {
+    (a.memory, a.node, a.chase_bytes, a.cpus.first()) == (b.memory, b.node, b.chase_bytes, b.cpus.first())
+}
+
+/// Threads that run and leave memory alone must not change the latency.
+fn mark_idle(rows: &mut [LoadedRow]) {
+    let differs = |row: &LoadedRow| {
+        let alone = rows.iter().find(|other| other.load == Load::Alone && is_same_chase(other, row));
+        let both = row.latency_ns.zip(alone.and_then(|alone| alone.latency_ns));
+        row.load == Load::Idle && both.is_some_and(|(idle, alone)| is_apart(idle.ci95, alone.ci95))
+    };
+    let verdicts: Vec<bool> = rows.iter().map(differs).collect();
+    for (row, _) in rows.iter_mut().zip(verdicts).filter(|(_, differs)| *differs) {
+        row.flags.push("idle-differs".into());
+    }
+}
+
+/// With more load neither latency nor bandwidth falls, but for their intervals.
+fn mark_falling(rows: &mut [LoadedRow]) {
+    let falls = |index: usize| {
+        let row: &LoadedRow = &rows[index];
+        let is_lighter = |lighter: &&LoadedRow| match (lighter.load, row.load) {
+            (Load::Idle, Load::Mixed { .. }) => true,
+            (Load::Mixed { mix, .. }, Load::Mixed { mix: ours, .. }) => mix == ours && lighter.threads == row.threads,
+            _ => false,
+        };
+        rows[..index].iter().filter(is_lighter).filter(|lighter| is_same_chase(lighter, row)).any(|lighter| {
+            let latency = row.latency_ns.zip(lighter.latency_ns);
+            let rate = row.bus_bps.zip(lighter.bus_bps);
+            latency.is_some_and(|(heavy, light)| heavy.ci95[1] < light.ci95[0])
+                || rate.is_some_and(|(heavy, light)| heavy.ci95[1] < light.ci95[0])
+        })
+    };
+    let verdicts: Vec<bool> = (0..rows.len()).map(falls).collect();
+    for (row, _) in rows.iter_mut().zip(verdicts).filter(|(_, falls)| *falls) {
+        row.flags.push("not-monotone".into());
+    }
+}
+
+/// A curve for each mix and number of threads, from beside idle threads to flat out.
+pub(super) fn curves(rows: &[LoadedRow]) -> Vec<LoadCurve> {
+    let mut curves: Vec<LoadCurve> = Vec::new();
+    for (index, row) in rows.iter().enumerate().filter(|(_, row)| is_measured(row)) {
+        let Load::Mixed { mix, .. } = row.load else { continue };
+        let is_ours = |curve: &&mut LoadCurve| {
+            curve.mix == mix && curve.threads == row.threads && is_same_chase(&rows[curve.rows[0]], row)
+        };
+        match curves.iter_mut().find(is_ours) {
+            Some(curve) => curve.rows.push(index),
+            None => {
+                let is_start = |other: &LoadedRow| {
+                    other.load == Load::Idle
+                        && is_measured(other)
+                        && is_same_chase(other, row)
+                        && other.threads == row.threads
+                };
+                let start = rows.iter().position(is_start);
+                let rows = start.into_iter().chain([index]).collect();
+                curves.push(LoadCurve { mix, threads: row.threads, rows, ..LoadCurve::bare(mix) });
+            }
+        }
+    }
+    curves.into_iter().map(|curve| fitted(curve, rows)).collect()
+}
+
+impl LoadCurve {
+    fn bare(mix: Mix) -> Self {
+        LoadCurve {
+            mix,
+            threads: 0,
+            rows: Vec::new(),
+            greatest_bps: 0.0,
+            idle_ns: None,
+            saturation_bps: None,
+            knee_bps: None,
+            knee_ns: None,
+        }
+    }
+}
+
+fn is_measured(row: &LoadedRow) -> bool {
+    row.outcome == "measured" && row.latency_ns.is_some()
+}
+
+fn fitted(curve: LoadCurve, rows: &[LoadedRow]) -> LoadCurve {
+    let point = |&index: &usize| {
+        let row = &rows[index];
+        let latency = row.latency_ns?;
+        let rate = row.bus_bps.map_or([0.0; 3], |rate| [rate.median, rate.ci95[0], rate.ci95[1]]);
+        Some((rate, [latency.median, latency.ci95[0], latency.ci95[1]]))
+    };
+    let points: Vec<_> = curve.rows.iter().filter_map(point).collect();
+    let greatest_bps = points.iter().map(|(rate, _)| rate[0]).fold(0.0, f64::max);
+    let Some(queue) = stats::queue(&points) else { return LoadCurve { greatest_bps, ..curve } };
+    let Queue { idle, capacity, knee, .. } = queue;
+    LoadCurve {
+        greatest_bps,
+        idle_ns: Some(idle),
+        saturation_bps: Some(capacity),
+        // Beyond what was measured it would be a guess.
+        knee_bps: (knee[0] <= greatest_bps).then_some(knee),
+        knee_ns: (knee[0] <= greatest_bps).then(|| queue.delay(knee[0])),
+        ..curve
+    }
+}
+
+/// What a load of memory costs while others use it.
+pub(super) fn sentences(report: &Report) -> Vec<String> {
+    let measured = |load: Load| report.loaded.iter().find(|row| row.load == load && is_measured(row));
+    let mut all = Vec::new();
+    if let Some((row, latency)) = measured(Load::Alone).and_then(|row| Some((row, row.latency_ns?))) {
+        let [low, high] = latency.ci95.map(|ns| Nanoseconds(ns).to_string());
+        let idle = measured(Load::Idle).and_then(|row| row.latency_ns);
+        let beside =
+            idle.map_or_else(String::new, |idle| format!(", {} beside idle threads", Nanoseconds(idle.median)));
+        let caches = row.caches.map_or_else(String::new, |caches| format!(", {caches:.0} last-level caches large"));
+        all.push(format!(
+            "A load from memory takes {} [{low}, {high}] where nothing else runs{beside} (one random cycle{caches}).",
+            Nanoseconds(latency.median)
+        ));
+    }
+    all.extend(report.load_curves.iter().filter_map(|curve| curve_sentence(report, curve)));
+    all
+}
+
+fn curve_sentence(report: &Report, curve: &LoadCurve) -> Option<String> {
+    let last = report.loaded.get(*curve.rows.last()?)?;
+    let loaders = last.threads - 1;
+    let plural = if loaders == 1 { "" } else { "s" };
+    let (latency, rate) = (Nanoseconds(last.latency_ns?.median), BytesPerSecond(last.bus_bps?.median));
+    let text = format!(
+        "Beside {loaders} thread{plural} that move{} {rate} ({}) it takes {latency}",
+        if loaders == 1 { "s" } else { "" },
+        curve.mix
+    );
+    let saturation = match curve.saturation_bps {
+        Some([at, low, high]) => {
+            let [at, low, high] = [at, low, high].map(|bps| BytesPerSecond(bps).to_string());
+            format!("; by a queue's fit the bus saturates at {at} [{low}, {high}]")
+        }
+        None => "; where the bus saturates these threads can't show".into(),
+    };
+    let knee = curve.knee_bps.map_or_else(String::new, |[at, low, high]| {
+        let [at, low, high] = [at, low, high].map(|bps| BytesPerSecond(bps).to_string());
+        format!(", with its knee at {at} [{low}, {high}]")
+    });
+    Some(format!("{text}{saturation}{knee}."))
+}
