@@ -1,5 +1,6 @@
 //! Cases: what will be measured. Everything the tool does is a list of them, shown by `--list` before anything runs.
 
+mod conflict;
 mod kinds;
 
 use std::fmt;
@@ -14,6 +15,7 @@ use crate::memory::{MemoryKind, MemorySpec};
 use crate::placement::{Placement, PlacementError};
 use crate::units::{Bytes, words};
 
+pub use conflict::{Conflict, LINE, Stage, conflict, known_page};
 pub use kinds::{BUFFER, Breadth, REGULAR, kinds};
 
 /// What is done; pointer chases and hand-overs will be further variants.
@@ -26,6 +28,8 @@ pub enum Work {
     Page(PageWork),
     /// The same accesses at one offset after another: a cost for each offset.
     Scan(Scan),
+    /// Pairs of lines loaded together: a time for each pair.
+    Conflict(Conflict),
 }
 
 words! {
@@ -107,7 +111,7 @@ impl Case {
     pub fn variant(&self) -> Option<&Variant> {
         match &self.work {
             Work::Kernel(variant) => Some(variant),
-            Work::Page(_) | Work::Scan(_) => None,
+            Work::Page(_) | Work::Scan(_) | Work::Conflict(_) => None,
         }
     }
 
@@ -136,6 +140,7 @@ impl fmt::Display for Case {
             Work::Kernel(variant) => write!(f, "{variant}")?,
             Work::Page(work) => write!(f, "pages: {work}")?,
             Work::Scan(scan) => write!(f, "{scan}")?,
+            Work::Conflict(batch) => write!(f, "{} pairs of lines ({})", batch.pairs.len(), batch.stage)?,
         }
         write!(f, ", {}, {}", self.working_set, self.memory)?;
         for StreamMemory { stream, memory } in &self.streams {

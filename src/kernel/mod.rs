@@ -6,6 +6,8 @@ pub mod code;
 pub mod formula;
 pub mod naive;
 #[cfg(target_arch = "x86_64")]
+pub mod pair;
+#[cfg(target_arch = "x86_64")]
 pub mod probe;
 pub mod scan;
 #[cfg(target_arch = "x86_64")]

@@ -7,6 +7,7 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use super::arena::{Arenas, Ground, Layout, timed_scalar};
+use super::conflict::Prober;
 use super::pages;
 use super::scan::{self, Scanner, Tools};
 use super::sys::Ticker;
@@ -37,6 +38,7 @@ pub struct Native {
     /// Check every element, not windows.
     verify: bool,
     scanner: Scanner,
+    prober: Prober,
 }
 
 /// Why measuring can't even start.
@@ -63,6 +65,7 @@ impl Native {
             arenas: Arenas::new(places, |spec| spec),
             verify,
             scanner: Scanner::default(),
+            prober: Prober::default(),
         };
         native.expect(cases);
         Ok(native)
@@ -139,19 +142,18 @@ impl Executor for Native {
 
 impl Native {
     fn try_visit(&mut self, case: &Case, quota: &Quota<'_>) -> Result<Outcome, Outcome> {
+        let tools = Tools {
+            ticker: self.ticker,
+            isa: self.isa,
+            chain: &self.chain,
+            places: self.arenas.places(),
+            sample_ticks: (scan::SAMPLE.as_secs_f64() * self.clock.hz.0) as u64,
+        };
         match &case.work {
             Work::Kernel(variant) => self.run_kernel(case, variant, quota),
             Work::Page(work) => self.run_pages(case, *work, quota),
-            Work::Scan(scan) => {
-                let tools = Tools {
-                    ticker: self.ticker,
-                    isa: self.isa,
-                    chain: &self.chain,
-                    places: self.arenas.places(),
-                    sample_ticks: (scan::SAMPLE.as_secs_f64() * self.clock.hz.0) as u64,
-                };
-                self.scanner.visit(case, *scan, quota, &tools)
-            }
+            Work::Scan(scan) => self.scanner.visit(case, *scan, quota, &tools),
+            Work::Conflict(batch) => self.prober.visit(case, batch, quota, &tools),
         }
     }
 
