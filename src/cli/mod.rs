@@ -1,5 +1,6 @@
 //! The command line: flags to a plan, a plan to a record, a record to a view. One file a subcommand.
 
+pub mod addrmap;
 pub mod bandwidth;
 pub mod characterise;
 pub mod kernel;
@@ -48,6 +49,8 @@ pub enum Command {
     Stream(bandwidth::BandwidthArgs),
     /// Compare kinds of memory: first use, steady state, reading back, and after how many uses a dearer kind pays
     Kinds(kinds::KindsArgs),
+    /// Find out which address bits choose the channel, bank or slice of a line, from timing alone
+    Addrmap(addrmap::AddrmapArgs),
     /// Redraw summary and report from records
     Report(report::ReportArgs),
     /// List the kernels, or the machine code that will run
@@ -308,6 +311,7 @@ pub fn execute(cli: &Cli) -> anyhow::Result<Done> {
         Some(Command::Stores(args)) => bandwidth::run(args, bandwidth::What::Stores),
         Some(Command::Stream(args)) => bandwidth::run(args, bandwidth::What::Stream),
         Some(Command::Kinds(args)) => kinds::run(args),
+        Some(Command::Addrmap(args)) => addrmap::run(args),
         Some(Command::Report(args)) => report::run(args),
         Some(Command::Kernel(args)) => Ok(Done::ok(kernel::run(args)?)),
         Some(Command::Schema { of }) => {
@@ -337,6 +341,7 @@ impl Cli {
         match &self.command {
             Some(Command::Bandwidth(args) | Command::Stores(args) | Command::Stream(args)) => args.run.color,
             Some(Command::Kinds(args)) => args.run.color,
+            Some(Command::Addrmap(args)) => args.run.color,
             _ => self.characterise.run.color,
         }
     }

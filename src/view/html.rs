@@ -1,6 +1,8 @@
 //! The report as one page that needs nothing else: no network, no server, no other file. Every number stands in a
 //! table that is there without scripts; charts come on top. The chart library travels inside, compressed.
 
+mod addrmap;
+
 use std::collections::BTreeSet;
 
 use base64::Engine;
@@ -35,6 +37,7 @@ pub fn page(report: &Report) -> String {
         kinds(report),
         pages(report),
         offsets(report),
+        addrmap::section(report),
         stream(report),
         charts("samples", "Samples", SAMPLES, chart::distributions(report)),
         warnings(report),

@@ -1,5 +1,7 @@
 //! Text for an 80-column terminal. Bold and dim only help the eye: a pipe strips them and nothing is lost.
 
+mod addrmap;
+
 use std::collections::BTreeSet;
 use std::fmt::Write;
 
@@ -15,6 +17,8 @@ use crate::kernel::scan::Scan;
 use crate::model::{Cost, Crossover, Kind, Level, OffsetRow, PageRow, Rate, Report, Row, StreamTable, Warning};
 use crate::plan::PageWork;
 use crate::units::{Bytes, Nanoseconds, significant, utc};
+
+pub use addrmap::addrmap;
 
 const COLUMNS: usize = 80;
 const BOLD: Style = Style::new().bold();
@@ -32,6 +36,7 @@ pub fn summary(report: &Report) -> String {
         kinds_section(report),
         pages(report),
         offsets(report),
+        addrmap::section(report),
         report
             .stream
             .as_ref()

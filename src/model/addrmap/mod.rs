@@ -47,7 +47,8 @@ impl Experiment {
 
     /// Takes an answer in. Answers to anything else are left out.
     pub fn note(&mut self, measurement: &Measurement) {
-        let (Work::Conflict(batch), Outcome::Measured(measured)) = (&measurement.case.work, &measurement.outcome) else {
+        let (Work::Conflict(batch), Outcome::Measured(measured)) = (&measurement.case.work, &measurement.outcome)
+        else {
             return;
         };
         // What a virtual machine calls physical is the hypervisor's choice above the bits of a huge page.
@@ -159,7 +160,8 @@ fn row_flags(visits: &[&Measurement], case: &Case, clock: Hertz) -> Vec<String> 
     let views: Vec<&[f64]> = batches.iter().map(Vec::as_slice).collect();
     let Some(summary) = stats::summarize(&views) else { return Vec::new() };
     let mut flags = flags(case, &measured, &batches, &summary, clock.0);
-    flags.retain(|flag| ["steal", "switches", "faults", "migrated", "clock-changed", "pages-differ"].contains(&&**flag));
+    flags
+        .retain(|flag| ["steal", "switches", "faults", "migrated", "clock-changed", "pages-differ"].contains(&&**flag));
     flags
 }
 
@@ -179,7 +181,11 @@ fn sentence(row: &AddrmapRow) -> Option<String> {
     };
     let rule = row.rule_words();
     let slower = row.conflict_ns.zip(row.apart_ns).map_or_else(String::new, |(conflict, apart)| {
-        format!(" Two lines of one target take {} ns together, others {} ns.", significant(conflict), significant(apart))
+        format!(
+            " Two lines of one target take {} ns together, others {} ns.",
+            significant(conflict),
+            significant(apart)
+        )
     });
     let (agreed, checked) = (row.agreed.unwrap_or(0), row.checked.unwrap_or(0));
     Some(format!(

@@ -212,7 +212,8 @@ impl Evidence {
     /// What to ask when conflicts can be told from other pairs.
     fn learn(&self, space: &Space, threshold: f64) -> Step {
         let times = self.times();
-        let suspects: Vec<Lines> = times.iter().filter(|(_, t)| conflicts(t, threshold).is_none()).map(|t| *t.0).collect();
+        let suspects: Vec<Lines> =
+            times.iter().filter(|(_, t)| conflicts(t, threshold).is_none()).map(|t| *t.0).collect();
         if !suspects.is_empty() {
             return Step::Confirm(suspects);
         }
@@ -271,9 +272,8 @@ impl Evidence {
             checked[sort] += 1;
             agreed[sort] += usize::from((time > threshold) == is_same);
         }
-        let holds = |sort: usize| {
-            checked[sort] >= CHECK / 2 && agreed[sort] as f64 >= CHECK_MIN[sort] * checked[sort] as f64
-        };
+        let holds =
+            |sort: usize| checked[sort] >= CHECK / 2 && agreed[sort] as f64 >= CHECK_MIN[sort] * checked[sort] as f64;
         if holds(0) && holds(1) {
             return Verdict::Determined(Determined { rule, agreed, checked });
         }
