@@ -11,7 +11,7 @@ pub fn addrmap(report: &Report) -> String {
     if text.is_empty() { "No pairs of lines were measured.\n".into() } else { text }
 }
 
-/// A line a memory, and each rule below. Empty where nothing was asked.
+/// A line a memory, and masks below. Empty where nothing was asked.
 pub(super) fn section(report: &Report) -> String {
     let rows = &report.addrmap;
     if rows.is_empty() {
@@ -41,18 +41,13 @@ pub(super) fn section(report: &Report) -> String {
         + &rows.iter().flat_map(lines).map(|line| item(&line)).collect::<String>()
 }
 
-/// A line a mask, or why there is no rule.
+/// A line a mask, or why nothing was measured. The rule itself, or why there is none, is a finding.
 fn lines(row: &AddrmapRow) -> Vec<String> {
     let memory = row.memory;
     if let Some(reason) = &row.reason {
         return vec![format!("{memory}: {}: {reason}", row.outcome)];
     }
-    if let Some(why) = &row.why {
-        return vec![format!("{memory}: undetermined: {why}")];
-    }
     let bits = |bits: &[u32]| bits.iter().map(u32::to_string).collect::<Vec<_>>().join("+");
     let mask = |(mask, of): (&String, &Vec<u32>)| format!("{memory}: mask {mask}: bits {}", bits(of));
-    let mut lines = vec![format!("{memory}: {}", row.rule_words())];
-    lines.extend(row.masks.iter().zip(&row.mask_bits).map(mask));
-    lines
+    row.masks.iter().zip(&row.mask_bits).map(mask).collect()
 }
