@@ -235,7 +235,9 @@ fn asked(executor: &mut dyn Executor, kind: MemoryKind) -> Record {
 fn fake(target: Option<fn(u64) -> u64>) -> Fake {
     let level = FakeLevel { capacity: Bytes(u64::MAX), bytes_per_s: 1e10, shared_bytes_per_s: 1e10 };
     let noise = Noise { sigma: 0.1, outliers: 0.02, ..Noise::default() };
-    Fake { target, ..Fake::new(vec![level], noise, 11) }
+    let mut fake = Fake::new(vec![level], noise, 11);
+    fake.target = target;
+    fake
 }
 
 fn only_row(record: &Record) -> AddrmapRow {

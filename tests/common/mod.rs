@@ -451,6 +451,7 @@ pub fn row(kernel: &str, store: StoreKind, width: Width, threads: usize, size: u
             bytes: Bytes(size),
             huge_bytes: None,
             pages_on_node: vec![NodePages { node: 0, pages: 4096 }],
+            frames: Vec::new(),
             proofs: Vec::new(),
         }),
         sample_bps,

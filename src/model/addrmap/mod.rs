@@ -60,15 +60,19 @@ impl Experiment {
         self.evidence.add(Batch { stage: batch.stage, pairs: batch.pairs.clone(), times });
     }
 
-    /// The next case; nothing, when there is an answer.
-    pub fn next(&mut self) -> Option<Case> {
-        let (stage, pairs) = self.evidence.next(&self.space, &mut self.random)?;
-        Some(Case { work: Work::Conflict(Conflict { stage, pairs }), ..self.case.clone() })
-    }
-
     /// What the answers so far say.
     pub fn verdict(&self) -> Verdict {
         self.evidence.verdict(&self.space)
+    }
+}
+
+/// The cases one after the other, each by the answers noted so far, until there is a verdict.
+impl Iterator for Experiment {
+    type Item = Case;
+
+    fn next(&mut self) -> Option<Case> {
+        let (stage, pairs) = self.evidence.next(&self.space, &mut self.random)?;
+        Some(Case { work: Work::Conflict(Conflict { stage, pairs }), ..self.case.clone() })
     }
 }
 
