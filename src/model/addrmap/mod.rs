@@ -6,9 +6,9 @@ mod solver;
 
 use fastrand::Rng;
 
-use super::rows::{flags, measured, outcome};
-use super::{AddrmapRow, Report};
 use crate::machine::Machine;
+use crate::model::rows::{flags, measured, outcome};
+use crate::model::{AddrmapRow, Report};
 use crate::plan::{Case, Conflict, LINE, Work, known_page};
 use crate::record::{Measurement, Outcome, Record};
 use crate::stats;
