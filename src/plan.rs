@@ -1,5 +1,6 @@
 //! Cases: what will be measured. Everything the tool does is a list of them, shown by `--list` before anything runs.
 
+mod conflict;
 mod cores;
 mod kinds;
 
@@ -16,6 +17,7 @@ use crate::memory::{MemoryKind, MemorySpec};
 use crate::placement::{Placement, PlacementError};
 use crate::units::{Bytes, words};
 
+pub use conflict::{Conflict, LINE, Stage, conflict, known_page};
 pub use cores::{STEPS, handovers, loaded};
 pub use kinds::{BUFFER, Breadth, REGULAR, kinds};
 
@@ -33,6 +35,8 @@ pub enum Work {
     Handover(Handover),
     /// A pointer chase by the first CPU while the others load the memory: a latency at a bandwidth.
     Loaded(Loaded),
+    /// Pairs of lines loaded together: a time for each pair.
+    Conflict(Conflict),
 }
 
 words! {
@@ -172,7 +176,7 @@ impl Case {
     pub fn variant(&self) -> Option<&Variant> {
         match &self.work {
             Work::Kernel(variant) => Some(variant),
-            Work::Page(_) | Work::Scan(_) | Work::Handover(_) | Work::Loaded(_) => None,
+            Work::Page(_) | Work::Scan(_) | Work::Handover(_) | Work::Loaded(_) | Work::Conflict(_) => None,
         }
     }
 
@@ -214,6 +218,7 @@ impl fmt::Display for Case {
                 return write!(f, "hand-over, CPU {}, the {home}'s page, {}", cpus.join(" to "), self.memory);
             }
             Work::Loaded(Loaded { load, .. }) => write!(f, "latency, {load}")?,
+            Work::Conflict(batch) => write!(f, "{} pairs of lines ({})", batch.pairs.len(), batch.stage)?,
         }
         write!(f, ", {}, {}", self.working_set, self.memory)?;
         for StreamMemory { stream, memory } in &self.streams {

@@ -385,6 +385,9 @@ fn checked(measurement: Measurement) -> Result<Measurement, String> {
         _ if matches!(measurement.case.work, Work::Scan(scan) if !scan.exists()) => {
             Err("its accesses have a size that no access has".into())
         }
+        _ if matches!(&measurement.case.work, Work::Conflict(batch) if !batch.fits(measurement.case.working_set)) => {
+            Err("its pairs lie beyond its memory".into())
+        }
         _ => Ok(measurement),
     }
 }

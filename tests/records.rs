@@ -47,6 +47,7 @@ fn measured() -> Outcome {
         bytes: Bytes::mib(2),
         huge_bytes: Some(Bytes::mib(2)),
         pages_on_node: vec![NodePages { node: 1, pages: 512 }],
+        frames: Vec::new(),
         proofs: Vec::new(),
     };
     let volume = Volume { elements: 1024, loaded: 16384, stored: 8192, write_allocated: 0, flops: 2048 };

@@ -10,6 +10,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 
 use super::usage;
 use crate::machine::Machine;
+use crate::model::addrmap::Experiment;
 use crate::plan::Case;
 use crate::record::{End, Header, Line, Measurement, Record, SCHEMA, Writer};
 use crate::run::{self, Executor, Schedule, sys};
@@ -71,6 +72,34 @@ pub fn create(path: &Path) -> anyhow::Result<File> {
 
 /// Measures `cases` and records them as they are done. Ctrl-C ends the run and keeps what is finished.
 pub fn measure(cases: &[Case], executor: &mut dyn Executor, session: &Session) -> anyhow::Result<Finished> {
+    let run = |executor: &mut dyn Executor, schedule: &Schedule<'_>, sink: Sink<'_>, progress: Show<'_>| {
+        run::run(cases, executor, schedule, sink, progress)
+    };
+    record(Some(cases.len()), run, executor, session)
+}
+
+/// Measures the cases that an experiment names one after the other, each by the answers so far.
+pub fn follow(experiment: &mut Experiment, executor: &mut dyn Executor, session: &Session) -> anyhow::Result<Finished> {
+    let mut next = |measurement: Option<&Measurement>| {
+        measurement.iter().for_each(|measurement| experiment.note(measurement));
+        experiment.next()
+    };
+    let run = |executor: &mut dyn Executor, schedule: &Schedule<'_>, sink: Sink<'_>, progress: Show<'_>| {
+        run::follow(&mut next, executor, schedule, sink, progress)
+    };
+    record(None, run, executor, session)
+}
+
+type Sink<'a> = &'a mut dyn FnMut(Measurement) -> io::Result<()>;
+type Show<'a> = &'a mut dyn FnMut(run::Progress<'_>);
+
+/// Records what `visit` measures: so many cases, or as many as it takes.
+fn record(
+    planned: Option<usize>,
+    visit: impl FnOnce(&mut dyn Executor, &Schedule<'_>, Sink<'_>, Show<'_>) -> io::Result<()>,
+    executor: &mut dyn Executor,
+    session: &Session,
+) -> anyhow::Result<Finished> {
     let started = Instant::now();
     let mut writer = match &session.record {
         Some(path) => Some(Writer::new(create(path)?)),
@@ -108,7 +137,7 @@ pub fn measure(cases: &[Case], executor: &mut dyn Executor, session: &Session) -
             bar.set_message(format!("{left:3} s left, round {}, {}", at.round + 1, at.case));
         }
     };
-    if let Err(fault) = run::run(cases, executor, &schedule, &mut sink, &mut progress) {
+    if let Err(fault) = visit(executor, &schedule, &mut sink, &mut progress) {
         write_fault = Some(fault);
     }
     if let Some(bar) = bar {
@@ -117,7 +146,7 @@ pub fn measure(cases: &[Case], executor: &mut dyn Executor, session: &Session) -
     let end = End {
         wall_s: started.elapsed().as_secs_f64(),
         interrupted: sys::interrupted(),
-        planned: cases.len() as u64,
+        planned: planned.unwrap_or(record.measurements.len()) as u64,
         peak_memory: Some(Bytes(sys::peak_memory())),
         after: run::environment(),
     };

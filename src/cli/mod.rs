@@ -1,5 +1,6 @@
 //! The command line: flags to a plan, a plan to a record, a record to a view. One file a subcommand.
 
+pub mod addrmap;
 pub mod bandwidth;
 pub mod characterise;
 pub mod cores;
@@ -53,6 +54,8 @@ pub enum Command {
     C2c(cores::C2cArgs),
     /// Measure memory latency while other CPUs load the memory: latency over bandwidth, its knee, where it saturates
     Loaded(cores::LoadedArgs),
+    /// Find out which address bits choose the channel, bank or slice of a line, from timing alone
+    Addrmap(addrmap::AddrmapArgs),
     /// Redraw summary and report from records
     Report(report::ReportArgs),
     /// List the kernels, or the machine code that will run
@@ -323,6 +326,7 @@ pub fn execute(cli: &Cli) -> anyhow::Result<Done> {
         Some(Command::Kinds(args)) => kinds::run(args),
         Some(Command::C2c(args)) => cores::c2c(args),
         Some(Command::Loaded(args)) => cores::loaded(args),
+        Some(Command::Addrmap(args)) => addrmap::run(args),
         Some(Command::Report(args)) => report::run(args),
         Some(Command::Kernel(args)) => Ok(Done::ok(kernel::run(args)?)),
         Some(Command::Schema { of }) => {
@@ -354,6 +358,7 @@ impl Cli {
             Some(Command::Kinds(args)) => args.run.color,
             Some(Command::C2c(args)) => args.run.color,
             Some(Command::Loaded(args)) => args.run.color,
+            Some(Command::Addrmap(args)) => args.run.color,
             _ => self.characterise.run.color,
         }
     }

@@ -12,6 +12,8 @@ pub mod handover;
 pub mod mix;
 pub mod naive;
 #[cfg(target_arch = "x86_64")]
+pub mod pair;
+#[cfg(target_arch = "x86_64")]
 pub mod probe;
 pub mod scan;
 #[cfg(target_arch = "x86_64")]

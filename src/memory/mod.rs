@@ -287,6 +287,9 @@ pub struct Obtained {
     /// mapping are looked up.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub pages_on_node: Vec<NodePages>,
+    /// Physical address of each huge page, from the first on, by pagemap; empty where it was not asked for or is hidden.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub frames: Vec<u64>,
     /// What else shows that the memory is of the kind asked for, or is not.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub proofs: Vec<Proof>,

@@ -416,6 +416,7 @@ impl Region {
             bytes: touched,
             huge_bytes: smaps.map(|smaps| smaps.huge),
             pages_on_node: self.pages_on_node(touched.0 as usize),
+            frames: Vec::new(),
             proofs,
         }
     }

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use super::rows;
 use super::stores::ratio_text;
-use super::{Cost, OffsetRow, PageRow, Rate, Report, Row, Warning};
+use super::{AddrmapRow, Cost, OffsetRow, PageRow, Rate, Report, Row, Warning};
 use crate::kernel::scan::Scan;
 use crate::machine::Hypervisor;
 use crate::memory::MemoryKind;
@@ -29,6 +29,7 @@ pub(super) fn sentences(report: &Report) -> Vec<String> {
     }
     all.extend(super::handover::sentences(report));
     all.extend(super::loaded::sentences(report));
+    all.extend(super::addrmap::sentences(report));
     all
 }
 
@@ -283,6 +284,9 @@ fn faults(report: &Report) -> Vec<Words> {
     let page = |row: &PageRow| (row.outcome.clone(), format!("{} of {}", row.work, row.memory), row.reason.clone());
     let offset = |row: &OffsetRow| (row.outcome.clone(), row.scan.to_string(), row.reason.clone());
     let rows = report.rows.iter().map(kernel).chain(report.pages.iter().map(page));
+    let addrmap =
+        |row: &AddrmapRow| (row.outcome.clone(), format!("where lines live in {}", row.memory), row.reason.clone());
+    let rows = rows.chain(report.addrmap.iter().map(addrmap));
     let all: Vec<_> = rows.chain(report.offsets.iter().map(offset)).collect();
     let mut found = Vec::new();
     let is_ignored = |reason: &Option<String>| reason.as_ref().is_some_and(|reason| reason.starts_with(IGNORED));

@@ -1,5 +1,6 @@
 //! Records to answers: what a view shows is a [`Report`], worked out here from records alone.
 
+pub mod addrmap;
 mod findings;
 mod handover;
 mod hierarchy;
@@ -15,6 +16,7 @@ mod threads;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use self::addrmap::Remainder;
 use crate::kernel::mix::Mix;
 use crate::kernel::scan::Scan;
 use crate::kernel::{Element, LoadKind, StoreKind, Width};
@@ -58,6 +60,8 @@ pub struct Report {
     pub loaded: Vec<LoadedRow>,
     /// The same as a curve for each mix.
     pub load_curves: Vec<LoadCurve>,
+    /// Where lines live: one row a memory that was asked about.
+    pub addrmap: Vec<AddrmapRow>,
     /// Memory kinds side by side, if their first use and steady state were measured.
     pub kinds: Option<Kinds>,
     /// Levels of the memory system as the curve shows them, fastest first.
@@ -97,6 +101,7 @@ pub fn report(record: &Record) -> Report {
         handover_groups: Vec::new(),
         loaded: loaded::rows(record),
         load_curves: Vec::new(),
+        addrmap: addrmap::rows(record),
         end: record.end.clone(),
         levels,
         crossovers: stores::crossovers(&results),
@@ -447,6 +452,63 @@ pub struct LoadCurve {
     pub knee_ns: Option<f64>,
 }
 
+/// Where lines live: one tidy row a memory that was asked about.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct AddrmapRow {
+    /// `addrmap`.
+    pub metric: String,
+    /// Memory kind asked for.
+    pub memory: MemoryKind,
+    /// NUMA node asked for.
+    pub node: Option<u32>,
+    /// CPU.
+    pub cpus: Vec<u32>,
+    /// Bytes that pairs were taken from.
+    pub working_set_bytes: Bytes,
+    /// `ns`.
+    pub unit: String,
+    /// Which address the bits are of: `physical`, or where that is hidden or a hypervisor's, the place `in the page`.
+    pub address: String,
+    /// First and last address bit that the experiment could see.
+    pub known_bits: [u32; 2],
+    /// `determined` or `undetermined`.
+    pub verdict: String,
+    /// Why it is undetermined.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub why: Option<String>,
+    /// Targets that the rule tells apart. What they are (channels, banks, slices), timing does not tell.
+    pub targets: Option<u64>,
+    /// Masks in hexadecimal: each halves the lines, by the parity of the address bits that it picks.
+    pub masks: Vec<String>,
+    /// The same as lists of bits.
+    pub mask_bits: Vec<Vec<u32>>,
+    /// A remainder by an odd number, beside the masks.
+    pub remainder: Option<Remainder>,
+    /// Masks and remainder as one modulo of consecutive bits, where they are that.
+    pub modulo: Option<Remainder>,
+    /// Lower end of the 95 % interval of the share of new pairs that the rule foretells.
+    pub confidence: Option<f64>,
+    /// New pairs that behaved as the rule foretold.
+    pub agreed: Option<usize>,
+    /// New pairs that it was held against.
+    pub checked: Option<usize>,
+    /// Nanoseconds of two loads from memory that do not conflict, flushes included: median of the group.
+    pub apart_ns: Option<f64>,
+    /// The same of two that do.
+    pub conflict_ns: Option<f64>,
+    /// Different pairs that were asked.
+    pub pairs: usize,
+    /// Number of samples.
+    pub samples: usize,
+    /// `measured`, `unavailable`, `crashed` or `invalid`.
+    pub outcome: String,
+    /// Why, where not measured.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// As in bandwidth rows.
+    pub flags: Vec<String>,
+}
+
 /// Any row, as `--format json` prints them one after the other.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(untagged)]
@@ -461,6 +523,8 @@ pub enum AnyRow {
     Handover(Box<HandoverRow>),
     /// `loaded`
     Loaded(Box<LoadedRow>),
+    /// `addrmap`
+    Addrmap(Box<AddrmapRow>),
 }
 
 impl Report {
@@ -471,7 +535,8 @@ impl Report {
         let offsets = self.offsets.iter().cloned().map(|row| AnyRow::Offset(Box::new(row)));
         let handovers = self.handovers.iter().cloned().map(|row| AnyRow::Handover(Box::new(row)));
         let loaded = self.loaded.iter().cloned().map(|row| AnyRow::Loaded(Box::new(row)));
-        bandwidth.chain(pages).chain(offsets).chain(handovers).chain(loaded)
+        let addrmap = self.addrmap.iter().cloned().map(|row| AnyRow::Addrmap(Box::new(row)));
+        bandwidth.chain(pages).chain(offsets).chain(handovers).chain(loaded).chain(addrmap)
     }
 }
 

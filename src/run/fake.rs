@@ -3,7 +3,7 @@
 
 use super::{Executor, Quota};
 use crate::memory::Obtained;
-use crate::plan::Case;
+use crate::plan::{Case, Conflict, LINE, Work};
 use crate::record::{Clock, Measured, Outcome, Sample, Samples, Volume};
 use crate::units::{Bytes, Hertz};
 
@@ -40,6 +40,8 @@ pub struct Fake {
     pub noise: Noise,
     /// Case (by its text) that crashes, if any.
     pub crashes: Option<String>,
+    /// Whether two lines get in each other's way, by their targets; absent: never.
+    pub target: Option<fn(u64) -> u64>,
     random: fastrand::Rng,
 }
 
@@ -49,7 +51,7 @@ const HZ: f64 = 1e9;
 impl Fake {
     /// A machine with `levels` and `noise`; the same seed gives the same samples.
     pub fn new(levels: Vec<FakeLevel>, noise: Noise, seed: u64) -> Self {
-        Fake { levels, noise, crashes: None, random: fastrand::Rng::with_seed(seed) }
+        Fake { levels, noise, crashes: None, target: None, random: fastrand::Rng::with_seed(seed) }
     }
 
     /// The true speed of a case: payload bytes a second.
@@ -63,6 +65,20 @@ impl Fake {
         let bus = volume(case);
         let bus_rate = (level.bytes_per_s * threads).min(level.shared_bytes_per_s);
         bus_rate * bus.payload() as f64 / bus.bus().max(1) as f64
+    }
+
+    /// One sample a pair of lines: 200 ns, and half as long again if both have the same target.
+    fn pairs(&mut self, case: &Case, batch: &Conflict) -> Outcome {
+        let mut samples = Samples::default();
+        for [a, b] in batch.pairs.iter().map(|pair| pair.map(|line| u64::from(line) * LINE)) {
+            let slower = if self.target.is_some_and(|target| target(a) == target(b)) { 1.5 } else { 1.0 };
+            let outlier = if self.random.f64() < self.noise.outliers { 3.0 } else { 1.0 };
+            let ticks = (200e2 * slower * outlier * (self.normal() * self.noise.sigma).exp()) as u64;
+            samples.push(Sample { ticks, fastest_thread_ticks: ticks, core_clock_ticks: 1333, ..Sample::default() });
+        }
+        let volume = Volume { elements: 2, loaded: 2 * LINE, ..Volume::default() };
+        let obtained = Obtained { bytes: case.working_set, ..Obtained::default() };
+        Outcome::Measured(Box::new(Measured { volume, repetitions: 100, core_clock_links: 4000, samples, obtained }))
     }
 
     fn normal(&mut self) -> f64 {
@@ -95,6 +111,9 @@ impl Executor for Fake {
     fn visit(&mut self, case: &Case, quota: &Quota<'_>) -> Outcome {
         if self.crashes.as_deref().is_some_and(|crash| case.to_string().contains(crash)) {
             return Outcome::Crashed { reason: "the kernel was stopped by SIGILL (simulated)".into() };
+        }
+        if let Work::Conflict(batch) = &case.work {
+            return self.pairs(case, batch);
         }
         let volume = volume(case);
         let pass_ticks = volume.payload() as f64 / self.truth(case) * HZ;

@@ -1,6 +1,8 @@
 //! Running cases: an [`Executor`] takes samples, [`run`] decides which case is visited when and for how long.
 
 pub mod arena;
+#[cfg(target_arch = "x86_64")]
+mod conflict;
 pub mod fake;
 #[cfg(target_arch = "x86_64")]
 mod handover;
@@ -131,6 +133,28 @@ pub fn run(
     Ok(())
 }
 
+/// Visits cases that follow from the answers so far, until `next` has none, time ends or one can't be measured. `next`
+/// gets what came of the case before. An error means that nothing could be written.
+pub fn follow(
+    next: &mut dyn FnMut(Option<&Measurement>) -> Option<Case>,
+    executor: &mut dyn Executor,
+    schedule: &Schedule<'_>,
+    sink: &mut dyn FnMut(Measurement) -> io::Result<()>,
+    progress: &mut dyn FnMut(Progress<'_>),
+) -> io::Result<()> {
+    let mut case = next(None);
+    for round in 0.. {
+        let left = schedule.deadline.saturating_duration_since(Instant::now());
+        let Some(asked) = case.filter(|_| !left.is_zero() && !(schedule.interrupted)()) else { break };
+        progress(Progress { case: &asked, round, visits: u64::from(round) });
+        let outcome = executor.visit(&asked, &quota(&asked, schedule, left, left));
+        let measurement = Measurement { case: asked, round, outcome };
+        case = next(Some(&measurement)).filter(|_| matches!(measurement.outcome, Outcome::Measured(_)));
+        sink(measurement)?;
+    }
+    Ok(())
+}
+
 #[derive(Default)]
 struct State {
     done: bool,
@@ -147,6 +171,7 @@ impl State {
                 self.batches.push(measured.samples.ticks.iter().map(per_repetition).collect());
                 self.done = match case.work {
                     Work::Scan(_) => self.batches.len() >= SCAN_VISITS,
+                    Work::Conflict(_) => true,
                     _ => (schedule.settled)(&self.batches),
                 };
             }

@@ -7,6 +7,7 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use super::arena::{Arenas, Ground, Layout, check_exact, timed_scalar};
+use super::conflict::Prober;
 use super::handover;
 use super::loaded::{self, Bench};
 use super::pages;
@@ -45,6 +46,7 @@ pub struct Native {
     /// Hand-overs so far.
     handovers: u64,
     bench: Bench,
+    prober: Prober,
 }
 
 /// Why measuring can't even start.
@@ -74,6 +76,7 @@ impl Native {
             handover: None,
             handovers: 0,
             bench: Bench::default(),
+            prober: Prober::default(),
         };
         native.expect(cases);
         Ok(native)
@@ -152,19 +155,17 @@ impl Executor for Native {
 
 impl Native {
     fn try_visit(&mut self, case: &Case, quota: &Quota<'_>) -> Result<Outcome, Outcome> {
+        let tools = Tools {
+            ticker: self.ticker,
+            isa: self.isa,
+            chain: &self.chain,
+            places: self.arenas.places(),
+            sample_ticks: (scan::SAMPLE.as_secs_f64() * self.clock.hz.0) as u64,
+        };
         match &case.work {
             Work::Kernel(variant) => self.run_kernel(case, variant, quota),
             Work::Page(work) => self.run_pages(case, *work, quota),
-            Work::Scan(scan) => {
-                let tools = Tools {
-                    ticker: self.ticker,
-                    isa: self.isa,
-                    chain: &self.chain,
-                    places: self.arenas.places(),
-                    sample_ticks: (scan::SAMPLE.as_secs_f64() * self.clock.hz.0) as u64,
-                };
-                self.scanner.visit(case, *scan, quota, &tools)
-            }
+            Work::Scan(scan) => self.scanner.visit(case, *scan, quota, &tools),
             Work::Handover(work) => {
                 self.handovers += 1;
                 if self.handover.is_none() {
@@ -191,6 +192,7 @@ impl Native {
                 };
                 self.bench.visit(case, *work, quota, &tools, self.clock.hz, self.verify)
             }
+            Work::Conflict(batch) => self.prober.visit(case, batch, quota, &tools),
         }
     }
 

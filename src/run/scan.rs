@@ -147,20 +147,9 @@ impl<'a> Sweeper<'a> {
     }
 
     fn sample(&self, offset: i64, trips: u64, cpu: u32) -> Result<Sample, Fault> {
-        let before = ThreadUsage::now();
-        self.ticks(offset, trips.div_ceil(WARM_UP))?;
-        let ticks = self.ticks(offset, trips)?;
-        let after = ThreadUsage::now();
-        let lost_ns = (after.wall_ns - before.wall_ns).saturating_sub(after.cpu_ns - before.cpu_ns);
-        let short = |count: u64| u32::try_from(count).unwrap_or(u32::MAX);
-        Ok(Sample {
-            ticks,
-            fastest_thread_ticks: ticks,
-            lost_us: short(lost_ns / 1000),
-            switches: short(after.switches - before.switches),
-            faults: short(after.faults - before.faults),
-            migrations: u32::from(sys::current_cpu().is_some_and(|now| now != cpu)),
-            ..Sample::default()
+        tagged(cpu, || {
+            self.ticks(offset, trips.div_ceil(WARM_UP))?;
+            self.ticks(offset, trips)
         })
     }
 
@@ -217,6 +206,24 @@ impl<'a> Sweeper<'a> {
         }
         Ok(())
     }
+}
+
+/// A sample of one pinned thread: the ticks that `work` returns, and what disturbed it.
+pub(super) fn tagged(cpu: u32, work: impl FnOnce() -> Result<u64, Fault>) -> Result<Sample, Fault> {
+    let before = ThreadUsage::now();
+    let ticks = work()?;
+    let after = ThreadUsage::now();
+    let lost_ns = (after.wall_ns - before.wall_ns).saturating_sub(after.cpu_ns - before.cpu_ns);
+    let short = |count: u64| u32::try_from(count).unwrap_or(u32::MAX);
+    Ok(Sample {
+        ticks,
+        fastest_thread_ticks: ticks,
+        lost_us: short(lost_ns / 1000),
+        switches: short(after.switches - before.switches),
+        faults: short(after.faults - before.faults),
+        migrations: u32::from(sys::current_cpu().is_some_and(|now| now != cpu)),
+        ..Sample::default()
+    })
 }
 
 fn crashed(fault: Fault) -> Outcome {

@@ -2,7 +2,7 @@
 //! (`payload_Bps_median`), lists are joined by spaces, absent values are empty.
 
 use super::{protocol_word, streams};
-use crate::model::{AnyRow, Cost, HandoverRow, LoadedRow, OffsetRow, PageRow, Rate, Row};
+use crate::model::{AddrmapRow, AnyRow, Cost, HandoverRow, LoadedRow, OffsetRow, PageRow, Rate, Row};
 use crate::plan::Load;
 
 type Column<R> = (&'static str, fn(&R) -> String);
@@ -107,6 +107,36 @@ const OFFSET: &[Column<OffsetRow>] = &[
     ("flags", |row| joined(&row.flags)),
 ];
 
+const ADDRMAP: &[Column<AddrmapRow>] = &[
+    ("metric", |row| row.metric.clone()),
+    ("memory", |row| row.memory.to_string()),
+    ("node", |row| text(row.node)),
+    ("cpus", |row| joined(&row.cpus)),
+    ("working_set_bytes", |row| row.working_set_bytes.0.to_string()),
+    ("unit", |row| row.unit.clone()),
+    ("address", |row| row.address.clone()),
+    ("known_bit_first", |row| row.known_bits[0].to_string()),
+    ("known_bit_last", |row| row.known_bits[1].to_string()),
+    ("verdict", |row| row.verdict.clone()),
+    ("why", |row| text(row.why.as_ref())),
+    ("targets", |row| text(row.targets)),
+    ("masks", |row| joined(&row.masks)),
+    ("remainder_shift", |row| text(row.remainder.map(|rest| rest.shift))),
+    ("remainder_divisor", |row| text(row.remainder.map(|rest| rest.divisor))),
+    ("modulo_shift", |row| text(row.modulo.map(|modulo| modulo.shift))),
+    ("modulo_divisor", |row| text(row.modulo.map(|modulo| modulo.divisor))),
+    ("confidence", |row| text(row.confidence)),
+    ("agreed", |row| text(row.agreed)),
+    ("checked", |row| text(row.checked)),
+    ("apart_ns", |row| text(row.apart_ns)),
+    ("conflict_ns", |row| text(row.conflict_ns)),
+    ("pairs", |row| row.pairs.to_string()),
+    ("samples", |row| row.samples.to_string()),
+    ("outcome", |row| row.outcome.clone()),
+    ("reason", |row| text(row.reason.as_ref())),
+    ("flags", |row| joined(&row.flags)),
+];
+
 const HANDOVER: &[Column<HandoverRow>] = &[
     ("metric", |row| row.metric.clone()),
     ("from", |row| row.from.to_string()),
@@ -202,6 +232,7 @@ fn cells(row: &AnyRow) -> Vec<(&'static str, String)> {
         AnyRow::Offset(row) => of(OFFSET, row),
         AnyRow::Handover(row) => of(HANDOVER, row),
         AnyRow::Loaded(row) => of(LOADED, row),
+        AnyRow::Addrmap(row) => of(ADDRMAP, row),
     }
 }
 

@@ -1,6 +1,7 @@
 //! The report as one page that needs nothing else: no network, no server, no other file. Every number stands in a
 //! table that is there without scripts; charts come on top. The chart library travels inside, compressed.
 
+mod addrmap;
 mod cores;
 
 use std::collections::BTreeSet;
@@ -39,6 +40,7 @@ pub fn page(report: &Report) -> String {
         offsets(report),
         cores::handovers(report),
         cores::loaded(report),
+        addrmap::section(report),
         stream(report),
         charts("samples", "Samples", SAMPLES, chart::distributions(report)),
         warnings(report),

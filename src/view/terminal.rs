@@ -1,5 +1,6 @@
 //! Text for an 80-column terminal. Bold and dim only help the eye: a pipe strips them and nothing is lost.
 
+mod addrmap;
 mod handover;
 mod loaded;
 
@@ -19,6 +20,8 @@ use crate::model::{Cost, Crossover, Kind, Level, OffsetRow, PageRow, Rate, Repor
 use crate::plan::PageWork;
 use crate::units::{Bytes, Nanoseconds, significant, utc};
 
+pub use addrmap::addrmap;
+
 const COLUMNS: usize = 80;
 const BOLD: Style = Style::new().bold();
 const DIM: Style = Style::new().dimmed();
@@ -37,6 +40,7 @@ pub fn summary(report: &Report) -> String {
         offsets(report),
         handover::section(report),
         loaded::section(report),
+        addrmap::section(report),
         report
             .stream
             .as_ref()

@@ -1,0 +1,213 @@
+//! Where lines live: which address bits choose what two lines get in each other's way at.
+
+mod linear;
+mod rule;
+mod solver;
+
+use fastrand::Rng;
+
+use crate::machine::Machine;
+use crate::model::rows::{flags, measured, outcome};
+use crate::model::{AddrmapRow, Report};
+use crate::plan::{Case, Conflict, LINE, Work, known_page};
+use crate::record::{Measurement, Outcome, Record};
+use crate::stats;
+use crate::units::{Bytes, Hertz, significant};
+
+pub use linear::{Basis, parity};
+pub use rule::{Answer, Fit, Remainder, Rule, fit};
+pub use solver::{Batch, Determined, Evidence, Lines, Space, Verdict};
+
+/// An experiment on one memory: keeps the answers and names the next question as a case. A record's measurements, noted
+/// one after the other, lead to the same verdict.
+#[derive(Debug)]
+pub struct Experiment {
+    case: Case,
+    hz: f64,
+    is_virtual: bool,
+    space: Space,
+    evidence: Evidence,
+    random: Rng,
+}
+
+impl Experiment {
+    /// Asks about the memory of `case`, whose questions do not matter. `hz` is the rate of the clock; the seed decides
+    /// which pairs are drawn.
+    pub fn new(case: &Case, hz: Hertz, machine: &Machine, seed: u64) -> Self {
+        let page = known_page(case.memory.kind).unwrap_or(Bytes::mib(2));
+        Experiment {
+            case: case.clone(),
+            hz: hz.0,
+            is_virtual: machine.is_virtual(),
+            space: Space::new(page, case.working_set),
+            evidence: Evidence::default(),
+            random: Rng::with_seed(seed),
+        }
+    }
+
+    /// Takes an answer in. Answers to anything else are left out.
+    pub fn note(&mut self, measurement: &Measurement) {
+        let (Work::Conflict(batch), Outcome::Measured(measured)) = (&measurement.case.work, &measurement.outcome)
+        else {
+            return;
+        };
+        // What a virtual machine calls physical is the hypervisor's choice above the bits of a huge page.
+        if !self.is_virtual {
+            self.space = self.space.clone().at(&measured.obtained.frames);
+        }
+        let ns = |ticks: &u64| *ticks as f64 / self.hz / measured.repetitions.max(1) as f64 * 1e9;
+        let times = measured.samples.ticks.iter().map(ns).collect();
+        self.evidence.add(Batch { stage: batch.stage, pairs: batch.pairs.clone(), times });
+    }
+
+    /// What the answers so far say.
+    pub fn verdict(&self) -> Verdict {
+        self.evidence.verdict(&self.space)
+    }
+}
+
+/// The cases one after the other, each by the answers noted so far, until there is a verdict.
+impl Iterator for Experiment {
+    type Item = Case;
+
+    fn next(&mut self) -> Option<Case> {
+        let (stage, pairs) = self.evidence.next(&self.space, &mut self.random)?;
+        Some(Case { work: Work::Conflict(Conflict { stage, pairs }), ..self.case.clone() })
+    }
+}
+
+/// One row for each memory that was asked about.
+pub(super) fn rows(record: &Record) -> Vec<AddrmapRow> {
+    let mut groups: Vec<Vec<&Measurement>> = Vec::new();
+    for measurement in record.measurements.iter().filter(|m| matches!(m.case.work, Work::Conflict(_))) {
+        let place = |m: &Measurement| (m.case.memory, m.case.cpus.clone(), m.case.working_set);
+        match groups.iter_mut().find(|group| place(group[0]) == place(measurement)) {
+            Some(group) => group.push(measurement),
+            None => groups.push(vec![measurement]),
+        }
+    }
+    groups.iter().map(|visits| row(visits, record)).collect()
+}
+
+fn row(visits: &[&Measurement], record: &Record) -> AddrmapRow {
+    let (case, clock) = (&visits[0].case, record.header.clock.hz);
+    let mut experiment = Experiment::new(case, clock, &record.header.machine, 0);
+    visits.iter().for_each(|visit| experiment.note(visit));
+    let groups = experiment.evidence.groups();
+    let mut row = AddrmapRow {
+        metric: "addrmap".into(),
+        memory: case.memory.kind,
+        node: case.memory.node,
+        cpus: case.cpus.clone(),
+        working_set_bytes: case.working_set,
+        unit: "ns".into(),
+        address: if experiment.space.is_physical() { "physical" } else { "in the page" }.into(),
+        known_bits: known_bits(&experiment.space, case),
+        verdict: "undetermined".into(),
+        why: None,
+        targets: None,
+        masks: Vec::new(),
+        mask_bits: Vec::new(),
+        remainder: None,
+        modulo: None,
+        confidence: None,
+        agreed: None,
+        checked: None,
+        apart_ns: groups.map(|groups| groups.low),
+        conflict_ns: groups.map(|groups| groups.high),
+        pairs: experiment.evidence.pairs(),
+        samples: 0,
+        outcome: "measured".into(),
+        reason: None,
+        flags: row_flags(visits, case, clock),
+    };
+    row.samples = measured(visits).iter().map(|visit| visit.samples.ticks.len()).sum();
+    (row.outcome, row.reason) = outcome(visits);
+    match experiment.verdict() {
+        _ if row.outcome != "measured" => {}
+        Verdict::Undetermined(why) => row.why = Some(why),
+        Verdict::Determined(found) => determine(&mut row, &found),
+    }
+    row
+}
+
+fn determine(row: &mut AddrmapRow, found: &Determined) {
+    let rule = &found.rule;
+    row.verdict = "determined".into();
+    row.targets = Some(rule.targets());
+    row.masks = rule.masks.iter().map(|mask| format!("{mask:#x}")).collect();
+    row.mask_bits = rule.masks.iter().map(|&mask| bits(mask)).collect();
+    row.remainder = rule.remainder;
+    row.modulo = rule.modulo().map(|(shift, divisor)| Remainder { shift, divisor });
+    row.confidence = Some(found.confidence());
+    row.agreed = Some(found.agreed.iter().sum());
+    row.checked = Some(found.checked.iter().sum());
+}
+
+/// The bits of a mask, lowest first.
+fn bits(mask: u64) -> Vec<u32> {
+    (0..64).filter(|bit| mask >> bit & 1 == 1).collect()
+}
+
+/// First and last bit in which lines that were held against each other may differ.
+fn known_bits(space: &Space, case: &Case) -> [u32; 2] {
+    let page = known_page(case.memory.kind).unwrap_or(Bytes(LINE));
+    let highest = |differ: u64| 63 - (differ | 1).leading_zeros();
+    [LINE.trailing_zeros(), highest(space.differences() | (page.0 - 1))]
+}
+
+/// Samples are of many pairs, some slow by their nature: that they scatter or fall into groups is no flaw.
+fn row_flags(visits: &[&Measurement], case: &Case, clock: Hertz) -> Vec<String> {
+    let measured = measured(visits);
+    let times = |ticks: &[u64]| ticks.iter().map(|ticks| *ticks as f64).collect::<Vec<_>>();
+    let batches: Vec<Vec<f64>> = measured.iter().map(|visit| times(&visit.samples.ticks)).collect();
+    let views: Vec<&[f64]> = batches.iter().map(Vec::as_slice).collect();
+    let Some(summary) = stats::summarize(&views) else { return Vec::new() };
+    let mut flags = flags(case, &measured, &batches, &summary, clock.0);
+    flags
+        .retain(|flag| ["steal", "switches", "faults", "migrated", "clock-changed", "pages-differ"].contains(&&**flag));
+    flags
+}
+
+/// What the rows say, in words.
+pub(super) fn sentences(report: &Report) -> Vec<String> {
+    report.addrmap.iter().filter_map(sentence).collect()
+}
+
+fn sentence(row: &AddrmapRow) -> Option<String> {
+    if row.outcome != "measured" {
+        return None;
+    }
+    let (memory, [first, last]) = (row.memory, row.known_bits);
+    let about = format!("Where lines live ({memory}, address bits {first} to {last})");
+    let Some(targets) = row.targets else {
+        return Some(format!("{about} is undetermined: {}.", row.why.as_deref().unwrap_or("no answer")));
+    };
+    let rule = row.rule_words();
+    let slower = row.conflict_ns.zip(row.apart_ns).map_or_else(String::new, |(conflict, apart)| {
+        format!(
+            " Two lines of one target take {} ns together, others {} ns.",
+            significant(conflict),
+            significant(apart)
+        )
+    });
+    let (agreed, checked) = (row.agreed.unwrap_or(0), row.checked.unwrap_or(0));
+    Some(format!(
+        "{about}: {targets} targets, chosen by {rule}; {agreed} of {checked} new pairs behave as foretold.{slower} What the \
+         targets are (channels, banks, slices) timing does not tell."
+    ))
+}
+
+impl AddrmapRow {
+    /// The rule in words: `address / 64 modulo 8`, or `XOR of bits 6+13, 14+18`.
+    pub fn rule_words(&self) -> String {
+        if let Some(Remainder { shift, divisor }) = self.modulo {
+            return format!("address / {} modulo {divisor}", 1u64 << shift);
+        }
+        let mask = |bits: &Vec<u32>| bits.iter().map(u32::to_string).collect::<Vec<_>>().join("+");
+        let masks: Vec<String> = self.mask_bits.iter().map(mask).collect();
+        let xor = (!masks.is_empty()).then(|| format!("XOR of bits {}", masks.join(", ")));
+        let rest = self.remainder.map(|rest| format!("address / {} modulo {}", 1u64 << rest.shift, rest.divisor));
+        xor.into_iter().chain(rest).collect::<Vec<_>>().join(" and ")
+    }
+}
