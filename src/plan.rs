@@ -1,12 +1,14 @@
 //! Cases: what will be measured. Everything the tool does is a list of them, shown by `--list` before anything runs.
 
 mod kinds;
+mod latency;
 
 use std::fmt;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::kernel::chase::Chase;
 use crate::kernel::scan::Scan;
 use crate::kernel::{CATALOG, ELEMENT_BYTES, Isa, Kernel, LoadKind, StoreKind, Variant, Width};
 use crate::machine::{CpuSet, Machine};
@@ -15,8 +17,9 @@ use crate::placement::{Placement, PlacementError};
 use crate::units::{Bytes, words};
 
 pub use kinds::{BUFFER, Breadth, REGULAR, kinds};
+pub use latency::{LatencyChoice, MAP_STRIDE, SPARSE_STRIDE, latency, latency_choice, latency_map};
 
-/// What is done; pointer chases and hand-overs will be further variants.
+/// What is done; hand-overs between cores will be a further variant.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Work {
@@ -26,6 +29,8 @@ pub enum Work {
     Page(PageWork),
     /// The same accesses at one offset after another: a cost for each offset.
     Scan(Scan),
+    /// Loads of which each needs the one before: a latency.
+    Chase(Chase),
 }
 
 words! {
@@ -60,6 +65,9 @@ words! {
 pub enum Protocol {
     /// After a warm-up, many short samples.
     Steady,
+    /// The same, but before each sample the whole working set is read once, in the order of the chase: what other
+    /// tenants of a cache evicted meanwhile is there again. For chases only.
+    Refilled,
     /// STREAM's: each sample is one pass, none is left out but the first, the best counts.
     Stream,
     /// The first pass over fresh memory, faults and all: before each sample the named streams (all, where none is
@@ -107,7 +115,7 @@ impl Case {
     pub fn variant(&self) -> Option<&Variant> {
         match &self.work {
             Work::Kernel(variant) => Some(variant),
-            Work::Page(_) | Work::Scan(_) => None,
+            Work::Page(_) | Work::Scan(_) | Work::Chase(_) => None,
         }
     }
 
@@ -136,6 +144,7 @@ impl fmt::Display for Case {
             Work::Kernel(variant) => write!(f, "{variant}")?,
             Work::Page(work) => write!(f, "pages: {work}")?,
             Work::Scan(scan) => write!(f, "{scan}")?,
+            Work::Chase(chase) => write!(f, "{chase}")?,
         }
         write!(f, ", {}, {}", self.working_set, self.memory)?;
         for StreamMemory { stream, memory } in &self.streams {
@@ -145,6 +154,7 @@ impl fmt::Display for Case {
         match self.protocol {
             Protocol::FirstUse => f.write_str(", first use")?,
             Protocol::Stream => f.write_str(", STREAM passes")?,
+            Protocol::Refilled => f.write_str(", refilled")?,
             Protocol::Steady => {}
         }
         if self.misaligned_bytes > 0 { write!(f, ", unaligned") } else { Ok(()) }
@@ -183,6 +193,22 @@ pub enum PlanError {
         threads: usize,
         /// What would do.
         least: Bytes,
+    },
+    /// Nowhere to go.
+    #[error("a working set of {size} has too few places for {chase}; give at least {least}")]
+    TooFewPlaces {
+        /// The size asked for.
+        size: Bytes,
+        /// The chase.
+        chase: Chase,
+        /// What would do.
+        least: Bytes,
+    },
+    /// A chase that can't be.
+    #[error("{chase}: a stride is a multiple of 8 bytes, no more than a block; there are 1 to 32 chains")]
+    NoSuchChase {
+        /// The chase.
+        chase: Chase,
     },
     /// A stream that no kernel has.
     #[error("no kernel here has a stream '{stream}'; theirs are {known}")]
@@ -301,7 +327,7 @@ pub fn steady(
 
 /// How much a default run looks at: decided by its budget.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Detail {
+pub enum Detail {
     /// The curve of loads and the main kernels at each level.
     Sketch,
     /// All kernels and store kinds, at the widest width.

@@ -135,11 +135,11 @@ pub struct Measured {
 /// Bytes of a base page, in which work on pages is counted whatever the pages obtained.
 pub const BASE_PAGE: u64 = 4096;
 
-/// What one repetition moves and computes, over all threads. Of work on pages: what the kernel moves if it zeroes or
+/// What one repetition moves and computes, over all threads. Of a chase: its accesses, over all chains. Of work on pages: what the kernel moves if it zeroes or
 /// copies each page once; it has one repetition a sample.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 pub struct Volume {
-    /// Elements computed; of work on pages, base pages worked on.
+    /// Elements computed; of work on pages, base pages worked on; of a chase, accesses.
     pub elements: u64,
     /// Bytes that the program reads; of work on pages, bytes copied.
     pub loaded: u64,
@@ -361,6 +361,9 @@ fn checked(measurement: Measurement) -> Result<Measurement, String> {
         _ if measurement.case.cpus.is_empty() => Err("it has no CPU".into()),
         _ if matches!(measurement.case.work, Work::Scan(scan) if !scan.exists()) => {
             Err("its accesses have a size that no access has".into())
+        }
+        _ if matches!(measurement.case.work, Work::Chase(chase) if !chase.exists()) => {
+            Err("its chase has chains or a stride that no chase has".into())
         }
         _ => Ok(measurement),
     }

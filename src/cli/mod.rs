@@ -4,6 +4,7 @@ pub mod bandwidth;
 pub mod characterise;
 pub mod kernel;
 pub mod kinds;
+pub mod latency;
 pub mod machine;
 pub mod measure;
 pub mod report;
@@ -48,6 +49,8 @@ pub enum Command {
     Stream(bandwidth::BandwidthArgs),
     /// Compare kinds of memory: first use, steady state, reading back, and after how many uses a dearer kind pays
     Kinds(kinds::KindsArgs),
+    /// Measure latency: the ladder, what prefetchers hide, lines in flight; or --map: each CPU against each node
+    Latency(latency::LatencyArgs),
     /// Redraw summary and report from records
     Report(report::ReportArgs),
     /// List the kernels, or the machine code that will run
@@ -308,6 +311,7 @@ pub fn execute(cli: &Cli) -> anyhow::Result<Done> {
         Some(Command::Stores(args)) => bandwidth::run(args, bandwidth::What::Stores),
         Some(Command::Stream(args)) => bandwidth::run(args, bandwidth::What::Stream),
         Some(Command::Kinds(args)) => kinds::run(args),
+        Some(Command::Latency(args)) => latency::run(args),
         Some(Command::Report(args)) => report::run(args),
         Some(Command::Kernel(args)) => Ok(Done::ok(kernel::run(args)?)),
         Some(Command::Schema { of }) => {
@@ -337,6 +341,7 @@ impl Cli {
         match &self.command {
             Some(Command::Bandwidth(args) | Command::Stores(args) | Command::Stream(args)) => args.run.color,
             Some(Command::Kinds(args)) => args.run.color,
+            Some(Command::Latency(args)) => args.run.color,
             _ => self.characterise.run.color,
         }
     }

@@ -173,6 +173,20 @@ impl Call {
         registers
     }
 
+    /// The arguments for `trips` trips of a chase whose chains begin at these addresses; 64 at most.
+    pub fn of_chase(positions: &[u64], trips: u64) -> Self {
+        let mut call = Call::empty(trips.max(1));
+        for (lane, position) in call.lanes.iter_mut().zip(positions) {
+            *lane = f64::from_bits(*position);
+        }
+        call
+    }
+
+    /// After a chase: where its chains stand.
+    pub fn positions(&self, chains: u32) -> Vec<u64> {
+        self.lanes.iter().take(chains as usize).map(|lane| lane.to_bits()).collect()
+    }
+
     /// Elements computed by one pass.
     pub fn elements(&self, variant: &Variant) -> u64 {
         let vector = variant.width.elements();

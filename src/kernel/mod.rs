@@ -2,6 +2,9 @@
 //! the machine code that runs. [`Variant`] adds how the streams are touched: width, store kind, load kind, unroll.
 
 mod catalog;
+pub mod chase;
+#[cfg(target_arch = "x86_64")]
+mod chase_x86_64;
 pub mod code;
 pub mod formula;
 pub mod naive;

@@ -1,6 +1,8 @@
 //! Running cases: an [`Executor`] takes samples, [`run`] decides which case is visited when and for how long.
 
 pub mod arena;
+#[cfg(target_arch = "x86_64")]
+mod chase;
 pub mod fake;
 #[cfg(target_arch = "x86_64")]
 pub mod here;
@@ -143,7 +145,7 @@ impl State {
                 self.batches.push(measured.samples.ticks.iter().map(per_repetition).collect());
                 self.done = match case.work {
                     Work::Scan(_) => self.batches.len() >= SCAN_VISITS,
-                    Work::Kernel(_) | Work::Page(_) => (schedule.settled)(&self.batches),
+                    Work::Kernel(_) | Work::Page(_) | Work::Chase(_) => (schedule.settled)(&self.batches),
                 };
             }
             _ => self.done = true,
@@ -153,7 +155,7 @@ impl State {
 
 fn quota<'a>(case: &Case, schedule: &Schedule<'a>, fair: Duration, left: Duration) -> Quota<'a> {
     match case.protocol {
-        Protocol::Steady | Protocol::FirstUse => Quota {
+        Protocol::Steady | Protocol::Refilled | Protocol::FirstUse => Quota {
             least_samples: 2.min(schedule.samples),
             most_samples: schedule.samples,
             time: fair.max(Duration::from_millis(2)).min(left),

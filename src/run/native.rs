@@ -7,11 +7,13 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use super::arena::{Arenas, Ground, Layout, timed_scalar};
+use super::chase::Chaser;
 use super::pages;
 use super::scan::{self, Scanner, Tools};
 use super::sys::Ticker;
 use super::team::{Task, Team};
 use super::{Executor, Quota};
+use crate::kernel::chase::Chase;
 use crate::kernel::code::{Call, Executable};
 use crate::kernel::{CHAIN_LINKS, Isa, Kernel, Unsupported, Variant, assemble, core_clock_chain, naive};
 use crate::memory::{Obtained, Places};
@@ -37,6 +39,7 @@ pub struct Native {
     /// Check every element, not windows.
     verify: bool,
     scanner: Scanner,
+    chaser: Chaser,
 }
 
 /// Why measuring can't even start.
@@ -63,6 +66,7 @@ impl Native {
             arenas: Arenas::new(places, |spec| spec),
             verify,
             scanner: Scanner::default(),
+            chaser: Chaser::default(),
         };
         native.expect(cases);
         Ok(native)
@@ -126,10 +130,12 @@ impl Executor for Native {
 
     fn expect(&mut self, cases: &[Case]) {
         self.arenas.expect(cases);
+        self.chaser.expect(cases);
     }
 
     fn begin_round(&mut self) {
         self.arenas.give_back();
+        self.chaser.give_back();
     }
 
     fn visit(&mut self, case: &Case, quota: &Quota<'_>) -> Outcome {
@@ -152,6 +158,7 @@ impl Native {
                 };
                 self.scanner.visit(case, *scan, quota, &tools)
             }
+            Work::Chase(chase) => self.run_chase(case, *chase, quota),
         }
     }
 
@@ -204,6 +211,13 @@ impl Native {
         let chain = || core_clock(&self.chain, self.ticker);
         let team = Team::new(case, quota, self.ticker, self.clock.hz, &chain);
         let measured = pages::measure(case, work, team, self.ticker, self.arenas.places())?;
+        Ok(Outcome::Measured(Box::new(Measured { core_clock_links: CORE_CLOCK_LINKS, ..measured })))
+    }
+
+    fn run_chase(&mut self, case: &Case, chase: Chase, quota: &Quota<'_>) -> Result<Outcome, Outcome> {
+        let chain = || core_clock(&self.chain, self.ticker);
+        let team = Team::new(case, quota, self.ticker, self.clock.hz, &chain);
+        let measured = self.chaser.visit(case, chase, team, self.arenas.places())?;
         Ok(Outcome::Measured(Box::new(Measured { core_clock_links: CORE_CLOCK_LINKS, ..measured })))
     }
 }

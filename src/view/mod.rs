@@ -14,11 +14,14 @@ pub mod html;
 
 use std::collections::BTreeSet;
 
+use crate::kernel::chase::Order;
 use crate::kernel::scan::Scan;
 use crate::kernel::{Kernel, LoadKind, StoreKind, Width};
 use crate::machine::Machine;
 use crate::memory::MemoryKind;
-use crate::model::{BreakEven, Cost, Crossover, Kind, Kinds, Level, LevelBest, PageRow, Rate, Report, Row};
+use crate::model::{
+    BreakEven, Cost, Crossover, Kind, Kinds, LatencyRow, Level, LevelBest, MapLine, PageRow, Rate, Report, Row,
+};
 use crate::plan::{PageWork, Protocol};
 use crate::units::{Bytes, Nanoseconds, count, percent, significant};
 
@@ -85,6 +88,44 @@ fn page_cost(cost: &Cost) -> String {
     format!("{} {}", Nanoseconds(median), spread(&Rate { best, median, ci95 }))
 }
 
+/// A value and the farther end of its interval: `1.08 ±0.3%`.
+fn with_spread([value, low, high]: [f64; 3]) -> String {
+    format!("{} {}", significant(value), spread(&Rate { best: value, median: value, ci95: [low, high] }))
+}
+
+/// Chases of one chain over every line, in the usual state of the caches: memory kind and order, and of each level the
+/// row with the largest working set. Levels as in the ladder.
+fn latency_orders(report: &Report) -> Vec<((MemoryKind, Order), Vec<Option<&LatencyRow>>)> {
+    let is_plain = |row: &&LatencyRow| {
+        row.stride_bytes == 64
+            && row.chains == 1
+            && row.latency_ns.is_some()
+            && row.last_level.as_deref() != Some("hit")
+    };
+    let keys: BTreeSet<_> = report.latency.rows.iter().filter(is_plain).map(|row| (row.memory, row.order)).collect();
+    let of_level = |key: (MemoryKind, Order), name: &str| {
+        let is_ours = |row: &&LatencyRow| (row.memory, row.order) == key && row.level.as_deref() == Some(name);
+        let rows = report.latency.rows.iter().filter(is_plain).filter(is_ours);
+        rows.max_by_key(|row| row.working_set_bytes)
+    };
+    let line = |&key: &_| (key, report.latency.levels.iter().map(|level| of_level(key, &level.name)).collect());
+    keys.iter().map(line).collect()
+}
+
+/// Why chases could not be measured, each once.
+fn latency_reasons(report: &Report) -> Vec<(String, String)> {
+    let reason = |row: &LatencyRow| {
+        Some((format!("chases in {} memory", row.memory), format!("{}: {}", row.outcome, row.reason.as_ref()?)))
+    };
+    let all: BTreeSet<(String, String)> = report.latency.rows.iter().filter_map(reason).collect();
+    all.into_iter().collect()
+}
+
+/// `node 1, thp`.
+fn map_line_name(line: &MapLine) -> String {
+    line.node.map_or(String::new(), |node| format!("node {node}, ")) + line.memory.word()
+}
+
 /// The rows of work on pages that have figures, by work.
 fn page_works(report: &Report) -> Vec<(PageWork, Vec<&PageRow>)> {
     let rows = |&work: &PageWork| report.pages.iter().filter(move |row| row.work == work && row.page_ns.is_some());
@@ -107,6 +148,7 @@ fn protocol_word(protocol: Protocol) -> &'static str {
     match protocol {
         Protocol::Steady => "steady",
         Protocol::Stream => "stream",
+        Protocol::Refilled => "refilled",
         Protocol::FirstUse => "first use",
     }
 }

@@ -1,5 +1,7 @@
 //! Text for an 80-column terminal. Bold and dim only help the eye: a pipe strips them and nothing is lost.
 
+mod latency;
+
 use std::collections::BTreeSet;
 use std::fmt::Write;
 
@@ -16,6 +18,8 @@ use crate::model::{Cost, Crossover, Kind, Level, OffsetRow, PageRow, Rate, Repor
 use crate::plan::PageWork;
 use crate::units::{Bytes, Nanoseconds, significant, utc};
 
+pub use latency::{latency, latency_maps};
+
 const COLUMNS: usize = 80;
 const BOLD: Style = Style::new().bold();
 const DIM: Style = Style::new().dimmed();
@@ -29,6 +33,7 @@ pub fn summary(report: &Report) -> String {
         store_kinds(report),
         write_allocate(report),
         scaling(report),
+        latency::section(report),
         kinds_section(report),
         pages(report),
         offsets(report),

@@ -27,6 +27,7 @@ pub fn empty() -> Report {
         kinds: None,
         pages: Vec::new(),
         offsets: Vec::new(),
+        latency: Default::default(),
         host: String::new(),
         tool: "membound 0.1.0".into(),
         started_unix_s: 0,
