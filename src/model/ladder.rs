@@ -31,13 +31,13 @@ pub struct Rung {
 }
 
 /// Deviations below this share are not told apart from noise.
-const FLATNESS: f64 = 0.005;
+const FLATNESS: f64 = 0.01;
 /// Nor is noise taken to be larger than this.
 const NOISE_MAX: f64 = 0.1;
 /// Turns of rungs and edges; nothing moves any more after three or four.
 const TURNS: usize = 6;
 /// Widths of a worn edge that are tried, in octaves.
-const WIDTHS: [f64; 6] = [0.01, 0.05, 0.1, 0.17, 0.28, 0.45];
+const WIDTHS: [f64; 8] = [0.01, 0.02, 0.035, 0.06, 0.1, 0.17, 0.28, 0.45];
 /// Steps of the search for a capacity, in octaves: coarse, fine.
 const STEPS: [f64; 2] = [1.0 / 12.0, 1.0 / 120.0];
 
@@ -101,7 +101,7 @@ pub fn fit(curve: &[(Bytes, f64, [f64; 2])]) -> Vec<Rung> {
     let capacities = plateaus.iter().filter_map(|plateau| plateau.capacity);
     let octave = |bytes: Bytes| (bytes.0.max(1) as f64).log2();
     let mut edges: Vec<Edge> =
-        capacities.map(|capacity| Edge { shape: Shape::Worn(WIDTHS[2]), octave: octave(capacity) }).collect();
+        capacities.map(|capacity| Edge { shape: Shape::Worn(WIDTHS[4]), octave: octave(capacity) }).collect();
     let mut errors = vec![0.0; rungs.len()];
     for _ in 0..TURNS {
         for k in 0..edges.len() {

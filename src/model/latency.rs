@@ -10,7 +10,7 @@ use super::{
     Cost, Latency, LatencyLevel, LatencyRow, Level, MapLine, ParallelPoint, Parallelism, Report, TranslationLevel,
 };
 use crate::kernel::chase::{Chase, Order};
-use crate::memory::MemoryKind;
+use crate::memory::{MemoryKind, MemorySpec};
 use crate::plan::{Case, MAP_STRIDE, Protocol, SPARSE_STRIDE, USUAL_MEMORY, Work};
 use crate::record::{BASE_PAGE, Measured, Measurement, Record};
 use crate::stats;
@@ -40,7 +40,7 @@ pub(super) fn latency(record: &Record) -> Latency {
         translation: translation(&chases),
         parallelism: parallelism(&chases),
         map: map(&chases),
-        levels: with_hits(levels.fitted, &chases),
+        levels: with_disturbed(levels.fitted, &chases),
         rows: chases.into_iter().map(|chased| chased.row).collect(),
     }
 }
@@ -144,10 +144,10 @@ fn bare_row(case: &Case, chase: Chase) -> LatencyRow {
 /// A curve for the fit: bytes, median, interval.
 type Curve = Vec<(Bytes, f64, [f64; 2])>;
 
-fn curve<'a>(chases: impl Iterator<Item = &'a Chased>) -> Curve {
+fn curve<'a>(chases: impl IntoIterator<Item = &'a Chased>) -> Curve {
     let point =
         |chased: &Chased| chased.figure().map(|[median, low, high]| (chased.case.working_set, median, [low, high]));
-    chases.filter_map(point).collect()
+    chases.into_iter().filter_map(point).collect()
 }
 
 /// Levels as found, and all levels that rows may be told: with too few sizes those that are claimed.
@@ -157,27 +157,34 @@ struct Levels {
 }
 
 /// The ladder is the random order over all lines with the most working sets; of several, in the memory with the largest
-/// pages, where translations cost least.
+/// pages, where translations cost least. Where a working set was read before each sample, that is its point: what others
+/// evict is no property of a cache.
 fn levels(chases: &[Chased], record: &Record) -> Levels {
-    let is_ladder = |c: &&Chased| c.is_plain() && c.chase == Chase::of(Order::Random);
-    let mut ladders: BTreeMap<_, Vec<&Chased>> = BTreeMap::new();
+    let is_ladder = |c: &&Chased| c.chase == Chase::of(Order::Random) && c.figure().is_some();
+    let mut ladders: BTreeMap<_, BTreeMap<Bytes, &Chased>> = BTreeMap::new();
     for chased in chases.iter().filter(is_ladder) {
-        ladders.entry((chased.case.memory, &chased.case.cpus)).or_default().push(chased);
+        let ladder = ladders.entry((chased.case.memory, &chased.case.cpus)).or_default();
+        let point = ladder.entry(chased.case.working_set).or_insert(chased);
+        if chased.case.protocol == Protocol::Refilled {
+            *point = chased;
+        }
     }
-    let rank = |ladder: &&Vec<&Chased>| (ladder.len(), ladder[0].case.memory.kind != MemoryKind::Base);
+    let rank =
+        |((memory, _), ladder): &((MemorySpec, _), BTreeMap<_, _>)| (ladder.len(), memory.kind != MemoryKind::Base);
     let cpu = chases.first().map_or(0, |chased| chased.case.cpus[0]);
     let claimed: Vec<Bytes> = record.header.machine.data_caches(cpu).iter().map(|cache| cache.size).collect();
-    let Some(ladder) = ladders.values().max_by_key(rank).filter(|ladder| ladder.len() >= LEAST_SIZES) else {
+    let longest = ladders.into_iter().max_by_key(rank).map(|(_, ladder)| ladder);
+    let Some(ladder) = longest.filter(|ladder| ladder.len() >= LEAST_SIZES) else {
         return Levels { fitted: Vec::new(), named: assumed(&claimed) };
     };
-    let curve = curve(ladder.iter().copied());
+    let curve = curve(ladder.values().copied());
     let rungs = ladder::fit(&curve);
     let plateau =
         |rung: &Rung| Plateau { from: rung.from, to: rung.to, speed: 1.0 / rung.latency[0], capacity: rung.capacity };
     let plateaus: Vec<Plateau> = rungs.iter().map(plateau).collect();
     let largest = curve.iter().map(|point| point.0).max().unwrap_or_default();
     let named = named(&plateaus, &claimed, largest);
-    let clock = median(ladder.iter().filter_map(|chased| chased.row.core_clock_hz));
+    let clock = median(ladder.values().filter_map(|chased| chased.row.core_clock_hz));
     let fitted = |level: &Level| {
         let rung = rungs.iter().find(|rung| rung.from == level.from)?;
         Some(LatencyLevel {
@@ -204,50 +211,54 @@ fn level_of(chased: &Chased, levels: &[Level]) -> Option<String> {
     levels.iter().enumerate().find(inside).map(|(_, level)| level.name.clone())
 }
 
-/// What was read right before a sample tells the last cache's latency, whatever others evict in longer times.
-fn with_hits(mut levels: Vec<LatencyLevel>, chases: &[Chased]) -> Vec<LatencyLevel> {
+/// Beside a level whose plateau is of hits: what the same working sets cost as others leave them.
+fn with_disturbed(mut levels: Vec<LatencyLevel>, chases: &[Chased]) -> Vec<LatencyLevel> {
     for level in &mut levels {
-        let is_hit = |c: &&Chased| {
-            c.row.last_level.as_deref() == Some("hit")
-                && c.row.level.as_ref() == Some(&level.name)
-                && c.chase.chains == 1
+        let of_level = |word: &'static str| {
+            let name = &level.name;
+            let is_one = move |c: &&Chased| {
+                c.row.last_level.as_deref() == Some(word)
+                    && c.row.level.as_ref() == Some(name)
+                    && c.chase == Chase::of(Order::Random)
+                    && c.case.memory.kind == USUAL_MEMORY.kind
+            };
+            chases.iter().filter(is_one)
         };
-        let batches: Vec<&[f64]> =
-            chases.iter().filter(is_hit).flat_map(|c| c.batches.iter().map(Vec::as_slice)).collect();
-        let Some(summary) = stats::summarize(&batches) else { continue };
-        let ratio = summary.median / level.latency_ns[0];
-        level.disturbed_ns = Some(level.latency_ns);
-        level.latency_ns = [summary.median, summary.ci95[0], summary.ci95[1]];
-        level.latency_cycles = level.latency_cycles.map(|cycles| cycles * ratio);
+        if of_level("hit").count() == 0 {
+            continue;
+        }
+        let batches: Vec<&[f64]> = of_level("disturbed").flat_map(|c| c.batches.iter().map(Vec::as_slice)).collect();
+        let summary = stats::summarize(&batches);
+        level.disturbed_ns = summary.map(|summary| [summary.median, summary.ci95[0], summary.ci95[1]]);
     }
     levels
 }
 
-/// Translation buffers: chases over one line a page, in base pages and in huge ones. The lines are the same, and so are
-/// the caches they fill; what base pages cost more is translation.
+/// Translation buffers: chases over one line in each base page, against as many lines side by side in huge pages. Both
+/// fill the caches alike. Huge pages with one line in each would not do instead: where a host backs them with base pages,
+/// the processor translates them as such.
 fn translation(chases: &[Chased]) -> Vec<TranslationLevel> {
-    let sparse = |kind: MemoryKind| {
-        let is_sparse = move |c: &&Chased| {
-            c.is_plain()
-                && c.chase.order == Order::Random
-                && c.chase.stride_bytes == SPARSE_STRIDE
-                && c.case.memory.kind == kind
-        };
-        let is_obtained = |c: &&Chased| !c.row.flags.iter().any(|flag| flag == "pages-differ");
-        chases.iter().filter(is_sparse).filter(is_obtained)
+    let side_by_side =
+        |c: &&Chased| c.is_plain() && c.chase == Chase::of(Order::Random) && c.case.memory.kind == USUAL_MEMORY.kind;
+    let dense: BTreeMap<usize, [f64; 3]> =
+        chases.iter().filter(side_by_side).filter_map(|c| Some((places(c), c.figure()?))).collect();
+    let Some((&fewest, nearest)) = dense.first_key_value() else { return Vec::new() };
+    let is_sparse = |c: &&Chased| {
+        c.is_plain()
+            && (c.chase.order, c.chase.stride_bytes) == (Order::Random, SPARSE_STRIDE)
+            && c.case.memory.kind == MemoryKind::Base
     };
-    let huge: BTreeMap<Bytes, [f64; 3]> =
-        sparse(USUAL_MEMORY.kind).filter_map(|c| Some((c.case.working_set, c.figure()?))).collect();
-    let Some(nearest) = median(huge.values().take(3).map(|figure| figure[0])) else { return Vec::new() };
-    let more = |c: &Chased| {
-        let ([base, low, high], other) = (c.figure()?, huge.get(&c.case.working_set)?);
-        // As a curve of latencies: what a load would take from the nearest cache with this page size.
-        let latency = nearest + base - other[0];
+    let sparse: Vec<&Chased> = chases.iter().filter(is_sparse).collect();
+    let more = |c: &&Chased| {
+        // Fewer lines than the smallest working set has lie in the same cache.
+        let ([base, low, high], other) = (c.figure()?, dense.get(&places(c).max(fewest))?);
+        // As a curve of latencies: what a load would take from the nearest cache.
+        let latency = nearest[0] + base - other[0];
         let error = ((high - low) / 2.0).hypot((other[2] - other[1]) / 2.0);
         Some((c.case.working_set, latency, [latency - error, latency + error]))
     };
-    let curve: Curve = sparse(MemoryKind::Base).filter_map(more).collect();
-    let clock = median(sparse(MemoryKind::Base).filter_map(|c| c.row.core_clock_hz));
+    let curve: Curve = sparse.iter().filter_map(more).collect();
+    let clock = median(sparse.iter().filter_map(|c| c.row.core_clock_hz));
     let rungs = ladder::fit(&curve);
     let level = |(index, pair): (usize, &[Rung])| {
         let pages = pair[0].capacity?.0 as f64 / f64::from(SPARSE_STRIDE);
@@ -261,6 +272,10 @@ fn translation(chases: &[Chased]) -> Vec<TranslationLevel> {
         })
     };
     rungs.windows(2).enumerate().filter_map(level).collect()
+}
+
+fn places(chased: &Chased) -> usize {
+    chased.chase.places(chased.case.working_set)
 }
 
 /// The random chases over lines that differ in their number of chains alone: of several sets the largest.
@@ -337,7 +352,7 @@ fn ladder_sentence(report: &Report) -> Option<String> {
     let of_level = |level: &LatencyLevel| {
         let cycles = level.latency_cycles.map_or(String::new(), |cycles| format!(" ({} cycles)", significant(cycles)));
         let disturbed = level.disturbed_ns.map_or(String::new(), |[ns, ..]| {
-            format!(", right after its data were read; {} with what others evict meanwhile", Nanoseconds(ns))
+            format!(", right after its data were read ({} with what others evict meanwhile)", Nanoseconds(ns))
         });
         format!("{} from {}{cycles}{disturbed}", Nanoseconds(level.latency_ns[0]), level.name)
     };

@@ -374,12 +374,12 @@ pub struct Latency {
 pub struct LatencyLevel {
     /// `L1`, `L2`, `L3`, `memory`.
     pub name: String,
-    /// Nanoseconds: fitted to the level's plateau and the edges beside it. For the last cache, where that was measured,
-    /// right after the working set was read.
+    /// Nanoseconds: fitted to the level's plateau and the edges beside it. For the last cache, where that was measured, of
+    /// working sets that were read right before.
     pub latency_ns: [f64; 3],
     /// The same in core clock cycles.
     pub latency_cycles: Option<f64>,
-    /// Where `latency_ns` is right after a read: the fitted plateau, evictions by others and all.
+    /// Where `latency_ns` is right after a read: the same working sets without, evictions by others and all; median.
     pub disturbed_ns: Option<[f64; 3]>,
     /// Smallest and largest working set on the plateau.
     pub from: Bytes,

@@ -21,8 +21,8 @@ pub struct LatencyChoice {
     pub chains: Vec<u32>,
 }
 
-/// A page and a line: each place in a page of its own, and lines spread over the sets of the caches. As many lines as
-/// pages hardly fill a cache, so that translations stand out.
+/// A page and a line: each place in a page of its own, and lines spread over the sets of the caches. They fill the caches
+/// as the same number of lines does that lie side by side; what they cost more is translation.
 pub const SPARSE_STRIDE: u32 = 4096 + 64;
 /// Even-numbered lines: what a prefetcher fetches of a pair of lines is never asked for.
 pub const MAP_STRIDE: u32 = 128;
@@ -39,8 +39,8 @@ pub fn latency(frame: &Frame, detail: Detail) -> Result<Vec<Case>, PlanError> {
     let base = MemorySpec::of(MemoryKind::Base);
     let is_full = detail == Detail::Full;
     let sizes = |per_octave| frame.sweep(per_octave, frame.memory_size(1));
-    let mut chases: Vec<(Chase, MemorySpec, Vec<Bytes>)> =
-        vec![(Chase::of(Random), USUAL_MEMORY, sizes(if is_full { 4 } else { 2 }))];
+    let per_octave = if is_full { 4 } else { 2 };
+    let mut chases: Vec<(Chase, MemorySpec, Vec<Bytes>)> = vec![(Chase::of(Random), USUAL_MEMORY, sizes(per_octave))];
     let mut add = |order, memory, sizes| chases.push((Chase::of(order), memory, sizes));
     if detail > Detail::Sketch {
         add(Random, base, sizes(1));
@@ -53,7 +53,7 @@ pub fn latency(frame: &Frame, detail: Detail) -> Result<Vec<Case>, PlanError> {
             add(order, base, sizes(1));
         }
         add(Random, MemorySpec::of(MemoryKind::Huge2M), probes(frame));
-        chases.extend([base, USUAL_MEMORY].map(|memory| (sparse(), memory, sparse_sizes(frame))));
+        chases.push((sparse(), base, sparse_sizes(frame)));
     }
     let mut cases = Vec::new();
     for (chase, memory, sizes) in chases {
@@ -61,7 +61,7 @@ pub fn latency(frame: &Frame, detail: Detail) -> Result<Vec<Case>, PlanError> {
             cases.push(case(frame, chase, memory, size)?);
         }
     }
-    for size in last_level(frame) {
+    for size in last_level(frame, per_octave) {
         cases.push(Case { protocol: Protocol::Refilled, ..case(frame, Chase::of(Random), USUAL_MEMORY, size)? });
     }
     let chains = CHAINS.iter().filter(|&&chains| is_full || chains.is_power_of_two());
@@ -136,16 +136,19 @@ fn sparse() -> Chase {
     Chase { stride_bytes: SPARSE_STRIDE, block_bytes: SPARSE_STRIDE, ..Chase::of(Order::Random) }
 }
 
-/// Working sets of 8 pages to [`SPARSE_PAGES`], three for each doubling.
+/// As many pages as the ladder's working sets have lines, up to [`SPARSE_PAGES`], and some fewer.
 fn sparse_sizes(frame: &Frame) -> Vec<Bytes> {
-    let pages = (9..).map(|step| 2f64.powf(f64::from(step) / 3.0).round() as u64);
-    let sizes = pages.take_while(|&pages| pages <= SPARSE_PAGES).map(|pages| Bytes(pages * u64::from(SPARSE_STRIDE)));
-    sizes.take_while(|size| size.0 <= frame.memory_limit.0 / 4).collect()
+    let as_lines = frame.sweep(4, Bytes(64 * SPARSE_PAGES)).into_iter().map(|size| size.0 / 64);
+    let sizes = [16, 19, 23, 27, 32, 38, 45, 54]
+        .into_iter()
+        .chain(as_lines)
+        .map(|pages| Bytes(pages * u64::from(SPARSE_STRIDE)));
+    sizes.filter(|size| size.0 <= frame.memory_limit.0 / 4).collect()
 }
 
-/// Working sets that lie in the last level only: from four times the level before it to half of it.
-fn last_level(frame: &Frame) -> Vec<Bytes> {
+/// The ladder's working sets that lie in the last cache: from twice the one before it to its own size.
+fn last_level(frame: &Frame, per_octave: u32) -> Vec<Bytes> {
     let [.., (_, inner), (_, last)] = frame.caches[..] else { return Vec::new() };
-    let sizes = std::iter::successors(Some(4 * inner.0), |size| Some(2 * size));
-    sizes.take_while(|&size| size <= last.0 / 2).map(Bytes).collect()
+    let most = last.min(frame.memory_size(1));
+    frame.sweep(per_octave, most).into_iter().filter(|size| size.0 >= 2 * inner.0).collect()
 }

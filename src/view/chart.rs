@@ -2,6 +2,8 @@
 //! option object of the chart library is made there: it needs functions (labels of logarithmic axes, whiskers), which
 //! no JSON can hold. So the typed option builder of the charming crate is not used, only the script in its package.
 
+mod latency;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Serialize;
@@ -14,6 +16,8 @@ use crate::model::{BreakEven, Cost, Crossover, Kind, Kinds, OffsetRow, PageRow, 
 use crate::plan::Protocol;
 use crate::record::BASE_PAGE;
 use crate::units::{Bytes, count, percent};
+
+pub(super) use latency::latency;
 
 const GBPS: &str = "payload bandwidth, GB/s";
 const WORKING_SET: &str = "working set, all threads";

@@ -1,6 +1,8 @@
 //! The report as one page that needs nothing else: no network, no server, no other file. Every number stands in a
 //! table that is there without scripts; charts come on top. The chart library travels inside, compressed.
 
+mod latency;
+
 use std::collections::BTreeSet;
 
 use base64::Engine;
@@ -32,6 +34,7 @@ pub fn page(report: &Report) -> String {
         charts("scaling", "Scaling over threads", "Medians with their 95 % intervals.", chart::scaling(report)),
         charts("widths", "Access width", WIDTHS, chart::widths(report)),
         write_allocate(report),
+        latency::section(report),
         kinds(report),
         pages(report),
         offsets(report),

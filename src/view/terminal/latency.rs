@@ -44,8 +44,8 @@ fn ladder(report: &Report) -> String {
     if levels.iter().any(|level| level.disturbed_ns.is_some()) {
         let cell = |ns: Option<[f64; 3]>| ns.map_or_else(|| "-".into(), with_spread);
         columns.push(Column::right("disturbed", levels.iter().map(|level| cell(level.disturbed_ns))));
-        about += " Of the last cache ns is a hit, right after the working set was read; disturbed is the curve's plateau, \
-                   with what others evict meanwhile.";
+        about += " In the last cache ns is a hit, right after the working set was read; disturbed is the median without \
+                  that, with what others evict meanwhile.";
     }
     head("Latency ladder") + &note(&about) + &table(&columns)
 }
@@ -81,7 +81,7 @@ fn translation(report: &Report) -> String {
         Column::right("ns beyond", levels.iter().map(|level| with_spread(level.miss_ns))),
         Column::right("cycles", levels.iter().map(|level| number(level.miss_cycles, significant))),
     ];
-    let about = "Base pages against huge ones, one line in each: pages that a level of translation buffers (TLB) holds, and \
+    let about = "One line in each base page, against as many lines side by side: pages that a level of translation buffers (TLB) holds, and \
                  what a load takes longer beyond it.";
     head("Translation of addresses") + &note(about) + &table(&columns)
 }
