@@ -146,9 +146,10 @@ fn sparse_sizes(frame: &Frame) -> Vec<Bytes> {
     sizes.filter(|size| size.0 <= frame.memory_limit.0 / 4).collect()
 }
 
-/// The ladder's working sets that lie in the last cache: from twice the one before it to its own size.
+/// The ladder's working sets that need the last cache, or lie at its edges: from half of the cache before it to its own
+/// size.
 fn last_level(frame: &Frame, per_octave: u32) -> Vec<Bytes> {
     let [.., (_, inner), (_, last)] = frame.caches[..] else { return Vec::new() };
     let most = last.min(frame.memory_size(1));
-    frame.sweep(per_octave, most).into_iter().filter(|size| size.0 >= 2 * inner.0).collect()
+    frame.sweep(per_octave, most).into_iter().filter(|size| size.0 >= inner.0 / 2).collect()
 }
