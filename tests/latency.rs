@@ -210,6 +210,14 @@ fn ladders_of_simulated_hierarchies_are_found() {
             let error = error(level.capacity.unwrap().0 as f64, *capacity);
             if error > 0.1 {
                 println!("capacity off by {error:.3}: {capacity} {eviction:?} {level:?}");
+                let is_near = |row: &&model::LatencyRow| {
+                    row.stride_bytes == 64
+                        && row.memory == MemoryKind::Thp
+                        && (0.6..1.6).contains(&(row.working_set_bytes.0 as f64 / capacity))
+                };
+                for row in found.rows.iter().filter(is_near) {
+                    println!("    {} {:?} {:?}", row.working_set_bytes.0, row.last_level, row.latency_ns);
+                }
             }
             note("capacity", error);
         }

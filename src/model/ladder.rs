@@ -38,6 +38,8 @@ const NOISE_MAX: f64 = 0.1;
 const TURNS: usize = 6;
 /// Widths of a worn edge that are tried, in octaves.
 const WIDTHS: [f64; 8] = [0.01, 0.02, 0.035, 0.06, 0.1, 0.17, 0.28, 0.45];
+/// What any edge but the narrowest must gain: a point that is a little high by noise is no proof of a worn edge.
+const SHAPE_COST: f64 = 2.0;
 /// Steps of the search for a capacity, in octaves: coarse, fine.
 const STEPS: [f64; 2] = [1.0 / 12.0, 1.0 / 120.0];
 
@@ -158,7 +160,8 @@ fn search(points: &[Point], rungs: &[f64], edges: &[Edge], k: usize, range: [f64
     let mut trial = edges.to_vec();
     let mut cost = |edge: Edge| {
         trial[k] = edge;
-        near.iter().map(|point| levels::loss(off(point, rungs, &trial))).sum::<f64>()
+        let shape = if edge.shape == Shape::Worn(WIDTHS[0]) { 0.0 } else { SHAPE_COST };
+        near.iter().map(|point| levels::loss(off(point, rungs, &trial))).sum::<f64>() + shape
     };
     let shapes = || WIDTHS.iter().map(|&width| Shape::Worn(width)).chain([Shape::Random]);
     let (mut best, mut least) = (edges[k], f64::INFINITY);
@@ -181,7 +184,7 @@ fn search(points: &[Point], rungs: &[f64], edges: &[Edge], k: usize, range: [f64
 
 /// A narrow edge between two points costs the same anywhere between them: its middle is the best guess.
 fn centre(best: Edge, least: f64, step: f64, range: [f64; 2], cost: &mut impl FnMut(Edge) -> f64) -> Edge {
-    const SAME: f64 = 0.1;
+    const SAME: f64 = 0.5;
     let mut reach = |direction: f64| {
         let places = (1..).map(|n| best.octave + direction * f64::from(n) * step);
         let inside = places.take_while(|octave| (range[0]..=range[1]).contains(octave));

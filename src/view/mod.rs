@@ -93,9 +93,15 @@ fn with_spread([value, low, high]: [f64; 3]) -> String {
     format!("{} {}", significant(value), spread(&Rate { best: value, median: value, ci95: [low, high] }))
 }
 
-/// Chases of one chain over every line, in the usual state of the caches: memory kind and order, and of each level the
-/// row with the largest working set. Levels as in the ladder.
-fn latency_orders(report: &Report) -> Vec<((MemoryKind, Order), Vec<Option<&LatencyRow>>)> {
+/// Chases of one chain over every line in one order: of each level of the ladder the row with the largest working set.
+struct LatencyOrder<'a> {
+    memory: MemoryKind,
+    order: Order,
+    of_level: Vec<Option<&'a LatencyRow>>,
+}
+
+/// All orders and memory kinds, in the usual state of the caches.
+fn latency_orders(report: &Report) -> Vec<LatencyOrder<'_>> {
     let is_plain = |row: &&LatencyRow| {
         row.stride_bytes == 64
             && row.chains == 1
@@ -108,7 +114,11 @@ fn latency_orders(report: &Report) -> Vec<((MemoryKind, Order), Vec<Option<&Late
         let rows = report.latency.rows.iter().filter(is_plain).filter(is_ours);
         rows.max_by_key(|row| row.working_set_bytes)
     };
-    let line = |&key: &_| (key, report.latency.levels.iter().map(|level| of_level(key, &level.name)).collect());
+    let line = |&(memory, order): &(MemoryKind, Order)| LatencyOrder {
+        memory,
+        order,
+        of_level: report.latency.levels.iter().map(|level| of_level((memory, order), &level.name)).collect(),
+    };
     keys.iter().map(line).collect()
 }
 

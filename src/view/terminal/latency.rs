@@ -56,13 +56,13 @@ fn orders(report: &Report) -> String {
         return String::new();
     }
     let mut columns = vec![
-        Column::left("memory", orders.iter().map(|((memory, _), _)| memory.to_string())),
-        Column::left("order", orders.iter().map(|((_, order), _)| order.to_string())),
+        Column::left("memory", orders.iter().map(|line| line.memory.to_string())),
+        Column::left("order", orders.iter().map(|line| line.order.to_string())),
     ];
     let cell =
         |row: Option<&LatencyRow>| number(row.and_then(|row| row.latency_ns).map(|cost| cost.median), significant);
     for (index, level) in report.latency.levels.iter().enumerate() {
-        columns.push(Column::right(&level.name, orders.iter().map(|(_, rows)| cell(rows[index]))));
+        columns.push(Column::right(&level.name, orders.iter().map(|line| cell(line.of_level[index]))));
     }
     let about = "ns, medians, at the largest working set of each level: what prefetchers hide of the latency, and what \
                  translating addresses adds.";
@@ -120,7 +120,7 @@ pub fn latency_maps(reports: &[(String, &Report)]) -> String {
     for (title, report) in &mapped {
         let line = |name: &String| report.latency.map.iter().find(|line| map_line_name(line) == *name);
         let cells = names.iter().map(|name| line(name).map_or_else(|| "-".into(), figures));
-        columns.push(Column::right(&format!("{title}\nmax avg min sd").trim_start().to_owned(), cells));
+        columns.push(Column::right(format!("{title}\nmax avg min sd").trim_start(), cells));
     }
     let count =
         mapped.iter().flat_map(|(_, report)| &report.latency.map).map(|line| line.cores.len()).max().unwrap_or(0);
