@@ -40,8 +40,9 @@ const TURNS: usize = 6;
 const WIDTHS: [f64; 8] = [0.01, 0.02, 0.035, 0.06, 0.1, 0.17, 0.28, 0.45];
 /// What any edge but the narrowest must gain: a point that is a little high by noise is no proof of a worn edge.
 const SHAPE_COST: f64 = 2.0;
-/// Steps of the search for a capacity, in octaves: coarse, fine.
-const STEPS: [f64; 2] = [1.0 / 12.0, 1.0 / 120.0];
+/// Steps of the search for a capacity, in octaves: coarse, fine. The coarse one must be so fine that the points on an edge
+/// are not all beyond the greatest loss, where every edge looks alike.
+const STEPS: [f64; 2] = [1.0 / 48.0, 1.0 / 240.0];
 
 #[derive(Debug, Clone, Copy)]
 struct Point {
