@@ -3,12 +3,14 @@
 mod conflict;
 mod cores;
 mod kinds;
+mod latency;
 
 use std::fmt;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::kernel::chase::Chase;
 use crate::kernel::mix::Mix;
 use crate::kernel::scan::Scan;
 use crate::kernel::{CATALOG, Element, Isa, Kernel, LoadKind, StoreKind, Variant, Width};
@@ -20,6 +22,7 @@ use crate::units::{Bytes, words};
 pub use conflict::{Conflict, LINE, Stage, conflict, known_page};
 pub use cores::{STEPS, handovers, loaded};
 pub use kinds::{BUFFER, Breadth, REGULAR, kinds};
+pub use latency::{LatencyChoice, MAP_STRIDE, SPARSE_STRIDE, latency, latency_choice, latency_map};
 
 /// What is done.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
@@ -37,6 +40,8 @@ pub enum Work {
     Loaded(Loaded),
     /// Pairs of lines loaded together: a time for each pair.
     Conflict(Conflict),
+    /// Loads of which each needs the one before: a latency.
+    Chase(Chase),
 }
 
 words! {
@@ -118,6 +123,9 @@ words! {
 pub enum Protocol {
     /// After a warm-up, many short samples.
     Steady,
+    /// The same, but before each sample the whole working set is read once, in the order of the chase: what other
+    /// tenants of a cache evicted meanwhile is there again. For chases only.
+    Refilled,
     /// STREAM's: each sample is one pass, none is left out but the first, the best counts.
     Stream,
     /// The first pass over fresh memory, faults and all: before each sample the named streams (all, where none is
@@ -176,7 +184,12 @@ impl Case {
     pub fn variant(&self) -> Option<&Variant> {
         match &self.work {
             Work::Kernel(variant) => Some(variant),
-            Work::Page(_) | Work::Scan(_) | Work::Handover(_) | Work::Loaded(_) | Work::Conflict(_) => None,
+            Work::Page(_)
+            | Work::Scan(_)
+            | Work::Handover(_)
+            | Work::Loaded(_)
+            | Work::Conflict(_)
+            | Work::Chase(_) => None,
         }
     }
 
@@ -219,6 +232,7 @@ impl fmt::Display for Case {
             }
             Work::Loaded(Loaded { load, .. }) => write!(f, "latency, {load}")?,
             Work::Conflict(batch) => write!(f, "{} pairs of lines ({})", batch.pairs.len(), batch.stage)?,
+            Work::Chase(chase) => write!(f, "{chase}")?,
         }
         write!(f, ", {}, {}", self.working_set, self.memory)?;
         for StreamMemory { stream, memory } in &self.streams {
@@ -228,6 +242,7 @@ impl fmt::Display for Case {
         match self.protocol {
             Protocol::FirstUse => f.write_str(", first use")?,
             Protocol::Stream => f.write_str(", STREAM passes")?,
+            Protocol::Refilled => f.write_str(", refilled")?,
             Protocol::Steady => {}
         }
         if self.misaligned_bytes > 0 { write!(f, ", unaligned") } else { Ok(()) }
@@ -266,6 +281,22 @@ pub enum PlanError {
         threads: usize,
         /// What would do.
         least: Bytes,
+    },
+    /// Nowhere to go.
+    #[error("a working set of {size} has too few places for {chase}; give at least {least}")]
+    TooFewPlaces {
+        /// The size asked for.
+        size: Bytes,
+        /// The chase.
+        chase: Chase,
+        /// What would do.
+        least: Bytes,
+    },
+    /// A chase that can't be.
+    #[error("{chase}: a stride is a multiple of 8 bytes, no more than a block; there are 1 to 32 chains")]
+    NoSuchChase {
+        /// The chase.
+        chase: Chase,
     },
     /// A stream that no kernel has.
     #[error("no kernel here has a stream '{stream}'; theirs are {known}")]
@@ -385,7 +416,7 @@ pub fn steady(
 
 /// How much a default run looks at: decided by its budget.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Detail {
+pub enum Detail {
     /// The curve of loads and the main kernels at each level.
     Sketch,
     /// All kernels and store kinds, at the widest width.

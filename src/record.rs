@@ -148,13 +148,14 @@ pub struct Measured {
 /// Bytes of a base page, in which work on pages is counted whatever the pages obtained.
 pub const BASE_PAGE: u64 = 4096;
 
-/// What one repetition moves and computes, over all threads. Of a chase under load: what one repetition of a loading thread
-/// moves, of which `Samples` has the number; the chase's own repetitions are single loads. Of a hand-over: `elements` is the
-/// hand-overs of a round trip, and nothing else is counted. Of work on pages: what the kernel moves if it zeroes or
+/// What one repetition moves and computes, over all threads. Of a chase: its accesses, over all chains. Of a chase under
+/// load: what one repetition of a loading thread moves, of which `Samples` has the number; the chase's own repetitions are
+/// single loads. Of a hand-over: `elements` is the hand-overs of a round trip, and nothing else is counted. Of work on
+/// pages: what the kernel moves if it zeroes or
 /// copies each page once; it has one repetition a sample.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 pub struct Volume {
-    /// Elements computed; of work on pages, base pages worked on.
+    /// Elements computed; of work on pages, base pages worked on; of a chase, accesses.
     pub elements: u64,
     /// Bytes that the program reads; of work on pages, bytes copied.
     pub loaded: u64,
@@ -387,6 +388,9 @@ fn checked(measurement: Measurement) -> Result<Measurement, String> {
         }
         _ if matches!(&measurement.case.work, Work::Conflict(batch) if !batch.fits(measurement.case.working_set)) => {
             Err("its pairs lie beyond its memory".into())
+        }
+        _ if matches!(measurement.case.work, Work::Chase(chase) if !chase.exists()) => {
+            Err("its chase has chains or a stride that no chase has".into())
         }
         _ => Ok(measurement),
     }

@@ -64,6 +64,12 @@ fn bad_input_is_refused_with_a_cure() {
     refuses(&["stream", "--element", "float"], &["--element float does not apply"]);
     refuses(&["stream", "--kernel", "dot"], &["--kernel does not apply"]);
     refuses(&["stores", "--store", "nt"], &["--store does not apply"]);
+    refuses(&["latency", "--order", "sideways"], &["sideways", "page-ordered"]);
+    refuses(&["latency", "--chains", "33"], &["1..=32"]);
+    refuses(&["latency", "--stride", "12"], &["multiple of 8"]);
+    refuses(&["latency", "--size", "64"], &["give at least 128 B"]);
+    refuses(&["latency", "--size", "800TiB"], &["give a smaller --size"]);
+    refuses(&["latency", "--map", "--order", "random"], &["--map", "--order"]);
     refuses(&["--budget", "soon"], &["30s"]);
     refuses(&["--budget", "1ms"], &["--budget 2s"]);
     refuses(&["kernel", "--listing", "nothing"], &["kernel --list"]);
@@ -111,6 +117,28 @@ fn json_is_an_array_of_rows_that_follow_the_published_schema() {
         assert!((bus / payload - ratio).abs() < 1e-9);
         assert_eq!(row["working_set_bytes"], 16384);
     }
+}
+
+#[test]
+fn chases_are_rows_and_a_record() {
+    let folder = tempfile::tempdir().unwrap();
+    let record = folder.path().join("chases.jsonl");
+    let arguments =
+        ["latency", "--size", "16KiB,96KiB", "--order", "random,forward", "--chains", "1,13", "--memory", "4k"];
+    let run = ["--budget", "2s", "--format", "json", "--record", path(&record)];
+    let rows: serde_json::Value = serde_json::from_str(&succeeds(&[&arguments[..], &run[..]].concat())).unwrap();
+    let rows = rows.as_array().unwrap();
+    assert_eq!(rows.len(), 8);
+    let schema: serde_json::Value = serde_json::from_str(&succeeds(&["schema", "row"])).unwrap();
+    let validator = jsonschema::validator_for(&schema).unwrap();
+    for row in rows {
+        assert!(validator.is_valid(row) && row["metric"] == "latency" && row["outcome"] == "measured", "{row}");
+        let cost = &row["latency_ns"];
+        assert!(cost["best"].as_f64().unwrap() > 0.0 && cost["best"].as_f64() <= cost["median"].as_f64(), "{row}");
+    }
+    let again = succeeds(&["report", path(&record), "--format", "csv"]);
+    assert!(again.starts_with("metric,order,stride_bytes") && again.lines().count() == 9, "{again}");
+    assert!(succeeds(&["latency", "--map", "--size", "1MiB", "--list"]).contains("chase page-ordered, stride 128 B"));
 }
 
 #[test]

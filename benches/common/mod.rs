@@ -47,6 +47,11 @@ impl Bench {
         }
     }
 
+    /// From now on memory is made anew.
+    pub fn begin_round(&mut self) {
+        self.here.begin_round();
+    }
+
     /// A case as a default run has it, of the given working set.
     pub fn case(&self, kernel: &str, width: Width, store: StoreKind, cpus: &[u32], working_set: Bytes) -> Case {
         plan::steady(kernel, width, store, USUAL_MEMORY, cpus.to_vec(), working_set)
@@ -99,6 +104,17 @@ impl Visit {
         let cycles =
             |(&ticks, &chain): (&u64, &u64)| ticks as f64 * self.measured.core_clock_links as f64 / chain as f64;
         samples.ticks.iter().zip(&samples.core_clock_ticks).map(|pair| self.sample_bytes() / cycles(pair)).collect()
+    }
+
+    /// Nanoseconds of each access of a single chain, sample by sample.
+    pub fn access_ns(&self) -> Vec<f64> {
+        let accesses = (self.measured.repetitions * self.measured.volume.elements) as f64;
+        self.measured.samples.ticks.iter().map(|&ticks| ticks as f64 / self.hz * 1e9 / accesses).collect()
+    }
+
+    /// The same in core clock cycles.
+    pub fn access_cycles(&self) -> Vec<f64> {
+        self.access_ns().iter().zip(self.core_clock_hz()).map(|(ns, hz)| ns * 1e-9 * hz).collect()
     }
 
     /// The core clock, sample by sample.

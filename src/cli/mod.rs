@@ -6,6 +6,7 @@ pub mod characterise;
 pub mod cores;
 pub mod kernel;
 pub mod kinds;
+pub mod latency;
 pub mod machine;
 pub mod measure;
 pub mod report;
@@ -56,6 +57,8 @@ pub enum Command {
     Loaded(cores::LoadedArgs),
     /// Find out which address bits choose the channel, bank or slice of a line, from timing alone
     Addrmap(addrmap::AddrmapArgs),
+    /// Measure latency: the ladder, what prefetchers hide, lines in flight; or --map: each CPU against each node
+    Latency(latency::LatencyArgs),
     /// Redraw summary and report from records
     Report(report::ReportArgs),
     /// List the kernels, or the machine code that will run
@@ -327,6 +330,7 @@ pub fn execute(cli: &Cli) -> anyhow::Result<Done> {
         Some(Command::C2c(args)) => cores::c2c(args),
         Some(Command::Loaded(args)) => cores::loaded(args),
         Some(Command::Addrmap(args)) => addrmap::run(args),
+        Some(Command::Latency(args)) => latency::run(args),
         Some(Command::Report(args)) => report::run(args),
         Some(Command::Kernel(args)) => Ok(Done::ok(kernel::run(args)?)),
         Some(Command::Schema { of }) => {
@@ -359,6 +363,7 @@ impl Cli {
             Some(Command::C2c(args)) => args.run.color,
             Some(Command::Loaded(args)) => args.run.color,
             Some(Command::Addrmap(args)) => args.run.color,
+            Some(Command::Latency(args)) => args.run.color,
             _ => self.characterise.run.color,
         }
     }

@@ -43,7 +43,18 @@ pub fn run(args: &ReportArgs) -> anyhow::Result<Done> {
             text.push_str(&format!("\nWritten: {}\n", page.display()));
         }
     }
+    if reports.len() > 1 {
+        text.push_str(&maps(&reports));
+    }
     Ok(Done::ok(text))
+}
+
+/// The latency maps of several records beside each other: of modes of a machine, say.
+fn maps(reports: &[(&PathBuf, Report)]) -> String {
+    let name = |path: &PathBuf| path.file_stem().map_or_else(String::new, |stem| stem.to_string_lossy().into_owned());
+    let named: Vec<(String, &Report)> = reports.iter().map(|(path, report)| (name(path), report)).collect();
+    let table = view::terminal::latency_maps(&named);
+    if table.is_empty() { table } else { format!("\n{table}") }
 }
 
 /// The report in the format asked for.

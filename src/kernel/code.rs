@@ -174,6 +174,21 @@ impl Call {
         registers
     }
 
+    /// The arguments for `trips` trips of a chase whose chains begin at these addresses; 64 at most.
+    pub fn of_chase(positions: &[u64], trips: u64) -> Self {
+        let mut call = Call::empty(trips.max(1));
+        for (lane, position) in call.lanes.chunks_exact_mut(8).zip(positions) {
+            lane.copy_from_slice(&position.to_ne_bytes());
+        }
+        call
+    }
+
+    /// After a chase: where its chains stand.
+    pub fn positions(&self, chains: u32) -> Vec<u64> {
+        let position = |lane: &[u8]| lane.try_into().map_or(0, u64::from_ne_bytes);
+        self.lanes.chunks_exact(8).take(chains as usize).map(position).collect()
+    }
+
     /// Elements computed by one pass.
     pub fn elements(&self, variant: &Variant) -> u64 {
         let vector = variant.width.elements(variant.element);

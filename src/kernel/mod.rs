@@ -5,6 +5,9 @@
 mod catalog;
 #[cfg(target_arch = "x86_64")]
 pub mod chain;
+pub mod chase;
+#[cfg(target_arch = "x86_64")]
+mod chase_x86_64;
 pub mod code;
 pub mod formula;
 #[cfg(target_arch = "x86_64")]

@@ -21,6 +21,7 @@ pub(super) fn sentences(report: &Report) -> Vec<String> {
     all.extend(stores(report));
     all.extend(write_allocate(report));
     all.extend(report.kinds.iter().flat_map(super::kinds::sentences));
+    all.extend(super::latency::sentences(report));
     all.extend(pages(report));
     // What offsets cost is two answers: accesses alone, and loads beside stores.
     for pair in [[crossing(report), blocks(report)], [aliasing(report), forwarding(report)]] {

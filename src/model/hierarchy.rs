@@ -9,7 +9,7 @@ use crate::plan::Protocol;
 use crate::units::Bytes;
 
 /// Sizes that a curve needs before levels are believed.
-const LEAST_SIZES: usize = 8;
+pub(super) const LEAST_SIZES: usize = 8;
 
 /// Finds the levels in the curve of one thread's loads and writes each row's level. Without a curve (a handful of
 /// sizes) the caches that the operating system claims decide.
@@ -52,7 +52,7 @@ fn load_curve(results: &[Result]) -> Vec<(Bytes, f64, [f64; 2])> {
 /// last one) and reaches well beyond them. The others are matched in order
 /// with the claimed caches of nearest size; a plateau too many is where a working set partly fits (a shared or victim
 /// cache lets go slowly) and has no name, unless it is long enough to be a level that nobody claimed.
-fn named(plateaus: &[Plateau], claimed: &[Bytes], largest: Bytes) -> Vec<Level> {
+pub(super) fn named(plateaus: &[Plateau], claimed: &[Bytes], largest: Bytes) -> Vec<Level> {
     let last_cache = claimed.last().map_or(0, |size| size.0);
     let is_memory = |plateau: &Plateau| largest.0 > 2 * last_cache && plateau.from.0 >= last_cache / 2;
     let caches = plateaus.len() - usize::from(plateaus.last().is_some_and(is_memory));
@@ -94,7 +94,7 @@ fn match_in_order(plateaus: &[Plateau], claimed: &[Bytes]) -> Vec<Option<usize>>
 }
 
 /// Levels as claimed: nothing was found, so they have no capacity.
-fn assumed(claimed: &[Bytes]) -> Vec<Level> {
+pub(super) fn assumed(claimed: &[Bytes]) -> Vec<Level> {
     let mut from = Bytes(0);
     let mut levels = Vec::new();
     for (index, &size) in claimed.iter().enumerate() {

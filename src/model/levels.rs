@@ -130,12 +130,14 @@ fn median(points: &[Point]) -> f64 {
 
 fn misfit(points: &[Point]) -> f64 {
     let level = median(points);
-    let cost = |p: &Point| {
-        let off = ((p.speed - level) / p.deviation).abs();
-        let huber = if off < HUBER { off * off / 2.0 } else { HUBER * (off - HUBER / 2.0) };
-        huber.min(MISFIT_MAX)
-    };
-    points.iter().map(cost).sum()
+    points.iter().map(|p| loss((p.speed - level) / p.deviation)).sum()
+}
+
+/// What a point costs that is so many standard deviations off.
+pub(super) fn loss(off: f64) -> f64 {
+    let off = off.abs();
+    let huber = if off < HUBER { off * off / 2.0 } else { HUBER * (off - HUBER / 2.0) };
+    huber.min(MISFIT_MAX)
 }
 
 /// The best explanation of the points before some point, which ends in a plateau.

@@ -2,6 +2,8 @@
 
 pub mod arena;
 #[cfg(target_arch = "x86_64")]
+mod chase;
+#[cfg(target_arch = "x86_64")]
 mod conflict;
 pub mod fake;
 #[cfg(target_arch = "x86_64")]
@@ -182,7 +184,7 @@ impl State {
 
 fn quota<'a>(case: &Case, schedule: &Schedule<'a>, fair: Duration, left: Duration) -> Quota<'a> {
     match case.protocol {
-        Protocol::Steady | Protocol::FirstUse => Quota {
+        Protocol::Steady | Protocol::Refilled | Protocol::FirstUse => Quota {
             least_samples: 2.min(schedule.samples),
             most_samples: schedule.samples,
             time: fair.max(Duration::from_millis(2)).min(left),

@@ -7,6 +7,7 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use super::arena::{Arenas, Ground, Layout, check_exact, timed_scalar};
+use super::chase::Chaser;
 use super::conflict::Prober;
 use super::handover;
 use super::loaded::{self, Bench};
@@ -15,6 +16,7 @@ use super::scan::{self, Scanner, Tools};
 use super::sys::Ticker;
 use super::team::{Task, Team};
 use super::{Executor, Quota};
+use crate::kernel::chase::Chase;
 use crate::kernel::code::{Call, Executable};
 use crate::kernel::handover::handover as handover_code;
 use crate::kernel::{CHAIN_LINKS, Isa, Kernel, Unsupported, Variant, assemble, core_clock_chain, naive};
@@ -47,6 +49,7 @@ pub struct Native {
     handovers: u64,
     bench: Bench,
     prober: Prober,
+    chaser: Chaser,
 }
 
 /// Why measuring can't even start.
@@ -77,6 +80,7 @@ impl Native {
             handovers: 0,
             bench: Bench::default(),
             prober: Prober::default(),
+            chaser: Chaser::default(),
         };
         native.expect(cases);
         Ok(native)
@@ -141,11 +145,13 @@ impl Executor for Native {
 
     fn expect(&mut self, cases: &[Case]) {
         self.arenas.expect(cases);
+        self.chaser.expect(cases);
     }
 
     fn begin_round(&mut self) {
         self.arenas.give_back();
         self.bench.give_back();
+        self.chaser.give_back();
     }
 
     fn visit(&mut self, case: &Case, quota: &Quota<'_>) -> Outcome {
@@ -193,6 +199,7 @@ impl Native {
                 self.bench.visit(case, *work, quota, &tools, self.clock.hz, self.verify)
             }
             Work::Conflict(batch) => self.prober.visit(case, batch, quota, &tools),
+            Work::Chase(chase) => self.run_chase(case, *chase, quota),
         }
     }
 
@@ -245,6 +252,13 @@ impl Native {
         let chain = || core_clock(&self.chain, self.ticker);
         let team = Team::new(case, quota, self.ticker, self.clock.hz, &chain);
         let measured = pages::measure(case, work, team, self.ticker, self.arenas.places())?;
+        Ok(Outcome::Measured(Box::new(Measured { core_clock_links: CORE_CLOCK_LINKS, ..measured })))
+    }
+
+    fn run_chase(&mut self, case: &Case, chase: Chase, quota: &Quota<'_>) -> Result<Outcome, Outcome> {
+        let chain = || core_clock(&self.chain, self.ticker);
+        let team = Team::new(case, quota, self.ticker, self.clock.hz, &chain);
+        let measured = self.chaser.visit(case, chase, team, self.arenas.places())?;
         Ok(Outcome::Measured(Box::new(Measured { core_clock_links: CORE_CLOCK_LINKS, ..measured })))
     }
 }

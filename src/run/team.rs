@@ -262,7 +262,7 @@ impl<'a> Leader<'a> {
         let ticks = ends.max().unwrap_or(1) - starts.min().unwrap_or(0);
         if let Some(warm_up) = &mut self.warm_up {
             let repetitions = shared.repetitions.load(Ordering::Relaxed);
-            let lengthens = self.team.case.protocol == Protocol::Steady;
+            let lengthens = matches!(self.team.case.protocol, Protocol::Steady | Protocol::Refilled);
             // STREAM's rule leaves out the first pass and no other; on fresh memory a second pass would be another.
             match warm_up.next(ticks, repetitions, self.team.sample_ticks).filter(|_| lengthens) {
                 Some(more) => shared.repetitions.store(more, Ordering::Relaxed),

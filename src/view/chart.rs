@@ -2,6 +2,7 @@
 //! option object of the chart library is made there: it needs functions (labels of logarithmic axes, whiskers), which
 //! no JSON can hold. So the typed option builder of the charming crate is not used, only the script in its package.
 
+mod latency;
 mod loaded;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -19,6 +20,7 @@ use crate::plan::Protocol;
 use crate::record::BASE_PAGE;
 use crate::units::{Bytes, count, percent};
 
+pub(super) use latency::latency;
 pub(super) use loaded::loaded;
 
 const GBPS: &str = "payload bandwidth, GB/s";

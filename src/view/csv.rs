@@ -2,7 +2,7 @@
 //! (`payload_Bps_median`), lists are joined by spaces, absent values are empty.
 
 use super::{protocol_word, streams};
-use crate::model::{AddrmapRow, AnyRow, Cost, HandoverRow, LoadedRow, OffsetRow, PageRow, Rate, Row};
+use crate::model::{AddrmapRow, AnyRow, Cost, HandoverRow, LatencyRow, LoadedRow, OffsetRow, PageRow, Rate, Row};
 use crate::plan::Load;
 
 type Column<R> = (&'static str, fn(&R) -> String);
@@ -100,6 +100,32 @@ const OFFSET: &[Column<OffsetRow>] = &[
     ("cycles_median", |row| text(row.cycles.map(|cost| cost.median))),
     ("cycles_ci95_low", |row| cost_low(row.cycles)),
     ("cycles_ci95_high", |row| cost_high(row.cycles)),
+    ("samples", |row| row.samples.to_string()),
+    ("rounds", |row| row.rounds.to_string()),
+    ("outcome", |row| row.outcome.clone()),
+    ("reason", |row| text(row.reason.as_ref())),
+    ("flags", |row| joined(&row.flags)),
+];
+
+const LATENCY: &[Column<LatencyRow>] = &[
+    ("metric", |row| row.metric.clone()),
+    ("order", |row| row.order.to_string()),
+    ("stride_bytes", |row| row.stride_bytes.to_string()),
+    ("block_bytes", |row| row.block_bytes.to_string()),
+    ("chains", |row| row.chains.to_string()),
+    ("memory", |row| row.memory.to_string()),
+    ("node", |row| text(row.node)),
+    ("cpus", |row| joined(&row.cpus)),
+    ("working_set_bytes", |row| row.working_set_bytes.0.to_string()),
+    ("level", |row| text(row.level.as_ref())),
+    ("last_level", |row| text(row.last_level.as_ref())),
+    ("unit", |row| row.unit.clone()),
+    ("latency_ns_best", |row| text(row.latency_ns.map(|cost| cost.best))),
+    ("latency_ns_median", |row| text(row.latency_ns.map(|cost| cost.median))),
+    ("latency_ns_ci95_low", |row| cost_low(row.latency_ns)),
+    ("latency_ns_ci95_high", |row| cost_high(row.latency_ns)),
+    ("latency_cycles", |row| text(row.latency_cycles)),
+    ("core_clock_hz", |row| text(row.core_clock_hz)),
     ("samples", |row| row.samples.to_string()),
     ("rounds", |row| row.rounds.to_string()),
     ("outcome", |row| row.outcome.clone()),
@@ -233,6 +259,7 @@ fn cells(row: &AnyRow) -> Vec<(&'static str, String)> {
         AnyRow::Handover(row) => of(HANDOVER, row),
         AnyRow::Loaded(row) => of(LOADED, row),
         AnyRow::Addrmap(row) => of(ADDRMAP, row),
+        AnyRow::Latency(row) => of(LATENCY, row),
     }
 }
 

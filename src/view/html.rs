@@ -3,6 +3,7 @@
 
 mod addrmap;
 mod cores;
+mod latency;
 
 use std::collections::BTreeSet;
 
@@ -35,6 +36,7 @@ pub fn page(report: &Report) -> String {
         charts("scaling", "Scaling over threads", "Medians with their 95 % intervals.", chart::scaling(report)),
         charts("widths", "Access width", WIDTHS, chart::widths(report)),
         write_allocate(report),
+        latency::section(report),
         kinds(report),
         pages(report),
         offsets(report),

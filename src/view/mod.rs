@@ -14,13 +14,14 @@ pub mod html;
 
 use std::collections::BTreeSet;
 
+use crate::kernel::chase::Order;
 use crate::kernel::scan::Scan;
 use crate::kernel::{Element, Kernel, LoadKind, StoreKind, Width};
 use crate::machine::Machine;
 use crate::memory::MemoryKind;
 use crate::model::{
-    BreakEven, Cost, Crossover, HandoverRow, Kind, Kinds, Level, LevelBest, LoadCurve, LoadedRow, PageRow, Rate,
-    Report, Row,
+    BreakEven, Cost, Crossover, HandoverRow, Kind, Kinds, LatencyRow, Level, LevelBest, LoadCurve, LoadedRow, MapLine,
+    PageRow, Rate, Report, Row,
 };
 use crate::plan::{PageWork, Protocol};
 use crate::units::{Bytes, Nanoseconds, count, percent, significant};
@@ -136,6 +137,54 @@ fn once<'a>(faults: impl Iterator<Item = (String, &'a String, &'a String)>) -> V
     seen.into_iter().map(line).collect()
 }
 
+/// A value and the farther end of its interval: `1.08 ±0.3%`.
+fn with_spread([value, low, high]: [f64; 3]) -> String {
+    format!("{} {}", significant(value), spread(&Rate { best: value, median: value, ci95: [low, high] }))
+}
+
+/// Chases of one chain over every line in one order: of each level of the ladder the row with the largest working set.
+struct LatencyOrder<'a> {
+    memory: MemoryKind,
+    order: Order,
+    of_level: Vec<Option<&'a LatencyRow>>,
+}
+
+/// All orders and memory kinds, in the usual state of the caches.
+fn latency_orders(report: &Report) -> Vec<LatencyOrder<'_>> {
+    let is_plain = |row: &&LatencyRow| {
+        row.stride_bytes == 64
+            && row.chains == 1
+            && row.latency_ns.is_some()
+            && row.last_level.as_deref() != Some("hit")
+    };
+    let keys: BTreeSet<_> = report.latency.rows.iter().filter(is_plain).map(|row| (row.memory, row.order)).collect();
+    let of_level = |key: (MemoryKind, Order), name: &str| {
+        let is_ours = |row: &&LatencyRow| (row.memory, row.order) == key && row.level.as_deref() == Some(name);
+        let rows = report.latency.rows.iter().filter(is_plain).filter(is_ours);
+        rows.max_by_key(|row| row.working_set_bytes)
+    };
+    let line = |&(memory, order): &(MemoryKind, Order)| LatencyOrder {
+        memory,
+        order,
+        of_level: report.latency.levels.iter().map(|level| of_level((memory, order), &level.name)).collect(),
+    };
+    keys.iter().map(line).collect()
+}
+
+/// Why chases could not be measured, each once.
+fn latency_reasons(report: &Report) -> Vec<(String, String)> {
+    let reason = |row: &LatencyRow| {
+        Some((format!("chases in {} memory", row.memory), format!("{}: {}", row.outcome, row.reason.as_ref()?)))
+    };
+    let all: BTreeSet<(String, String)> = report.latency.rows.iter().filter_map(reason).collect();
+    all.into_iter().collect()
+}
+
+/// `node 1, thp`.
+fn map_line_name(line: &MapLine) -> String {
+    line.node.map_or(String::new(), |node| format!("node {node}, ")) + line.memory.word()
+}
+
 /// The rows of work on pages that have figures, by work.
 fn page_works(report: &Report) -> Vec<(PageWork, Vec<&PageRow>)> {
     let rows = |&work: &PageWork| report.pages.iter().filter(move |row| row.work == work && row.page_ns.is_some());
@@ -163,6 +212,7 @@ fn protocol_word(protocol: Protocol) -> &'static str {
     match protocol {
         Protocol::Steady => "steady",
         Protocol::Stream => "stream",
+        Protocol::Refilled => "refilled",
         Protocol::FirstUse => "first use",
     }
 }

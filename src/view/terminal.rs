@@ -2,6 +2,7 @@
 
 mod addrmap;
 mod handover;
+mod latency;
 mod loaded;
 
 use std::collections::BTreeSet;
@@ -21,6 +22,7 @@ use crate::plan::PageWork;
 use crate::units::{Bytes, Nanoseconds, significant, utc};
 
 pub use addrmap::addrmap;
+pub use latency::{latency, latency_maps};
 
 const COLUMNS: usize = 80;
 const BOLD: Style = Style::new().bold();
@@ -35,6 +37,7 @@ pub fn summary(report: &Report) -> String {
         store_kinds(report),
         write_allocate(report),
         scaling(report),
+        latency::section(report),
         kinds_section(report, false),
         pages(report),
         offsets(report),

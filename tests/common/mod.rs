@@ -32,6 +32,7 @@ pub fn empty() -> Report {
         loaded: Vec::new(),
         load_curves: Vec::new(),
         addrmap: Vec::new(),
+        latency: Default::default(),
         host: String::new(),
         tool: "membound 0.1.0".into(),
         started_unix_s: 0,

@@ -1,0 +1,124 @@
+//! `membound latency`: how long does a load take that waits for the one before, from where, and what hides it?
+
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use clap::Args;
+
+use super::measure::{self, Session};
+use super::report::present;
+use super::{Done, PlaceArgs, RunArgs, usage, working_set};
+use crate::kernel::chase::{Chase, Order};
+use crate::machine::{Machine, Node};
+use crate::memory::{MemoryKind, MemorySpec};
+use crate::model;
+use crate::plan::{self, Case, Detail, Frame, LatencyChoice, USUAL_MEMORY};
+use crate::run::here::Here;
+use crate::units::Bytes;
+use crate::view::terminal;
+
+/// Flags of `membound latency`.
+#[derive(Debug, Clone, Args)]
+pub struct LatencyArgs {
+    /// Working sets, such as 24KiB,1MiB [default: from 4 KiB to memory]
+    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = working_set)]
+    pub size: Vec<Bytes>,
+    /// Memory kinds, such as 4k,thp,huge-2m [default: thp, and 4k and huge-2m for what pages cost]
+    #[arg(long, value_name = "LIST", value_delimiter = ',')]
+    pub memory: Vec<MemoryKind>,
+    /// Bind all pages to this NUMA node
+    #[arg(long, value_name = "NODE")]
+    pub node: Option<u32>,
+    /// Orders: random, page-ordered, page-random, forward, backward, strided
+    #[arg(long, value_name = "LIST", value_delimiter = ',')]
+    pub order: Vec<Order>,
+    /// Bytes from place to place, multiples of 8 [default: 64]
+    #[arg(long, value_name = "LIST", value_delimiter = ',')]
+    pub stride: Vec<u32>,
+    /// Independent chains, 1 to 32
+    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=i64::from(Chase::CHAINS_MOST)))]
+    pub chains: Vec<u32>,
+    /// Memory latency of each CPU to each node
+    #[arg(long, conflicts_with_all = ["order", "stride", "chains"])]
+    pub map: bool,
+    /// Where memory comes from
+    #[command(flatten)]
+    pub places: PlaceArgs,
+    /// How to run
+    #[command(flatten)]
+    pub run: RunArgs,
+    /// Write a record to this file
+    #[arg(long, value_name = "FILE")]
+    pub record: Option<PathBuf>,
+}
+
+const BUDGET: Duration = Duration::from_secs(15);
+
+impl LatencyArgs {
+    fn cases(&self, frame: &Frame, machine: &Machine) -> anyhow::Result<Vec<Case>> {
+        if self.map {
+            return plan::latency_map(frame, &self.map_memory(machine), &self.size).map_err(usage);
+        }
+        let is_usual = self.size.is_empty()
+            && self.memory.is_empty()
+            && self.order.is_empty()
+            && self.stride.is_empty()
+            && self.chains.is_empty();
+        if is_usual {
+            let mut cases = plan::latency(frame, Detail::Full).map_err(usage)?;
+            cases.iter_mut().for_each(|case| case.memory.node = self.node);
+            return Ok(cases);
+        }
+        let spec = |&kind: &MemoryKind| MemorySpec { kind, node: self.node };
+        let mut memory: Vec<MemorySpec> = self.memory.iter().map(spec).collect();
+        if memory.is_empty() {
+            memory.push(spec(&USUAL_MEMORY.kind));
+        }
+        let choice = LatencyChoice {
+            sizes: self.size.clone(),
+            memory,
+            orders: self.order.clone(),
+            strides: self.stride.clone(),
+            chains: self.chains.clone(),
+        };
+        plan::latency_choice(frame, &choice).map_err(usage)
+    }
+
+    /// Memory kinds x nodes with memory. A machine that names no nodes has one, and nothing to bind to.
+    fn map_memory(&self, machine: &Machine) -> Vec<MemorySpec> {
+        let kinds =
+            if self.memory.is_empty() { vec![MemoryKind::Base, USUAL_MEMORY.kind] } else { self.memory.clone() };
+        let has_memory = |node: &Node| node.total.known().is_none_or(|total| total.0 > 0);
+        let mut nodes: Vec<Option<u32>> = match self.node {
+            Some(node) => vec![Some(node)],
+            None => machine.nodes.iter().filter(|node| has_memory(node)).map(|node| Some(node.id)).collect(),
+        };
+        if nodes.is_empty() {
+            nodes.push(None);
+        }
+        kinds.iter().flat_map(|&kind| nodes.iter().map(move |&node| MemorySpec { kind, node })).collect()
+    }
+}
+
+/// Measures and shows.
+pub fn run(args: &LatencyArgs) -> anyhow::Result<Done> {
+    let started = Instant::now();
+    let (machine, frame) = args.run.frame()?;
+    let cases = args.cases(&frame, &machine)?;
+    if args.run.list {
+        return Ok(Done::ok(measure::list(&cases)));
+    }
+    let session = Session {
+        machine,
+        seed: args.run.seed.unwrap_or_else(measure::fresh_seed),
+        deadline: started + args.run.budget.unwrap_or(BUDGET),
+        samples: args.run.samples as usize,
+        record: args.record.clone(),
+        quiet: args.run.quiet,
+    };
+    let mut here = Here::new(&cases, args.places.places()?, args.run.verify)?;
+    let finished = measure::measure(&cases, &mut here, &session)?;
+    measure::tell(&finished, &session);
+    let report = model::report(&finished.record);
+    Ok(Done { text: present(&report, args.run.format, terminal::latency), failed: finished.failed() })
+}

@@ -1,0 +1,414 @@
+//! Latency: from chases to rows, the ladder, translation buffers, lines in flight, and the map over cores.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::hierarchy::{LEAST_SIZES, assumed, named};
+use super::ladder::{self, Rung};
+use super::levels::Plateau;
+use super::rows::{core_clock, flags, measured, median, outcome, visits};
+use super::{
+    Cost, Latency, LatencyLevel, LatencyRow, Level, MapLine, ParallelPoint, Parallelism, Report, TranslationLevel,
+};
+use crate::kernel::chase::{Chase, Order};
+use crate::memory::{MemoryKind, MemorySpec};
+use crate::plan::{Case, MAP_STRIDE, Protocol, SPARSE_STRIDE, USUAL_MEMORY, Work};
+use crate::record::{BASE_PAGE, Measured, Measurement, Record};
+use crate::stats;
+use crate::units::{Bytes, BytesPerSecond, Nanoseconds, significant};
+
+const LINE: u64 = 64;
+/// Share of the greatest rate that the knee has reached.
+const KNEE: f64 = 0.95;
+/// Numbers of chains that make a curve.
+const LEAST_CHAINS: usize = 3;
+
+/// All that the chases of a record tell.
+pub(super) fn latency(record: &Record) -> Latency {
+    let mut chases: Vec<Chased> = visits(record).iter().filter_map(|visits| chased(visits, record)).collect();
+    chases.sort_by(|a, b| (a.key(), &a.case).cmp(&(b.key(), &b.case)));
+    let levels = levels(&chases, record);
+    for chase in &mut chases {
+        chase.row.level = level_of(chase, &levels.named);
+    }
+    // A cache is the last one if nothing but memory comes after it.
+    let last = levels.named.iter().rev().find(|level| level.name != "memory").map(|level| level.name.clone());
+    for chase in chases.iter_mut().filter(|chase| chase.row.level.is_some() && chase.row.level == last) {
+        let word = if chase.case.protocol == Protocol::Refilled { "hit" } else { "disturbed" };
+        chase.row.last_level = Some(word.into());
+    }
+    Latency {
+        translation: translation(&chases),
+        parallelism: parallelism(&chases),
+        map: map(&chases),
+        levels: with_disturbed(levels.fitted, &chases),
+        rows: chases.into_iter().map(|chased| chased.row).collect(),
+    }
+}
+
+/// A chase's row and what stands behind it.
+struct Chased {
+    case: Case,
+    chase: Chase,
+    row: LatencyRow,
+    /// Nanoseconds of each sample, visit by visit.
+    batches: Vec<Vec<f64>>,
+}
+
+impl Chased {
+    fn key(&self) -> impl Ord + use<> {
+        let Chase { order, stride_bytes, chains, block_bytes } = self.chase;
+        (self.case.memory, order, stride_bytes, block_bytes, chains, self.case.cpus.clone(), self.case.protocol)
+    }
+
+    /// Bytes of the lines that its places lie in.
+    fn footprint(&self) -> u64 {
+        self.chase.places(self.case.working_set) as u64 * LINE.min(self.chase.stride_bytes.into())
+    }
+
+    /// Whether it is a single chain, in the usual state of the caches, and has a figure.
+    fn is_plain(&self) -> bool {
+        self.chase.chains == 1 && self.case.protocol == Protocol::Steady && self.figure().is_some()
+    }
+
+    /// Median with its interval: [median, low, high].
+    fn figure(&self) -> Option<[f64; 3]> {
+        let cost = self.row.latency_ns.filter(|_| self.row.outcome == "measured")?;
+        Some([cost.median, cost.ci95[0], cost.ci95[1]])
+    }
+}
+
+fn chased(visits: &[&Measurement], record: &Record) -> Option<Chased> {
+    let (case, hz) = (visits[0].case.clone(), record.header.clock.hz.0);
+    let Work::Chase(chase) = case.work else { return None };
+    let measured = measured(visits);
+    let links = |visit: &Measured| visit.repetitions as f64 * visit.volume.elements as f64 / f64::from(chase.chains);
+    let ns = |visit: &&Measured| -> Vec<f64> {
+        visit.samples.ticks.iter().map(|ticks| *ticks as f64 / hz * 1e9 / links(visit)).collect()
+    };
+    let batches: Vec<Vec<f64>> = measured.iter().map(ns).collect();
+    let mut row = bare_row(&case, chase);
+    let views: Vec<&[f64]> = batches.iter().map(Vec::as_slice).collect();
+    if let Some(summary) = stats::summarize(&views) {
+        row.latency_ns = Some(Cost { best: summary.least, median: summary.median, ci95: summary.ci95 });
+        row.core_clock_hz = core_clock(&measured, hz);
+        row.latency_cycles = cycles(&measured, &batches, hz);
+        row.flags = flags(&case, &measured, &batches, &summary, hz);
+        (row.samples, row.rounds) = (summary.samples, measured.len());
+    }
+    if let Some(last) = measured.last() {
+        if let (None, [only]) = (row.node, &last.obtained.pages_on_node[..]) {
+            row.node = Some(only.node);
+        }
+        row.obtained = Some(last.obtained.clone());
+    }
+    (row.outcome, row.reason) = outcome(visits);
+    Some(Chased { case, chase, row, batches })
+}
+
+/// Core clock cycles: the median over all samples, each by the clock of its visit, so that a clock that changes from
+/// visit to visit does not blur them.
+fn cycles(measured: &[&Measured], batches: &[Vec<f64>], hz: f64) -> Option<f64> {
+    let of_visit = |(visit, batch): (&&Measured, &Vec<f64>)| {
+        let clock = core_clock(&[*visit], hz)?;
+        Some(batch.iter().map(move |ns| ns * 1e-9 * clock).collect::<Vec<_>>())
+    };
+    median(measured.iter().zip(batches).filter_map(of_visit).flatten())
+}
+
+fn bare_row(case: &Case, chase: Chase) -> LatencyRow {
+    LatencyRow {
+        metric: "latency".into(),
+        order: chase.order,
+        stride_bytes: chase.stride_bytes,
+        block_bytes: chase.block_bytes,
+        chains: chase.chains,
+        memory: case.memory.kind,
+        node: case.memory.node,
+        cpus: case.cpus.clone(),
+        working_set_bytes: case.working_set,
+        level: None,
+        last_level: None,
+        unit: "ns".into(),
+        latency_ns: None,
+        latency_cycles: None,
+        core_clock_hz: None,
+        samples: 0,
+        rounds: 0,
+        outcome: "measured".into(),
+        reason: None,
+        flags: Vec::new(),
+        obtained: None,
+    }
+}
+
+/// A curve for the fit: bytes, median, interval.
+type Curve = Vec<(Bytes, f64, [f64; 2])>;
+
+fn curve<'a>(chases: impl IntoIterator<Item = &'a Chased>) -> Curve {
+    let point =
+        |chased: &Chased| chased.figure().map(|[median, low, high]| (chased.case.working_set, median, [low, high]));
+    chases.into_iter().filter_map(point).collect()
+}
+
+/// Levels as found, and all levels that rows may be told: with too few sizes those that are claimed.
+struct Levels {
+    fitted: Vec<LatencyLevel>,
+    named: Vec<Level>,
+}
+
+/// The ladder is the random order over all lines with the most working sets; of several, in the memory with the largest
+/// pages, where translations cost least. Where a working set was read before each sample, that is its point: what others
+/// evict is no property of a cache.
+fn levels(chases: &[Chased], record: &Record) -> Levels {
+    let is_ladder = |c: &&Chased| c.chase == Chase::of(Order::Random) && c.figure().is_some();
+    let mut ladders: BTreeMap<_, BTreeMap<Bytes, &Chased>> = BTreeMap::new();
+    for chased in chases.iter().filter(is_ladder) {
+        let ladder = ladders.entry((chased.case.memory, &chased.case.cpus)).or_default();
+        let point = ladder.entry(chased.case.working_set).or_insert(chased);
+        if chased.case.protocol == Protocol::Refilled {
+            *point = chased;
+        }
+    }
+    let rank =
+        |((memory, _), ladder): &((MemorySpec, _), BTreeMap<_, _>)| (ladder.len(), memory.kind != MemoryKind::Base);
+    let cpu = chases.first().map_or(0, |chased| chased.case.cpus[0]);
+    let claimed: Vec<Bytes> = record.header.machine.data_caches(cpu).iter().map(|cache| cache.size).collect();
+    let longest = ladders.into_iter().max_by_key(rank).map(|(_, ladder)| ladder);
+    let Some(ladder) = longest.filter(|ladder| ladder.len() >= LEAST_SIZES) else {
+        return Levels { fitted: Vec::new(), named: assumed(&claimed) };
+    };
+    let curve = curve(ladder.values().copied());
+    let rungs = ladder::fit(&curve);
+    let plateau =
+        |rung: &Rung| Plateau { from: rung.from, to: rung.to, speed: 1.0 / rung.latency[0], capacity: rung.capacity };
+    let plateaus: Vec<Plateau> = rungs.iter().map(plateau).collect();
+    let largest = curve.iter().map(|point| point.0).max().unwrap_or_default();
+    let named = named(&plateaus, &claimed, largest);
+    let clock = median(ladder.values().filter_map(|chased| chased.row.core_clock_hz));
+    let fitted = |level: &Level| {
+        let rung = rungs.iter().find(|rung| rung.from == level.from)?;
+        Some(LatencyLevel {
+            name: level.name.clone(),
+            latency_ns: rung.latency,
+            latency_cycles: clock.map(|hz| rung.latency[0] * 1e-9 * hz),
+            disturbed_ns: None,
+            from: level.from,
+            to: level.to,
+            capacity: rung.capacity,
+            claimed: level.claimed,
+        })
+    };
+    Levels { fitted: named.iter().filter_map(fitted).collect(), named }
+}
+
+/// The level that a chase's lines lie in.
+fn level_of(chased: &Chased, levels: &[Level]) -> Option<String> {
+    let footprint = chased.footprint();
+    let last = levels.len().saturating_sub(1);
+    let inside = |(index, level): &(usize, &Level)| {
+        (footprint >= level.from.0 || *index == 0) && (footprint <= level.to.0 || *index == last)
+    };
+    levels.iter().enumerate().find(inside).map(|(_, level)| level.name.clone())
+}
+
+/// Beside a level whose plateau is of hits: what the same working sets cost as others leave them.
+fn with_disturbed(mut levels: Vec<LatencyLevel>, chases: &[Chased]) -> Vec<LatencyLevel> {
+    for level in &mut levels {
+        let of_level = |word: &'static str| {
+            let name = &level.name;
+            let is_one = move |c: &&Chased| {
+                c.row.last_level.as_deref() == Some(word)
+                    && c.row.level.as_ref() == Some(name)
+                    && c.chase == Chase::of(Order::Random)
+                    && c.case.memory.kind == USUAL_MEMORY.kind
+            };
+            chases.iter().filter(is_one)
+        };
+        if of_level("hit").count() == 0 {
+            continue;
+        }
+        let batches: Vec<&[f64]> = of_level("disturbed").flat_map(|c| c.batches.iter().map(Vec::as_slice)).collect();
+        let summary = stats::summarize(&batches);
+        level.disturbed_ns = summary.map(|summary| [summary.median, summary.ci95[0], summary.ci95[1]]);
+    }
+    levels
+}
+
+/// Translation buffers: chases over one line in each base page, against as many lines side by side in huge pages. Both
+/// fill the caches alike. Huge pages with one line in each would not do instead: where a host backs them with base pages,
+/// the processor translates them as such.
+fn translation(chases: &[Chased]) -> Vec<TranslationLevel> {
+    let side_by_side =
+        |c: &&Chased| c.is_plain() && c.chase == Chase::of(Order::Random) && c.case.memory.kind == USUAL_MEMORY.kind;
+    let dense: BTreeMap<usize, [f64; 3]> =
+        chases.iter().filter(side_by_side).filter_map(|c| Some((places(c), c.figure()?))).collect();
+    let Some((&fewest, nearest)) = dense.first_key_value() else { return Vec::new() };
+    let is_sparse = |c: &&Chased| {
+        c.is_plain()
+            && (c.chase.order, c.chase.stride_bytes) == (Order::Random, SPARSE_STRIDE)
+            && c.case.memory.kind == MemoryKind::Base
+    };
+    let sparse: Vec<&Chased> = chases.iter().filter(is_sparse).collect();
+    let more = |c: &&Chased| {
+        // Fewer lines than the smallest working set has lie in the same cache.
+        let ([base, low, high], other) = (c.figure()?, dense.get(&places(c).max(fewest))?);
+        // As a curve of latencies: what a load would take from the nearest cache.
+        let latency = nearest[0] + base - other[0];
+        let error = ((high - low) / 2.0).hypot((other[2] - other[1]) / 2.0);
+        Some((c.case.working_set, latency, [latency - error, latency + error]))
+    };
+    let curve: Curve = sparse.iter().filter_map(more).collect();
+    let clock = median(sparse.iter().filter_map(|c| c.row.core_clock_hz));
+    let rungs = ladder::fit(&curve);
+    let level = |(index, pair): (usize, &[Rung])| {
+        let pages = pair[0].capacity?.0 as f64 / f64::from(SPARSE_STRIDE);
+        let miss_ns = pair[1].latency.map(|ns| ns - rungs[0].latency[0]);
+        Some(TranslationLevel {
+            level: index + 1,
+            pages,
+            reach: Bytes((pages * BASE_PAGE as f64) as u64),
+            miss_ns,
+            miss_cycles: clock.map(|hz| miss_ns[0] * 1e-9 * hz),
+        })
+    };
+    rungs.windows(2).enumerate().filter_map(level).collect()
+}
+
+fn places(chased: &Chased) -> usize {
+    chased.chase.places(chased.case.working_set)
+}
+
+/// The random chases over lines that differ in their number of chains alone: of several sets the largest.
+fn parallelism(chases: &[Chased]) -> Option<Parallelism> {
+    let is_one = |c: &&Chased| {
+        c.chase == Chase { chains: c.chase.chains, ..Chase::of(Order::Random) } && c.case.protocol == Protocol::Steady
+    };
+    let mut groups: BTreeMap<_, Vec<(&Chased, [f64; 3])>> = BTreeMap::new();
+    for chased in chases.iter().filter(is_one) {
+        let key = (chased.case.working_set, chased.case.memory, &chased.case.cpus);
+        groups.entry(key).or_default().extend(chased.figure().map(|figure| (chased, figure)));
+    }
+    let group = groups.into_values().rev().find(|group| group.len() >= LEAST_CHAINS)?;
+    let point = |&(chased, latency_ns): &(&Chased, [f64; 3])| {
+        let chains = chased.chase.chains;
+        ParallelPoint { chains, latency_ns, bps: f64::from(chains) * LINE as f64 / (latency_ns[0] * 1e-9) }
+    };
+    let mut points: Vec<ParallelPoint> = group.iter().map(point).collect();
+    points.sort_by_key(|point| point.chains);
+    let alone = points.first().filter(|point| point.chains == 1)?.latency_ns[0];
+    let greatest_bps = points.iter().map(|point| point.bps).fold(0.0, f64::max);
+    Some(Parallelism {
+        memory: group[0].0.case.memory.kind,
+        working_set: group[0].0.case.working_set,
+        knee: points.iter().find(|point| point.bps >= KNEE * greatest_bps)?.chains,
+        lines_in_flight: greatest_bps * alone * 1e-9 / LINE as f64,
+        most_chains: points.last()?.chains,
+        greatest_bps,
+        points,
+    })
+}
+
+/// Even lines permuted within blocks: for each memory and node a line over cores.
+fn map(chases: &[Chased]) -> Vec<MapLine> {
+    let is_mapped =
+        |c: &&Chased| c.is_plain() && c.chase.order == Order::PageOrdered && c.chase.stride_bytes == MAP_STRIDE;
+    let mut lines: BTreeMap<_, Vec<&Chased>> = BTreeMap::new();
+    for chased in chases.iter().filter(is_mapped) {
+        lines.entry((chased.case.memory.kind, chased.row.node, chased.case.working_set)).or_default().push(chased);
+    }
+    lines.into_iter().filter_map(|((memory, node, _), chases)| map_line(memory, node, &chases)).collect()
+}
+
+fn map_line(memory: MemoryKind, node: Option<u32>, chases: &[&Chased]) -> Option<MapLine> {
+    let mut of_core: BTreeMap<u32, Vec<f64>> = BTreeMap::new();
+    for (chased, [median, ..]) in chases.iter().filter_map(|chased| Some((chased, chased.figure()?))) {
+        of_core.entry(*chased.case.cpus.first()?).or_default().push(median);
+    }
+    let mean = |values: &[f64]| values.iter().sum::<f64>() / values.len() as f64;
+    let cores: Vec<(u32, f64)> = of_core.iter().map(|(&cpu, blocks)| (cpu, mean(blocks))).collect();
+    let values: Vec<f64> = cores.iter().map(|core| core.1).collect();
+    let avg = mean(&values);
+    let squares: f64 = values.iter().map(|value| (value - avg).powi(2)).sum();
+    let blocks: BTreeSet<u32> = chases.iter().map(|chased| chased.chase.block_bytes).collect();
+    (!cores.is_empty()).then(|| MapLine {
+        memory,
+        node,
+        max: values.iter().copied().fold(f64::NEG_INFINITY, f64::max),
+        avg,
+        min: values.iter().copied().fold(f64::INFINITY, f64::min),
+        sd: (squares / (values.len().max(2) - 1) as f64).sqrt(),
+        cores,
+        blocks: blocks.into_iter().map(|bytes| Bytes(bytes.into())).collect(),
+    })
+}
+
+/// What it comes to, in words.
+pub(super) fn sentences(report: &Report) -> Vec<String> {
+    let sentences = [ladder_sentence, translation_sentence, prefetch_sentence, parallelism_sentence, map_sentence];
+    sentences.into_iter().filter_map(|sentence| sentence(report)).collect()
+}
+
+fn ladder_sentence(report: &Report) -> Option<String> {
+    let of_level = |level: &LatencyLevel| {
+        let cycles = level.latency_cycles.map_or(String::new(), |cycles| format!(" ({} cycles)", significant(cycles)));
+        let disturbed = level.disturbed_ns.map_or(String::new(), |[ns, ..]| {
+            format!(", right after its data were read ({} with what others evict meanwhile)", Nanoseconds(ns))
+        });
+        format!("{} from {}{cycles}{disturbed}", Nanoseconds(level.latency_ns[0]), level.name)
+    };
+    let parts: Vec<String> = report.latency.levels.iter().map(of_level).collect();
+    (!parts.is_empty()).then(|| format!("A load that waits for the one before takes {}.", parts.join("; ")))
+}
+
+fn translation_sentence(report: &Report) -> Option<String> {
+    let of_level = |level: &TranslationLevel| {
+        let TranslationLevel { pages, reach, miss_ns, .. } = level;
+        format!("beyond {pages:.0} pages ({reach}) {}", Nanoseconds(miss_ns[0]))
+    };
+    let parts: Vec<String> = report.latency.translation.iter().map(of_level).collect();
+    (!parts.is_empty()).then(|| format!("Translating addresses in base pages adds {}.", parts.join(", ")))
+}
+
+/// The same lines in several orders, at the largest working set that several orders have.
+fn prefetch_sentence(report: &Report) -> Option<String> {
+    let orders = [Order::Forward, Order::Backward, Order::Strided, Order::Random];
+    let figure = |order: Order, size: Bytes| {
+        let is_ours = |row: &&LatencyRow| {
+            (row.order, row.working_set_bytes, row.stride_bytes, row.chains) == (order, size, 64, 1)
+                && row.memory == USUAL_MEMORY.kind
+                && row.level.as_deref() == Some("memory")
+        };
+        report.latency.rows.iter().find(is_ours)?.latency_ns.map(|cost| cost.median)
+    };
+    let sizes: BTreeSet<Bytes> = report.latency.rows.iter().map(|row| row.working_set_bytes).collect();
+    let all = |&size: &Bytes| -> Vec<String> {
+        let text = |order: &Order| Some(format!("{order} {}", Nanoseconds(figure(*order, size)?)));
+        orders.iter().filter_map(text).collect()
+    };
+    let parts = sizes.iter().rev().map(all).find(|parts| parts.len() == orders.len())?;
+    Some(format!("In memory the order of the same lines decides: {}.", parts.join(", ")))
+}
+
+fn parallelism_sentence(report: &Report) -> Option<String> {
+    let Parallelism { knee, greatest_bps, lines_in_flight, most_chains, .. } = report.latency.parallelism.as_ref()?;
+    let level = report.levels.iter().find(|level| level.name == "memory");
+    let best =
+        level.and_then(|level| level.best.iter().find(|best| (best.kernel.as_str(), best.threads) == ("load", 1)));
+    let loads = best.and_then(|best| report.rows.get(best.row)?.payload_bps);
+    let held = loads.map_or(String::new(), |rate| format!("; streaming loads reach {}", BytesPerSecond(rate.median)));
+    let open = if knee == most_chains { ", the most that were tried" } else { "" };
+    let rate = BytesPerSecond(*greatest_bps);
+    Some(format!(
+        "One core has {lines_in_flight:.0} lines in flight: from {knee} independent chains on{open} it reads {rate} of random lines{held}."
+    ))
+}
+
+fn map_sentence(report: &Report) -> Option<String> {
+    let of_line = |line: &MapLine| {
+        let node = line.node.map_or(String::new(), |node| format!("node {node}, "));
+        let MapLine { memory, max, avg, min, sd, cores, .. } = line;
+        format!("{node}{memory}: {avg:.1} ns on average over {} CPUs, {min:.1} to {max:.1}, sd {sd:.1}", cores.len())
+    };
+    let parts: Vec<String> = report.latency.map.iter().map(of_line).collect();
+    (!parts.is_empty()).then(|| format!("Memory latency from CPU to node: {}.", parts.join("; ")))
+}

@@ -1,0 +1,187 @@
+//! Chases on this machine: the pinned thread writes the cycle into memory of the case's kind and follows it. A sample
+//! goes on where the last one stopped, so that it does not meet again what it has just brought into the caches.
+
+#![allow(unsafe_code)]
+
+use std::collections::HashMap;
+use std::hint::black_box;
+
+use super::native::{crashed, unavailable};
+use super::sys;
+use super::team::{Task, Team};
+use crate::kernel::chase::{Chase, Cycle};
+use crate::kernel::code::{Call, Executable, TakenAway};
+use crate::memory::{MemorySpec, NoMemory, Obtained, Places, Region};
+use crate::plan::{Case, Protocol, Work};
+use crate::record::{BASE_PAGE, Measured, Outcome, Volume};
+use crate::units::Bytes;
+
+/// Words of a base page.
+const PAGE_WORDS: usize = BASE_PAGE as usize / 8;
+
+/// Runs chases. Keeps code, and memory until the round ends: to make pages takes longer than to follow them.
+#[derive(Debug, Default)]
+pub(super) struct Chaser {
+    /// By number of chains, the only thing about a chase that its code depends on.
+    codes: HashMap<u32, Result<Executable, Outcome>>,
+    grounds: HashMap<(u32, MemorySpec), Ground>,
+    /// The most that any expected case will want.
+    most: HashMap<(u32, MemorySpec), Bytes>,
+    /// Visits so far: the seed of the cycle.
+    visits: u64,
+}
+
+impl Chaser {
+    /// Makes room in mind for cases to come.
+    pub fn expect(&mut self, cases: &[Case]) {
+        for case in cases.iter().filter(|case| matches!(case.work, Work::Chase(_))) {
+            for &cpu in &case.cpus {
+                let most = self.most.entry((cpu, case.memory)).or_default();
+                *most = case.working_set.max(*most);
+            }
+        }
+    }
+
+    /// Gives all memory back: the next cases get other pages.
+    pub fn give_back(&mut self) {
+        self.grounds.clear();
+    }
+
+    /// Visits `case`, which is this chase on one thread. The core clock's links are the caller's to fill in.
+    pub fn visit(&mut self, case: &Case, chase: Chase, team: Team<'_>, places: &Places) -> Result<Measured, Outcome> {
+        let &[cpu] = &case.cpus[..] else {
+            return Err(unavailable("a chase runs on one thread; name one CPU"));
+        };
+        self.visits += 1;
+        let mut ground = self.ground(cpu, case, places).map_err(unavailable)?;
+        if !ground.region.is_writable() {
+            return Err(unavailable("a chase writes its cycle into memory; choose a kind that may be written"));
+        }
+        let compile = || {
+            let code = chase.assemble().map_err(unavailable)?;
+            Executable::new(&code).map_err(|fault| unavailable(format!("executable memory was refused ({fault})")))
+        };
+        let code = self.codes.entry(chase.chains).or_insert_with(compile).as_ref().map_err(Outcome::clone)?;
+        let cycle = chase.cycle(case.working_set, self.visits);
+        if cycle.places() < chase.chains as usize {
+            return Err(unavailable(format!("the working set has too few places; give at least {}", chase.least())));
+        }
+        let refills = case.protocol == Protocol::Refilled;
+        let mut task = Links { chase, cycle, ground: &mut ground, code, refills, call: Call::empty(1), links: 0 };
+        let results = team.measure(std::slice::from_mut(&mut task));
+        // After a crash memory may be missing; the next case gets new one.
+        if let Err(outcome @ Outcome::Crashed { .. }) = results {
+            return Err(outcome);
+        }
+        let obtained = ground.obtained();
+        self.grounds.insert((cpu, case.memory), ground);
+        let (samples, repetitions) = results?;
+        let accesses = Chase::LINKS * u64::from(chase.chains);
+        let volume = Volume { elements: accesses, loaded: 8 * accesses, ..Volume::default() };
+        Ok(Measured { volume, repetitions, core_clock_links: 0, samples, obtained })
+    }
+
+    fn ground(&mut self, cpu: u32, case: &Case, places: &Places) -> Result<Ground, NoMemory> {
+        let key = (cpu, case.memory);
+        match self.grounds.remove(&key) {
+            Some(ground) if ground.region.bytes() >= case.working_set => Ok(ground),
+            _ => {
+                let most = self.most.get(&key).map_or(case.working_set, |most| case.working_set.max(*most));
+                Ok(Ground { region: Region::new(case.memory, most, places)?, touched: 0, obtained: None })
+            }
+        }
+    }
+}
+
+/// The memory of a kind that a CPU chases in; every working set begins at its start.
+#[derive(Debug)]
+struct Ground {
+    region: Region,
+    /// Words whose pages were touched.
+    touched: usize,
+    /// What was obtained for them.
+    obtained: Option<Obtained>,
+}
+
+impl Ground {
+    /// What was obtained; looked up again only when new pages were touched.
+    fn obtained(&mut self) -> Obtained {
+        let touched = Bytes(self.touched as u64 * 8);
+        self.obtained.get_or_insert_with(|| self.region.inspect(touched)).clone()
+    }
+
+    /// Touches pages in the order of their addresses, as a program does that fills its memory.
+    fn touch(&mut self, words: usize) -> Result<(), TakenAway> {
+        if words <= self.touched {
+            return Ok(());
+        }
+        let first = self.touched.next_multiple_of(PAGE_WORDS);
+        sys::touch_words(&mut self.region, |all| {
+            all.iter_mut().take(words).skip(first).step_by(PAGE_WORDS).for_each(|word| *word = 0.0);
+        })?;
+        (self.touched, self.obtained) = (words, None);
+        Ok(())
+    }
+}
+
+/// What the thread of a visit does. On cache lines of its own: its call's positions are written in each sample.
+#[repr(align(128))]
+struct Links<'a> {
+    chase: Chase,
+    cycle: Cycle,
+    ground: &'a mut Ground,
+    code: &'a Executable,
+    /// Whether the working set is read before each sample.
+    refills: bool,
+    call: Call,
+    /// Links of each chain so far.
+    links: u64,
+}
+
+impl Links<'_> {
+    /// Reads the working set once, in the order in which the chains will come by. What is chased next was then read
+    /// longest ago: in a cache that takes what a smaller one lets go, that is where it is.
+    fn read(&mut self) -> Result<(), Outcome> {
+        let (cycle, links) = (&self.cycle, self.links);
+        sys::touch_words(&mut self.ground.region, |words| black_box(cycle.read(words, links))).map_err(crashed)?;
+        Ok(())
+    }
+}
+
+impl Task for Links<'_> {
+    fn begin(&mut self) -> Result<(), Outcome> {
+        self.ground.touch(self.cycle.words()).map_err(crashed)?;
+        let (cycle, address) = (&self.cycle, self.ground.region.address());
+        sys::touch_words(&mut self.ground.region, |words| cycle.write(words, address)).map_err(crashed)?;
+        self.call = Call::of_chase(&self.cycle.starts(address, self.chase.chains), 1);
+        self.read()
+    }
+
+    fn renew(&mut self) -> Result<u64, Outcome> {
+        if self.refills {
+            self.read()?;
+        }
+        Ok(0)
+    }
+
+    fn run(&mut self, repetitions: u64) -> Result<(), Outcome> {
+        self.call.repetitions = repetitions;
+        self.links += repetitions * Chase::LINKS;
+        // SAFETY: the positions are places of the cycle in this thread's own region, which is mapped; each place holds
+        // the address of another, as `begin` wrote it.
+        let run = unsafe { self.code.run(&mut self.call) };
+        run.map_err(crashed)
+    }
+
+    /// Compares where the chains stand with where they must.
+    fn end(&mut self) -> Result<(), Outcome> {
+        let (found, address) = (self.call.positions(self.chase.chains), self.ground.region.address());
+        let expect = self.cycle.after(address, self.chase.chains, self.links);
+        match found.iter().zip(&expect).position(|(found, expect)| found != expect) {
+            None => Ok(()),
+            Some(chain) => Err(Outcome::Invalid {
+                reason: format!("data check failed: chain {chain} does not stand where {} links lead", self.links),
+            }),
+        }
+    }
+}

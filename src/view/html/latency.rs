@@ -1,0 +1,111 @@
+//! Latency on the page.
+
+use maud::{Markup, html};
+
+use super::{Section, boxed, charts};
+use crate::model::{LatencyRow, Report};
+use crate::units::{Bytes, significant};
+use crate::view::{chart, latency_reasons, map_line_name, with_spread};
+
+const ABOUT: &str = "A load that waits for the one before. Latencies and capacities of levels are fitted to the whole curve; \
+    intervals are of 95 %.";
+
+/// Its section.
+pub(super) fn section(report: &Report) -> Section {
+    let body = (!report.latency.rows.is_empty()).then(|| body(report));
+    Section { body, ..charts("latency", "Latency", ABOUT, chart::latency(report)) }
+}
+
+fn body(report: &Report) -> Markup {
+    let latency = &report.latency;
+    let reasons = latency_reasons(report);
+    html! {
+        @if !latency.levels.is_empty() { (levels(report)) }
+        @if !latency.translation.is_empty() { (translation(report)) }
+        @if !latency.map.is_empty() { (map(report)) }
+        (rows(report))
+        @if !reasons.is_empty() {
+            p { "Not measured:" }
+            ul { @for (what, reason) in &reasons { li { (what) ": " (reason) } } }
+        }
+    }
+}
+
+fn levels(report: &Report) -> Markup {
+    let size = |size: Option<Bytes>| size.map_or_else(|| "–".into(), |size| size.to_string());
+    boxed(
+        "The ladder. In the last cache: hits right after the working set was read; disturbed: without that",
+        html! {
+            thead { tr {
+                th { "level" } th.num { "ns" } th.num { "cycles" } th.num { "disturbed, ns" } th.num { "capacity measured" }
+                th.num { "claimed" }
+            } }
+            tbody { @for level in &report.latency.levels { tr {
+                th { (level.name) }
+                td.num { (with_spread(level.latency_ns)) }
+                td.num { (level.latency_cycles.map_or_else(|| "–".into(), significant)) }
+                td.num { (level.disturbed_ns.map_or_else(|| "–".into(), with_spread)) }
+                td.num { (size(level.capacity)) }
+                td.num { (size(level.claimed)) }
+            } } }
+        },
+    )
+}
+
+fn translation(report: &Report) -> Markup {
+    boxed(
+        "Translation buffers for base pages, and what a load takes longer beyond them",
+        html! {
+            thead { tr { th { "level" } th.num { "pages" } th.num { "reach" } th.num { "ns" } th.num { "cycles" } } }
+            tbody { @for level in &report.latency.translation { tr {
+                th { (level.level) }
+                td.num { (format!("{:.0}", level.pages)) }
+                td.num { (level.reach) }
+                td.num { (with_spread(level.miss_ns)) }
+                td.num { (level.miss_cycles.map_or_else(|| "–".into(), significant)) }
+            } } }
+        },
+    )
+}
+
+fn map(report: &Report) -> Markup {
+    boxed(
+        "Memory latency over CPUs, ns",
+        html! {
+            thead { tr { th { "memory" } th.num { "CPUs" } th.num { "max" } th.num { "avg" } th.num { "min" } th.num { "sd" } } }
+            tbody { @for line in &report.latency.map { tr {
+                th { (map_line_name(line)) }
+                td.num { (line.cores.len()) }
+                @for ns in [line.max, line.avg, line.min, line.sd] { td.num { (format!("{ns:.1}")) } }
+            } } }
+        },
+    )
+}
+
+fn rows(report: &Report) -> Markup {
+    let ns = |row: &LatencyRow| {
+        row.latency_ns.map_or_else(|| "–".into(), |cost| with_spread([cost.median, cost.ci95[0], cost.ci95[1]]))
+    };
+    html! {
+        details {
+            summary { "Every chase" }
+            (boxed("ns from a load to the next of its chain", html! {
+                thead { tr {
+                    th { "memory" } th { "order" } th.num { "stride" } th.num { "chains" } th.num { "working set" } th { "level" }
+                    th.num { "ns" } th.num { "cycles" } th { "remarks" }
+                } }
+                tbody { @for row in &report.latency.rows { tr {
+                    td { (row.memory) }
+                    td { (row.order) }
+                    td.num { (row.stride_bytes) }
+                    td.num { (row.chains) }
+                    td.num { (row.working_set_bytes) }
+                    td { (row.level.as_deref().unwrap_or("")) " " (row.last_level.as_deref().unwrap_or("")) }
+                    td.num { (ns(row)) }
+                    td.num { (row.latency_cycles.map_or_else(|| "–".into(), significant)) }
+                    td { @if row.outcome != "measured" { (row.outcome) " " } (row.flags.join(" ")) }
+                } } }
+            }))
+        }
+    }
+}
