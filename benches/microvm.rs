@@ -76,6 +76,8 @@ fn compare(bench: &mut Bench, level: &str, native: &Case, options: &Options) -> 
     bench.expect(&[guest.clone(), native.clone()]);
     let [mut in_guest, mut natively]: [Vec<Vec<f64>>; 2] = [Vec::new(), Vec::new()];
     for _ in 0..options.rounds {
+        // Where pages come to lie in the second level moves either side by 2 %: each round draws anew.
+        bench.begin_round();
         for (case, figures) in [(&guest, &mut in_guest), (native, &mut natively)] {
             let visit = bench.visit(case, Duration::from_secs_f64(options.seconds));
             figures.push(visit.unwrap_or_else(|reason| stop(format!("{case}: {reason}"))).bytes_per_cycle());
