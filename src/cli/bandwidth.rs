@@ -5,13 +5,11 @@ use std::time::{Duration, Instant};
 
 use clap::Args;
 
-use super::measure::{self, Session};
-use super::report::present;
+use super::measure;
 use super::{ChoiceArgs, Done, PlaceArgs, RunArgs, usage};
 use crate::kernel::Element;
-use crate::model::{self, Report};
+use crate::model::Report;
 use crate::plan::{self, Case, Frame};
-use crate::run::here::Here;
 use crate::view::terminal;
 
 /// Flags of the three.
@@ -93,20 +91,6 @@ pub fn run(args: &BandwidthArgs, what: What) -> anyhow::Result<Done> {
     let started = Instant::now();
     let (machine, frame) = args.run.frame()?;
     let cases = what.cases(&frame, &args.choice)?;
-    if args.run.list {
-        return Ok(Done::ok(measure::list(&cases)));
-    }
-    let session = Session {
-        machine,
-        seed: args.run.seed.unwrap_or_else(measure::fresh_seed),
-        deadline: started + args.run.budget.unwrap_or(what.budget()),
-        samples: args.run.samples as usize,
-        record: args.record.clone(),
-        quiet: args.run.quiet,
-    };
-    let mut here = Here::new(&cases, args.places.places()?, args.run.verify)?;
-    let finished = measure::measure(&cases, &mut here, &session)?;
-    measure::tell(&finished, &session);
-    let report = model::report(&finished.record);
-    Ok(Done { text: present(&report, args.run.format, what.view()), failed: finished.failed() })
+    let deadline = started + args.run.budget.unwrap_or(what.budget());
+    measure::finish(&args.run, Some(&args.places), args.record.as_ref(), machine, &cases, deadline, what.view())
 }

@@ -5,15 +5,10 @@ use std::time::{Duration, Instant};
 
 use clap::Args;
 
-use super::measure::{self, Session};
-use super::report::present;
+use super::measure;
 use super::{Done, RunArgs, usage};
 use crate::kernel::mix::Mix;
-use crate::machine::Machine;
-use crate::memory::Places;
-use crate::model::{self, Report};
-use crate::plan::{self, Case, Home, STEPS};
-use crate::run::here::Here;
+use crate::plan::{self, Home, STEPS};
 use crate::view::terminal;
 
 /// Flags of `membound c2c`.
@@ -57,7 +52,15 @@ pub fn c2c(args: &C2cArgs) -> anyhow::Result<Done> {
     let started = Instant::now();
     let (machine, frame) = args.run.frame()?;
     let cases = plan::handovers(&frame, &args.home).map_err(usage)?;
-    finish(started, machine, &cases, &args.run, args.record.as_ref(), terminal::c2c)
+    measure::finish(
+        &args.run,
+        None,
+        args.record.as_ref(),
+        machine,
+        &cases,
+        started + args.run.budget.unwrap_or(BUDGET),
+        terminal::c2c,
+    )
 }
 
 /// Chases under load, and shows what it costs.
@@ -65,31 +68,13 @@ pub fn loaded(args: &LoadedArgs) -> anyhow::Result<Done> {
     let started = Instant::now();
     let (machine, frame) = args.run.frame()?;
     let cases = plan::loaded(&frame, &args.mix, args.steps, args.threads).map_err(usage)?;
-    finish(started, machine, &cases, &args.run, args.record.as_ref(), terminal::loaded)
-}
-
-fn finish(
-    started: Instant,
-    machine: Machine,
-    cases: &[Case],
-    run: &RunArgs,
-    record: Option<&PathBuf>,
-    table: fn(&Report) -> String,
-) -> anyhow::Result<Done> {
-    if run.list {
-        return Ok(Done::ok(measure::list(cases)));
-    }
-    let session = Session {
+    measure::finish(
+        &args.run,
+        None,
+        args.record.as_ref(),
         machine,
-        seed: run.seed.unwrap_or_else(measure::fresh_seed),
-        deadline: started + run.budget.unwrap_or(BUDGET),
-        samples: run.samples as usize,
-        record: record.cloned(),
-        quiet: run.quiet,
-    };
-    let mut here = Here::new(cases, Places::default(), run.verify)?;
-    let finished = measure::measure(cases, &mut here, &session)?;
-    measure::tell(&finished, &session);
-    let report = model::report(&finished.record);
-    Ok(Done { text: present(&report, run.format, table), failed: finished.failed() })
+        &cases,
+        started + args.run.budget.unwrap_or(BUDGET),
+        terminal::loaded,
+    )
 }

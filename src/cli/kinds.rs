@@ -5,14 +5,11 @@ use std::time::{Duration, Instant};
 
 use clap::{Args, ValueEnum};
 
-use super::measure::{self, Session};
-use super::report::present;
+use super::measure;
 use super::{Done, PlaceArgs, RunArgs, usage, working_set};
 use crate::kernel::{Element, Width};
 use crate::memory::{MemoryKind, MemorySpec};
-use crate::model;
 use crate::plan::{self, Breadth, Case, Choice, Frame};
-use crate::run::here::Here;
 use crate::units::Bytes;
 use crate::view::terminal;
 
@@ -95,20 +92,6 @@ pub fn run(args: &KindsArgs) -> anyhow::Result<Done> {
     let started = Instant::now();
     let (machine, frame) = args.run.frame()?;
     let cases = args.cases(&frame)?;
-    if args.run.list {
-        return Ok(Done::ok(measure::list(&cases)));
-    }
-    let session = Session {
-        machine,
-        seed: args.run.seed.unwrap_or_else(measure::fresh_seed),
-        deadline: started + args.run.budget.unwrap_or(BUDGET),
-        samples: args.run.samples as usize,
-        record: args.record.clone(),
-        quiet: args.run.quiet,
-    };
-    let mut here = Here::new(&cases, args.places.places()?, args.run.verify)?;
-    let finished = measure::measure(&cases, &mut here, &session)?;
-    measure::tell(&finished, &session);
-    let report = model::report(&finished.record);
-    Ok(Done { text: present(&report, args.run.format, terminal::kinds), failed: finished.failed() })
+    let deadline = started + args.run.budget.unwrap_or(BUDGET);
+    measure::finish(&args.run, Some(&args.places), args.record.as_ref(), machine, &cases, deadline, terminal::kinds)
 }

@@ -5,15 +5,12 @@ use std::time::{Duration, Instant};
 
 use clap::Args;
 
-use super::measure::{self, Session};
-use super::report::present;
+use super::measure;
 use super::{Done, PlaceArgs, RunArgs, usage, working_set};
 use crate::kernel::chase::{Chase, Order};
 use crate::machine::{Machine, Node};
 use crate::memory::{MemoryKind, MemorySpec};
-use crate::model;
 use crate::plan::{self, Case, Detail, Frame, LatencyChoice, USUAL_MEMORY};
-use crate::run::here::Here;
 use crate::units::Bytes;
 use crate::view::terminal;
 
@@ -105,20 +102,6 @@ pub fn run(args: &LatencyArgs) -> anyhow::Result<Done> {
     let started = Instant::now();
     let (machine, frame) = args.run.frame()?;
     let cases = args.cases(&frame, &machine)?;
-    if args.run.list {
-        return Ok(Done::ok(measure::list(&cases)));
-    }
-    let session = Session {
-        machine,
-        seed: args.run.seed.unwrap_or_else(measure::fresh_seed),
-        deadline: started + args.run.budget.unwrap_or(BUDGET),
-        samples: args.run.samples as usize,
-        record: args.record.clone(),
-        quiet: args.run.quiet,
-    };
-    let mut here = Here::new(&cases, args.places.places()?, args.run.verify)?;
-    let finished = measure::measure(&cases, &mut here, &session)?;
-    measure::tell(&finished, &session);
-    let report = model::report(&finished.record);
-    Ok(Done { text: present(&report, args.run.format, terminal::latency), failed: finished.failed() })
+    let deadline = started + args.run.budget.unwrap_or(BUDGET);
+    measure::finish(&args.run, Some(&args.places), args.record.as_ref(), machine, &cases, deadline, terminal::latency)
 }

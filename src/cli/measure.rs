@@ -8,11 +8,15 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use anyhow::Context;
 use indicatif::{ProgressBar, ProgressStyle};
 
-use super::usage;
+use super::report::present;
+use super::{Done, PlaceArgs, RunArgs, usage};
 use crate::machine::Machine;
+use crate::memory::Places;
 use crate::model::addrmap::Experiment;
+use crate::model::{self, Report};
 use crate::plan::Case;
 use crate::record::{End, Header, Line, Measurement, Record, SCHEMA, Writer};
+use crate::run::here::Here;
 use crate::run::{self, Executor, Schedule, sys};
 use crate::stats;
 use crate::units::Bytes;
@@ -68,6 +72,35 @@ pub fn create(path: &Path) -> anyhow::Result<File> {
     open.map_err(|fault| {
         usage(format!("cannot create {}: {fault}; choose another place with --out or --record", path.display()))
     })
+}
+
+/// What a command does once it has its cases: lists them, or measures and shows them.
+pub fn finish(
+    args: &RunArgs,
+    places: Option<&PlaceArgs>,
+    record: Option<&PathBuf>,
+    machine: Machine,
+    cases: &[Case],
+    deadline: Instant,
+    table: fn(&Report) -> String,
+) -> anyhow::Result<Done> {
+    if args.list {
+        return Ok(Done::ok(list(cases)));
+    }
+    let session = Session {
+        machine,
+        seed: args.seed.unwrap_or_else(fresh_seed),
+        deadline,
+        samples: args.samples as usize,
+        record: record.cloned(),
+        quiet: args.quiet,
+    };
+    let places = places.map_or_else(|| Ok(Places::default()), PlaceArgs::places)?;
+    let mut here = Here::new(cases, places, args.verify)?;
+    let finished = measure(cases, &mut here, &session)?;
+    tell(&finished, &session);
+    let report = model::report(&finished.record);
+    Ok(Done { text: present(&report, args.format, table), failed: finished.failed() })
 }
 
 /// Measures `cases` and records them as they are done. Ctrl-C ends the run and keeps what is finished.

@@ -161,17 +161,17 @@ impl Executor for Native {
 
 impl Native {
     fn try_visit(&mut self, case: &Case, quota: &Quota<'_>) -> Result<Outcome, Outcome> {
-        let tools = Tools {
+        let tools = |sample: Duration| Tools {
             ticker: self.ticker,
             isa: self.isa,
             chain: &self.chain,
             places: self.arenas.places(),
-            sample_ticks: (scan::SAMPLE.as_secs_f64() * self.clock.hz.0) as u64,
+            sample_ticks: (sample.as_secs_f64() * self.clock.hz.0) as u64,
         };
         match &case.work {
             Work::Kernel(variant) => self.run_kernel(case, variant, quota),
             Work::Page(work) => self.run_pages(case, *work, quota),
-            Work::Scan(scan) => self.scanner.visit(case, *scan, quota, &tools),
+            Work::Scan(scan) => self.scanner.visit(case, *scan, quota, &tools(scan::SAMPLE)),
             Work::Handover(work) => {
                 self.handovers += 1;
                 if self.handover.is_none() {
@@ -179,26 +179,12 @@ impl Native {
                     self.handover = Some(Executable::new(&code).map_err(StartError::Code).map_err(unavailable)?);
                 }
                 let Some(code) = &self.handover else { return Err(unavailable("the hand-over has no code")) };
-                let tools = Tools {
-                    ticker: self.ticker,
-                    isa: self.isa,
-                    chain: &self.chain,
-                    places: self.arenas.places(),
-                    sample_ticks: (handover::SAMPLE.as_secs_f64() * self.clock.hz.0) as u64,
-                };
-                handover::visit(case, *work, self.handovers, quota, code, &tools)
+                handover::visit(case, *work, self.handovers, quota, code, &tools(handover::SAMPLE))
             }
             Work::Loaded(work) => {
-                let tools = Tools {
-                    ticker: self.ticker,
-                    isa: self.isa,
-                    chain: &self.chain,
-                    places: self.arenas.places(),
-                    sample_ticks: (loaded::SAMPLE.as_secs_f64() * self.clock.hz.0) as u64,
-                };
-                self.bench.visit(case, *work, quota, &tools, self.clock.hz, self.verify)
+                self.bench.visit(case, *work, quota, &tools(loaded::SAMPLE), self.clock.hz, self.verify)
             }
-            Work::Conflict(batch) => self.prober.visit(case, batch, quota, &tools),
+            Work::Conflict(batch) => self.prober.visit(case, batch, quota, &tools(scan::SAMPLE)),
             Work::Chase(chase) => self.run_chase(case, *chase, quota),
         }
     }
