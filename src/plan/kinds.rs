@@ -1,6 +1,7 @@
 //! Memory kinds side by side: first use, then each way of touching each kind.
 
-use super::{Case, Choice, Frame, PlanError, Protocol, StreamMemory, Work, best_widths, check_size, distinct, steady};
+use super::bandwidth::{best_widths, check_size};
+use super::{Case, Choice, Frame, PlanError, Protocol, StreamMemory, Work, distinct, steady};
 use crate::kernel::{Kernel, LoadKind, StoreKind, Variant, Width};
 use crate::memory::{MemoryKind, MemorySpec};
 use crate::units::Bytes;

@@ -1,0 +1,309 @@
+//! Cases: what will be measured. Everything the tool does is a list of them, shown by `--list` before anything runs.
+
+mod alignment;
+mod bandwidth;
+mod characterise;
+mod conflict;
+mod cores;
+mod frame;
+mod kinds;
+mod latency;
+mod pages;
+
+use std::fmt;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::kernel::chase::Chase;
+use crate::kernel::mix::Mix;
+use crate::kernel::scan::Scan;
+use crate::kernel::{Element, LoadKind, StoreKind, Variant, Width};
+use crate::memory::{MemoryKind, MemorySpec};
+use crate::units::{Bytes, words};
+
+pub use alignment::alignment;
+pub use bandwidth::{Choice, bandwidth, stores, stream, stream_choice};
+pub use characterise::{Detail, characterise};
+pub use conflict::{Conflict, LINE, Stage, conflict, known_page};
+pub use cores::{STEPS, handovers, loaded};
+pub use frame::{Frame, PlanError};
+pub use kinds::{BUFFER, Breadth, REGULAR, kinds};
+pub use latency::{LatencyChoice, MAP_STRIDE, SPARSE_STRIDE, latency, latency_choice, latency_map};
+pub use pages::first_touch;
+
+/// What is done.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Work {
+    /// A kernel over its streams: a bandwidth.
+    Kernel(Variant),
+    /// Something done to the pages of a fresh mapping: a cost for each page.
+    Page(PageWork),
+    /// The same accesses at one offset after another: a cost for each offset.
+    Scan(Scan),
+    /// A line passed back and forth by two CPUs: a cost for each hand-over.
+    Handover(Handover),
+    /// A pointer chase by the first CPU while the others load the memory: a latency at a bandwidth.
+    Loaded(Loaded),
+    /// Pairs of lines loaded together: a time for each pair.
+    Conflict(Conflict),
+    /// Loads of which each needs the one before: a latency.
+    Chase(Chase),
+}
+
+words! {
+    /// Which of two threads touches a page first, and so decides where it lies.
+    Home, "home" {
+        /// The first, which leads and is timed.
+        First = "first",
+        /// The second, which answers.
+        Second = "second",
+    }
+}
+
+/// A line passed back and forth by the case's two CPUs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
+pub struct Handover {
+    /// Who touches the line's page first.
+    pub home: Home,
+}
+
+/// A pointer chase in memory, and what the other CPUs do meanwhile.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
+pub struct Loaded {
+    /// Bytes of the chase; what is left of the case's working set is divided among the other threads.
+    pub chase: Bytes,
+    /// What the other threads do.
+    pub load: Load,
+}
+
+/// What loads the memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Load {
+    /// There is no other thread.
+    Alone,
+    /// The other threads run, and leave memory alone.
+    Idle,
+    /// They walk over memory of their own.
+    Mixed {
+        /// What they do to it.
+        mix: Mix,
+        /// Nanoseconds that each pauses after a few KiB; 0: flat out.
+        delay_ns: u32,
+    },
+}
+
+words! {
+    /// What is done to the pages of a mapping.
+    PageWork, "page work" {
+        /// Writes a word to each base page of a fresh mapping: faults and zeroing.
+        Touch = "touch",
+        /// Reads a word of each base page of a fresh mapping.
+        Read = "read",
+        /// Has the kernel make the pages of a fresh mapping (MADV_POPULATE_WRITE).
+        Populate = "populate",
+        /// Gives the pages of a touched mapping back (MADV_DONTNEED).
+        Dontneed = "dontneed",
+        /// Touches them again after that.
+        TouchAfterDontneed = "touch-after-dontneed",
+        /// Offers the pages of a touched mapping to the kernel (MADV_FREE).
+        Free = "free",
+        /// Touches them again after that.
+        TouchAfterFree = "touch-after-free",
+        /// Writes to each page of a touched mapping that a forked child shares: copy-on-write.
+        CopyOnWrite = "copy-on-write",
+        /// Has the kernel make huge pages of touched base pages (MADV_COLLAPSE).
+        Collapse = "collapse",
+        /// Unmaps a touched mapping.
+        Unmap = "unmap",
+        /// Reads a file into other memory without the page cache (O_DIRECT): what mapping it is held against.
+        ReadDirect = "read-direct",
+        /// Writes it from other memory the same way.
+        WriteDirect = "write-direct",
+    }
+}
+
+/// How samples are taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Protocol {
+    /// After a warm-up, many short samples.
+    Steady,
+    /// The same, but before each sample the whole working set is read once, in the order of the chase: what other
+    /// tenants of a cache evicted meanwhile is there again. For chases only.
+    Refilled,
+    /// STREAM's: each sample is one pass, none is left out but the first, the best counts.
+    Stream,
+    /// The first pass over fresh memory, faults and all: before each sample the named streams (all, where none is
+    /// named) are unmapped and mapped again. Work on pages: before each sample every thread's mapping is made anew and
+    /// brought to the state that the work starts from.
+    FirstUse,
+}
+
+/// A stream in a memory of its own.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
+pub struct StreamMemory {
+    /// The stream's name in the loop's text.
+    pub stream: String,
+    /// Its memory.
+    pub memory: MemorySpec,
+}
+
+/// One thing to measure: kernel x memory x placement x working set x protocol.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
+pub struct Case {
+    /// What is done.
+    pub work: Work,
+    /// What kind of memory it is done to.
+    pub memory: MemorySpec,
+    /// Streams that lie in memory of another kind, by name.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub streams: Vec<StreamMemory>,
+    /// One thread on each of these CPUs; the first leads.
+    pub cpus: Vec<u32>,
+    /// Bytes touched by one repetition, over all threads and streams.
+    pub working_set: Bytes,
+    /// Bytes that every stream starts beyond its aligned place, in whole elements; 8 makes all vector accesses unaligned.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub misaligned_bytes: u32,
+    /// How samples are taken.
+    pub protocol: Protocol,
+}
+
+fn is_zero(n: &u32) -> bool {
+    *n == 0
+}
+
+impl fmt::Display for Load {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Load::Alone => f.write_str("alone"),
+            Load::Idle => f.write_str("others idle"),
+            Load::Mixed { mix, delay_ns: 0 } => write!(f, "others {mix} flat out"),
+            Load::Mixed { mix, delay_ns } => write!(f, "others {mix} with pauses of {delay_ns} ns"),
+        }
+    }
+}
+
+impl Case {
+    /// The kernel variant, where this is a kernel over streams.
+    pub fn variant(&self) -> Option<&Variant> {
+        match &self.work {
+            Work::Kernel(variant) => Some(variant),
+            Work::Page(_)
+            | Work::Scan(_)
+            | Work::Handover(_)
+            | Work::Loaded(_)
+            | Work::Conflict(_)
+            | Work::Chase(_) => None,
+        }
+    }
+
+    /// The memory of a stream.
+    pub fn memory_of(&self, stream: &str) -> MemorySpec {
+        self.streams.iter().find(|named| named.stream == stream).map_or(self.memory, |named| named.memory)
+    }
+
+    /// Whether a stream is mapped anew before each sample.
+    pub fn is_fresh(&self, stream: &str) -> bool {
+        let is_named = self.streams.is_empty() || self.streams.iter().any(|named| named.stream == stream);
+        self.protocol == Protocol::FirstUse && is_named
+    }
+
+    /// The same over streams of another element.
+    fn over(mut self, element: Element) -> Case {
+        if let Work::Kernel(variant) = &mut self.work {
+            variant.element = element;
+        }
+        self
+    }
+
+    /// Threads used.
+    pub fn threads(&self) -> usize {
+        self.cpus.len()
+    }
+}
+
+impl fmt::Display for Case {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let threads = self.threads();
+        let plural = if threads == 1 { "" } else { "s" };
+        match &self.work {
+            Work::Kernel(variant) => write!(f, "{variant}")?,
+            Work::Page(work) => write!(f, "pages: {work}")?,
+            Work::Scan(scan) => write!(f, "{scan}")?,
+            Work::Handover(Handover { home }) => {
+                let cpus: Vec<String> = self.cpus.iter().map(ToString::to_string).collect();
+                return write!(f, "hand-over, CPU {}, the {home}'s page, {}", cpus.join(" to "), self.memory);
+            }
+            Work::Loaded(Loaded { load, .. }) => write!(f, "latency, {load}")?,
+            Work::Conflict(batch) => write!(f, "{} pairs of lines ({})", batch.pairs.len(), batch.stage)?,
+            Work::Chase(chase) => write!(f, "{chase}")?,
+        }
+        write!(f, ", {}, {}", self.working_set, self.memory)?;
+        for StreamMemory { stream, memory } in &self.streams {
+            write!(f, ", {stream} in {memory}")?;
+        }
+        write!(f, ", {threads} thread{plural}")?;
+        match self.protocol {
+            Protocol::FirstUse => f.write_str(", first use")?,
+            Protocol::Stream => f.write_str(", STREAM passes")?,
+            Protocol::Refilled => f.write_str(", refilled")?,
+            Protocol::Steady => {}
+        }
+        if self.misaligned_bytes > 0 { write!(f, ", unaligned") } else { Ok(()) }
+    }
+}
+
+/// Transparent huge pages: what a program that cares about bandwidth asks for.
+pub const USUAL_MEMORY: MemorySpec = MemorySpec { kind: MemoryKind::Thp, node: None };
+
+/// The unroll of the main loop: 512 bytes of each stream in one trip, at most 16 accesses. More gained nothing on
+/// Zen 4; less lost up to 4 % in the first-level cache.
+pub fn unroll(width: Width) -> u32 {
+    if width == Width::W512 { 8 } else { 16 }
+}
+
+/// A case with the usual protocol.
+pub fn steady(
+    kernel: &str,
+    width: Width,
+    store: StoreKind,
+    memory: MemorySpec,
+    cpus: Vec<u32>,
+    working_set: Bytes,
+) -> Case {
+    let (element, load) = (Element::Double, LoadKind::Regular);
+    let variant = Variant { kernel: kernel.into(), element, width, store, load, unroll: unroll(width) };
+    Case {
+        work: Work::Kernel(variant),
+        memory,
+        streams: Vec::new(),
+        cpus,
+        working_set,
+        misaligned_bytes: 0,
+        protocol: Protocol::Steady,
+    }
+}
+
+/// Drops cases that were listed before.
+pub fn distinct(cases: Vec<Case>) -> Vec<Case> {
+    let mut seen = std::collections::HashSet::new();
+    cases.into_iter().filter(|case| seen.insert(case.clone())).collect()
+}
+
+fn product<'a, A, B>(left: &'a [A], right: &'a [B]) -> impl Iterator<Item = (&'a A, &'a B)> {
+    left.iter().flat_map(move |a| right.iter().map(move |b| (a, b)))
+}
+
+#[allow(clippy::type_complexity)] // Two pairs; a name would say less.
+fn product4<'a, A, B, C, D>(a: &'a [A], b: &'a [B], c: &'a [C], d: &'a [D]) -> Vec<((&'a A, &'a B), (&'a C, &'a D))> {
+    product(a, b).flat_map(|left| product(c, d).map(move |right| (left, right))).collect()
+}
+
+fn all_and_one(frame: &Frame) -> Vec<usize> {
+    let most = frame.placement.most();
+    if most > 1 { vec![1, most] } else { vec![1] }
+}
