@@ -117,6 +117,11 @@ impl MemorySpec {
     pub const fn of(kind: MemoryKind) -> Self {
         MemorySpec { kind, node: None }
     }
+
+    /// Memory of this kind, all of it on one node.
+    pub const fn on(kind: MemoryKind, node: u32) -> Self {
+        MemorySpec { kind, node: Some(node) }
+    }
 }
 
 impl fmt::Display for MemorySpec {
