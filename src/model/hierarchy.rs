@@ -10,6 +10,10 @@ use crate::units::Bytes;
 
 /// Sizes that a curve needs before levels are believed.
 pub(super) const LEAST_SIZES: usize = 8;
+/// The smallest part of a shared last cache that a tenant is thought to get.
+const TENANTS_MOST: u64 = 16;
+/// What it costs to leave a plateau without a name, in octaves: so much, and its own length.
+const NAMELESS: f64 = 2.0;
 
 /// Finds the levels in the curve of one thread's loads and writes each row's level. Without a curve (a handful of
 /// sizes) the caches that the operating system claims decide.
@@ -48,13 +52,16 @@ fn load_curve(results: &[Result]) -> Vec<(Bytes, f64, [f64; 2])> {
     curve
 }
 
-/// Names plateaus. The last one is memory if it begins near the end of all claimed caches (a tenant may get half of the
-/// last one) and reaches well beyond them. The others are matched in order
-/// with the claimed caches of nearest size; a plateau too many is where a working set partly fits (a shared or victim
-/// cache lets go slowly) and has no name, unless it is long enough to be a level that nobody claimed.
+/// Names plateaus. The last one is memory if it begins beyond the caches and reaches well beyond all of them. The others
+/// are matched in order with the claimed caches of nearest size; a plateau too many is where a working set partly fits (a
+/// shared or victim cache lets go slowly) and has no name, unless it is long enough to be a level that nobody claimed.
 pub(super) fn named(plateaus: &[Plateau], claimed: &[Bytes], largest: Bytes) -> Vec<Level> {
     let last_cache = claimed.last().map_or(0, |size| size.0);
-    let is_memory = |plateau: &Plateau| largest.0 > 2 * last_cache && plateau.from.0 >= last_cache / 2;
+    // A tenant may get a small part of a last cache that others share; but a plateau that begins nearer to the cache
+    // before it is that cache, or lacks points.
+    let beyond = [last_cache / TENANTS_MOST, claimed.iter().rev().nth(1).map_or(0, |size| 4 * size.0)];
+    let begins = beyond[0].max(beyond[1]).min(last_cache / 2);
+    let is_memory = |plateau: &Plateau| largest.0 > 2 * last_cache && plateau.from.0 >= begins;
     let caches = plateaus.len() - usize::from(plateaus.last().is_some_and(is_memory));
     let matched = match_in_order(&plateaus[..caches], claimed);
     let mut levels = Vec::new();
@@ -72,8 +79,8 @@ pub(super) fn named(plateaus: &[Plateau], claimed: &[Bytes], largest: Bytes) -> 
     levels
 }
 
-/// For each plateau the claimed cache it is: as many as possible are matched in order, of those the widest, with sizes
-/// as near as can be. There are a handful of each, so all ways are tried.
+/// For each plateau the claimed cache it is, in order, so that sizes differ least and long plateaus have names. There are
+/// a handful of each, so all ways are tried.
 fn match_in_order(plateaus: &[Plateau], claimed: &[Bytes]) -> Vec<Option<usize>> {
     let Some((_, rest)) = plateaus.split_first() else { return Vec::new() };
     let unmatched = [vec![None], match_in_order(rest, claimed)].concat();
@@ -81,16 +88,15 @@ fn match_in_order(plateaus: &[Plateau], claimed: &[Bytes]) -> Vec<Option<usize>>
         let later = match_in_order(rest, &claimed[k + 1..]).into_iter().map(|m| m.map(|later| later + k + 1));
         std::iter::once(Some(k)).chain(later).collect()
     });
-    let score = |choice: &Vec<Option<usize>>| {
-        let pairs = choice.iter().zip(plateaus).filter_map(|(m, plateau)| Some((claimed[(*m)?], plateau)));
-        pairs.fold((0.0, 0.0, 0.0), |(count, octaves, nearness), (claim, plateau)| {
+    let cost = |choice: &Vec<Option<usize>>| -> f64 {
+        let of = |(choice, plateau): (&Option<usize>, &Plateau)| {
             let size = plateau.capacity.unwrap_or(plateau.to);
-            let distance = (size.0.max(1) as f64 / claim.0.max(1) as f64).log2().abs();
-            (count + 1.0, octaves + (plateau.to.0 as f64 / plateau.from.0.max(1) as f64).log2(), nearness - distance)
-        })
+            let octaves = |to: Bytes, from: Bytes| (to.0.max(1) as f64 / from.0.max(1) as f64).log2().abs();
+            choice.map_or(NAMELESS + octaves(plateau.to, plateau.from), |k| octaves(size, claimed[k]))
+        };
+        choice.iter().zip(plateaus).map(of).sum()
     };
-    let better = |a: &Vec<_>, b: &Vec<_>| score(a).partial_cmp(&score(b)).unwrap_or(std::cmp::Ordering::Equal);
-    std::iter::once(unmatched).chain(matched).max_by(better).unwrap_or_default()
+    std::iter::once(unmatched).chain(matched).min_by(|a, b| cost(a).total_cmp(&cost(b))).unwrap_or_default()
 }
 
 /// Levels as claimed: nothing was found, so they have no capacity.
@@ -133,7 +139,10 @@ fn level_of(result: &Result, levels: &[Level], machine: &Machine) -> Option<Stri
         let caches = machine.data_caches(result.case.cpus[0]);
         caches.iter().find(|cache| cache.level == level).map(|cache| cache.cpus.intersection(&cpus).len() as u64)
     };
-    let caches = machine.last_level_bytes(&cpus).map_or(0, |size| size.0);
+    let claimed = machine.last_level_bytes(&cpus).map_or(0, |size| size.0);
+    // Where a tenant gets a part of the last cache, that part counts: of each thread's own, at the most.
+    let found = levels.iter().rev().find_map(|level| level.capacity).filter(|_| machine.is_virtual());
+    let caches = found.map_or(claimed, |found| claimed.min(found.0 * result.case.threads() as u64));
     let inside = |(index, level): &(usize, &Level)| {
         let sum = share * sharers(level).unwrap_or(1).max(1);
         let fits = if level.name == "memory" { result.case.working_set.0 >= 4 * caches } else { sum <= level.to.0 };
@@ -164,6 +173,27 @@ mod tests {
         // A last level that lets go slowly looks like one more plateau.
         let slow = plateau(23_000, 47_000);
         assert_eq!(names(&[l1, l2, l3, slow, memory]), ["L1", "L2", "L3", "memory"]);
+    }
+
+    /// A tenant who gets 64 MiB of a package's 480 MiB; the curve of such a machine, and one that never got so far.
+    #[test]
+    fn a_part_of_the_last_cache_is_that_cache() {
+        const CLAIMED: [Bytes; 3] = [Bytes::kib(48), Bytes::mib(2), Bytes::mib(480)];
+        let found = [plateau(4, 52), plateau(57, 1900), plateau(2900, 71_600), plateau(131_072, 2_000_000)];
+        let names = |found: &[Plateau], largest| -> Vec<String> {
+            named(found, &CLAIMED, largest).into_iter().map(|level| level.name).collect()
+        };
+        assert_eq!(names(&found, Bytes::kib(2_000_000)), ["L1", "L2", "L3", "memory"]);
+        assert_eq!(names(&found[..3], Bytes::kib(65_536)), ["L1", "L2", "L3"]);
+        assert_eq!(names(&[found[0], found[2], found[3]], Bytes::kib(2_000_000)), ["L1", "L3", "memory"]);
+    }
+
+    #[test]
+    fn a_level_that_nobody_claimed_has_a_name() {
+        let claimed = [Bytes::kib(32), Bytes::mib(1)];
+        let found = [plateau(4, 32), plateau(40, 1000), plateau(2000, 32_000), plateau(65_536, 524_288)];
+        let names: Vec<String> = named(&found, &claimed, Bytes::mib(512)).into_iter().map(|level| level.name).collect();
+        assert_eq!(names, ["L1", "L2", "unclaimed-3", "memory"]);
     }
 
     /// A run that ended early has the small sizes of the curve and one or two large ones.

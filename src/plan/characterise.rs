@@ -1,7 +1,9 @@
 //! The default run: curves and a matrix of kernels, and in brief what the other commands measure.
 
+use std::time::Duration;
+
 use super::bandwidth::{best_widths, stream, tidy};
-use super::{Breadth, Case, Choice, Frame, PlanError, USUAL_MEMORY, alignment, distinct, first_touch, kinds, steady};
+use super::{Breadth, Case, Choice, Frame, PlanError, USUAL_MEMORY, alignment, distinct, first_touch, kinds, latency, steady};
 use crate::kernel::{CATALOG, Kernel, StoreKind, Width};
 use crate::units::Bytes;
 
@@ -17,7 +19,7 @@ pub enum Detail {
 }
 
 impl Detail {
-    fn of(budget: std::time::Duration) -> Self {
+    fn of(budget: Duration) -> Self {
         match budget.as_secs() {
             0..12 => Detail::Sketch,
             12..35 => Detail::Outline,
@@ -29,14 +31,45 @@ impl Detail {
 /// The kernels whose curve over working sets a default run draws, with regular and non-temporal stores.
 pub(super) const CURVES: [&str; 4] = ["load", "store", "copy", "triad"];
 
-/// The cases of a default run.
-pub fn characterise(frame: &Frame, budget: std::time::Duration) -> Result<Vec<Case>, PlanError> {
-    let detail = Detail::of(budget);
+/// Share of the budget that the first round may take; the others are what intervals are made of.
+const FIRST_ROUND: f64 = 0.5;
+/// Working sets beyond this are looked at in less detail where the budget is short of them.
+const LARGE: Bytes = Bytes::mib(64);
+
+/// How much is looked at, by working set.
+#[derive(Debug, Clone, Copy)]
+struct Details {
+    small: Detail,
+    large: Detail,
+}
+
+impl Details {
+    fn of(self, working_set: Bytes) -> Detail {
+        if working_set > LARGE { self.large } else { self.small }
+    }
+}
+
+/// The cases of a default run: in as much detail as the budget has room for. A machine with large caches needs large
+/// working sets to get past them.
+pub fn characterise(frame: &Frame, budget: Duration) -> Result<Vec<Case>, PlanError> {
+    let small = Detail::of(budget);
+    let mut cases = Vec::new();
+    for large in [Detail::Full, Detail::Outline, Detail::Sketch].into_iter().filter(|large| *large <= small) {
+        cases = in_detail(frame, Details { small, large })?;
+        if cases.iter().map(Case::least_time).sum::<Duration>() <= budget.mul_f64(FIRST_ROUND) {
+            break;
+        }
+    }
+    Ok(cases)
+}
+
+fn in_detail(frame: &Frame, details: Details) -> Result<Vec<Case>, PlanError> {
+    let detail = details.small;
     let counts = if frame.placement.most() > 1 { vec![1, frame.placement.most()] } else { vec![1] };
     let mut cases = Vec::new();
     for &threads in &counts {
-        cases.extend(matrix(frame, threads, detail)?);
-        cases.extend(curves(frame, threads, detail)?);
+        cases.extend(matrix(frame, threads, details)?);
+        cases.extend(curves(frame, threads, details)?);
     }
     cases.extend(stream(frame, frame.placement.most(), USUAL_MEMORY, frame.widest())?);
     for threads in frame.placement.scaling() {
@@ -45,6 +78,7 @@ pub fn characterise(frame: &Frame, budget: std::time::Duration) -> Result<Vec<Ca
             cases.push(steady(kernel, frame.widest(), store, USUAL_MEMORY, cpus, frame.memory_size(threads)));
         }
     }
+    cases.extend(latency(frame, details.large.min(Detail::Outline))?);
     if detail > Detail::Sketch {
         cases.extend(kinds(frame, &Choice::default(), Breadth::Brief)?);
     }
@@ -56,7 +90,7 @@ pub fn characterise(frame: &Frame, budget: std::time::Duration) -> Result<Vec<Ca
 }
 
 /// Kernels x widths x store kinds in the middle of each level.
-fn matrix(frame: &Frame, threads: usize, detail: Detail) -> Result<Vec<Case>, PlanError> {
+fn matrix(frame: &Frame, threads: usize, details: Details) -> Result<Vec<Case>, PlanError> {
     let cpus = frame.placement.first(threads)?;
     let mut cases = Vec::new();
     let share = |size: Bytes| Bytes(size.0 * threads as u64);
@@ -73,7 +107,7 @@ fn matrix(frame: &Frame, threads: usize, detail: Detail) -> Result<Vec<Case>, Pl
     sizes.push((frame.memory_size(threads), true));
     for (size, in_memory) in sizes {
         for kernel in CATALOG {
-            for (width, store) in ways(kernel, frame, in_memory, detail) {
+            for (width, store) in ways(kernel, frame, in_memory, details.of(size)) {
                 cases.push(steady(kernel.name, width, store, USUAL_MEMORY, cpus.clone(), tidy(kernel, size, threads)));
             }
         }
@@ -108,24 +142,23 @@ fn ways(kernel: &Kernel, frame: &Frame, in_memory: bool, detail: Detail) -> Vec<
 }
 
 /// Bandwidth over working sets.
-fn curves(frame: &Frame, threads: usize, detail: Detail) -> Result<Vec<Case>, PlanError> {
+fn curves(frame: &Frame, threads: usize, details: Details) -> Result<Vec<Case>, PlanError> {
     let cpus = frame.placement.first(threads)?;
     let width = best_widths(frame)[0];
     let last = Bytes(frame.memory_size(threads).0 / threads as u64);
-    let per_octave = if detail == Detail::Full { 2 } else { 1 };
+    let per_octave = if details.small == Detail::Full { 2 } else { 1 };
     let mut cases = Vec::new();
     for kernel in CURVES {
         let (per_octave, last) = if kernel == "load" { (2, Bytes(2 * last.0)) } else { (per_octave, last) };
-        let stores: &[StoreKind] = match (kernel, detail) {
-            ("load", _) => &[StoreKind::Regular],
-            (_, Detail::Sketch) if threads > 1 || kernel != "copy" => &[],
-            _ => &[StoreKind::Regular, StoreKind::Nt],
-        };
         for size in frame.sweep(per_octave, last) {
-            for &store in stores {
-                let set = Bytes(size.0 * threads as u64);
-                cases.push(steady(kernel, width, store, USUAL_MEMORY, cpus.clone(), set));
-            }
+            let set = Bytes(size.0 * threads as u64);
+            let stores: &[StoreKind] = match (kernel, details.of(set)) {
+                ("load", _) => &[StoreKind::Regular],
+                (_, Detail::Sketch) if threads > 1 || kernel != "copy" => &[],
+                _ => &[StoreKind::Regular, StoreKind::Nt],
+            };
+            let case = |&store| steady(kernel, width, store, USUAL_MEMORY, cpus.clone(), set);
+            cases.extend(stores.iter().map(case));
         }
     }
     Ok(cases)

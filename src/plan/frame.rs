@@ -82,6 +82,8 @@ const MEMORY_SHARE: f64 = 0.4;
 /// is flat there: a virtual machine may see less cache than there is.
 const MEMORY_TO_CACHE: u64 = 4;
 
+/// To touch a working set beyond this once takes as long as to measure many small ones.
+const LARGE: Bytes = Bytes::mib(128);
 /// Without any known cache: more than any last-level cache of a single core complex.
 const CACHE_UNKNOWN: Bytes = Bytes::mib(32);
 
@@ -130,13 +132,17 @@ impl Frame {
         self.widths.last().copied().unwrap_or(Width::Scalar)
     }
 
-    /// Working sets of one thread from 4 KiB to memory, `per_octave` for each doubling.
+    /// Working sets of one thread from 4 KiB to memory, `per_octave` for each doubling, but no more than one for each
+    /// beyond [`LARGE`].
     pub fn sweep(&self, per_octave: u32, last: Bytes) -> Vec<Bytes> {
         let (mut sizes, first) = (Vec::new(), 4096.0f64);
         for step in 0.. {
             let size = first * 2f64.powf(f64::from(step) / f64::from(per_octave));
             if size > last.0 as f64 * 1.01 {
                 break;
+            }
+            if size > LARGE.0 as f64 && step % per_octave > 0 {
+                continue;
             }
             // Whole kilobytes, so that every stream of up to four has whole lines.
             sizes.push(Bytes((size / 1024.0).round() as u64 * 1024));

@@ -26,6 +26,8 @@ pub struct LatencyChoice {
 pub const SPARSE_STRIDE: u32 = 4096 + 64;
 /// Even-numbered lines: what a prefetcher fetches of a pair of lines is never asked for.
 pub const MAP_STRIDE: u32 = 128;
+/// Largest working set of the orders beside the random one, but for the one in memory.
+const NEAR: Bytes = Bytes::mib(64);
 /// Blocks within which the map permutes lines.
 const MAP_BLOCKS: [u32; 3] = [64 << 10, 512 << 10, 2 << 20];
 /// Pages of the largest sparse chase: more than the second-level translation buffers of today hold, by four times.
@@ -38,19 +40,23 @@ pub fn latency(frame: &Frame, detail: Detail) -> Result<Vec<Case>, PlanError> {
     use Order::{Backward, Forward, PageOrdered, PageRandom, Random, Strided};
     let base = MemorySpec::of(MemoryKind::Base);
     let is_full = detail == Detail::Full;
-    let sizes = |per_octave| frame.sweep(per_octave, frame.memory_size(1));
+    let far = frame.memory_size(1);
+    let sizes = |per_octave| frame.sweep(per_octave, far);
+    // To write a cycle over gigabytes takes seconds: beyond the ladder itself there is one working set of that size.
+    let near = || sizes(1).into_iter().filter(|size| *size <= NEAR);
+    let near_and_far = || near().chain([far]).collect::<Vec<_>>();
     let per_octave = if is_full { 4 } else { 2 };
     let mut chases: Vec<(Chase, MemorySpec, Vec<Bytes>)> = vec![(Chase::of(Random), USUAL_MEMORY, sizes(per_octave))];
     let mut add = |order, memory, sizes| chases.push((Chase::of(order), memory, sizes));
     if detail > Detail::Sketch {
-        add(Random, base, sizes(1));
+        add(Random, base, near_and_far());
         for order in [Forward, Backward, Strided] {
-            add(order, USUAL_MEMORY, if is_full { sizes(1) } else { probes(frame) });
+            add(order, USUAL_MEMORY, if is_full { near_and_far() } else { probes(frame) });
         }
     }
     if is_full {
         for order in [PageOrdered, PageRandom] {
-            add(order, base, sizes(1));
+            add(order, base, near().collect());
         }
         add(Random, MemorySpec::of(MemoryKind::Huge2M), probes(frame));
         chases.push((sparse(), base, sparse_sizes(frame)));

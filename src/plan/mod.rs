@@ -11,6 +11,7 @@ mod latency;
 mod pages;
 
 use std::fmt;
+use std::time::Duration;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -223,6 +224,34 @@ impl Case {
     /// Threads used.
     pub fn threads(&self) -> usize {
         self.cpus.len()
+    }
+
+    /// About what the shortest visit takes, on a machine of middling speed. For plans and the order of visits alone: how
+    /// long it really takes is known after the first.
+    pub fn least_time(&self) -> Duration {
+        /// Anything at all: pinning threads, finding how many repetitions make a sample.
+        const VISIT_S: f64 = 4e-3;
+        const TOUCHES_PER_S: f64 = 2e9;
+        const THREAD_BYTES_PER_S: f64 = 14e9;
+        const MACHINE_BYTES_PER_S: f64 = 100e9;
+        let bytes = self.working_set.0 as f64;
+        let pass = bytes / (THREAD_BYTES_PER_S * self.threads() as f64).min(MACHINE_BYTES_PER_S);
+        // A warm-up or two, and two samples; STREAM has ten passes.
+        let work = match (&self.work, self.protocol) {
+            (Work::Page(_), _) | (_, Protocol::FirstUse) => 2.0 * bytes / TOUCHES_PER_S,
+            // Writes the cycle, and reads it once.
+            (Work::Chase(_), _) => bytes / TOUCHES_PER_S,
+            (_, Protocol::Stream) => 10.0 * pass,
+            _ => 4.0 * pass,
+        };
+        Duration::from_secs_f64(VISIT_S + work)
+    }
+
+    /// What the first visit of several cases prepares for all of them: cases that share it are visited together.
+    pub fn shares(&self) -> Option<Case> {
+        let Work::Chase(chase) = self.work else { return None };
+        let (work, protocol) = (Work::Chase(Chase { chains: 1, ..chase }), Protocol::Steady);
+        Some(Case { work, protocol, ..self.clone() })
     }
 }
 

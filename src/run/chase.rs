@@ -62,17 +62,25 @@ impl Chaser {
             Executable::new(&code).map_err(|fault| unavailable(format!("executable memory was refused ({fault})")))
         };
         let code = self.codes.entry(chase.chains).or_insert_with(compile).as_ref().map_err(Outcome::clone)?;
-        let cycle = chase.cycle(case.working_set, self.visits);
-        if cycle.places() < chase.chains as usize {
+        if chase.places(case.working_set) < chase.chains as usize {
             return Err(unavailable(format!("the working set has too few places; give at least {}", chase.least())));
         }
+        let written = ground.written.take().filter(|written| Some(&written.case) == case.shares().as_ref());
+        let is_written = written.is_some();
+        let written = written.or_else(|| {
+            Some(Written { case: case.shares()?, cycle: chase.cycle(case.working_set, self.visits), links: 0 })
+        });
+        let Some(written) = written else { return Err(unavailable("this is no chase")) };
         let refills = case.protocol == Protocol::Refilled;
-        let mut task = Links { chase, cycle, ground: &mut ground, code, refills, call: Call::empty(1), links: 0 };
+        let call = Call::empty(1);
+        let mut task = Links { chase, written, is_written, ground: &mut ground, code, refills, call, links: 0 };
         let results = team.measure(std::slice::from_mut(&mut task));
+        let Links { written, is_written, links, .. } = task;
         // After a crash memory may be missing; the next case gets new one.
         if let Err(outcome @ Outcome::Crashed { .. }) = results {
             return Err(outcome);
         }
+        ground.written = is_written.then_some(Written { links: written.links + links, ..written });
         let obtained = ground.obtained();
         self.grounds.insert((cpu, case.memory), ground);
         let (samples, repetitions) = results?;
@@ -87,7 +95,7 @@ impl Chaser {
             Some(ground) if ground.region.bytes() >= case.working_set => Ok(ground),
             _ => {
                 let most = self.most.get(&key).map_or(case.working_set, |most| case.working_set.max(*most));
-                Ok(Ground { region: Region::new(case.memory, most, places)?, touched: 0, obtained: None })
+                Ok(Ground { region: Region::new(case.memory, most, places)?, touched: 0, obtained: None, written: None })
             }
         }
     }
@@ -101,6 +109,19 @@ struct Ground {
     touched: usize,
     /// What was obtained for them.
     obtained: Option<Obtained>,
+    /// The cycle that it holds.
+    written: Option<Written>,
+}
+
+/// A cycle in memory. Writing one over gigabytes takes far longer than following it: several numbers of chains follow the
+/// same one, each from where the last stopped.
+#[derive(Debug)]
+struct Written {
+    /// What it was written for, and whatever may share it.
+    case: Case,
+    cycle: Cycle,
+    /// Links that earlier visits followed.
+    links: u64,
 }
 
 impl Ground {
@@ -128,7 +149,9 @@ impl Ground {
 #[repr(align(128))]
 struct Links<'a> {
     chase: Chase,
-    cycle: Cycle,
+    written: Written,
+    /// Whether memory holds the cycle already.
+    is_written: bool,
     ground: &'a mut Ground,
     code: &'a Executable,
     /// Whether the working set is read before each sample.
@@ -142,7 +165,7 @@ impl Links<'_> {
     /// Reads the working set once, in the order in which the chains will come by. What is chased next was then read
     /// longest ago: in a cache that takes what a smaller one lets go, that is where it is.
     fn read(&mut self) -> Result<(), Outcome> {
-        let (cycle, links) = (&self.cycle, self.links);
+        let (cycle, links) = (&self.written.cycle, self.written.links + self.links);
         sys::touch_words(&mut self.ground.region, |words| black_box(cycle.read(words, links))).map_err(crashed)?;
         Ok(())
     }
@@ -150,10 +173,15 @@ impl Links<'_> {
 
 impl Task for Links<'_> {
     fn begin(&mut self) -> Result<(), Outcome> {
-        self.ground.touch(self.cycle.words()).map_err(crashed)?;
-        let (cycle, address) = (&self.cycle, self.ground.region.address());
+        let (cycle, address) = (&self.written.cycle, self.ground.region.address());
+        self.ground.touch(cycle.words()).map_err(crashed)?;
+        self.call = Call::of_chase(&cycle.after(address, self.chase.chains, self.written.links), 1);
+        if self.is_written {
+            // Cases that share a cycle are visited one after the other: the last one left the caches as they should be.
+            return Ok(());
+        }
         sys::touch_words(&mut self.ground.region, |words| cycle.write(words, address)).map_err(crashed)?;
-        self.call = Call::of_chase(&self.cycle.starts(address, self.chase.chains), 1);
+        self.is_written = true;
         self.read()
     }
 
@@ -176,7 +204,7 @@ impl Task for Links<'_> {
     /// Compares where the chains stand with where they must.
     fn end(&mut self) -> Result<(), Outcome> {
         let (found, address) = (self.call.positions(self.chase.chains), self.ground.region.address());
-        let expect = self.cycle.after(address, self.chase.chains, self.links);
+        let expect = self.written.cycle.after(address, self.chase.chains, self.written.links + self.links);
         match found.iter().zip(&expect).position(|(found, expect)| found != expect) {
             None => Ok(()),
             Some(chain) => Err(Outcome::Invalid {

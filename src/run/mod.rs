@@ -24,6 +24,7 @@ pub mod sys;
 #[cfg(target_arch = "x86_64")]
 mod team;
 
+use std::collections::HashMap;
 use std::io;
 use std::time::{Duration, Instant};
 
@@ -106,11 +107,12 @@ pub fn run(
     let mut states: Vec<State> = cases.iter().map(|_| State::default()).collect();
     let mut visits = 0;
     for round in 0..schedule.most_rounds {
-        let mut order: Vec<usize> = (0..cases.len()).filter(|&i| !states[i].done).collect();
-        random.shuffle(&mut order);
-        if order.is_empty() {
+        let open: Vec<usize> = (0..cases.len()).filter(|&i| !states[i].done).collect();
+        if open.is_empty() {
             break;
         }
+        let left = schedule.deadline.saturating_duration_since(Instant::now());
+        let order = order(open, cases, &states, left, &mut random);
         executor.begin_round();
         for (position, &index) in order.iter().enumerate() {
             let left = schedule.deadline.saturating_duration_since(Instant::now());
@@ -133,6 +135,24 @@ pub fn run(
         }
     }
     Ok(())
+}
+
+/// The order of a round: random, but cases that share what a visit prepares are visited one after the other, and those
+/// that take more than a fair share of the time come last, so that the others are not what is left out if time is short.
+fn order(open: Vec<usize>, cases: &[Case], states: &[State], left: Duration, random: &mut fastrand::Rng) -> Vec<usize> {
+    const FAIR: u32 = 4;
+    let fair = FAIR * left / open.len().max(1) as u32;
+    let (mut order, mut groups) = (open, HashMap::new());
+    random.shuffle(&mut order);
+    let place = |(position, &index): (usize, &usize)| {
+        let cost = if states[index].cost.is_zero() { cases[index].least_time() } else { states[index].cost };
+        let group = cases[index].shares().map_or(position, |shared| *groups.entry(shared).or_insert(position));
+        (cost > fair, group)
+    };
+    let places: Vec<(bool, usize)> = order.iter().enumerate().map(place).collect();
+    let mut placed: Vec<_> = places.into_iter().zip(order).collect();
+    placed.sort_by_key(|(place, _)| *place);
+    placed.into_iter().map(|(_, index)| index).collect()
 }
 
 /// Visits cases that follow from the answers so far, until `next` has none, time ends or one can't be measured. `next`
