@@ -12,6 +12,8 @@ use crate::units::Bytes;
 pub(super) const LEAST_SIZES: usize = 8;
 /// The smallest part of a shared last cache that a tenant is thought to get.
 const TENANTS_MOST: u64 = 16;
+/// A cache is at least so many times as fast as the next.
+const STEP: f64 = 1.5;
 /// What it costs to leave a plateau without a name, in octaves: so much, and its own length.
 const NAMELESS: f64 = 2.0;
 
@@ -54,7 +56,9 @@ fn load_curve(results: &[Result]) -> Vec<(Bytes, f64, [f64; 2])> {
 
 /// Names plateaus. The last one is memory if it begins beyond the caches and reaches well beyond all of them. The others
 /// are matched in order with the claimed caches of nearest size; a plateau too many is where a working set partly fits (a
-/// shared or victim cache lets go slowly) and has no name, unless it is long enough to be a level that nobody claimed.
+/// shared or victim cache lets go slowly) and has no name, unless it is long enough to be a level that nobody claimed. A
+/// long one that is little faster than the next is the same cache, before translating addresses costs more: a hypervisor
+/// may back our huge pages with small ones.
 pub(super) fn named(plateaus: &[Plateau], claimed: &[Bytes], largest: Bytes) -> Vec<Level> {
     let last_cache = claimed.last().map_or(0, |size| size.0);
     // A tenant may get a small part of a last cache that others share; but a plateau that begins nearer to the cache
@@ -64,16 +68,22 @@ pub(super) fn named(plateaus: &[Plateau], claimed: &[Bytes], largest: Bytes) -> 
     let is_memory = |plateau: &Plateau| largest.0 > 2 * last_cache && plateau.from.0 >= begins;
     let caches = plateaus.len() - usize::from(plateaus.last().is_some_and(is_memory));
     let matched = match_in_order(&plateaus[..caches], claimed);
-    let mut levels = Vec::new();
+    let mut levels: Vec<Level> = Vec::new();
+    let mut step: Option<&Plateau> = None;
     for (index, plateau) in plateaus.iter().enumerate() {
         let (name, claim) = match matched.get(index) {
             None => ("memory".into(), None),
             Some(Some(k)) => (format!("L{}", k + 1), Some(claimed[*k])),
             Some(None) if claimed.is_empty() => (format!("L{}", index + 1), None),
-            Some(None) if plateau.to.0 >= 4 * plateau.from.0 => (format!("unclaimed-{}", index + 1), None),
-            Some(None) => continue,
+            Some(None) if plateau.to.0 < 4 * plateau.from.0 => continue,
+            Some(None) if plateaus.get(index + 1).is_some_and(|next| plateau.speed < STEP * next.speed) => {
+                step = Some(plateau);
+                continue;
+            }
+            Some(None) => (format!("unclaimed-{}", index + 1), None),
         };
-        let (from, to, capacity) = (plateau.from, plateau.to, plateau.capacity);
+        let from = step.take().unwrap_or(plateau).from;
+        let (to, capacity) = (plateau.to, plateau.capacity);
         levels.push(Level { name, from, to, capacity, claimed: claim, best: Vec::new() });
     }
     levels
@@ -191,9 +201,25 @@ mod tests {
     #[test]
     fn a_level_that_nobody_claimed_has_a_name() {
         let claimed = [Bytes::kib(32), Bytes::mib(1)];
-        let found = [plateau(4, 32), plateau(40, 1000), plateau(2000, 32_000), plateau(65_536, 524_288)];
+        let fast = |level: Plateau, speed| Plateau { speed, ..level };
+        let [l1, l2] = [fast(plateau(4, 32), 64.0), fast(plateau(40, 1000), 16.0)];
+        let found = [l1, l2, fast(plateau(2000, 32_000), 4.0), plateau(65_536, 524_288)];
         let names: Vec<String> = named(&found, &claimed, Bytes::mib(512)).into_iter().map(|level| level.name).collect();
         assert_eq!(names, ["L1", "L2", "unclaimed-3", "memory"]);
+    }
+
+    #[test]
+    fn a_step_inside_a_cache_is_no_cache() {
+        let claimed = [Bytes::kib(48), Bytes::mib(2)];
+        let fast = |level: Plateau, speed| Plateau { speed, ..level };
+        let found = [
+            fast(plateau(4, 52), 1.0 / 1.39),
+            fast(plateau(60, 560), 1.0 / 4.46),
+            fast(plateau(700, 2200), 1.0 / 5.45),
+        ];
+        let levels = named(&found, &claimed, Bytes::mib(2));
+        let named: Vec<_> = levels.iter().map(|l| (l.name.as_str(), l.from, l.to)).collect();
+        assert_eq!(named, [("L1", Bytes::kib(4), Bytes::kib(52)), ("L2", Bytes::kib(60), Bytes::kib(2200))]);
     }
 
     /// A run that ended early has the small sizes of the curve and one or two large ones.

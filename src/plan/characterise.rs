@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use super::bandwidth::{best_widths, stream, tidy};
-use super::{Breadth, Case, Choice, Frame, PlanError, USUAL_MEMORY, alignment, distinct, first_touch, kinds, latency, steady};
+use super::{
+    Breadth, Case, Choice, Frame, PlanError, USUAL_MEMORY, alignment, distinct, first_touch, kinds, latency, steady,
+};
 use crate::kernel::{CATALOG, Kernel, StoreKind, Width};
 use crate::units::Bytes;
 

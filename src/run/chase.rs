@@ -95,7 +95,12 @@ impl Chaser {
             Some(ground) if ground.region.bytes() >= case.working_set => Ok(ground),
             _ => {
                 let most = self.most.get(&key).map_or(case.working_set, |most| case.working_set.max(*most));
-                Ok(Ground { region: Region::new(case.memory, most, places)?, touched: 0, obtained: None, written: None })
+                Ok(Ground {
+                    region: Region::new(case.memory, most, places)?,
+                    touched: 0,
+                    obtained: None,
+                    written: None,
+                })
             }
         }
     }
