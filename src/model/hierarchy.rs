@@ -65,7 +65,7 @@ pub(super) fn named(plateaus: &[Plateau], claimed: &[Bytes], largest: Bytes) -> 
     // before it is that cache, or lacks points.
     let beyond = [last_cache / TENANTS_MOST, claimed.iter().rev().nth(1).map_or(0, |size| 4 * size.0)];
     let begins = beyond[0].max(beyond[1]).min(last_cache / 2);
-    let is_memory = |plateau: &Plateau| largest.0 > 2 * last_cache && plateau.from.0 >= begins;
+    let is_memory = |plateau: &Plateau| largest.0 > last_cache / 2 * 3 && plateau.from.0 >= begins;
     let caches = plateaus.len() - usize::from(plateaus.last().is_some_and(is_memory));
     let matched = match_in_order(&plateaus[..caches], claimed);
     let mut levels: Vec<Level> = Vec::new();

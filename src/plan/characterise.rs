@@ -68,10 +68,11 @@ pub fn characterise(frame: &Frame, budget: Duration) -> Result<Vec<Case>, PlanEr
 fn in_detail(frame: &Frame, details: Details) -> Result<Vec<Case>, PlanError> {
     let detail = details.small;
     let counts = if frame.placement.most() > 1 { vec![1, frame.placement.most()] } else { vec![1] };
-    let mut cases = Vec::new();
+    let mut cases = latency(frame, details.large.min(Detail::Outline))?;
     for &threads in &counts {
-        cases.extend(matrix(frame, threads, details)?);
+        // Where memory begins is known from the curve: if time is short, that comes first.
         cases.extend(curves(frame, threads, details)?);
+        cases.extend(matrix(frame, threads, details)?);
     }
     cases.extend(stream(frame, frame.placement.most(), USUAL_MEMORY, frame.widest())?);
     for threads in frame.placement.scaling() {
@@ -80,7 +81,6 @@ fn in_detail(frame: &Frame, details: Details) -> Result<Vec<Case>, PlanError> {
             cases.push(steady(kernel, frame.widest(), store, USUAL_MEMORY, cpus, frame.memory_size(threads)));
         }
     }
-    cases.extend(latency(frame, details.large.min(Detail::Outline))?);
     if detail > Detail::Sketch {
         cases.extend(kinds(frame, &Choice::default(), Breadth::Brief)?);
     }

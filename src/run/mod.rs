@@ -117,7 +117,8 @@ pub fn run(
         for (position, &index) in order.iter().enumerate() {
             let left = schedule.deadline.saturating_duration_since(Instant::now());
             // A visit that can't end in time is not begun.
-            if (schedule.interrupted)() || left < states[index].cost.mul_f64(1.2) || left.is_zero() {
+            let cost = states[index].expected(&cases[index]);
+            if (schedule.interrupted)() || left < cost.mul_f64(1.2) || left.is_zero() {
                 states[index].done |= left.is_zero();
                 continue;
             }
@@ -139,15 +140,17 @@ pub fn run(
 
 /// The order of a round: random, but cases that share what a visit prepares are visited one after the other, and those
 /// that take more than a fair share of the time come last, so that the others are not what is left out if time is short.
+/// Where not even each of those can be visited once, the first of the plan are.
 fn order(open: Vec<usize>, cases: &[Case], states: &[State], left: Duration, random: &mut fastrand::Rng) -> Vec<usize> {
     const FAIR: u32 = 4;
     let fair = FAIR * left / open.len().max(1) as u32;
     let (mut order, mut groups) = (open, HashMap::new());
     random.shuffle(&mut order);
     let place = |(position, &index): (usize, &usize)| {
-        let cost = if states[index].cost.is_zero() { cases[index].least_time() } else { states[index].cost };
+        let is_dear = states[index].expected(&cases[index]) > fair;
+        let position = if is_dear && states[index].batches.is_empty() { index } else { position };
         let group = cases[index].shares().map_or(position, |shared| *groups.entry(shared).or_insert(position));
-        (cost > fair, group)
+        (is_dear, group)
     };
     let places: Vec<(bool, usize)> = order.iter().enumerate().map(place).collect();
     let mut placed: Vec<_> = places.into_iter().zip(order).collect();
@@ -185,6 +188,11 @@ struct State {
 }
 
 impl State {
+    /// What the next visit will take: as long as the last one, or what such a case takes at the least.
+    fn expected(&self, case: &Case) -> Duration {
+        if self.cost.is_zero() { case.least_time() } else { self.cost }
+    }
+
     fn note(&mut self, case: &Case, outcome: &Outcome, cost: Duration, schedule: &Schedule<'_>) {
         self.cost = cost;
         match outcome {
