@@ -221,6 +221,7 @@ impl Ladder {
         (caches + self.translated(octave), parameters.iter().map(slope).collect())
     }
 
+    /// With parameters moved by so much; nothing, where that is no ladder.
     fn moved(&self, parameters: &[Parameter], by: &[f64]) -> Option<Self> {
         const FARTHEST: f64 = 0.25;
         let mut moved = self.clone();
@@ -248,17 +249,10 @@ impl Ladder {
             let (latency, slopes) = self.slopes(point.octave, parameters);
             let off = (point.latency / latency.max(1e-12)).ln() / point.deviation;
             let (weight, scale) = (weight(off), 1.0 / (point.deviation * latency.max(1e-12)));
-            for i in 0..n {
-                let of = weight * slopes[i] * scale;
-                right[i] += of * off;
-                for j in 0..=i {
-                    matrix[i][j] += of * slopes[j] * scale;
-                }
-            }
-        }
-        for i in 0..n {
-            for j in 0..i {
-                matrix[j][i] = matrix[i][j];
+            for ((row, right), of) in matrix.iter_mut().zip(&mut right).zip(&slopes) {
+                let of = weight * of * scale;
+                *right += of * off;
+                row.iter_mut().zip(&slopes).for_each(|(cell, slope)| *cell += of * slope * scale);
             }
         }
         (matrix, right)
@@ -309,6 +303,7 @@ impl Ladder {
     }
 }
 
+/// Marquardt's step: the solution of the normal equations with a raised diagonal.
 fn damped(matrix: &[Vec<f64>], right: &[f64], damping: f64) -> Option<Vec<f64>> {
     let row = |(i, row): (usize, &Vec<f64>)| {
         let mut row = row.clone();
