@@ -471,13 +471,19 @@ fn capacity(points: &[Point], ladder: &Ladder, k: usize, gap: [f64; 2], scale: f
 }
 
 /// How far edge `k` may move in one direction before even the best ladder loses more than `most`; log2.
-fn walk(points: &[Point], from: &Ladder, k: usize, [low, high]: [f64; 2], step: f64, most: f64) -> f64 {
+fn walk(points: &[Point], from: &Ladder, k: usize, [low, high]: [f64; 2], mut step: f64, most: f64) -> f64 {
+    const FINEST: f64 = PROFILE_STEP / 16.0;
     let mut at = from.clone();
     while (low..=high).contains(&at.edges[k].octave) {
         let here = at.edges[k].octave;
         let mut next = at.clone();
         next.edges[k].octave += step;
         next = next.refined(points, Some(k));
+        // At a cliff the last step must be a small one.
+        if next.loss > most && step.abs() > FINEST {
+            step /= 2.0;
+            continue;
+        }
         if next.loss > most {
             return here + step * ((most - at.loss) / (next.loss - at.loss)).clamp(0.0, 1.0);
         }

@@ -17,6 +17,8 @@ use crate::stats;
 use crate::units::{Bytes, BytesPerSecond, Nanoseconds, significant};
 
 const LINE: u64 = 64;
+/// Working sets that say what the nearest cache takes: the first eight fit in it.
+const NEAREST_POINTS: usize = 8;
 const HUGE_PAGE: u64 = 2 << 20;
 /// Share of the greatest rate that the knee has reached.
 const KNEE: f64 = 0.95;
@@ -256,7 +258,9 @@ fn translation(chases: &[Chased]) -> Vec<TranslationLevel> {
     let side_by_side = all.iter().find(|((memory, _), _)| memory.kind == USUAL_MEMORY.kind).map(|(_, ladder)| ladder);
     let dense: BTreeMap<usize, [f64; 3]> =
         side_by_side.into_iter().flat_map(BTreeMap::values).filter_map(|c| Some((places(c), c.figure()?))).collect();
-    let Some((&fewest, nearest)) = dense.first_key_value() else { return Vec::new() };
+    // The nearest cache, by several points: a disturbed one would shift all that follows.
+    let nearest = median(dense.values().take(NEAREST_POINTS).map(|figure| figure[0]));
+    let Some((&fewest, nearest)) = dense.keys().next().zip(nearest) else { return Vec::new() };
     let is_sparse = |c: &&Chased| {
         (c.chase.order, c.chase.stride_bytes, c.chase.chains) == (Order::Random, SPARSE_STRIDE, 1)
             && c.case.memory.kind == MemoryKind::Base
@@ -264,9 +268,10 @@ fn translation(chases: &[Chased]) -> Vec<TranslationLevel> {
     let sparse: Vec<&Chased> = chases.iter().filter(is_sparse).collect();
     let more = |c: &&Chased| {
         // Fewer lines than the smallest working set has lie in the same cache.
-        let ([base, low, high], other) = (c.figure()?, dense.get(&places(c).max(fewest))?);
+        let [base, low, high] = c.figure()?;
+        let other = if places(c) < fewest { [nearest; 3] } else { *dense.get(&places(c))? };
         // As a curve of latencies: what a load would take from the nearest cache.
-        let latency = nearest[0] + base - other[0];
+        let latency = nearest + base - other[0];
         let error = ((high - low) / 2.0).hypot((other[2] - other[1]) / 2.0);
         Some((c.case.working_set, latency, [latency - error, latency + error]))
     };
