@@ -188,58 +188,88 @@ fn error(found: f64, truth: f64) -> f64 {
     (found / truth - 1.0).abs()
 }
 
-#[test]
-fn ladders_of_simulated_hierarchies_are_found() {
-    const HIERARCHIES: usize = 150;
-    let mut rng = fastrand::Rng::with_seed(2026);
-    let (mut right, mut errors) = (0, BTreeMap::<&str, Vec<f64>>::new());
-    for _ in 0..HIERARCHIES {
-        let truth = Simulated::any(&mut rng);
-        let report = truth.measure(&mut rng);
+/// What came of many hierarchies: errors by figure, and whether the 95 % intervals held the truth.
+#[derive(Debug, Default)]
+struct Tally {
+    errors: BTreeMap<&'static str, Vec<f64>>,
+    held: BTreeMap<&'static str, Vec<bool>>,
+    wrong: usize,
+}
+
+impl Tally {
+    fn note(&mut self, what: &'static str, [found, low, high]: [f64; 3], truth: f64) {
+        self.errors.entry(what).or_default().push(error(found, truth));
+        self.held.entry(what).or_default().push((low..=high).contains(&truth));
+    }
+
+    fn hierarchy(&mut self, rng: &mut fastrand::Rng) {
+        let truth = Simulated::any(rng);
+        let report = truth.measure(rng);
         let found = &report.latency;
         if found.levels.len() != truth.latencies.len() || found.translation.len() != 2 {
             println!("{truth:?}\n  found {:?} {:?}", found.levels, found.translation);
-            continue;
+            self.wrong += 1;
+            return;
         }
-        right += 1;
-        let mut note = |what, error| errors.entry(what).or_default().push(error);
         for (level, latency) in found.levels.iter().zip(&truth.latencies) {
-            note("latency", error(level.latency_ns[0], *latency));
+            self.note("latency", level.latency_ns, *latency);
         }
         for (level, (capacity, eviction)) in found.levels.iter().zip(&truth.caches) {
-            let error = error(level.capacity.unwrap().0 as f64, *capacity);
-            if error > 0.1 {
-                println!("capacity off by {error:.3}: {capacity} {eviction:?} {level:?}");
-                let is_near = |row: &&model::LatencyRow| {
-                    row.stride_bytes == 64
-                        && row.memory == MemoryKind::Thp
-                        && (0.6..1.6).contains(&(row.working_set_bytes.0 as f64 / capacity))
-                };
-                for row in found.rows.iter().filter(is_near) {
-                    println!("    {} {:?} {:?}", row.working_set_bytes.0, row.last_level, row.latency_ns);
-                }
+            let ([low, high], middle) = (level.capacity_ci95.unwrap(), level.capacity.unwrap());
+            let interval = [middle, low, high].map(|bytes| bytes.0 as f64);
+            if error(interval[0], *capacity) > LIMITS[1].1 {
+                println!("capacity {capacity} {eviction:?} found as {interval:?} of {truth:?}");
             }
-            note("capacity", error);
+            self.note("capacity", interval, *capacity);
         }
         for (level, (pages, ns)) in found.translation.iter().zip(truth.buffers) {
-            note("pages", error(level.pages, pages));
-            note("miss", error(level.miss_ns[0], ns));
+            // As many whole pages; one more is beyond.
+            let [low, high] = level.pages_ci95;
+            self.note("pages", [level.pages, low - 1.0, high], pages.floor());
+            self.note("miss", level.miss_ns, ns);
         }
     }
-    println!("right number of levels: {right} of {HIERARCHIES}");
-    assert!(right * 100 >= HIERARCHIES * 98, "{right} of {HIERARCHIES}");
+}
+
+/// Figures, and the greatest error that any of them may have.
+const LIMITS: [(&str, f64); 4] = [("latency", 0.02), ("capacity", 0.10), ("pages", 0.10), ("miss", 0.05)];
+
+/// The seed that the fit was tuned on, and one that it was not.
+#[test]
+fn ladders_of_simulated_hierarchies_are_found() {
+    hierarchies(&[2026, 7], 75);
+}
+
+/// For those who change the fit: some minutes.
+#[test]
+#[ignore = "takes minutes"]
+fn ladders_of_many_simulated_hierarchies_are_found() {
+    hierarchies(&[2026, 7, 8, 9, 10, 11], 150);
+}
+
+fn hierarchies(seeds: &[u64], count: usize) {
+    let mut tally = Tally::default();
+    for &seed in seeds {
+        let mut rng = fastrand::Rng::with_seed(seed);
+        (0..count).for_each(|_| tally.hierarchy(&mut rng));
+    }
+    println!("wrong number of levels: {} of {}", tally.wrong, seeds.len() * count);
+    assert_eq!(tally.wrong, 0);
     let mut faults = Vec::new();
-    // An edge between two points a quarter octave apart is known to 9 %; with noise beside it some are farther off. The
-    // goal is that all are within the limits; the shares hold what is reached, so that it does not get worse.
-    for (what, limit, share) in
-        [("latency", 0.02, 0.98), ("capacity", 0.10, 0.93), ("pages", 0.10, 0.85), ("miss", 0.05, 0.90)]
-    {
-        let of = errors.get_mut(what).unwrap();
+    for (what, limit) in LIMITS {
+        let of = tally.errors.get_mut(what).unwrap();
         of.sort_unstable_by(f64::total_cmp);
-        let within = of.partition_point(|error| *error <= limit) as f64 / of.len() as f64;
-        let worst = of[of.len() - 1];
-        println!("{what}: {:.1} % within {limit}, median {:.4}, worst {worst:.3}", 100.0 * within, of[of.len() / 2]);
-        if within < share {
+        let (within, worst) = (of.partition_point(|error| *error <= limit), of[of.len() - 1]);
+        let held = &tally.held[what];
+        let held = held.iter().filter(|held| **held).count() as f64 / held.len() as f64;
+        let median = of[of.len() / 2];
+        println!(
+            "{what}: {within} of {} within {limit}, median {median:.4}, worst {worst:.3}; {:.1} % of intervals hold the truth",
+            of.len(),
+            100.0 * held
+        );
+        // Intervals of 95 %; of a few hundred, a few more may miss.
+        if within < of.len() || held < 0.9 {
             faults.push(what);
         }
     }

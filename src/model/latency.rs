@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::hierarchy::{LEAST_SIZES, assumed, named};
-use super::ladder::{self, Rung};
+use super::ladder::{self, Rung, Translation};
 use super::levels::Plateau;
 use super::rows::{core_clock, flags, measured, median, outcome, visits};
 use super::{
@@ -17,6 +17,9 @@ use crate::stats;
 use crate::units::{Bytes, BytesPerSecond, Nanoseconds, significant};
 
 const LINE: u64 = 64;
+/// Working sets that say what the nearest cache takes: the first eight fit in it.
+const NEAREST_POINTS: usize = 8;
+const HUGE_PAGE: u64 = 2 << 20;
 /// Share of the greatest rate that the knee has reached.
 const KNEE: f64 = 0.95;
 /// Numbers of chains that make a curve.
@@ -26,7 +29,8 @@ const LEAST_CHAINS: usize = 3;
 pub(super) fn latency(record: &Record) -> Latency {
     let mut chases: Vec<Chased> = visits(record).iter().filter_map(|visits| chased(visits, record)).collect();
     chases.sort_by(|a, b| (a.key(), &a.case).cmp(&(b.key(), &b.case)));
-    let levels = levels(&chases, record);
+    let translation = translation(&chases);
+    let levels = levels(&chases, translation.first(), record);
     for chase in &mut chases {
         chase.row.level = level_of(chase, &levels.named);
     }
@@ -37,7 +41,7 @@ pub(super) fn latency(record: &Record) -> Latency {
         chase.row.last_level = Some(word.into());
     }
     Latency {
-        translation: translation(&chases),
+        translation,
         parallelism: parallelism(&chases),
         map: map(&chases),
         levels: with_disturbed(levels.fitted, &chases),
@@ -156,31 +160,42 @@ struct Levels {
     named: Vec<Level>,
 }
 
-/// The ladder is the random order over all lines with the most working sets; of several, in the memory with the largest
-/// pages, where translations cost least. Where a working set was read before each sample, that is its point: what others
-/// evict is no property of a cache.
-fn levels(chases: &[Chased], record: &Record) -> Levels {
+/// The random chases over all lines, by memory and CPUs, then by working set. Where a working set was read before each
+/// sample, that is its point: what others evict is no property of a cache.
+fn ladders(chases: &[Chased]) -> BTreeMap<(MemorySpec, &[u32]), BTreeMap<Bytes, &Chased>> {
     let is_ladder = |c: &&Chased| c.chase == Chase::of(Order::Random) && c.figure().is_some();
     let mut ladders: BTreeMap<_, BTreeMap<Bytes, &Chased>> = BTreeMap::new();
     for chased in chases.iter().filter(is_ladder) {
-        let ladder = ladders.entry((chased.case.memory, &chased.case.cpus)).or_default();
+        let ladder = ladders.entry((chased.case.memory, &chased.case.cpus[..])).or_default();
         let point = ladder.entry(chased.case.working_set).or_insert(chased);
         if chased.case.protocol == Protocol::Refilled {
             *point = chased;
         }
     }
+    ladders
+}
+
+/// The ladder is the one with the most working sets; of several, in the memory with the largest pages, where translations
+/// cost least.
+fn levels(chases: &[Chased], translation: Option<&TranslationLevel>, record: &Record) -> Levels {
     let rank =
         |((memory, _), ladder): &((MemorySpec, _), BTreeMap<_, _>)| (ladder.len(), memory.kind != MemoryKind::Base);
     let cpu = chases.first().map_or(0, |chased| chased.case.cpus[0]);
     let claimed: Vec<Bytes> = record.header.machine.data_caches(cpu).iter().map(|cache| cache.size).collect();
-    let longest = ladders.into_iter().max_by_key(rank).map(|(_, ladder)| ladder);
-    let Some(ladder) = longest.filter(|ladder| ladder.len() >= LEAST_SIZES) else {
+    let longest = ladders(chases).into_iter().max_by_key(rank);
+    let Some(((memory, _), ladder)) = longest.filter(|(_, ladder)| ladder.len() >= LEAST_SIZES) else {
         return Levels { fitted: Vec::new(), named: assumed(&claimed) };
     };
     let curve = curve(ladder.values().copied());
-    let rungs = ladder::fit(&curve);
-    let plateau =
-        |rung: &Rung| Plateau { from: rung.from, to: rung.to, speed: 1.0 / rung.latency[0], capacity: rung.capacity };
+    let huge = |level: &TranslationLevel| {
+        let reach = Bytes((level.pages * HUGE_PAGE as f64) as u64);
+        Translation { latency: level.miss_ns[0], reach }
+    };
+    let rungs = ladder::fit(&curve, translation.filter(|_| memory.kind != MemoryKind::Base).map(huge));
+    let plateau = |rung: &Rung| {
+        let capacity = rung.capacity.map(|[capacity, ..]| capacity);
+        Plateau { from: rung.from, to: rung.to, speed: 1.0 / rung.latency[0], capacity }
+    };
     let plateaus: Vec<Plateau> = rungs.iter().map(plateau).collect();
     let largest = curve.iter().map(|point| point.0).max().unwrap_or_default();
     let named = named(&plateaus, &claimed, largest);
@@ -194,7 +209,8 @@ fn levels(chases: &[Chased], record: &Record) -> Levels {
             disturbed_ns: None,
             from: level.from,
             to: level.to,
-            capacity: rung.capacity,
+            capacity: rung.capacity.map(|[capacity, ..]| capacity),
+            capacity_ci95: rung.capacity.map(|[_, low, high]| [low, high]),
             claimed: level.claimed,
         })
     };
@@ -238,34 +254,37 @@ fn with_disturbed(mut levels: Vec<LatencyLevel>, chases: &[Chased]) -> Vec<Laten
 /// fill the caches alike. Huge pages with one line in each would not do instead: where a host backs them with base pages,
 /// the processor translates them as such.
 fn translation(chases: &[Chased]) -> Vec<TranslationLevel> {
-    let side_by_side =
-        |c: &&Chased| c.is_plain() && c.chase == Chase::of(Order::Random) && c.case.memory.kind == USUAL_MEMORY.kind;
+    let all = ladders(chases);
+    let side_by_side = all.iter().find(|((memory, _), _)| memory.kind == USUAL_MEMORY.kind).map(|(_, ladder)| ladder);
     let dense: BTreeMap<usize, [f64; 3]> =
-        chases.iter().filter(side_by_side).filter_map(|c| Some((places(c), c.figure()?))).collect();
-    let Some((&fewest, nearest)) = dense.first_key_value() else { return Vec::new() };
+        side_by_side.into_iter().flat_map(BTreeMap::values).filter_map(|c| Some((places(c), c.figure()?))).collect();
+    // The nearest cache, by several points: a disturbed one would shift all that follows.
+    let nearest = median(dense.values().take(NEAREST_POINTS).map(|figure| figure[0]));
+    let Some((&fewest, nearest)) = dense.keys().next().zip(nearest) else { return Vec::new() };
     let is_sparse = |c: &&Chased| {
-        c.is_plain()
-            && (c.chase.order, c.chase.stride_bytes) == (Order::Random, SPARSE_STRIDE)
+        (c.chase.order, c.chase.stride_bytes, c.chase.chains) == (Order::Random, SPARSE_STRIDE, 1)
             && c.case.memory.kind == MemoryKind::Base
     };
     let sparse: Vec<&Chased> = chases.iter().filter(is_sparse).collect();
     let more = |c: &&Chased| {
         // Fewer lines than the smallest working set has lie in the same cache.
-        let ([base, low, high], other) = (c.figure()?, dense.get(&places(c).max(fewest))?);
+        let [base, low, high] = c.figure()?;
+        let other = if places(c) < fewest { [nearest; 3] } else { *dense.get(&places(c))? };
         // As a curve of latencies: what a load would take from the nearest cache.
-        let latency = nearest[0] + base - other[0];
+        let latency = nearest + base - other[0];
         let error = ((high - low) / 2.0).hypot((other[2] - other[1]) / 2.0);
         Some((c.case.working_set, latency, [latency - error, latency + error]))
     };
     let curve: Curve = sparse.iter().filter_map(more).collect();
     let clock = median(sparse.iter().filter_map(|c| c.row.core_clock_hz));
-    let rungs = ladder::fit(&curve);
+    let rungs = ladder::fit(&curve, None);
     let level = |(index, pair): (usize, &[Rung])| {
-        let pages = pair[0].capacity?.0 as f64 / f64::from(SPARSE_STRIDE);
+        let [pages, low, high] = pair[0].capacity?.map(|bytes| bytes.0 as f64 / f64::from(SPARSE_STRIDE));
         let miss_ns = pair[1].latency.map(|ns| ns - rungs[0].latency[0]);
         Some(TranslationLevel {
             level: index + 1,
             pages,
+            pages_ci95: [low, high],
             reach: Bytes((pages * BASE_PAGE as f64) as u64),
             miss_ns,
             miss_cycles: clock.map(|hz| miss_ns[0] * 1e-9 * hz),

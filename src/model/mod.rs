@@ -586,7 +586,7 @@ pub struct Latency {
 pub struct LatencyLevel {
     /// `L1`, `L2`, `L3`, `memory`.
     pub name: String,
-    /// Nanoseconds: fitted to the level's plateau and the edges beside it. For the last cache, where that was measured, of
+    /// Nanoseconds, without what translating huge pages adds: fitted to the level's plateau and the edges beside it. For the last cache, where that was measured, of
     /// working sets that were read right before.
     pub latency_ns: [f64; 3],
     /// The same in core clock cycles.
@@ -599,6 +599,8 @@ pub struct LatencyLevel {
     pub to: Bytes,
     /// Where the fit says that the level is full; absent for the last one.
     pub capacity: Option<Bytes>,
+    /// Its 95 % interval: the level is full somewhere in it.
+    pub capacity_ci95: Option<[Bytes; 2]>,
     /// What the operating system says; absent for memory and where it says nothing.
     pub claimed: Option<Bytes>,
 }
@@ -610,6 +612,8 @@ pub struct TranslationLevel {
     pub level: usize,
     /// Base pages that it holds.
     pub pages: f64,
+    /// Their 95 % interval.
+    pub pages_ci95: [f64; 2],
     /// Memory that they are.
     pub reach: Bytes,
     /// Nanoseconds that a load waits longer when its page is beyond this level (and in the next, if there is one).

@@ -26,10 +26,14 @@ pub struct LatencyChoice {
 pub const SPARSE_STRIDE: u32 = 4096 + 64;
 /// Even-numbered lines: what a prefetcher fetches of a pair of lines is never asked for.
 pub const MAP_STRIDE: u32 = 128;
-/// Largest working set of the orders beside the random one, but for the one in memory.
-const NEAR: Bytes = Bytes::mib(64);
 /// Blocks within which the map permutes lines.
 const MAP_BLOCKS: [u32; 3] = [64 << 10, 512 << 10, 2 << 20];
+/// Up to here a visit takes some milliseconds, so that working sets may lie close together.
+const CHEAP: Bytes = Bytes::mib(64);
+/// Beyond the size of the last cache no set larger than this is read before each sample: that would take longer than it.
+const REFILLED_MOST: Bytes = Bytes::mib(256);
+/// Working sets an octave up to there. An edge between two of them is known to 4.4 %.
+const PER_OCTAVE: u32 = 8;
 /// Pages of the largest sparse chase: more than the second-level translation buffers of today hold, by four times.
 const SPARSE_PAGES: u64 = 16 << 10;
 /// Chains of the parallelism curve.
@@ -43,10 +47,9 @@ pub fn latency(frame: &Frame, detail: Detail) -> Result<Vec<Case>, PlanError> {
     let far = frame.memory_size(1);
     let sizes = |per_octave| frame.sweep(per_octave, far);
     // To write a cycle over gigabytes takes seconds: beyond the ladder itself there is one working set of that size.
-    let near = || sizes(1).into_iter().filter(|size| *size <= NEAR);
+    let near = || sizes(1).into_iter().filter(|size| *size <= CHEAP);
     let near_and_far = || near().chain([far]).collect::<Vec<_>>();
-    let per_octave = if is_full { 4 } else { 2 };
-    let mut chases: Vec<(Chase, MemorySpec, Vec<Bytes>)> = vec![(Chase::of(Random), USUAL_MEMORY, sizes(per_octave))];
+    let mut chases: Vec<(Chase, MemorySpec, Vec<Bytes>)> = Vec::new();
     let mut add = |order, memory, sizes| chases.push((Chase::of(order), memory, sizes));
     if detail > Detail::Sketch {
         add(Random, base, near_and_far());
@@ -59,16 +62,18 @@ pub fn latency(frame: &Frame, detail: Detail) -> Result<Vec<Case>, PlanError> {
             add(order, base, near().collect());
         }
         add(Random, MemorySpec::of(MemoryKind::Huge2M), probes(frame));
-        chases.push((sparse(), base, sparse_sizes(frame)));
     }
     let mut cases = Vec::new();
+    for (size, protocol) in ladder(frame, if is_full { dense(frame) } else { sizes(2) }) {
+        cases.push(Case { protocol, ..case(frame, Chase::of(Random), USUAL_MEMORY, size)? });
+    }
     for (chase, memory, sizes) in chases {
         for size in sizes {
             cases.push(case(frame, chase, memory, size)?);
         }
     }
-    for size in last_level(frame, per_octave) {
-        cases.push(Case { protocol: Protocol::Refilled, ..case(frame, Chase::of(Random), USUAL_MEMORY, size)? });
+    for size in sparse_sizes(frame).into_iter().filter(|_| is_full) {
+        cases.push(Case { protocol: Protocol::Refilled, ..case(frame, sparse(), base, size)? });
     }
     let chains = CHAINS.iter().filter(|&&chains| is_full || chains.is_power_of_two());
     for &chains in chains.filter(|_| detail > Detail::Sketch) {
@@ -142,20 +147,40 @@ fn sparse() -> Chase {
     Chase { stride_bytes: SPARSE_STRIDE, block_bytes: SPARSE_STRIDE, ..Chase::of(Order::Random) }
 }
 
-/// As many pages as the ladder's working sets have lines, up to [`SPARSE_PAGES`], and some fewer.
+/// Working sets of the whole ladder, in lines: close together where they are cheap.
+fn dense(frame: &Frame) -> Vec<Bytes> {
+    let last = frame.memory_size(1);
+    let cheap = eighths(64, last.min(CHEAP).0 / 64).map(|lines| Bytes(lines * 64));
+    cheap.chain(frame.sweep(4, last).into_iter().filter(|size| *size > CHEAP)).collect()
+}
+
+/// [`PER_OCTAVE`] numbers for each doubling.
+fn eighths(first: u64, last: u64) -> impl Iterator<Item = u64> {
+    let number = move |step: u32| (first as f64 * (f64::from(step) / f64::from(PER_OCTAVE)).exp2()).round() as u64;
+    (0..).map(number).take_while(move |number| *number <= last)
+}
+
+/// As many pages as the ladder's cheap working sets have lines, up to [`SPARSE_PAGES`], and some fewer.
 fn sparse_sizes(frame: &Frame) -> Vec<Bytes> {
-    let as_lines = frame.sweep(4, Bytes(64 * SPARSE_PAGES)).into_iter().map(|size| size.0 / 64);
-    let sizes = [16, 19, 23, 27, 32, 38, 45, 54]
-        .into_iter()
-        .chain(as_lines)
-        .map(|pages| Bytes(pages * u64::from(SPARSE_STRIDE)));
+    let sizes = eighths(16, SPARSE_PAGES).map(|pages| Bytes(pages * u64::from(SPARSE_STRIDE)));
     sizes.filter(|size| size.0 <= frame.memory_limit.0 / 4).collect()
 }
 
-/// The ladder's working sets that need the last cache, or lie at its edges: from half of the cache before it to its own
-/// size.
-fn last_level(frame: &Frame, per_octave: u32) -> Vec<Bytes> {
-    let [.., (_, inner), (_, last)] = frame.caches[..] else { return Vec::new() };
-    let most = last.min(frame.memory_size(1));
-    frame.sweep(per_octave, most).into_iter().filter(|size| size.0 >= inner.0 / 2).collect()
+/// The ladder's cases. Working sets that need the last cache, or lie at its edges, are read before each sample: from half of
+/// the cache before it to twice its own size, since it is not full at once. Up to its own size they are taken without, too,
+/// for what others evict; of those that lie close together every other one will do.
+fn ladder(frame: &Frame, sizes: Vec<Bytes>) -> Vec<(Bytes, Protocol)> {
+    let [inner, last] = match frame.caches[..] {
+        [.., (_, inner), (_, last)] => [inner.0, last.0],
+        _ => [u64::MAX, 0],
+    };
+    let is_refilled = |size: Bytes| (inner / 2..=last.max((2 * last).min(REFILLED_MOST.0))).contains(&size.0);
+    let is_close = sizes.len() > 1 && sizes[1].0 * 4 < sizes[0].0 * 5;
+    let protocols = |(index, size): (usize, Bytes)| {
+        let is_spared = is_close && size <= CHEAP && index % 2 == 1;
+        let steady = !is_refilled(size) || size.0 <= last && !is_spared;
+        let of = [(steady, Protocol::Steady), (is_refilled(size), Protocol::Refilled)];
+        of.into_iter().filter(|(is_one, _)| *is_one).map(move |(_, protocol)| (size, protocol))
+    };
+    sizes.into_iter().enumerate().flat_map(protocols).collect()
 }

@@ -20,8 +20,8 @@ use crate::kernel::{Element, Kernel, LoadKind, StoreKind, Width};
 use crate::machine::Machine;
 use crate::memory::MemoryKind;
 use crate::model::{
-    BreakEven, Cost, Crossover, HandoverRow, Kind, Kinds, LatencyRow, Level, LevelBest, LoadCurve, LoadedRow, MapLine,
-    PageRow, Rate, Report, Row,
+    BreakEven, Cost, Crossover, HandoverRow, Kind, Kinds, LatencyLevel, LatencyRow, Level, LevelBest, LoadCurve,
+    LoadedRow, MapLine, PageRow, Rate, Report, Row, TranslationLevel,
 };
 use crate::plan::{PageWork, Protocol};
 use crate::units::{Bytes, Nanoseconds, count, percent, significant};
@@ -140,6 +140,19 @@ fn once<'a>(faults: impl Iterator<Item = (String, &'a String, &'a String)>) -> V
 /// A value and the farther end of its interval: `1.08 ±0.3%`.
 fn with_spread([value, low, high]: [f64; 3]) -> String {
     format!("{} {}", significant(value), spread(&Rate { best: value, median: value, ci95: [low, high] }))
+}
+
+/// A capacity and the farther end of its interval: `47.9 kib ±2%`. Empty where there is none.
+fn capacity_with_spread(level: &LatencyLevel) -> String {
+    let Some((capacity, [low, high])) = level.capacity.zip(level.capacity_ci95) else { return String::new() };
+    let [median, low, high] = [capacity, low, high].map(|bytes| bytes.0 as f64);
+    format!("{capacity} {}", spread(&Rate { best: median, median, ci95: [low, high] }))
+}
+
+/// Pages that a translation buffer holds, in the same way.
+fn pages_with_spread(level: &TranslationLevel) -> String {
+    let TranslationLevel { pages, pages_ci95, .. } = *level;
+    format!("{pages:.0} {}", spread(&Rate { best: pages, median: pages, ci95: pages_ci95 }))
 }
 
 /// Chases of one chain over every line in one order: of each level of the ladder the row with the largest working set.

@@ -5,7 +5,7 @@ use maud::{Markup, html};
 use super::{Section, boxed, charts};
 use crate::model::{LatencyRow, Report};
 use crate::units::{Bytes, significant};
-use crate::view::{chart, latency_reasons, map_line_name, with_spread};
+use crate::view::{capacity_with_spread, chart, latency_reasons, map_line_name, pages_with_spread, with_spread};
 
 const ABOUT: &str = "A load that waits for the one before. Latencies and capacities of levels are fitted to the whole curve; \
     intervals are of 95 %.";
@@ -45,7 +45,7 @@ fn levels(report: &Report) -> Markup {
                 td.num { (with_spread(level.latency_ns)) }
                 td.num { (level.latency_cycles.map_or_else(|| "–".into(), significant)) }
                 td.num { (level.disturbed_ns.map_or_else(|| "–".into(), with_spread)) }
-                td.num { (size(level.capacity)) }
+                td.num { @if level.capacity.is_some() { (capacity_with_spread(level)) } @else { "–" } }
                 td.num { (size(level.claimed)) }
             } } }
         },
@@ -59,7 +59,7 @@ fn translation(report: &Report) -> Markup {
             thead { tr { th { "level" } th.num { "pages" } th.num { "reach" } th.num { "ns" } th.num { "cycles" } } }
             tbody { @for level in &report.latency.translation { tr {
                 th { (level.level) }
-                td.num { (format!("{:.0}", level.pages)) }
+                td.num { (pages_with_spread(level)) }
                 td.num { (level.reach) }
                 td.num { (with_spread(level.miss_ns)) }
                 td.num { (level.miss_cycles.map_or_else(|| "–".into(), significant)) }

@@ -3,7 +3,10 @@
 use super::{Column, findings, flag_letters, head, legend, note, number, reason_lines, table, warnings};
 use crate::model::{LatencyRow, MapLine, Report};
 use crate::units::{Bytes, significant};
-use crate::view::{SPREAD_CAPTION, gbps, latency_orders, latency_reasons, map_line_name, with_spread};
+use crate::view::{
+    SPREAD_CAPTION, capacity_with_spread, gbps, latency_orders, latency_reasons, map_line_name, pages_with_spread,
+    with_spread,
+};
 
 /// What `membound latency` shows: the answer, the tables, what to distrust.
 pub fn latency(report: &Report) -> String {
@@ -30,11 +33,12 @@ fn ladder(report: &Report) -> String {
         return String::new();
     }
     let size = |size: Option<Bytes>| size.map_or_else(|| "-".into(), |size| size.to_string());
+    let or_dash = |text: String| if text.is_empty() { "-".into() } else { text };
     let mut columns = vec![
         Column::left("level", levels.iter().map(|level| level.name.clone())),
         Column::right("ns", levels.iter().map(|level| with_spread(level.latency_ns))),
         Column::right("cycles", levels.iter().map(|level| number(level.latency_cycles, significant))),
-        Column::right("measured", levels.iter().map(|level| size(level.capacity))),
+        Column::right("measured", levels.iter().map(|level| or_dash(capacity_with_spread(level)))),
         Column::right("claimed", levels.iter().map(|level| size(level.claimed))),
     ];
     let mut about = format!(
@@ -76,7 +80,7 @@ fn translation(report: &Report) -> String {
     }
     let columns = [
         Column::left("buffer", levels.iter().map(|level| format!("level {}", level.level))),
-        Column::right("pages", levels.iter().map(|level| format!("{:.0}", level.pages))),
+        Column::right("pages", levels.iter().map(pages_with_spread)),
         Column::right("reach", levels.iter().map(|level| level.reach.to_string())),
         Column::right("ns beyond", levels.iter().map(|level| with_spread(level.miss_ns))),
         Column::right("cycles", levels.iter().map(|level| number(level.miss_cycles, significant))),
