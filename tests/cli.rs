@@ -52,6 +52,10 @@ fn bad_input_is_refused_with_a_cure() {
     refuses(&["bandwidth", "--misalign", "3"], &["8-byte elements"]);
     refuses(&["bandwidth", "--memory", "velvet"], &["unknown memory kind 'velvet'", "file-shared"]);
     refuses(&["bandwidth", "--kernel", "copy", "--memory", "z=thp"], &["no kernel here has a stream 'z'", "a, b"]);
+    refuses(&["bandwidth", "--memory", "weigted:0=3,1=1"], &["no place for memory", "node1", "weighted:0=3,1=1"]);
+    refuses(&["bandwidth", "--memory", "thp@interleave:1-0"], &["'1-0' names no nodes", "0-1,4"]);
+    refuses(&["bandwidth", "--node", "1024"], &["--node"]);
+    refuses(&["latency", "--memory", "a=node0"], &["no streams here", "membound bandwidth"]);
     refuses(&["stream", "--memory", "a=4k"], &["--memory STREAM=KIND does not apply"]);
     refuses(&["kinds", "--memory", "thp,leather"], &["unknown memory kind 'leather'"]);
     refuses(&["kinds", "--size", "800TiB"], &["give a smaller --size"]);
@@ -186,6 +190,17 @@ fn every_way_runs_or_says_why_not(element: &str, misalign: &str) {
             other => panic!("{other}: {row}"),
         }
     }
+}
+
+#[test]
+fn places_of_memory_are_listed() {
+    let lists = ["--memory", "4k@interleave:0,1,a=huge-2m@node1,b=weighted:0=3,1=1", "--memory", "thp", "--node", "2"];
+    let listed = succeeds(
+        &[&["bandwidth", "--list", "--kernel", "copy", "--size", "1MiB", "--threads", "1"][..], &lists].concat(),
+    );
+    let lines: Vec<&str> = listed.lines().collect();
+    assert!(lines[0].contains(", 4k@interleave:0-1, a in huge-2m@node1, b in thp@weighted:0=3,1=1, "), "{listed}");
+    assert!(listed.contains(", thp@node2, a in huge-2m@node1, "), "{listed}");
 }
 
 #[test]

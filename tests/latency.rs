@@ -304,7 +304,7 @@ fn mode(figures: &[[f64; 4]; 2]) -> Report {
             for (block_bytes, off) in [(64 << 10, -2.0), (512 << 10, 0.5), (2 << 20, 1.5)] {
                 let chase = Chase { stride_bytes: 128, block_bytes, ..Chase::of(Order::PageOrdered) };
                 let mut case = case(chase, MemoryKind::Huge2M, cpu as u32, Bytes::mib(128));
-                case.memory.node = Some(node);
+                case.memory = MemorySpec::on(case.memory.kind, node);
                 measurements.push(visit(&case, 0, &[ns + off; 3]));
             }
         }

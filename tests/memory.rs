@@ -255,10 +255,10 @@ fn a_folder_that_can_t_be_used_is_named() {
 fn a_node_that_is_not_there_is_a_reason() {
     let folder = Folder::new();
     for kind in ALWAYS {
-        for node in [1000, u32::MAX] {
-            let spec = MemorySpec { kind, node: Some(node) };
+        for (node, says) in [(1000, "node 1000"), (u32::MAX, "from 0 to 1023")] {
+            let spec = MemorySpec::on(kind, node);
             let reason = Region::new(spec, SIZE, &folder.places()).unwrap_err().to_string();
-            assert_has(&reason, &[&format!("node {node}")]);
+            assert_has(&reason, &[says, "; "]);
         }
     }
 }
@@ -267,7 +267,7 @@ fn a_node_that_is_not_there_is_a_reason() {
 fn a_file_lies_on_the_node_asked_for() {
     let folder = Folder::new();
     for kind in FILES.into_iter().chain([Kind::Tmpfs, Kind::Memfd]) {
-        let mut region = match Region::new(MemorySpec { kind, node: Some(0) }, SIZE, &folder.places()) {
+        let mut region = match Region::new(MemorySpec::on(kind, 0), SIZE, &folder.places()) {
             Ok(region) => region,
             Err(fault) => {
                 skip(&fault.to_string());

@@ -29,7 +29,7 @@ fn header() -> Line {
 }
 
 fn measurement(outcome: Outcome) -> Line {
-    let memory = MemorySpec { kind: MemoryKind::Thp, node: Some(1) };
+    let memory = MemorySpec::on(MemoryKind::Thp, 1);
     let case = plan::steady("triad", Width::W256, StoreKind::Nt, memory, vec![0, 1], Bytes::kib(24));
     Line::Measurement(Box::new(Measurement { case, round: 2, outcome }))
 }
@@ -47,8 +47,7 @@ fn measured() -> Outcome {
         bytes: Bytes::mib(2),
         huge_bytes: Some(Bytes::mib(2)),
         pages_on_node: vec![NodePages { node: 1, pages: 512 }],
-        frames: Vec::new(),
-        proofs: Vec::new(),
+        ..Obtained::default()
     };
     let volume = Volume { elements: 1024, loaded: 16384, stored: 8192, write_allocated: 0, flops: 2048 };
     Outcome::Measured(Box::new(Measured { volume, repetitions: 10, core_clock_links: 1000, samples, obtained }))

@@ -12,7 +12,7 @@ use membound::run::{self, Executor, Schedule};
 use membound::stats;
 use membound::units::Bytes;
 
-const MEMORY: MemorySpec = MemorySpec { kind: MemoryKind::Base, node: None };
+const MEMORY: MemorySpec = MemorySpec::of(MemoryKind::Base);
 
 fn levels() -> Vec<FakeLevel> {
     let level = |capacity, bytes_per_s| FakeLevel { capacity, bytes_per_s, shared_bytes_per_s: 2.0 * bytes_per_s };

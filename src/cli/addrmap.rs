@@ -7,8 +7,8 @@ use clap::Args;
 
 use super::measure::{self, Session};
 use super::report::present;
-use super::{Done, RunArgs, usage, working_set};
-use crate::memory::{MemoryKind, MemorySpec, Places};
+use super::{Done, RunArgs, memory, node_number, usage, working_set};
+use crate::memory::{MemoryKind, Places};
 use crate::model::{self, addrmap::Experiment};
 use crate::plan;
 use crate::run::Executor;
@@ -23,7 +23,7 @@ pub struct AddrmapArgs {
     #[arg(long, value_name = "KIND", default_value_t = MemoryKind::Thp)]
     pub memory: MemoryKind,
     /// Bind its pages to this NUMA node
-    #[arg(long, value_name = "NODE")]
+    #[arg(long, value_name = "NODE", value_parser = node_number())]
     pub node: Option<u32>,
     /// Memory that pairs of lines are taken from [default: 64MiB, or a page if that is more]
     #[arg(long, value_name = "SIZE", value_parser = working_set)]
@@ -46,7 +46,7 @@ pub fn run(args: &AddrmapArgs) -> anyhow::Result<Done> {
         return Err(usage(fault));
     }
     let (machine, frame) = args.run.frame()?;
-    let spec = MemorySpec { kind: args.memory, node: args.node };
+    let spec = memory::on(args.memory, args.node);
     let about = plan::conflict(&frame, spec, args.size).map_err(usage)?;
     let session = Session {
         machine,

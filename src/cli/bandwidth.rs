@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use clap::Args;
 
 use super::measure;
+use super::memory::MemoryList;
 use super::{ChoiceArgs, Done, PlaceArgs, RunArgs, usage};
 use crate::kernel::Element;
 use crate::model::Report;
@@ -65,7 +66,7 @@ impl What {
                 ("--element float", args.element != Element::Double),
             ],
         };
-        let own = [own, vec![("--memory STREAM=KIND", args.memory.iter().any(|arg| arg.stream.is_some()))]].concat();
+        let own = [own, vec![("--memory STREAM=KIND", args.memory.iter().any(MemoryList::names_streams))]].concat();
         match common.iter().chain(&own).find(|(_, given)| *given) {
             Some((flag, _)) => Err(usage(format!("{flag} does not apply here; `membound bandwidth` takes it"))),
             None => Ok(()),

@@ -6,9 +6,9 @@ use std::time::{Duration, Instant};
 use clap::{Args, ValueEnum};
 
 use super::measure;
-use super::{Done, PlaceArgs, RunArgs, usage, working_set};
+use super::memory::{self, MemoryList};
+use super::{Done, PlaceArgs, RunArgs, node_number, usage, working_set};
 use crate::kernel::{Element, Width};
-use crate::memory::{MemoryKind, MemorySpec};
 use crate::plan::{self, Breadth, Case, Choice, Frame};
 use crate::units::Bytes;
 use crate::view::terminal;
@@ -16,11 +16,11 @@ use crate::view::terminal;
 /// Flags of `membound kinds`.
 #[derive(Debug, Clone, Args)]
 pub struct KindsArgs {
-    /// Kinds, such as 4k,thp,wc [default: all]
-    #[arg(long, value_name = "LIST", value_delimiter = ',')]
-    pub memory: Vec<MemoryKind>,
-    /// Bind their pages to this NUMA node
-    #[arg(long, value_name = "NODE")]
+    /// Kinds, such as 4k,thp,wc [default: all], and where they lie, such as thp@node1 (see `membound bandwidth --help`)
+    #[arg(long, value_name = "LIST")]
+    pub memory: Vec<MemoryList>,
+    /// Bind their pages to this NUMA node, where --memory names no place
+    #[arg(long, value_name = "NODE", value_parser = node_number())]
     pub node: Option<u32>,
     /// Size of the buffer [default: 32MiB, less where memory is short]
     #[arg(long, value_name = "SIZE", value_parser = working_set)]
@@ -64,9 +64,8 @@ const BUDGET: Duration = Duration::from_secs(60);
 impl KindsArgs {
     fn cases(&self, frame: &Frame) -> anyhow::Result<Vec<Case>> {
         let wants = |part: Part| self.part.is_empty() || self.part.contains(&part);
-        let spec = |&kind: &MemoryKind| MemorySpec { kind, node: self.node };
         let choice = Choice {
-            memory: self.memory.iter().map(spec).collect(),
+            memory: memory::without_streams(&self.memory, self.node)?,
             sizes: self.size.into_iter().collect(),
             threads: self.threads.into_iter().collect(),
             widths: self.width.into_iter().collect(),

@@ -6,7 +6,8 @@ use std::time::{Duration, Instant};
 use clap::Args;
 
 use super::measure;
-use super::{Done, PlaceArgs, RunArgs, usage, working_set};
+use super::memory::{self, MemoryList};
+use super::{Done, PlaceArgs, RunArgs, node_number, usage, working_set};
 use crate::kernel::chase::{Chase, Order};
 use crate::machine::{Machine, Node};
 use crate::memory::{MemoryKind, MemorySpec};
@@ -20,11 +21,12 @@ pub struct LatencyArgs {
     /// Working sets, such as 24KiB,1MiB [default: from 4 KiB to memory]
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = working_set)]
     pub size: Vec<Bytes>,
-    /// Memory kinds, such as 4k,thp,huge-2m [default: thp, and 4k and huge-2m for what pages cost]
-    #[arg(long, value_name = "LIST", value_delimiter = ',')]
-    pub memory: Vec<MemoryKind>,
-    /// Bind all pages to this NUMA node
-    #[arg(long, value_name = "NODE")]
+    /// Memory kinds, such as 4k,thp,huge-2m [default: thp, and 4k and huge-2m for what pages cost], and where they lie,
+    /// such as node1 or 4k@interleave:0-1 (see `membound bandwidth --help`)
+    #[arg(long, value_name = "LIST")]
+    pub memory: Vec<MemoryList>,
+    /// Bind all pages to this NUMA node, where --memory names no place
+    #[arg(long, value_name = "NODE", value_parser = node_number())]
     pub node: Option<u32>,
     /// Orders: random, page-ordered, page-random, forward, backward, strided
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
@@ -53,8 +55,9 @@ const BUDGET: Duration = Duration::from_secs(15);
 
 impl LatencyArgs {
     fn cases(&self, frame: &Frame, machine: &Machine) -> anyhow::Result<Vec<Case>> {
+        let mut memory = memory::without_streams(&self.memory, self.node)?;
         if self.map {
-            return plan::latency_map(frame, &self.map_memory(machine), &self.size).map_err(usage);
+            return plan::latency_map(frame, &self.map_memory(memory, machine), &self.size).map_err(usage);
         }
         let is_usual = self.size.is_empty()
             && self.memory.is_empty()
@@ -63,13 +66,11 @@ impl LatencyArgs {
             && self.chains.is_empty();
         if is_usual {
             let mut cases = plan::latency(frame, Detail::Full).map_err(usage)?;
-            cases.iter_mut().for_each(|case| case.memory.node = self.node);
+            cases.iter_mut().for_each(|case| case.memory = memory::on(case.memory.kind, self.node));
             return Ok(cases);
         }
-        let spec = |&kind: &MemoryKind| MemorySpec { kind, node: self.node };
-        let mut memory: Vec<MemorySpec> = self.memory.iter().map(spec).collect();
         if memory.is_empty() {
-            memory.push(spec(&USUAL_MEMORY.kind));
+            memory.push(memory::on(USUAL_MEMORY.kind, self.node));
         }
         let choice = LatencyChoice {
             sizes: self.size.clone(),
@@ -81,19 +82,19 @@ impl LatencyArgs {
         plan::latency_choice(frame, &choice).map_err(usage)
     }
 
-    /// Memory kinds x nodes with memory. A machine that names no nodes has one, and nothing to bind to.
-    fn map_memory(&self, machine: &Machine) -> Vec<MemorySpec> {
-        let kinds =
-            if self.memory.is_empty() { vec![MemoryKind::Base, USUAL_MEMORY.kind] } else { self.memory.clone() };
-        let has_memory = |node: &Node| node.total.known().is_none_or(|total| total.0 > 0);
-        let mut nodes: Vec<Option<u32>> = match self.node {
-            Some(node) => vec![Some(node)],
-            None => machine.nodes.iter().filter(|node| has_memory(node)).map(|node| Some(node.id)).collect(),
-        };
-        if nodes.is_empty() {
-            nodes.push(None);
+    /// Memory kinds x nodes with memory, unless they name a place. A machine that names no nodes has one, and nothing to
+    /// bind to.
+    fn map_memory(&self, mut memory: Vec<MemorySpec>, machine: &Machine) -> Vec<MemorySpec> {
+        if memory.is_empty() {
+            memory = [MemoryKind::Base, USUAL_MEMORY.kind].map(|kind| memory::on(kind, self.node)).into();
         }
-        kinds.iter().flat_map(|&kind| nodes.iter().map(move |&node| MemorySpec { kind, node })).collect()
+        let has_memory = |node: &&Node| node.total.known().is_none_or(|total| total.0 > 0);
+        let nodes: Vec<u32> = machine.nodes.iter().filter(has_memory).map(|node| node.id).collect();
+        let everywhere = |spec: MemorySpec| match spec.policy.is_first_touch() && !nodes.is_empty() {
+            true => nodes.iter().map(|&node| MemorySpec::on(spec.kind, node)).collect(),
+            false => vec![spec],
+        };
+        memory.into_iter().flat_map(everywhere).collect()
     }
 }
 

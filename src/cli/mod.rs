@@ -9,6 +9,7 @@ pub mod kinds;
 pub mod latency;
 pub mod machine;
 pub mod measure;
+pub mod memory;
 pub mod report;
 
 use std::path::PathBuf;
@@ -18,9 +19,11 @@ use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
 
 use crate::kernel::{Element, Isa, Kernel, LoadKind, StoreKind, Width};
 use crate::machine::{CpuSet, Machine};
-use crate::memory::{MemoryKind, MemorySpec, Places};
-use crate::plan::{Choice, Frame, StreamMemory, USUAL_MEMORY};
-use crate::units::{Bytes, UnknownWord, parse_duration};
+use crate::memory::{NODES, Places};
+use crate::plan::{Choice, Frame, USUAL_MEMORY};
+use crate::units::{Bytes, parse_duration};
+
+use self::memory::MemoryList;
 
 /// Measures what bounds memory-bound code: every level of the memory system, every width, every kind of store, from
 /// one thread and from all.
@@ -160,11 +163,13 @@ pub struct ChoiceArgs {
     /// What streams are arrays of: double (8 bytes), float (4 bytes)
     #[arg(long, default_value_t = Element::Double)]
     pub element: Element,
-    /// Memory kinds, such as 4k,thp,huge-2m,file-shared [default: thp]; or kinds of single streams: a=huge-2m,b=file-shared
-    #[arg(long, value_name = "LIST", value_delimiter = ',')]
-    pub memory: Vec<MemoryArg>,
-    /// Bind all pages to this NUMA node
-    #[arg(long, value_name = "NODE")]
+    /// Memory kinds, such as 4k,thp,huge-2m,file-shared [default: thp], and where they lie: KIND@PLACE or PLACE, a place
+    /// being node1, bind:0-1, preferred:1, interleave:0-1, weighted:0=3,1=1 or first-touch; or the memory of single
+    /// streams: a=huge-2m,b=node1
+    #[arg(long, value_name = "LIST")]
+    pub memory: Vec<MemoryList>,
+    /// Bind all pages to this NUMA node, where --memory names no place
+    #[arg(long, value_name = "NODE", value_parser = node_number())]
     pub node: Option<u32>,
     /// Thread counts [default: 1 and all]
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
@@ -175,24 +180,6 @@ pub struct ChoiceArgs {
     /// Start every stream this many bytes beyond a line: less than 64, in whole elements
     #[arg(long, value_name = "BYTES", default_value_t = 0)]
     pub misalign: u32,
-}
-
-/// `thp`, or for one stream `a=thp`.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct MemoryArg {
-    stream: Option<String>,
-    kind: MemoryKind,
-}
-
-impl std::str::FromStr for MemoryArg {
-    type Err = UnknownWord;
-
-    fn from_str(text: &str) -> Result<Self, UnknownWord> {
-        match text.split_once('=') {
-            Some((stream, kind)) => Ok(MemoryArg { stream: Some(stream.into()), kind: kind.parse()? }),
-            None => Ok(MemoryArg { stream: None, kind: text.parse()? }),
-        }
-    }
 }
 
 /// Where memory comes from that has a place.
@@ -242,6 +229,11 @@ fn misalignment(bytes: u32, element: Element) -> anyhow::Result<u32> {
     )))
 }
 
+/// A node's number, as far as Linux has them.
+fn node_number() -> clap::builder::RangedI64ValueParser<u32> {
+    clap::value_parser!(u32).range(0..NODES as i64)
+}
+
 fn working_set(text: &str) -> Result<Bytes, String> {
     match text.parse::<Bytes>() {
         Ok(Bytes(0)) => Err("a working set of 0 bytes measures nothing; give at least 1KiB".into()),
@@ -270,13 +262,10 @@ impl ChoiceArgs {
                 name => kernels.push(Kernel::find(name).map_err(usage)?),
             }
         }
-        let spec = |arg: &MemoryArg| MemorySpec { kind: arg.kind, node: self.node };
-        let mut memory: Vec<MemorySpec> = self.memory.iter().filter(|arg| arg.stream.is_none()).map(spec).collect();
+        let (mut memory, streams) = memory::chosen(&self.memory, self.node);
         if memory.is_empty() {
-            memory.push(MemorySpec { node: self.node, ..USUAL_MEMORY });
+            memory.push(memory::on(USUAL_MEMORY.kind, self.node));
         }
-        let named = |arg: &MemoryArg| Some(StreamMemory { stream: arg.stream.clone()?, memory: spec(arg) });
-        let streams = self.memory.iter().filter_map(named).collect();
         Ok(Choice {
             kernels,
             sizes: self.size.clone(),

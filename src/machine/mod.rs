@@ -10,6 +10,7 @@ mod cpuset;
 mod fact;
 mod firmware;
 mod identity;
+mod libraries;
 mod limits;
 mod nodes;
 mod pages;
@@ -28,8 +29,9 @@ pub use cpuset::{CpuSet, CpuSetError};
 pub use fact::Fact;
 pub use firmware::Dimm;
 pub use identity::{Hypervisor, Identity, Tsc};
+pub use libraries::Libraries;
 pub use limits::{CpuTimeLimit, Limits, MemoryLimit};
-pub use nodes::{Access, DaxDevice, Distance, MemorySideCache, Node, Tier};
+pub use nodes::{Access, DaxDevice, Distance, MemorySideCache, Node, Tier, node_available, node_huge_pages};
 pub use pages::{HugePool, Memory, Pages, ThpSize};
 pub use settings::Settings;
 pub use source::Source;
@@ -62,6 +64,9 @@ pub struct Machine {
     pub limits: Limits,
     /// Settings of the kernel.
     pub settings: Settings,
+    /// Libraries that place memory.
+    #[serde(default)]
+    pub libraries: Libraries,
     /// Things the machine has, but that could not be understood, and so are in none of the lists above.
     pub unread: Vec<Unread>,
 }
@@ -131,6 +136,7 @@ impl Machine {
             dimms: firmware::dimms(source),
             limits: limits::read(source),
             settings: settings::read(source, &cpus),
+            libraries: libraries::read(source),
             identity,
             cpus,
             caches,

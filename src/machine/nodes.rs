@@ -184,6 +184,26 @@ fn reported(source: &Source, folder: &str, file: &str) -> Fact<u64> {
     })
 }
 
+/// What programs can have of a node's memory at most: what is free, and the page cache, which can be dropped. Bytes.
+pub fn node_available(source: &Source, id: u32) -> Fact<Bytes> {
+    let file = format!("{FOLDER}/node{id}/meminfo");
+    let text = source.text(&file);
+    let field = |name| meminfo(&text, &file, name);
+    let cached = field("FilePages").and_then(|all| field("Shmem").map(|shared| all.0.saturating_sub(shared.0)));
+    field("MemFree").and_then(|free| cached.map(|cached| Bytes(free.0.saturating_add(cached))))
+}
+
+/// Huge pages of this size that programs can have on a node: those that are free there, and those that may be made beyond
+/// the pools.
+pub fn node_huge_pages(source: &Source, id: u32, page: Bytes) -> Fact<u64> {
+    let name = format!("hugepages-{}kB", page.0 >> 10);
+    let all = format!("sys/kernel/mm/hugepages/{name}");
+    let count = |path: String| source.number::<u64>(&path).get().unwrap_or(0);
+    let more = count(format!("{all}/nr_overcommit_hugepages"));
+    let more = more.saturating_sub(count(format!("{all}/surplus_hugepages")));
+    source.number::<u64>(&format!("{FOLDER}/node{id}/hugepages/{name}/free_hugepages")).map(|free| free + more)
+}
+
 /// The kernel's memory tiers. None on kernels before 6.1.
 pub(super) fn tiers(source: &Source) -> Vec<Tier> {
     const TIERS: &str = "sys/devices/virtual/memory_tiering";

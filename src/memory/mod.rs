@@ -5,21 +5,26 @@
 
 mod anonymous;
 pub mod behaviour;
+mod bind;
 mod device;
 mod file;
+mod located;
+mod numa;
 mod os;
+mod policy;
 mod region;
 
 use std::collections::BTreeMap;
-use std::fmt;
 use std::io;
 use std::path::PathBuf;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::units::{Bytes, UnknownWord, words};
+use crate::units::{Bytes, words};
 
+pub use located::Located;
+pub use policy::{NODES, NodeSet, Policy, PolicyError, SpecError, WEIGHTED_MOST, Weights};
 pub use region::{Advice, Backing, Cached, Recipe, Region};
 
 words! {
@@ -87,6 +92,15 @@ impl MemoryKind {
         matches!(self, Wb | Wc | Uc | UcMinus | Wt | Wp)
     }
 
+    /// Size of its pages, where they come from a pool of huge pages.
+    pub fn pool_page(self) -> Option<Bytes> {
+        match self {
+            MemoryKind::Huge2M => Some(Bytes::mib(2)),
+            MemoryKind::Huge1G => Some(Bytes::gib(1)),
+            _ => None,
+        }
+    }
+
     /// The kind that a cold one is from its second use on; any other is itself.
     pub fn warm(self) -> MemoryKind {
         match self {
@@ -102,43 +116,34 @@ impl MemoryKind {
     }
 }
 
-/// What kind of memory a case asks for.
+/// What kind of memory a case asks for, and where.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(from = "policy::Written", into = "policy::Written")]
+#[schemars(with = "policy::Written")]
 pub struct MemorySpec {
     /// Its kind.
     pub kind: MemoryKind,
-    /// NUMA node that pages are bound to; absent: the node of the thread that touches them first.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub node: Option<u32>,
+    /// The nodes of its pages.
+    pub policy: Policy,
 }
 
 impl MemorySpec {
     /// Memory of this kind, wherever its pages come to lie.
     pub const fn of(kind: MemoryKind) -> Self {
-        MemorySpec { kind, node: None }
+        MemorySpec { kind, policy: Policy::FirstTouch }
     }
 
     /// Memory of this kind, all of it on one node.
     pub const fn on(kind: MemoryKind, node: u32) -> Self {
-        MemorySpec { kind, node: Some(node) }
+        MemorySpec { kind, policy: Policy::Bind(NodeSet::one(node)) }
     }
-}
 
-impl fmt::Display for MemorySpec {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.node {
-            Some(node) => write!(f, "{} on node {node}", self.kind),
-            None => write!(f, "{}", self.kind),
+    /// The one node that all pages are bound to, if so.
+    pub fn node(&self) -> Option<u32> {
+        match self.policy {
+            Policy::Bind(nodes) => nodes.only(),
+            _ => None,
         }
-    }
-}
-
-impl std::str::FromStr for MemorySpec {
-    type Err = UnknownWord;
-
-    /// `thp`
-    fn from_str(text: &str) -> Result<Self, UnknownWord> {
-        text.parse().map(MemorySpec::of)
     }
 }
 
@@ -233,13 +238,15 @@ pub enum NoMemory {
         /// What helps.
         hint: &'static str,
     },
-    /// The node was refused.
-    #[error("memory could not be bound to node {node}: {source}")]
-    Node {
-        /// The node.
-        node: u32,
+    /// The policy was refused.
+    #[error("memory could not be placed ({policy}): {source}{hint}")]
+    Policy {
+        /// It.
+        policy: Box<Policy>,
         /// The system's answer.
         source: io::Error,
+        /// What helps.
+        hint: &'static str,
     },
     /// A file or device that the kind needs can't be used.
     #[error("{path}: {source}{hint}", path = path.display())]
@@ -289,9 +296,12 @@ pub struct Obtained {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub huge_bytes: Option<Bytes>,
     /// Pages found on each node, by move_pages, nodes ascending; empty where that is refused. At most 4096 pages of each
-    /// mapping are looked up.
+    /// mapping are looked up; a million of those with a policy.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub pages_on_node: Vec<NodePages>,
+    /// Where the pages of each policy were found; one entry a policy. What it proves stands in `proofs` too.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub located: Vec<Located>,
     /// Physical address of each huge page, from the first on, by pagemap; empty where it was not asked for or is hidden.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub frames: Vec<u64>,
@@ -334,16 +344,31 @@ impl Obtained {
     pub fn and(mut self, other: Obtained) -> Obtained {
         self.bytes.0 += other.bytes.0;
         self.huge_bytes = self.huge_bytes.zip(other.huge_bytes).map(|(a, b)| Bytes(a.0 + b.0));
-        let mut sum: BTreeMap<u32, u64> = BTreeMap::new();
-        for found in self.pages_on_node.iter().chain(&other.pages_on_node) {
-            *sum.entry(found.node).or_insert(0) += found.pages;
-        }
-        self.pages_on_node = sum.into_iter().map(|(node, pages)| NodePages { node, pages }).collect();
-        for proof in other.proofs {
+        self.pages_on_node = summed(&[&self.pages_on_node, &other.pages_on_node]);
+        // Counts of both together make new proofs of where pages lie.
+        self.proofs.retain(|proof| !self.located.iter().any(|located| located.proof() == *proof));
+        let known = |proof: &Proof| other.located.iter().any(|located| located.proof() == *proof);
+        let others: Vec<Proof> = other.proofs.iter().filter(|proof| !known(proof)).cloned().collect();
+        self.located = located::merged(std::mem::take(&mut self.located), other.located);
+        for proof in others.into_iter().chain(self.located.iter().map(Located::proof)) {
             if !self.proofs.contains(&proof) {
                 self.proofs.push(proof);
             }
         }
         self
     }
+
+    /// Why this is not what was asked for, where pages were seen on nodes that the policy rules out.
+    pub fn misplaced(&self) -> Option<String> {
+        self.located.iter().find_map(Located::fault)
+    }
+}
+
+/// Pages on each node over all counts, nodes ascending.
+fn summed(counts: &[&[NodePages]]) -> Vec<NodePages> {
+    let mut sum: BTreeMap<u32, u64> = BTreeMap::new();
+    for found in counts.iter().copied().flatten() {
+        *sum.entry(found.node).or_insert(0) += found.pages;
+    }
+    sum.into_iter().map(|(node, pages)| NodePages { node, pages }).collect()
 }

@@ -119,49 +119,6 @@ const FILE_SYSTEMS: [(u32, &str, bool); 22] = [
     (0x6265_6572, "sysfs", false),
 ];
 
-/// A set of one node, as the system calls about memory policy take it.
-pub(super) fn node_mask(node: u32) -> io::Result<[u64; NODES / 64]> {
-    let mut mask = [0; NODES / 64];
-    *mask.get_mut(node as usize / 64).ok_or(io::ErrorKind::InvalidInput)? |= 1 << (node % 64);
-    Ok(mask)
-}
-
-/// Nodes that a mask has room for: as many as any Linux is built with.
-pub(super) const NODES: usize = 1024;
-
-/// Has the pages that the calling thread makes while `work` runs lie on `node`: those of a file are made when it is
-/// filled, and the policy of its mappings comes too late for them.
-pub(super) fn on_node<R>(node: u32, work: impl FnOnce() -> R) -> io::Result<R> {
-    const BIND: libc::c_int = 2;
-    let before = Policy::now()?;
-    Policy { mode: BIND, mask: node_mask(node)? }.set()?;
-    let result = work();
-    before.set()?;
-    Ok(result)
-}
-
-/// The calling thread's memory policy.
-struct Policy {
-    mode: libc::c_int,
-    mask: [u64; NODES / 64],
-}
-
-impl Policy {
-    fn now() -> io::Result<Policy> {
-        let mut policy = Policy { mode: 0, mask: [0; NODES / 64] };
-        let (mode, mask) = (&raw mut policy.mode, policy.mask.as_mut_ptr());
-        // SAFETY: get_mempolicy writes one number and a mask of NODES bits.
-        let result = unsafe { libc::syscall(libc::SYS_get_mempolicy, mode, mask, NODES, 0usize, 0usize) };
-        checked(result as libc::c_int).map(|_| policy)
-    }
-
-    fn set(&self) -> io::Result<()> {
-        // SAFETY: set_mempolicy reads a mask of NODES bits.
-        let result = unsafe { libc::syscall(libc::SYS_set_mempolicy, self.mode, self.mask.as_ptr(), NODES) };
-        checked(result as libc::c_int).map(drop)
-    }
-}
-
 /// Writes what is dirty of a file to its disk and drops its pages from the page cache. What can't be dropped stays; ask
 /// [`cached`].
 pub(super) fn drop_cached(file: &File) {
@@ -294,17 +251,6 @@ mod tests {
         assert_eq!(of(0x1234).name(), "file system 0x1234");
         let sysfs = FileSystem::of(&File::open("/sys/devices").unwrap()).unwrap();
         assert!(sysfs.name() == "sysfs" || sysfs.name() == "overlayfs", "{sysfs:?}");
-    }
-
-    #[test]
-    fn a_threads_policy_is_as_it_was() {
-        let before = Policy::now().map(|policy| policy.mode);
-        match on_node(0, Policy::now) {
-            Ok(during) => assert_eq!(during.unwrap().mask[0], 1),
-            Err(fault) => eprintln!("skipped: memory policy is refused: {fault}"),
-        }
-        assert!(on_node(NODES as u32, || ()).is_err());
-        assert_eq!(Policy::now().map(|policy| policy.mode).ok(), before.ok());
     }
 
     #[test]

@@ -2,14 +2,16 @@
 
 #![allow(unsafe_code)]
 
-use std::collections::BTreeMap;
 use std::fs::File;
 use std::io;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::OpenOptionsExt;
 use std::ptr;
 
-use super::{MemoryKind, MemorySpec, NoMemory, NodePages, Obtained, Places, Proof, os, provider};
+use super::bind::Binding;
+use super::{Located, MemoryKind, MemorySpec, NoMemory, NodePages, NodeSet, Obtained, Places, Proof};
+use super::{numa, os, provider, summed};
+use crate::machine::Source;
 use crate::units::Bytes;
 
 /// What stands behind a mapping.
@@ -147,7 +149,8 @@ const MADV_COLLAPSE: libc::c_int = 25;
 #[derive(Debug)]
 pub struct Region {
     recipe: Recipe,
-    node: Option<u32>,
+    /// Where its pages are to lie, if anywhere.
+    binding: Option<Binding>,
     /// What mmap or malloc returned; null while unmapped.
     mapping: *mut libc::c_void,
     /// First usable byte: `mapping` rounded up.
@@ -161,8 +164,14 @@ pub struct Region {
 // SAFETY: the mapping is owned by this value; nothing in it is tied to a thread.
 unsafe impl Send for Region {}
 
-/// Pages asked for by one inspection: enough to see a wrong placement, few enough to take a millisecond.
+/// Pages asked for by one inspection: enough to see what came of first touch, few enough to take a millisecond.
 const PAGES_INSPECTED: usize = 4096;
+/// The same where a policy must hold: all up to 4 GiB of base pages, which takes some tenths of a second.
+const PAGES_VERIFIED: usize = 1 << 20;
+/// Pages of one system call.
+const PAGES_AT_ONCE: usize = 1 << 14;
+/// What a huge page takes of a mapping whose kind does not refuse them.
+const HUGE: usize = 2 << 20;
 
 impl Region {
     /// Maps `bytes` (rounded up to whole pages) of the kind that `spec` names.
@@ -172,17 +181,21 @@ impl Region {
 
     /// The same, aligned to and a multiple of `alignment` (a power of two, or 0) even where its pages are smaller.
     pub fn aligned(spec: MemorySpec, bytes: Bytes, alignment: Bytes, places: &Places) -> Result<Self, NoMemory> {
+        let binding = Binding::new(spec, bytes, &Source::live())?;
         let recipe = || provider(spec.kind).recipe(bytes, places);
-        let mut recipe = match spec.node {
-            Some(node) => os::on_node(node, recipe).map_err(|source| NoMemory::Node { node, source })??,
+        let mut recipe = match &binding {
+            Some(binding) => binding.around(recipe)??,
             None => recipe()?,
         };
+        if let (Some(binding), Backing::File { .. }) = (&binding, &recipe.backing) {
+            binding.check_file()?;
+        }
         if recipe.page < alignment.0 as usize && !matches!(recipe.backing, Backing::File { .. }) {
             recipe.page = alignment.0 as usize;
             recipe.bytes = Recipe::whole_pages(Bytes(recipe.bytes as u64), recipe.page);
         }
-        let (mapping, node) = (ptr::null_mut(), spec.node);
-        let mut region = Region { recipe, node, mapping, start: 0, populated: None, cached: None };
+        let mapping = ptr::null_mut();
+        let mut region = Region { recipe, binding, mapping, start: 0, populated: None, cached: None };
         // Memory that was just allocated stays: whether there is enough must show now, not at first touch.
         if region.is_cold() {
             region.cool();
@@ -208,8 +221,15 @@ impl Region {
         let mapping = std::mem::replace(&mut self.mapping, ptr::null_mut());
         match self.recipe.backing {
             _ if mapping.is_null() => {}
-            // SAFETY: `mapping` came from malloc, is owned by `self`, and no borrow of it exists.
-            Backing::Heap => unsafe { libc::free(mapping) },
+            Backing::Heap => {
+                // Whoever gets these pages next has not asked for their node.
+                if self.binding.is_some() {
+                    let (start, bytes) = (self.start, self.recipe.bytes);
+                    let _ = numa::mbind(start, bytes, numa::Mode::Default, &NodeSet::EMPTY, false);
+                }
+                // SAFETY: `mapping` came from malloc, is owned by `self`, and no borrow of it exists.
+                unsafe { libc::free(mapping) }
+            }
             // SAFETY: the mapping was made by `map` with this length, is owned by `self`, and no borrow of it exists.
             _ => unsafe {
                 libc::munmap(mapping, self.recipe.mapped());
@@ -266,8 +286,10 @@ impl Region {
             // SAFETY: the range lies within our own mapping; advice does not change its contents.
             unsafe { libc::madvise(self.start as *mut libc::c_void, recipe.bytes, advice) };
         }
-        if let Some(node) = self.node {
-            self.bind(node)?;
+        if let Some(binding) = &self.binding {
+            // The heap may hand out pages that were used before.
+            let moves = matches!(recipe.backing, Backing::Heap);
+            binding.apply(self.start, recipe.bytes, recipe.page, moves)?;
         }
         self.make_pages()
     }
@@ -282,17 +304,6 @@ impl Region {
             return Ok(());
         }
         Err(self.recipe.refused())
-    }
-
-    fn bind(&self, node: u32) -> Result<(), NoMemory> {
-        const MPOL_BIND: libc::c_long = 2;
-        let refused = |source| NoMemory::Node { node, source };
-        let mask = os::node_mask(node).map_err(refused)?;
-        let (start, bytes) = (self.start, self.recipe.bytes);
-        // SAFETY: mbind reads NODES bits of `mask` and sets the policy of our own, untouched mapping.
-        let result =
-            unsafe { libc::syscall(libc::SYS_mbind, start, bytes, MPOL_BIND, mask.as_ptr(), os::NODES, 0usize) };
-        if result == 0 { Ok(()) } else { Err(refused(io::Error::last_os_error())) }
     }
 
     /// Whether it is mapped.
@@ -412,10 +423,18 @@ impl Region {
             proofs.push(Proof::new("present before the first touch", "smaps", seen, holds));
         }
         proofs.extend(self.cached_proof());
+        let located = self.binding.as_ref().and_then(|binding| self.located(binding, touched));
+        let way = self.binding.as_ref().and_then(|binding| binding.proof(self.recipe.bytes, self.recipe.page));
+        proofs.extend(way.into_iter().chain(located.as_ref().map(Located::proof)));
+        let pages_on_node = match &located {
+            Some(located) => located.on.clone(),
+            None => self.pages_on_node(touched),
+        };
         Obtained {
             bytes: touched,
             huge_bytes: smaps.map(|smaps| smaps.huge),
-            pages_on_node: self.pages_on_node(touched.0 as usize),
+            pages_on_node,
+            located: located.into_iter().collect(),
             frames: Vec::new(),
             proofs,
         }
@@ -438,30 +457,47 @@ impl Region {
         Some(Smaps::of(&text, self.start as u64, (self.start + self.recipe.bytes) as u64))
     }
 
-    fn pages_on_node(&self, touched: usize) -> Vec<NodePages> {
-        let pages = touched.min(self.recipe.bytes) / 4096;
-        let step = pages.div_ceil(PAGES_INSPECTED).max(1);
-        let addresses: Vec<usize> = (0..pages).step_by(step).map(|page| self.start + page * 4096).collect();
-        let mut status = vec![-1i32; addresses.len()];
-        // SAFETY: with no target nodes move_pages only reports; both arrays have the length given.
-        let result = unsafe {
-            libc::syscall(
-                libc::SYS_move_pages,
-                0,
-                addresses.len(),
-                addresses.as_ptr(),
-                ptr::null::<i32>(),
-                status.as_mut_ptr(),
-                0,
-            )
+    /// Where touched pages lie that have no policy: a few, of the size of base pages.
+    fn pages_on_node(&self, touched: Bytes) -> Vec<NodePages> {
+        let pages = (touched.0 as usize).min(self.recipe.bytes) / 4096;
+        self.locate(pages, 4096, PAGES_INSPECTED).unwrap_or_default()
+    }
+
+    /// Where touched pages lie that have a policy. `None` where there are none.
+    fn located(&self, binding: &Binding, touched: Bytes) -> Option<Located> {
+        let recipe = &self.recipe;
+        let page = recipe.kind.pool_page().map_or(4096, |page| page.0 as usize);
+        let pages = (touched.0 as usize).min(recipe.bytes).div_ceil(page);
+        let (on, refusal) = match self.locate(pages, page, PAGES_VERIFIED) {
+            Ok(on) if on.is_empty() => return None,
+            Ok(on) => (on, None),
+            Err(fault) => (Vec::new(), Some(format!("move_pages was refused ({fault})"))),
         };
-        let mut count: BTreeMap<u32, u64> = BTreeMap::new();
-        if result == 0 {
-            for node in status.into_iter().filter_map(|s| u32::try_from(s).ok()) {
-                *count.entry(node).or_insert(0) += 1;
-            }
+        let refuses_huge = recipe.advice == Some(libc::MADV_NOHUGEPAGE);
+        let granule = if refuses_huge { page } else { page.max(HUGE) };
+        let slack = binding.slack(recipe.bytes, granule).div_ceil(page) as u64;
+        let (page, touched) = (Bytes(page as u64), pages as u64);
+        Some(Located { policy: binding.policy, page, touched, on, slack, refusal })
+    }
+
+    /// Looks up one page in each of at most `most` equal parts of the first `pages`: all of them if they are not more.
+    /// Where in its part is drawn, since any fixed stride may keep step with pages that go round the nodes.
+    fn locate(&self, pages: usize, page: usize, most: usize) -> io::Result<Vec<NodePages>> {
+        let (parts, mut random) = (pages.min(most), fastrand::Rng::with_seed(pages as u64));
+        let first = |part: usize| (part as u128 * pages as u128 / parts as u128) as usize;
+        let addresses: Vec<usize> =
+            (0..parts).map(|part| self.start + random.usize(first(part)..first(part + 1)) * page).collect();
+        let mut found = Vec::new();
+        for some in addresses.chunks(PAGES_AT_ONCE) {
+            let nodes = numa::locate(some)?.into_iter().flatten();
+            let mut sorted: Vec<u32> = nodes.collect();
+            sorted.sort_unstable();
+            let counts = sorted.chunk_by(|a, b| a == b);
+            let counts: Vec<NodePages> =
+                counts.map(|run| NodePages { node: run[0], pages: run.len() as u64 }).collect();
+            found = summed(&[&found, &counts]);
         }
-        count.into_iter().map(|(node, pages)| NodePages { node, pages }).collect()
+        Ok(found)
     }
 }
 

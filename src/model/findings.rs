@@ -20,6 +20,7 @@ pub(super) fn sentences(report: &Report) -> Vec<String> {
     all.extend(threads(report));
     all.extend(stores(report));
     all.extend(write_allocate(report));
+    all.extend(report.weightings.iter().map(super::Weighting::sentence));
     all.extend(report.kinds.iter().flat_map(super::kinds::sentences));
     all.extend(super::latency::sentences(report));
     all.extend(pages(report));

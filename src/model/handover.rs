@@ -49,7 +49,7 @@ fn bare_row(case: &Case, home: Home, machine: &Machine) -> Option<HandoverRow> {
         kinds: to.and_then(|to| Some([kind(from)?, kind(to)?])),
         home,
         memory: case.memory.kind,
-        node: case.memory.node,
+        node: case.memory.node(),
         unit: "ns".into(),
         latency_ns: None,
         latency_cycles: None,

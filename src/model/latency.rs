@@ -127,7 +127,7 @@ fn bare_row(case: &Case, chase: Chase) -> LatencyRow {
         block_bytes: chase.block_bytes,
         chains: chase.chains,
         memory: case.memory.kind,
-        node: case.memory.node,
+        node: case.memory.node(),
         cpus: case.cpus.clone(),
         working_set_bytes: case.working_set,
         level: None,

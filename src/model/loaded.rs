@@ -56,7 +56,7 @@ fn bare_row(case: &Case, work: Loaded, machine: &Machine) -> LoadedRow {
         metric: "loaded".into(),
         load: work.load,
         memory: case.memory.kind,
-        node: case.memory.node,
+        node: case.memory.node(),
         threads: case.threads(),
         cpus: case.cpus.clone(),
         chase_bytes: work.chase,

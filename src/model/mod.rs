@@ -14,17 +14,19 @@ mod pages;
 mod rows;
 mod stores;
 mod threads;
+mod weights;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use self::addrmap::Remainder;
+pub use self::weights::{Tried, Weighting};
 use crate::kernel::chase::Order;
 use crate::kernel::mix::Mix;
 use crate::kernel::scan::Scan;
 use crate::kernel::{Element, LoadKind, StoreKind, Width};
 use crate::machine::{CoreKind, Machine, Relation};
-use crate::memory::{MemoryKind, MemorySpec, Obtained};
+use crate::memory::{MemoryKind, MemorySpec, Obtained, Policy};
 use crate::plan::{Home, Load, PageWork, Protocol, StreamMemory};
 use crate::record::{Clock, End, Environment, Record};
 use crate::stats::Modes;
@@ -77,6 +79,8 @@ pub struct Report {
     pub scaling: Vec<Scaling>,
     /// What the write-allocate costs.
     pub write_allocate: Vec<WriteAllocate>,
+    /// Pages on two nodes: which ratio is best.
+    pub weightings: Vec<Weighting>,
     /// The STREAM table, if its kernels were measured.
     pub stream: Option<StreamTable>,
     /// The answer, most important first: whole sentences with their numbers.
@@ -113,6 +117,7 @@ pub fn report(record: &Record) -> Report {
         crossovers: stores::crossovers(&results),
         scaling: threads::scaling(&results),
         write_allocate: stores::write_allocate(&results),
+        weightings: weights::weightings(&results),
         stream: threads::stream_table(&results, record),
         findings: Vec::new(),
         warnings: Vec::new(),
@@ -158,6 +163,9 @@ pub struct Row {
     /// Streams with a memory kind of their own.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub streams: Vec<StreamMemory>,
+    /// The nodes asked for; absent: those of the threads that touch pages first.
+    #[serde(default, skip_serializing_if = "Policy::is_first_touch")]
+    pub policy: Policy,
     /// NUMA node of the pages: asked for, else the one node they were found on; absent where mixed or unknown.
     pub node: Option<u32>,
     /// Number of threads.
@@ -217,6 +225,13 @@ pub struct Row {
     /// Payload B/s of each sample, in order of time. Not part of the JSON row.
     #[serde(skip)]
     pub sample_bps: Vec<f64>,
+}
+
+impl Row {
+    /// The memory asked for.
+    pub fn asked(&self) -> MemorySpec {
+        MemorySpec { kind: self.memory, policy: self.policy }
+    }
 }
 
 /// What comes with the first pass over fresh memory: medians of the samples.

@@ -50,7 +50,7 @@ fn bare_row(case: &Case, work: PageWork, page_bytes: Bytes) -> PageRow {
         metric: "page".into(),
         work,
         memory: case.memory.kind,
-        node: case.memory.node,
+        node: case.memory.node(),
         threads: case.threads(),
         cpus: case.cpus.clone(),
         working_set_bytes: case.working_set,

@@ -134,7 +134,8 @@ fn bare_row(case: &Case, variant: &Variant) -> Row {
         width_bits: variant.width.bits(variant.element),
         memory: case.memory.kind,
         streams: case.streams.clone(),
-        node: case.memory.node,
+        policy: case.memory.policy,
+        node: case.memory.node(),
         threads: case.threads(),
         cpus: case.cpus.clone(),
         working_set_bytes: case.working_set,
@@ -298,7 +299,8 @@ fn pages_differ(case: &Case, visit: &Measured) -> bool {
         }
         _ => false,
     };
-    let wrong_node = case.memory.node.is_some_and(|node| obtained.pages_on_node.iter().any(|found| found.node != node));
+    let is_elsewhere = |node| obtained.pages_on_node.iter().any(|found| found.node != node);
+    let wrong_node = case.streams.is_empty() && case.memory.node().is_some_and(is_elsewhere);
     wrong_size || wrong_node || obtained.proofs.iter().any(|proof| !proof.holds)
 }
 

@@ -9,6 +9,7 @@ mod frame;
 mod kinds;
 mod latency;
 mod pages;
+mod weights;
 
 use std::fmt;
 use std::time::Duration;
@@ -32,6 +33,7 @@ pub use frame::{Frame, PlanError};
 pub use kinds::{BUFFER, Breadth, REGULAR, kinds};
 pub use latency::{LatencyChoice, MAP_STRIDE, SPARSE_STRIDE, latency, latency_choice, latency_map};
 pub use pages::first_touch;
+pub use weights::{RATIOS, weights};
 
 /// What is done.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
@@ -287,7 +289,7 @@ impl fmt::Display for Case {
 }
 
 /// Transparent huge pages: what a program that cares about bandwidth asks for.
-pub const USUAL_MEMORY: MemorySpec = MemorySpec { kind: MemoryKind::Thp, node: None };
+pub const USUAL_MEMORY: MemorySpec = MemorySpec::of(MemoryKind::Thp);
 
 /// The unroll of the main loop: 512 bytes of each stream in one trip, at most 16 accesses. More gained nothing on
 /// Zen 4; less lost up to 4 % in the first-level cache.

@@ -44,7 +44,20 @@ impl Executor for Here {
     }
 
     fn visit(&mut self, case: &Case, quota: &Quota<'_>) -> Outcome {
-        if has_memory_type(case) { self.microvm.visit(case, quota) } else { self.native.visit(case, quota) }
+        let outcome =
+            if has_memory_type(case) { self.microvm.visit(case, quota) } else { self.native.visit(case, quota) };
+        in_place(outcome)
+    }
+}
+
+/// Figures from memory that does not lie where it was to lie are not those asked for.
+fn in_place(outcome: Outcome) -> Outcome {
+    match &outcome {
+        Outcome::Measured(measured) => match measured.obtained.misplaced() {
+            Some(reason) => Outcome::Invalid { reason },
+            None => outcome,
+        },
+        _ => outcome,
     }
 }
 
@@ -85,8 +98,9 @@ impl Executor for MicroVm {
 mod tests {
     use super::*;
     use crate::kernel::{StoreKind, Width};
-    use crate::memory::{MemoryKind, MemorySpec};
+    use crate::memory::{Located, MemoryKind, MemorySpec, NodePages, Obtained};
     use crate::plan::{self, StreamMemory};
+    use crate::record::{Measured, Samples, Volume};
     use crate::units::Bytes;
 
     fn case(kernel: &str, kind: MemoryKind) -> Case {
@@ -104,6 +118,30 @@ mod tests {
         let stray = StreamMemory { stream: "z".into(), ..typed };
         assert!(!has_memory_type(&Case { streams: vec![stray], ..case("copy", MemoryKind::Thp) }));
         assert!(!has_memory_type(&case("no such kernel", MemoryKind::Uc)));
+    }
+
+    #[test]
+    fn figures_from_the_wrong_node_are_invalid() {
+        let outcome = |policy: &str, node: u32| {
+            let on = vec![NodePages { node, pages: 8 }];
+            let (policy, page) = (policy.parse().unwrap(), Bytes::kib(4));
+            let located = Located { policy, page, touched: 8, on, slack: 0, refusal: None };
+            let obtained = Obtained { located: vec![located], ..Obtained::default() };
+            let volume = Volume { elements: 1, loaded: 8, stored: 0, write_allocated: 0, flops: 0 };
+            let samples = Samples::default();
+            in_place(Outcome::Measured(Box::new(Measured {
+                volume,
+                repetitions: 1,
+                core_clock_links: 1,
+                samples,
+                obtained,
+            })))
+        };
+        let Outcome::Invalid { reason } = outcome("node1", 0) else { panic!() };
+        assert!(reason.contains("not bound to node 1 (0 of 8 pages; node 0: 8)"), "{reason}");
+        for (policy, node) in [("node1", 1), ("preferred:1", 0), ("first-touch", 0)] {
+            assert!(matches!(outcome(policy, node), Outcome::Measured(_)), "{policy}");
+        }
     }
 
     #[cfg(not(all(feature = "kvm", target_os = "linux")))]

@@ -468,7 +468,7 @@ fn over_sizes(title: String, about: String, series: Vec<Series>) -> Chart {
 fn size_series(rows: &[&Row]) -> Vec<Series> {
     let mut lines: BTreeMap<_, Vec<&Row>> = BTreeMap::new();
     for row in rows.iter().filter(|row| row.payload_bps.is_some()) {
-        let manner = (row.load, row.memory, row.misaligned_bytes, row.protocol);
+        let manner = (row.load, row.asked(), row.misaligned_bytes, row.protocol);
         let key = (Kernel::place(&row.kernel), &row.kernel, row.element, row.store, row.width, manner);
         lines.entry(key).or_default().push(row);
     }
@@ -549,13 +549,13 @@ fn namer(rows: &[&Row]) -> impl Fn(&Row) -> String + use<> {
     let store = differs(&|row| row.store.to_string());
     let width = differs(&|row| row.width.to_string());
     let load = differs(&|row| row.load.to_string());
-    let memory = differs(&|row| row.memory.word().into());
+    let memory = differs(&|row| row.asked().to_string());
     move |row| {
         let parts = [
             (store, row.store.to_string()),
             (width, row.width.to_string()),
             (load, format!("{} load", row.load)),
-            (memory, row.memory.word().into()),
+            (memory, row.asked().to_string()),
             (!row.element.is_usual(), row.element.to_string()),
             (row.misaligned_bytes > 0, "unaligned".into()),
             (row.protocol == Protocol::Stream, "STREAM passes".into()),

@@ -17,6 +17,7 @@ const BANDWIDTH: &[Column<Row>] = &[
     ("width_bits", |row| row.width_bits.to_string()),
     ("memory", |row| row.memory.word().into()),
     ("streams", |row| streams(row).trim_start().into()),
+    ("policy", |row| row.policy.to_string()),
     ("node", |row| text(row.node)),
     ("threads", |row| row.threads.to_string()),
     ("cpus", |row| joined(&row.cpus)),

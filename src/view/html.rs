@@ -530,7 +530,7 @@ fn row_line(row: &Row) -> Markup {
     html! {
         tr {
             td { (row.kernel) } td { (row.store) @if row.misaligned_bytes > 0 { " unaligned" } } td { (row.load) }
-            td { (row.memory.word()) (streams(row)) } td { (row.level.as_deref().unwrap_or("")) } td { (row.width) }
+            td { (row.asked()) (streams(row)) } td { (row.level.as_deref().unwrap_or("")) } td { (row.width) }
             td { (row.working_set_bytes) } td { (row.threads) }
             td { (rate(row.payload_bps, |r| r.median)) @if let Some(rate) = &row.payload_bps { " " (spread(rate)) } }
             td { (rate(row.payload_bps, |r| r.best)) }

@@ -311,6 +311,8 @@ fn settings(page: &mut Page, machine: &Machine) {
     page.fact("boost", &settings.boost.clone().map(yes_no));
     page.fact("SMT", &settings.smt);
     page.fact("isolated CPUs", &settings.isolated.as_ref().map(counted));
+    page.fact("libnuma", &machine.libraries.libnuma);
+    page.fact("memkind", &machine.libraries.memkind);
 }
 
 fn yes_no(value: bool) -> &'static str {

@@ -18,7 +18,7 @@ use crate::kernel::chase::Order;
 use crate::kernel::scan::Scan;
 use crate::kernel::{Element, Kernel, LoadKind, StoreKind, Width};
 use crate::machine::Machine;
-use crate::memory::MemoryKind;
+use crate::memory::{MemoryKind, MemorySpec};
 use crate::model::{
     BreakEven, Cost, Crossover, HandoverRow, Kind, Kinds, LatencyLevel, LatencyRow, Level, LevelBest, LoadCurve,
     LoadedRow, MapLine, PageRow, Rate, Report, Row, TranslationLevel,
@@ -301,7 +301,7 @@ struct StoreGroup<'a> {
     element: Element,
     threads: usize,
     load: LoadKind,
-    memory: MemoryKind,
+    memory: MemorySpec,
     protocol: Protocol,
     /// One a store kind (unaligned streams are a kind of their own), at the width with the most working sets (of those the widest).
     columns: Vec<StoreColumn<'a>>,
@@ -318,7 +318,7 @@ impl StoreGroup<'_> {
     fn title(&self) -> String {
         let load = if self.load == LoadKind::Nt { ", nt load" } else { "" };
         let protocol = if self.protocol == Protocol::Stream { ", STREAM passes" } else { "" };
-        let (element, memory) = (element_note(self.element), self.memory.word());
+        let (element, memory) = (element_note(self.element), self.memory);
         format!("{}, {}, {memory}{load}{protocol}{element}", self.kernel, threads(self.threads))
     }
 
@@ -337,19 +337,19 @@ impl<'a> StoreColumn<'a> {
 fn store_groups(report: &Report) -> Vec<StoreGroup<'_>> {
     let key = |row: &Row| {
         let place = (Kernel::place(&row.kernel), row.kernel.clone(), row.element);
-        (place, row.threads, row.memory, row.load, row.protocol)
+        (place, row.threads, row.asked(), row.load, row.protocol)
     };
     let keys: BTreeSet<_> = report.rows.iter().map(key).collect();
     let group = |wanted: &_| {
         let rows: Vec<&Row> = report.rows.iter().filter(|row| key(row) == *wanted).collect();
         let (first, columns): (&Row, _) = (rows.first()?, store_columns(&rows));
-        let Row { kernel, element, threads, load, memory, protocol, .. } = first;
+        let Row { kernel, element, threads, load, protocol, .. } = first;
         (columns.len() > 1).then(|| StoreGroup {
             kernel,
             element: *element,
             threads: *threads,
             load: *load,
-            memory: *memory,
+            memory: first.asked(),
             protocol: *protocol,
             columns,
         })

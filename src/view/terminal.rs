@@ -460,7 +460,7 @@ fn row_keys(rows: &[Row]) -> Vec<Column> {
 fn row_settings(rows: &[Row]) -> Vec<Column> {
     let mut settings = vec![
         Column::left("load", rows.iter().map(|row| row.load.to_string())),
-        Column::left("memory", rows.iter().map(|row| format!("{}{}", row.memory, streams(row)))),
+        Column::left("memory", rows.iter().map(|row| format!("{}{}", row.asked(), streams(row)))),
         Column::right("mis-\naligned", rows.iter().map(|row| Bytes(row.misaligned_bytes.into()).to_string())),
         Column::left("protocol", rows.iter().map(|row| protocol_word(row.protocol).into())),
     ];

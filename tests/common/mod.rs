@@ -4,7 +4,7 @@
 use membound::kernel::scan::Scan;
 use membound::kernel::{Element, Kernel, LoadKind, StoreKind, Width};
 use membound::machine::{Dimm, Fact, Machine};
-use membound::memory::{MemoryKind, MemorySpec, NodePages, Obtained};
+use membound::memory::{MemoryKind, MemorySpec, NodePages, Obtained, Policy};
 use membound::model::{
     BreakEven, Cost, Crossover, Kind, Kinds, Level, LevelBest, OffsetRow, PageRow, Rate, Report, Row, Scaling,
     StreamLine, StreamTable, Warning, WriteAllocate,
@@ -46,6 +46,7 @@ pub fn empty() -> Report {
         crossovers: Vec::new(),
         scaling: Vec::new(),
         write_allocate: Vec::new(),
+        weightings: Vec::new(),
         stream: None,
         findings: Vec::new(),
         warnings: Vec::new(),
@@ -423,6 +424,7 @@ pub fn row(kernel: &str, store: StoreKind, width: Width, threads: usize, size: u
     };
     Row {
         streams: Vec::new(),
+        policy: Policy::FirstTouch,
         first_use: None,
         metric: "bandwidth".into(),
         kernel: kernel.into(),
@@ -457,8 +459,7 @@ pub fn row(kernel: &str, store: StoreKind, width: Width, threads: usize, size: u
             bytes: Bytes(size),
             huge_bytes: None,
             pages_on_node: vec![NodePages { node: 0, pages: 4096 }],
-            frames: Vec::new(),
-            proofs: Vec::new(),
+            ..Obtained::default()
         }),
         sample_bps,
     }

@@ -97,7 +97,7 @@ fn row(visits: &[&Measurement], record: &Record) -> AddrmapRow {
     let mut row = AddrmapRow {
         metric: "addrmap".into(),
         memory: case.memory.kind,
-        node: case.memory.node,
+        node: case.memory.node(),
         cpus: case.cpus.clone(),
         working_set_bytes: case.working_set,
         unit: "ns".into(),
