@@ -1,5 +1,8 @@
 //! Memory without a file: base and huge pages, shared, locked, populated; and the heap.
 
+use std::fs;
+use std::path::Path;
+
 use super::{Backing, MemoryKind, NoMemory, Places, Provider, Recipe};
 use crate::units::Bytes;
 
@@ -57,5 +60,48 @@ pub(super) struct Heap;
 impl Provider for Heap {
     fn recipe(&self, bytes: Bytes, _places: &Places) -> Result<Recipe, NoMemory> {
         Ok(Recipe::new(MemoryKind::Heap, Backing::Heap, bytes, 4096))
+    }
+}
+
+/// Whether a node's own pool has the pages. A mapping reserves pages of the machine's pool, wherever they lie: where a
+/// bound mapping finds none on its node, touching it ends in SIGBUS.
+///
+/// # Errors
+/// It has fewer; the text says how many there are. A pool that can't be read is believed to have them.
+pub(super) fn pool_must_have(node: u32, page: usize, bytes: usize) -> Result<(), NoMemory> {
+    pool_below(Path::new("/sys/devices/system/node"), node, page, bytes)
+}
+
+fn pool_below(nodes: &Path, node: u32, page: usize, bytes: usize) -> Result<(), NoMemory> {
+    let pool = nodes.join(format!("node{node}/hugepages/hugepages-{}kB", page / 1024));
+    let text = fs::read_to_string(pool.join("free_hugepages")).unwrap_or_default();
+    let needed = bytes.div_ceil(page);
+    let free = text.trim().parse().unwrap_or(needed);
+    if needed <= free {
+        return Ok(());
+    }
+    let why = format!("node {node} has {free} free huge pages of {}, {needed} are needed", Bytes(page as u64));
+    let cure = format!("write a larger number to {}/nr_hugepages as root, or ask for less with --size", pool.display());
+    Err(NoMemory::absent(why, &cure))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_pool_of_a_node_has_enough_pages_or_says_how_many() {
+        let nodes = tempfile::tempdir().unwrap();
+        let pool = nodes.path().join("node1/hugepages/hugepages-2048kB");
+        fs::create_dir_all(&pool).unwrap();
+        fs::write(pool.join("free_hugepages"), "3\n").unwrap();
+        let of = |node, page, bytes| pool_below(nodes.path(), node, page, bytes).map_err(|fault| fault.to_string());
+        assert_eq!(of(1, 2 << 20, 6 << 20), Ok(()));
+        let reason = of(1, 2 << 20, (6 << 20) + 1).unwrap_err();
+        assert!(reason.starts_with("node 1 has 3 free huge pages of 2 MiB, 4 are needed"), "{reason}");
+        assert!(reason.contains("node1/hugepages/hugepages-2048kB/nr_hugepages"), "{reason}");
+        // What can't be read refuses nothing.
+        assert_eq!(of(0, 2 << 20, 6 << 20), Ok(()));
+        assert_eq!(of(1, 1 << 30, 6 << 20), Ok(()));
     }
 }

@@ -20,6 +20,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::units::{Bytes, UnknownWord, words};
 
+pub use device::Part;
 pub use region::{Advice, Backing, Cached, Recipe, Region};
 
 words! {
@@ -234,7 +235,10 @@ pub enum NoMemory {
         hint: &'static str,
     },
     /// The node was refused.
-    #[error("memory could not be bound to node {node}: {source}")]
+    #[error(
+        "memory could not be bound to node {node}: {source}; `membound machine` shows the nodes there are and those \
+         allowed to this process"
+    )]
     Node {
         /// The node.
         node: u32,

@@ -9,7 +9,8 @@ use std::os::fd::AsRawFd;
 use std::os::unix::fs::OpenOptionsExt;
 use std::ptr;
 
-use super::{MemoryKind, MemorySpec, NoMemory, NodePages, Obtained, Places, Proof, os, provider};
+use super::device::Part;
+use super::{MemoryKind, MemorySpec, NoMemory, NodePages, Obtained, Places, Proof, anonymous, os, provider};
 use crate::units::Bytes;
 
 /// What stands behind a mapping.
@@ -67,6 +68,8 @@ pub struct Recipe {
     pub lock: bool,
     /// Whether it may be written to.
     pub writable: bool,
+    /// The part of a device's memory that this is; absent where there is no such device.
+    pub part: Option<Part>,
     /// What the provider itself can show.
     pub proofs: Vec<Proof>,
 }
@@ -84,6 +87,7 @@ impl Recipe {
             populate: false,
             lock: false,
             writable: true,
+            part: None,
             proofs: Vec::new(),
         }
     }
@@ -268,6 +272,9 @@ impl Region {
         }
         if let Some(node) = self.node {
             self.bind(node)?;
+            if let Backing::Anonymous { pool: true, .. } = self.recipe.backing {
+                anonymous::pool_must_have(node, self.recipe.page, self.recipe.bytes)?;
+            }
         }
         self.make_pages()
     }
@@ -412,6 +419,7 @@ impl Region {
             proofs.push(Proof::new("present before the first touch", "smaps", seen, holds));
         }
         proofs.extend(self.cached_proof());
+        proofs.extend(self.recipe.part.as_ref().and_then(|part| part.memory_type(self.recipe.kind)));
         Obtained {
             bytes: touched,
             huge_bytes: smaps.map(|smaps| smaps.huge),
@@ -490,8 +498,9 @@ impl Recipe {
             Backing::File { file, shared, .. } => (file.as_raw_fd(), sharing(*shared)),
             Backing::Heap => (-1, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS),
         };
+        let offset = self.part.as_ref().map_or(0, Part::offset) as libc::off_t;
         // SAFETY: a fresh mapping at no fixed address; nothing existing is touched.
-        unsafe { libc::mmap(ptr::null_mut(), self.mapped(), protection, flags, file, 0) }
+        unsafe { libc::mmap(ptr::null_mut(), self.mapped(), protection, flags, file, offset) }
     }
 }
 
