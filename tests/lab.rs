@@ -111,6 +111,7 @@ fn literal(text: &str) -> Value {
 /// out TEXT, err TEXT         the output or the talk has this text
 /// PATH = JSON                each value there is this; there is one at least
 /// PATH > NUMBER, PATH < NUMBER
+/// PATH well-below PATH       the middle value there is less than two thirds of the other's: for times on a busy host
 /// PATH has TEXT              each value there is a string with this text
 /// PATH count NUMBER          there are so many
 /// PATH absent                nothing is there, or the reason why nothing is
@@ -143,12 +144,23 @@ fn holds(claim: &str, out: &str, err: &str) -> Result<(), String> {
             let n = number()?;
             each(&|value| value.as_f64().is_some_and(|value| value < n))
         }
+        Some("well-below") => {
+            let (here, there) = (middle(&found), middle(&select(&value, wanted)));
+            here.zip(there).is_some_and(|(here, there)| here < there * 2.0 / 3.0)
+        }
         Some("has") => each(&|value| value.as_str().is_some_and(|value| value.contains(wanted))),
         Some("count") => found.len() as f64 == number()?,
         Some("absent") => found.iter().all(|value| value.is_null() || value.get("absent").is_some()),
         _ => return Err(format!("`{claim}` is no claim")),
     };
     is(good, seen)
+}
+
+/// The middle one of some numbers.
+fn middle(values: &[&Value]) -> Option<f64> {
+    let mut numbers: Vec<f64> = values.iter().filter_map(|value| value.as_f64()).collect();
+    numbers.sort_by(f64::total_cmp);
+    numbers.get(numbers.len() / 2).copied()
 }
 
 /// What holds of every row on any machine: a row that names a node has its pages there and nowhere else, huge pages were
@@ -329,6 +341,10 @@ fn claims_hold_or_do_not() {
     check("/nodes/*/total < 11", true);
     check("/nodes/id=0,total=10/cpus has 0-", true);
     check("/nodes/id=0,total=11/cpus has 0-", false);
+    check("/nodes/id=1/total well-below /nodes/id=0/total", true);
+    check("/nodes/id=0/total well-below /nodes/id=1/total", false);
+    check("/nodes/id=0/total well-below /nodes/id=0/total", false);
+    check("/nodes/id=0/total well-below /nothing", false);
     check("/nodes/* count 2", true);
     check("/nodes/* count 3", false);
     check("/nodes/id=1/free absent", true);

@@ -4,6 +4,8 @@
 measure() {
     local name="$1" code=0
     shift
+    # On the console too, so that a guest that hangs has told where.
+    echo "LAB-AT $(cut -d' ' -f1 /proc/uptime) $name" >/dev/console
     membound "$@" >"/results/$name.out" 2>"/results/$name.err" || code=$?
     echo "$code" >"/results/$name.exit"
 }

@@ -70,16 +70,18 @@ impl Bar {
 /// mapped uncached again, without a word, where write-combining is asked for.
 #[derive(Debug)]
 pub struct Part {
-    /// The device's folder and the number of its resource.
-    of: (PathBuf, usize),
+    of: WholeBar,
     /// From the start of the BAR, bytes.
     range: Range<u64>,
     /// Physical address of its first byte; absent where the device does not tell.
     physical: Option<u64>,
 }
 
+/// The device's folder and the number of its resource.
+type WholeBar = (PathBuf, usize);
+
 /// The parts that regions of this process have.
-static TAKEN: Mutex<Vec<((PathBuf, usize), Range<u64>)>> = Mutex::new(Vec::new());
+static TAKEN: Mutex<Vec<(WholeBar, Range<u64>)>> = Mutex::new(Vec::new());
 
 impl Part {
     /// The first free part with this many bytes, whole pages. `None` where what is free is in smaller pieces.
@@ -276,12 +278,16 @@ mod tests {
 
     #[test]
     fn gaps_are_found_between_before_and_behind() {
-        assert_eq!(first_gap(vec![], 4096), Some(0));
-        assert_eq!(first_gap(vec![0..4096], 4096), Some(4096));
-        assert_eq!(first_gap(vec![8192..12288, 0..4096], 4096), Some(4096));
-        assert_eq!(first_gap(vec![8192..12288, 0..4096], 8192), Some(12288));
-        assert_eq!(first_gap(vec![4096..8192], 4096), Some(0));
-        assert_eq!(first_gap(vec![0..u64::MAX], 4096), Some(u64::MAX));
+        let check = |taken: &[(u64, u64)], bytes: u64, expect: u64| {
+            let taken = taken.iter().map(|&(start, end)| start..end).collect();
+            assert_eq!(first_gap(taken, bytes), Some(expect));
+        };
+        check(&[], 4096, 0);
+        check(&[(0, 4096)], 4096, 4096);
+        check(&[(8192, 12288), (0, 4096)], 4096, 4096);
+        check(&[(8192, 12288), (0, 4096)], 8192, 12288);
+        check(&[(4096, 8192)], 4096, 0);
+        check(&[(0, u64::MAX)], 4096, u64::MAX);
     }
 
     #[test]
