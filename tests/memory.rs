@@ -675,6 +675,32 @@ fn a_bar_is_written_where_that_is_allowed() {
     assert_eq!(fs::read(device.0.path().join("resource2_wc")).unwrap(), BAR);
 }
 
+/// All regions of a BAR have one memory behind them: what one holds must not change what another holds, whichever of the
+/// two files maps it.
+#[test]
+fn each_region_has_a_part_of_the_bar_to_itself() {
+    let device = Device::new();
+    let half = Bytes(SIZE.0 / 2);
+    let places = device.places("resource2", true);
+    let of = |kind| Region::new(MemorySpec::of(kind), half, &places);
+    let (mut first, mut second) = (of(Kind::Bar).unwrap(), of(Kind::BarWc).unwrap());
+    first.words().fill(1.0);
+    second.words().fill(2.0);
+    first.unmap();
+    first.map().unwrap();
+    first.words()[0] = 3.0;
+    let at = |name: &str, place: u64| fs::read(device.0.path().join(name)).unwrap()[place as usize..][..8].to_vec();
+    assert_eq!(at("resource2", 0), 3f64.to_le_bytes());
+    assert_eq!(at("resource2_wc", half.0), 2f64.to_le_bytes());
+    assert_eq!(at("resource2_wc", 0), [0x5a; 8]);
+    let reason = of(Kind::Bar).unwrap_err().to_string();
+    assert_has(&reason, &["resource2 has 256 KiB", "leave no 128 KiB", "smaller --size"]);
+    drop(first);
+    let mut again = of(Kind::BarWc).unwrap();
+    again.words()[0] = 4.0;
+    assert_eq!(at("resource2_wc", 0), 4f64.to_le_bytes());
+}
+
 #[test]
 fn each_way_to_have_no_bar_is_a_reason_of_its_own() {
     let device = Device::new();

@@ -2,8 +2,10 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
+use std::ops::Range;
 use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 
 use super::os::{self, FileSystem};
 use super::{Backing, Cached, MemoryKind, NoMemory, Places, Proof, Provider, Recipe, file};
@@ -37,14 +39,18 @@ impl Provider for Bar {
         let file = OpenOptions::new().read(true).write(places.bar_writes).open(&path).map_err(fault)?;
         let size = Bytes(file.metadata().map_err(fault)?.len());
         let bytes = Bytes(Recipe::whole_pages(bytes, 4096) as u64);
+        let cure = "give a smaller --size, or name a larger BAR with --device";
         if size < bytes {
-            let why = format!("{} has {size}, {bytes} are needed", path.display());
-            return Err(NoMemory::absent(why, "give a smaller --size, or name a larger BAR with --device"));
+            return Err(NoMemory::absent(format!("{} has {size}, {bytes} are needed", path.display()), cure));
         }
+        let part = Part::take(&resource, size, bytes).ok_or_else(|| {
+            let why = format!("{} has {size}; other streams, threads or kinds leave no {bytes} of it", path.display());
+            NoMemory::absent(why, cure)
+        })?;
         let proof = self.proof(&path, &file);
         let backing = Backing::File { file, shared: true, cached: Cached::Unasked };
         let recipe = Recipe::new(self.kind, backing, bytes, 4096);
-        Ok(Recipe { writable: places.bar_writes, proofs: vec![proof], ..recipe })
+        Ok(Recipe { writable: places.bar_writes, part: Some(part), proofs: vec![proof], ..recipe })
     }
 }
 
@@ -55,6 +61,89 @@ impl Bar {
         let is_sysfs = FileSystem::of(file).is_ok_and(|found| found.name() == "sysfs");
         Proof::new(claim, "sysfs", path.display().to_string(), is_sysfs)
     }
+}
+
+/// A part of a BAR that one region has to itself.
+///
+/// Every region of a device has the same memory behind it, so two that both began at its start would overwrite each
+/// other's data. And the kernel gives an address one memory type at a time: a page that is mapped uncached already is
+/// mapped uncached again, without a word, where write-combining is asked for.
+#[derive(Debug)]
+pub struct Part {
+    of: WholeBar,
+    /// From the start of the BAR, bytes.
+    range: Range<u64>,
+    /// Physical address of its first byte; absent where the device does not tell.
+    physical: Option<u64>,
+}
+
+/// The device's folder and the number of its resource.
+type WholeBar = (PathBuf, usize);
+
+/// The parts that regions of this process have.
+static TAKEN: Mutex<Vec<(WholeBar, Range<u64>)>> = Mutex::new(Vec::new());
+
+impl Part {
+    /// The first free part with this many bytes, whole pages. `None` where what is free is in smaller pieces.
+    fn take(resource: &Resource, size: Bytes, bytes: Bytes) -> Option<Part> {
+        let folder = resource.folder.canonicalize().unwrap_or_else(|_| resource.folder.clone());
+        let of = (folder, resource.index);
+        let mut taken = TAKEN.lock().unwrap_or_else(PoisonError::into_inner);
+        let others: Vec<Range<u64>> =
+            taken.iter().filter(|(own, _)| *own == of).map(|(_, range)| range.clone()).collect();
+        let start =
+            first_gap(others, bytes.0).filter(|start| start.checked_add(bytes.0).is_some_and(|end| end <= size.0))?;
+        let range = start..start + bytes.0;
+        taken.push((of.clone(), range.clone()));
+        let physical =
+            resource.line().first().filter(|start| **start > 0).and_then(|address| address.checked_add(start));
+        Some(Part { of, range, physical })
+    }
+
+    /// Where it begins in the BAR, bytes.
+    pub fn offset(&self) -> u64 {
+        self.range.start
+    }
+
+    /// Which memory type the kernel gave it, now that it is mapped. Absent where the list can't be read: it takes root and
+    /// debugfs.
+    pub(super) fn memory_type(&self, kind: MemoryKind) -> Option<Proof> {
+        const LIST: &str = "/sys/kernel/debug/x86/pat_memtype_list";
+        let list = fs::read_to_string(LIST).ok()?;
+        let found = type_in(&list, self.physical?)?;
+        let (claim, holds) = match kind {
+            MemoryKind::BarWc => ("its memory type is write-combining", found == "write-combining"),
+            _ => ("its memory type is uncached", found.starts_with("uncached")),
+        };
+        Some(Proof::new(claim, "pat_memtype_list", found, holds))
+    }
+}
+
+impl Drop for Part {
+    fn drop(&mut self) {
+        let mut taken = TAKEN.lock().unwrap_or_else(PoisonError::into_inner);
+        taken.retain(|(of, range)| (of, range) != (&self.of, &self.range));
+    }
+}
+
+/// The least address from which `bytes` are in none of the ranges.
+fn first_gap(mut taken: Vec<Range<u64>>, bytes: u64) -> Option<u64> {
+    taken.sort_by_key(|range| range.start);
+    taken.iter().try_fold(0u64, |start, range| {
+        let fits = range.start >= start.checked_add(bytes)?;
+        Some(if fits { start } else { start.max(range.end) })
+    })
+}
+
+/// The type of the range that holds an address: `PAT: [mem 0x00000000fd000000-0x00000000fd001000] write-combining`; the
+/// end is the first byte beyond.
+fn type_in(list: &str, address: u64) -> Option<&str> {
+    let number = |text: &str| u64::from_str_radix(text.strip_prefix("0x")?, 16).ok();
+    list.lines().find_map(|line| {
+        let (range, kind) = line.split_once("[mem ")?.1.split_once(']')?;
+        let (from, to) = range.split_once('-')?;
+        (number(from)?..number(to)?).contains(&address).then_some(kind.trim())
+    })
 }
 
 /// One of a PCI device's resources, by the folder that sysfs has for the device.
@@ -94,12 +183,15 @@ impl Resource {
         Ok(path)
     }
 
-    /// The third number in a line of `resource` has the flags; a line for each resource.
-    fn must_be_memory(&self) -> Result<(), NoMemory> {
+    /// Its line of `resource`: first byte, last byte, flags. Empty where it can't be read.
+    fn line(&self) -> Vec<u64> {
         let lines = fs::read_to_string(self.folder.join("resource")).unwrap_or_default();
-        let flags = lines.lines().nth(self.index).and_then(|line| line.split_whitespace().nth(2));
-        let flags = flags.and_then(|flags| u64::from_str_radix(flags.trim_start_matches("0x"), 16).ok());
-        if flags.is_some_and(|flags| flags & IO_PORTS != 0) {
+        let words = lines.lines().nth(self.index).unwrap_or_default().split_whitespace();
+        words.map_while(|word| u64::from_str_radix(word.trim_start_matches("0x"), 16).ok()).collect()
+    }
+
+    fn must_be_memory(&self) -> Result<(), NoMemory> {
+        if self.line().get(2).is_some_and(|flags| flags & IO_PORTS != 0) {
             let why = format!("BAR {} of {} is I/O ports, not memory", self.index, self.folder.display());
             return Err(NoMemory::absent(why, "name a memory BAR with --device"));
         }
@@ -178,4 +270,34 @@ fn dma_buffer(kind: MemoryKind, buffer: File, exporter: &str, bytes: usize) -> R
     let proof = Proof::new(&format!("a DMA buffer of {exporter}"), "fdinfo", found, found == exporter);
     let backing = Backing::File { file: buffer, shared: true, cached: Cached::Unasked };
     Ok(Recipe { proofs: vec![proof], ..Recipe::new(kind, backing, Bytes(bytes as u64), 4096) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn gaps_are_found_between_before_and_behind() {
+        let check = |taken: &[(u64, u64)], bytes: u64, expect: u64| {
+            let taken = taken.iter().map(|&(start, end)| start..end).collect();
+            assert_eq!(first_gap(taken, bytes), Some(expect));
+        };
+        check(&[], 4096, 0);
+        check(&[(0, 4096)], 4096, 4096);
+        check(&[(8192, 12288), (0, 4096)], 4096, 4096);
+        check(&[(8192, 12288), (0, 4096)], 8192, 12288);
+        check(&[(4096, 8192)], 4096, 0);
+        check(&[(0, u64::MAX)], 4096, u64::MAX);
+    }
+
+    #[test]
+    fn a_memory_type_is_found_by_address() {
+        let list = "PAT memtype list:\n\
+                    PAT: [mem 0x00000000fd000000-0x00000000fd001000] write-combining\n\
+                    PAT: [mem 0x00000000fd001000-0x00000000fd002000] uncached-minus\n";
+        assert_eq!(type_in(list, 0xfd00_0000), Some("write-combining"));
+        assert_eq!(type_in(list, 0xfd00_1000), Some("uncached-minus"));
+        assert_eq!(type_in(list, 0xfd00_2000), None);
+        assert_eq!(type_in("PAT: [mem nonsense] x", 0), None);
+    }
 }

@@ -23,6 +23,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::units::{Bytes, words};
 
+pub use device::Part;
 pub use located::Located;
 pub use policy::{NODES, NodeSet, Policy, PolicyError, SpecError, WEIGHTED_MOST, Weights};
 pub use region::{Advice, Backing, Cached, Recipe, Region};

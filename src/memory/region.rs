@@ -9,6 +9,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::ptr;
 
 use super::bind::Binding;
+use super::device::Part;
 use super::{Located, MemoryKind, MemorySpec, NoMemory, NodePages, NodeSet, Obtained, Places, Proof};
 use super::{numa, os, provider, summed};
 use crate::machine::Source;
@@ -69,6 +70,8 @@ pub struct Recipe {
     pub lock: bool,
     /// Whether it may be written to.
     pub writable: bool,
+    /// The part of a device's memory that this is; absent where there is no such device.
+    pub part: Option<Part>,
     /// What the provider itself can show.
     pub proofs: Vec<Proof>,
 }
@@ -86,6 +89,7 @@ impl Recipe {
             populate: false,
             lock: false,
             writable: true,
+            part: None,
             proofs: Vec::new(),
         }
     }
@@ -423,6 +427,7 @@ impl Region {
             proofs.push(Proof::new("present before the first touch", "smaps", seen, holds));
         }
         proofs.extend(self.cached_proof());
+        proofs.extend(self.recipe.part.as_ref().and_then(|part| part.memory_type(self.recipe.kind)));
         let located = self.binding.as_ref().and_then(|binding| self.located(binding, touched));
         let way = self.binding.as_ref().and_then(|binding| binding.proof(self.recipe.bytes, self.recipe.page));
         proofs.extend(way.into_iter().chain(located.as_ref().map(Located::proof)));
@@ -526,8 +531,9 @@ impl Recipe {
             Backing::File { file, shared, .. } => (file.as_raw_fd(), sharing(*shared)),
             Backing::Heap => (-1, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS),
         };
+        let offset = self.part.as_ref().map_or(0, Part::offset) as libc::off_t;
         // SAFETY: a fresh mapping at no fixed address; nothing existing is touched.
-        unsafe { libc::mmap(ptr::null_mut(), self.mapped(), protection, flags, file, 0) }
+        unsafe { libc::mmap(ptr::null_mut(), self.mapped(), protection, flags, file, offset) }
     }
 }
 
