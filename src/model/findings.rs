@@ -31,6 +31,7 @@ pub(super) fn sentences(report: &Report) -> Vec<String> {
     all.extend(super::handover::sentences(report));
     all.extend(super::loaded::sentences(report));
     all.extend(super::addrmap::sentences(report));
+    all.extend(super::numa::sentences(report));
     all
 }
 

@@ -77,6 +77,11 @@ impl Chased {
     }
 }
 
+/// The row of a case that is a chase.
+pub(super) fn row_of(visits: &[&Measurement], record: &Record) -> Option<(Case, LatencyRow)> {
+    chased(visits, record).map(|chased| (chased.case, chased.row))
+}
+
 fn chased(visits: &[&Measurement], record: &Record) -> Option<Chased> {
     let (case, hz) = (visits[0].case.clone(), record.header.clock.hz.0);
     let Work::Chase(chase) = case.work else { return None };

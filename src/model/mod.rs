@@ -9,6 +9,8 @@ pub mod ladder;
 mod latency;
 pub mod levels;
 mod loaded;
+mod nodes;
+mod numa;
 mod offsets;
 mod pages;
 mod rows;
@@ -17,6 +19,9 @@ mod threads;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+
+pub use self::nodes::MeasuredNode;
+pub use self::numa::{Limit, Numa, NumaInitiator, NumaRow, Saturation, SideCache};
 
 use self::addrmap::Remainder;
 use crate::kernel::chase::Order;
@@ -67,6 +72,8 @@ pub struct Report {
     pub addrmap: Vec<AddrmapRow>,
     /// What chases tell.
     pub latency: Latency,
+    /// Memory from everywhere, if that was measured.
+    pub numa: Option<Numa>,
     /// Memory kinds side by side, if their first use and steady state were measured.
     pub kinds: Option<Kinds>,
     /// Levels of the memory system as the curve shows them, fastest first.
@@ -88,7 +95,7 @@ pub struct Report {
 /// Works a report out of a record.
 pub fn report(record: &Record) -> Report {
     let header = &record.header;
-    let mut results = rows::merge(record);
+    let (mut results, mut on_nodes) = numa::part(rows::merge(record), record);
     let levels = hierarchy::name_levels(&mut results, &header.machine);
     let levels = rows::best_of_levels(levels, &results);
     let mut report = Report {
@@ -116,7 +123,8 @@ pub fn report(record: &Record) -> Report {
         stream: threads::stream_table(&results, record),
         findings: Vec::new(),
         warnings: Vec::new(),
-        rows: results.into_iter().map(|result| result.row).collect(),
+        numa: numa::numa(record, &mut on_nodes),
+        rows: results.into_iter().chain(on_nodes).map(|result| result.row).collect(),
     };
     report.handover_groups = handover::groups(&report.handovers);
     report.load_curves = loaded::curves(&report.loaded);
@@ -687,6 +695,8 @@ pub enum AnyRow {
     Addrmap(Box<AddrmapRow>),
     /// `latency`
     Latency(Box<LatencyRow>),
+    /// `numa`
+    Numa(Box<NumaRow>),
 }
 
 impl Report {
@@ -699,7 +709,8 @@ impl Report {
         let loaded = self.loaded.iter().cloned().map(|row| AnyRow::Loaded(Box::new(row)));
         let latency = self.latency.rows.iter().cloned().map(|row| AnyRow::Latency(Box::new(row)));
         let addrmap = self.addrmap.iter().cloned().map(|row| AnyRow::Addrmap(Box::new(row)));
-        bandwidth.chain(pages).chain(offsets).chain(handovers).chain(loaded).chain(addrmap).chain(latency)
+        let numa = self.numa.iter().flat_map(|numa| numa.rows.iter().cloned()).map(|row| AnyRow::Numa(Box::new(row)));
+        bandwidth.chain(pages).chain(offsets).chain(handovers).chain(loaded).chain(addrmap).chain(latency).chain(numa)
     }
 }
 
