@@ -8,11 +8,12 @@ use anyhow::Context;
 use clap::Args;
 
 use super::measure;
-use super::{Done, RunArgs, usage};
+use super::{Done, RunArgs, usage, working_set};
 use crate::machine::Machine;
 use crate::memory::MemoryKind;
 use crate::model::Report;
 use crate::plan::{self, NumaChoice};
+use crate::units::Bytes;
 use crate::view::{hwloc, terminal};
 
 /// Flags of `membound numa`.
@@ -24,6 +25,9 @@ pub struct NumaArgs {
     /// Memory kinds, such as 4k,thp [default: thp]
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     pub memory: Vec<MemoryKind>,
+    /// Working set of each measurement [default: 4 times the last-level caches of its CPUs, as far as the node has room]
+    #[arg(long, value_name = "SIZE", value_parser = working_set)]
+    pub size: Option<Bytes>,
     /// Describe a recorded machine instead: root folder of its sys and proc; shows its cases and measures nothing
     #[arg(long, value_name = "DIR", requires = "list")]
     pub root: Option<PathBuf>,
@@ -53,7 +57,7 @@ pub fn run(args: &NumaArgs) -> anyhow::Result<Done> {
         return Ok(Done::ok(text.into()));
     }
     let frame = args.run.frame_of(&machine)?;
-    let choice = NumaChoice { nodes: args.node.clone(), memory: args.memory.clone(), is_brief: false };
+    let choice = NumaChoice { nodes: args.node.clone(), memory: args.memory.clone(), size: args.size, is_brief: false };
     let (cases, left_out) = plan::numa(&frame, &machine, &choice).map_err(usage)?;
     if !args.run.quiet {
         for fault in &left_out {

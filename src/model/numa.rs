@@ -280,6 +280,11 @@ fn cell(
     chases: &[(Case, LatencyRow)],
 ) -> Vec<NumaRow> {
     let mut rows = Vec::new();
+    // What its first core did alone may belong to another initiator that begins with it.
+    let is_met = |case: &Case| case.cpus == initiator.cores && case.memory == memory;
+    if !results.iter().any(|result| is_met(&result.case)) {
+        return rows;
+    }
     for &way in Way::ALL {
         let lists = [&initiator.cores[..1], &initiator.cores[..]];
         let lists = if initiator.cores.len() == 1 || way == Way::Latency { &lists[..1] } else { &lists[..] };

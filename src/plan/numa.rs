@@ -65,6 +65,8 @@ pub struct NumaChoice {
     pub nodes: Vec<u32>,
     /// Memory kinds.
     pub memory: Vec<MemoryKind>,
+    /// Bytes of each working set; absent: four times the last-level caches of its CPUs, as far as the node has room.
+    pub size: Option<Bytes>,
     /// Only nodes against nodes, in the most telling ways.
     pub is_brief: bool,
 }
@@ -98,17 +100,19 @@ pub enum NoTarget {
         /// Those that may be used.
         allowed: CpuSet,
     },
-    /// Too little free memory.
+    /// Too little memory that may be used.
     #[error(
-        "node {node} has {free} free, too little for the {needed} that a working set of every initiator needs; free memory \
-         there (drop caches), or use fewer CPUs with --cpus"
+        "node {node} has {free} free, of which {share} may be used (40 %, or less where the machine's limit says so), and \
+         working sets there need {needed}; free memory (drop caches), or use fewer CPUs with --cpus"
     )]
     NoRoom {
         /// The node.
         node: u32,
         /// Its free memory.
         free: Bytes,
-        /// What must be free.
+        /// What of that may be used.
+        share: Bytes,
+        /// What the least working sets of all initiators need.
         needed: Bytes,
     },
 }
@@ -125,6 +129,8 @@ struct Initiator {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Target {
     node: u32,
+    /// Bytes of a working set, if the user named them.
+    wanted: Option<Bytes>,
     /// Most bytes of one working set.
     room: Bytes,
     /// Most bytes of a working set around its memory-side cache.
@@ -197,23 +203,19 @@ fn target(
     if let Some(allowed) = allowed {
         return Err(NoTarget::NotAllowed { node: node.id, allowed: allowed.clone() });
     }
-    let cpus = usable(frame);
-    let here = initiators_of(machine, &cpus, choice.is_brief)
-        .iter()
-        .filter(|domain| is_against(machine, domain, node.id))
-        .count()
-        .max(1) as u64;
-    let threads = machine.one_per_core(&cpus).len() as u64;
+    let domains = initiators_of(machine, &usable(frame), choice.is_brief);
+    let here: Vec<&Domain> = domains.iter().filter(|domain| is_against(machine, domain, node.id)).collect();
+    let threads = here.iter().map(|domain| machine.one_per_core(&domain.cpus).len()).max().unwrap_or(1) as u64;
+    let sets = SETS * here.len().max(1) as u64;
     let free = node.free.get().unwrap_or(frame.memory_limit);
     let share = ((free.0 as f64 * NODE_SHARE) as u64).min(frame.memory_limit.0 / targets.max(1) as u64);
     // A memory-side cache is large: most of the share goes to seeing it.
     let for_matrix = if node.memory_side_caches.is_empty() { share } else { share / 4 };
-    let (room, least) = (for_matrix / (SETS * here), THREAD_LEAST.0 * threads);
+    let (room, least) = (for_matrix / sets, choice.size.unwrap_or(Bytes(THREAD_LEAST.0 * threads)).0);
     if room < least {
-        let needed = Bytes((least as f64 * (SETS * here) as f64 / NODE_SHARE) as u64);
-        return Err(NoTarget::NoRoom { node: node.id, free, needed });
+        return Err(NoTarget::NoRoom { node: node.id, free, share: Bytes(for_matrix), needed: Bytes(least * sets) });
     }
-    Ok(Target { node: node.id, room: Bytes(room), side_room: Bytes(share - for_matrix) })
+    Ok(Target { node: node.id, wanted: choice.size, room: Bytes(room), side_room: Bytes(share - for_matrix) })
 }
 
 fn usable(frame: &Frame) -> CpuSet {
@@ -310,9 +312,10 @@ fn kernel_case(
 
 /// More than the caches of these cores hold, as far as the node has room.
 fn working_set(machine: &Machine, cores: &[u32], target: &Target) -> Bytes {
-    let wanted = (MEMORY_TO_CACHE * caches_of(machine, cores).0).max(MEMORY_LEAST.0);
+    let usual = Bytes((MEMORY_TO_CACHE * caches_of(machine, cores).0).max(MEMORY_LEAST.0));
+    let wanted = target.wanted.unwrap_or(usual);
     let unit = 4096 * cores.len().max(1) as u64;
-    Bytes((wanted.min(target.room.0) / unit * unit).max(unit))
+    Bytes((wanted.min(target.room).0 / unit * unit).max(unit))
 }
 
 /// Last-level cache that these CPUs have together. The CPUs of a virtual machine may each have one of their own on the

@@ -12,7 +12,7 @@ const PAIRS_MOST: usize = 24;
 /// What `membound numa` shows: the answer, the tables, what to distrust.
 pub fn numa(report: &Report) -> String {
     if report.numa.is_none() {
-        return "No memory of a node was measured.\n".into();
+        return "Too little was measured for a matrix; give a longer --budget, or a smaller --size.\n".into();
     }
     let sections = [findings(report), section(report), warnings(report)];
     sections.into_iter().filter(|section| !section.is_empty()).collect::<Vec<_>>().join("\n")
