@@ -500,6 +500,15 @@ fn the_matrix_holds_what_was_measured() {
     assert!(report.rows.iter().all(|row| row.level.as_deref() == Some("memory")));
     let text = terminal::numa(&report);
     assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
+    #[cfg(feature = "report")]
+    {
+        let page = membound::view::html::page(&report);
+        // For people to look at.
+        std::fs::write(Path::new(env!("CARGO_TARGET_TMPDIR")).join("numa.html"), &page).unwrap();
+        let best = "<td class=\"num heat\" style=\"--heat: 45%\"";
+        assert!(page.contains("<h2>NUMA</h2>") && page.matches(best).count() >= 6, "{}", page.matches(best).count());
+        assert!(page.contains("<b>24.0</b>"), "the best of node 0's row");
+    }
     insta::assert_snapshot!("numa-terminal", anstream::adapter::strip_str(&text).to_string());
 }
 

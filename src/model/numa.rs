@@ -368,17 +368,25 @@ fn latency_row(initiator: &NumaInitiator, case: &Case, row: &LatencyRow) -> Numa
     }
 }
 
-/// Curves over cores: where a domain was measured with one core, all, and every doubling between.
+/// Curves over cores: where a domain was measured with one core, all, and every doubling between. Two cores make no
+/// curve, unless there are no more: then the first of its kind stands for the others.
 fn saturation(numa: &Numa, results: &[KernelResult]) -> Vec<Saturation> {
+    let is_first = |index: usize| {
+        let kind = numa.initiators[index].domain;
+        numa.initiators[..index].iter().all(|other| other.domain != kind)
+    };
+    let drawn = numa.initiators.iter().enumerate().filter(|(index, initiator)| match initiator.cores.len() {
+        0 | 1 => false,
+        2 => is_first(*index),
+        _ => true,
+    });
     let mut found = Vec::new();
-    for &memory in &numa.memory {
-        for initiator in numa.initiators.iter().filter(|initiator| initiator.cores.len() > 1) {
-            for &node in &numa.nodes {
-                let ways = [Way::Load, Way::Triad];
-                found.extend(
-                    ways.iter().filter_map(|&way| curve(numa, results, initiator, MemorySpec::on(memory, node), way)),
-                );
-            }
+    for (_, initiator) in drawn {
+        for (&memory, &node) in numa.memory.iter().flat_map(|memory| numa.nodes.iter().map(move |node| (memory, node)))
+        {
+            let ways = [Way::Load, Way::Triad];
+            let curve = |way: &Way| curve(numa, results, initiator, MemorySpec::on(memory, node), *way);
+            found.extend(ways.iter().filter_map(curve));
         }
     }
     found

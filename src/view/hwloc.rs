@@ -87,7 +87,11 @@ fn latency(numa: &Numa, from: &NumaInitiator, to: u32) -> Option<f64> {
 
 fn attribute(numa: &Numa, name: &str, flags: u32, value: Value, objects: usize) -> String {
     let mut values = String::new();
-    for initiator in &numa.initiators {
+    // hwloc takes a set of CPUs that lies within a known one for the same: small ones must come first, or their values
+    // replace those of what holds them (hwloc 2.9, match_internal_location).
+    let mut initiators: Vec<&NumaInitiator> = numa.initiators.iter().collect();
+    initiators.sort_by_key(|initiator| initiator.cpus.len());
+    for initiator in initiators {
         for &node in &numa.nodes {
             if let Some(value) = value(numa, initiator, node) {
                 let (target, cpus) = (node_index(node, objects), mask(&initiator.cpus));

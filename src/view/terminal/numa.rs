@@ -143,23 +143,13 @@ fn saturation(numa: &Numa) -> String {
             curve.points.iter().map(|(cores, rate)| format!("{cores}: {}", gbps(rate.median))).collect();
         points.join(", ")
     };
-    let columns = [
-        Column::left("from", curves.iter().map(|curve| curve.initiator.clone())),
-        Column::right("node", curves.iter().map(|curve| curve.node.to_string())),
-        Column::left("way", curves.iter().map(|curve| curve.way.to_string())),
-        Column::right("95 %\nat", curves.iter().map(|curve| curve.cores.to_string())),
-        Column::left("limit", curves.iter().map(|curve| curve.limit.to_string())),
-    ];
-    let lines: String = curves
-        .iter()
-        .map(|curve| item(&format!("{}, {} from node {}: {}", curve.initiator, curve.way, curve.node, points(curve))))
-        .collect();
+    let line = |curve: &crate::model::Saturation| {
+        let crate::model::Saturation { initiator, node, way, cores, limit, .. } = curve;
+        item(&format!("{initiator}, {way} from node {node}: {}; 95 % at {cores}; limit: {limit}", points(curve)))
+    };
     head("How many cores saturate a domain")
-        + &note(
-            "The fewest cores with 95 % of the best rate, and what keeps it there. Below, cores: GB/s payload, median.",
-        )
-        + &table(&columns)
-        + &lines
+        + &note("Cores: GB/s payload, medians; the fewest with 95 % of the best; what keeps it there.")
+        + &curves.iter().map(line).collect::<String>()
 }
 
 fn side_caches(numa: &Numa) -> String {
