@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::hierarchy::{LEAST_SIZES, assumed, named};
 use super::ladder::{self, Rung};
 use super::levels::Plateau;
+use super::numa::is_in_matrix;
 use super::rows::{core_clock, flags, measured, median, outcome, visits};
 use super::{
     Cost, Latency, LatencyLevel, LatencyRow, Level, MapLine, ParallelPoint, Parallelism, Report, TranslationLevel,
@@ -24,7 +25,10 @@ const LEAST_CHAINS: usize = 3;
 
 /// All that the chases of a record tell.
 pub(super) fn latency(record: &Record) -> Latency {
-    let mut chases: Vec<Chased> = visits(record).iter().filter_map(|visits| chased(visits, record)).collect();
+    let is_in_matrix = is_in_matrix(record);
+    let all = visits(record);
+    let own = all.iter().filter(|visits| !is_in_matrix(&visits[0].case));
+    let mut chases: Vec<Chased> = own.filter_map(|visits| chased(visits, record)).collect();
     chases.sort_by(|a, b| (a.key(), &a.case).cmp(&(b.key(), &b.case)));
     let levels = levels(&chases, record);
     for chase in &mut chases {

@@ -95,7 +95,7 @@ pub struct Report {
 /// Works a report out of a record.
 pub fn report(record: &Record) -> Report {
     let header = &record.header;
-    let (mut results, mut on_nodes) = numa::part(rows::merge(record), record);
+    let (mut results, on_nodes) = numa::part(rows::merge(record), record);
     let levels = hierarchy::name_levels(&mut results, &header.machine);
     let levels = rows::best_of_levels(levels, &results);
     let mut report = Report {
@@ -123,8 +123,8 @@ pub fn report(record: &Record) -> Report {
         stream: threads::stream_table(&results, record),
         findings: Vec::new(),
         warnings: Vec::new(),
-        numa: numa::numa(record, &mut on_nodes),
-        rows: results.into_iter().chain(on_nodes).map(|result| result.row).collect(),
+        numa: numa::numa(record, on_nodes),
+        rows: results.into_iter().map(|result| result.row).collect(),
     };
     report.handover_groups = handover::groups(&report.handovers);
     report.load_curves = loaded::curves(&report.loaded);
@@ -709,7 +709,7 @@ impl Report {
         let loaded = self.loaded.iter().cloned().map(|row| AnyRow::Loaded(Box::new(row)));
         let latency = self.latency.rows.iter().cloned().map(|row| AnyRow::Latency(Box::new(row)));
         let addrmap = self.addrmap.iter().cloned().map(|row| AnyRow::Addrmap(Box::new(row)));
-        let numa = self.numa.iter().flat_map(|numa| numa.rows.iter().cloned()).map(|row| AnyRow::Numa(Box::new(row)));
+        let numa = self.numa.iter().flat_map(Numa::any_rows);
         bandwidth.chain(pages).chain(offsets).chain(handovers).chain(loaded).chain(addrmap).chain(latency).chain(numa)
     }
 }

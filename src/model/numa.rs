@@ -10,7 +10,7 @@ use super::latency::row_of;
 use super::nodes::{self, MeasuredNode};
 use super::rows::{Result as KernelResult, visits};
 use super::stores::ratio_text;
-use super::{Cost, LatencyRow, Rate, Report};
+use super::{AnyRow, Cost, LatencyRow, Rate, Report, Row};
 use crate::kernel::chase::Chase;
 use crate::kernel::{Element, LoadKind};
 use crate::machine::{CpuSet, DomainKind, Machine};
@@ -149,9 +149,20 @@ pub struct Numa {
     pub modes: Vec<String>,
     /// Nodes with memory that were not measured, with what was free there.
     pub left_out: Vec<String>,
+    /// The kernels behind the figures, as rows of their own metric: they are not to stand for the machine as a whole.
+    pub kernels: Vec<Row>,
+    /// The chases behind them, alike.
+    pub chases: Vec<LatencyRow>,
 }
 
 impl Numa {
+    /// All rows, of all metrics.
+    pub fn any_rows(&self) -> impl Iterator<Item = AnyRow> {
+        let kernels = self.kernels.iter().cloned().map(|row| AnyRow::Bandwidth(Box::new(row)));
+        let chases = self.chases.iter().cloned().map(|row| AnyRow::Latency(Box::new(row)));
+        kernels.chain(chases).chain(self.rows.iter().cloned().map(|row| AnyRow::Numa(Box::new(row))))
+    }
+
     /// The figure of an initiator and node: by one core, or by all.
     pub fn row(&self, memory: MemoryKind, initiator: &str, node: u32, way: Way, is_all: bool) -> Option<&NumaRow> {
         let mut rows = self
@@ -184,15 +195,26 @@ fn is_node_chase(case: &Case) -> bool {
     case.work == Work::Chase(Chase::of(NUMA_CHASE)) && bound(case.memory).is_some() && case.protocol == Protocol::Steady
 }
 
+fn has_matrix(record: &Record) -> bool {
+    let has = |is_one: fn(&Case) -> bool| record.measurements.iter().any(|visit| is_one(&visit.case));
+    has(is_node_chase) && has(is_node_kernel)
+}
+
+/// Whether a chase belongs to the matrix of its record, and so to no ladder.
+pub(super) fn is_in_matrix(record: &Record) -> impl Fn(&Case) -> bool + use<> {
+    let has_matrix = has_matrix(record);
+    move |case| has_matrix && is_node_chase(case)
+}
+
 /// Parts the kernels on nodes from the others, where a record has a matrix: kernels and chases bound to nodes. They are
 /// not to stand for the machine's levels and scaling.
 pub(super) fn part(results: Vec<KernelResult>, record: &Record) -> (Vec<KernelResult>, Vec<KernelResult>) {
-    let has_matrix = record.measurements.iter().any(|visit| is_node_chase(&visit.case));
+    let has_matrix = has_matrix(record);
     results.into_iter().partition(|result| !(has_matrix && is_node_kernel(&result.case)))
 }
 
 /// The matrix and what follows from it; `None` where the record has none. Tells rows that surely lie in memory so.
-pub(super) fn numa(record: &Record, results: &mut [KernelResult]) -> Option<Numa> {
+pub(super) fn numa(record: &Record, mut results: Vec<KernelResult>) -> Option<Numa> {
     if results.is_empty() {
         return None;
     }
@@ -205,7 +227,7 @@ pub(super) fn numa(record: &Record, results: &mut [KernelResult]) -> Option<Numa
         .filter(|visits| is_node_chase(&visits[0].case))
         .filter_map(|visits| row_of(visits, record))
         .collect();
-    let initiators = initiators(machine, results, &chases);
+    let initiators = initiators(machine, &results, &chases);
     let cases = || results.iter().map(|result| &result.case).chain(chases.iter().map(|(case, _)| case));
     let nodes: BTreeSet<u32> = cases().filter_map(|case| bound(case.memory)).collect();
     let memory: BTreeSet<MemoryKind> = cases().map(|case| case.memory.kind).collect();
@@ -219,18 +241,22 @@ pub(super) fn numa(record: &Record, results: &mut [KernelResult]) -> Option<Numa
         kinds: Vec::new(),
         modes: machine.memory_modes(),
         left_out: Vec::new(),
+        kernels: Vec::new(),
+        chases: Vec::new(),
     };
     for &memory in &numa.memory {
         for initiator in &numa.initiators {
             for &node in &numa.nodes {
-                numa.rows.extend(cell(machine, initiator, MemorySpec::on(memory, node), results, &chases));
+                numa.rows.extend(cell(machine, initiator, MemorySpec::on(memory, node), &results, &chases));
             }
         }
     }
-    numa.saturation = saturation(&numa, results);
-    numa.side_caches = side_caches(machine, &numa, results);
+    numa.saturation = saturation(&numa, &results);
+    numa.side_caches = side_caches(machine, &numa, &results);
     numa.kinds = nodes::measured(machine, &numa);
     numa.left_out = left_out(record, &numa);
+    numa.kernels = results.into_iter().map(|result| result.row).collect();
+    numa.chases = chases.into_iter().map(|(_, row)| row).collect();
     Some(numa)
 }
 
@@ -589,7 +615,18 @@ fn asymmetry(numa: &Numa, memory: MemoryKind, from: [&NumaInitiator; 2], to: [u3
 
 /// Where cores stop adding, loads only: the triad is in the table.
 fn saturation_sentence(numa: &Numa) -> Option<String> {
-    let loads = numa.saturation.iter().filter(|curve| curve.way == Way::Load);
+    // In the memory beside it, the first domain of each kind: the others are in the table.
+    let mut told: Vec<DomainKind> = Vec::new();
+    let is_told = |curve: &&Saturation| {
+        let initiator = numa.initiators.iter().find(|initiator| initiator.name == curve.initiator);
+        let is_own = initiator.is_some_and(|initiator| initiator.node.is_none_or(|own| own == curve.node));
+        let kind = initiator.and_then(|initiator| initiator.domain);
+        let is_new = kind.is_some_and(|kind| !told.contains(&kind));
+        let is_told = curve.way == Way::Load && is_own && is_new;
+        told.extend(kind.filter(|_| is_told));
+        is_told
+    };
+    let loads = numa.saturation.iter().filter(is_told);
     let part = |curve: &Saturation| {
         let (all, _) = *curve.points.last()?;
         let best = curve.points.iter().map(|(_, rate)| rate.median).fold(0.0, f64::max);

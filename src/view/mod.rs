@@ -62,7 +62,7 @@ const FLAGS: &[Flag] = &[
     flag("asymmetric", "a", "the other way round it takes another time"),
     flag("idle-differs", "l", "idle threads beside it changed the latency"),
     flag("not-monotone", "u", "latency or bandwidth fell with more load"),
-    flag("may-be-cached", "k", "the chase is too small to be in memory for sure"),
+    flag("may-be-cached", "k", "the working set is too small to be in memory for sure"),
 ];
 
 const fn flag(word: &'static str, letter: &'static str, means: &'static str) -> Flag {

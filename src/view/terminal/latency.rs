@@ -16,11 +16,8 @@ pub fn latency(report: &Report) -> String {
 
 /// The tables. Empty where no chase was made.
 pub(super) fn section(report: &Report) -> String {
-    let rows = if report.latency.levels.is_empty() && report.latency.map.is_empty() && report.numa.is_none() {
-        rows(report)
-    } else {
-        String::new()
-    };
+    let rows =
+        if report.latency.levels.is_empty() && report.latency.map.is_empty() { rows(report) } else { String::new() };
     let map = latency_maps(&[(String::new(), report)]);
     let reasons = reason_lines(&latency_reasons(report));
     let sections = [ladder(report), orders(report), translation(report), parallelism(report), map, rows, reasons];
