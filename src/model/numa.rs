@@ -467,13 +467,16 @@ fn limit(
     }
 }
 
+/// Working sets and rates.
+type Curve = Vec<(Bytes, Rate)>;
+
 /// Loads over working sets on nodes that have a memory-side cache.
 fn side_caches(machine: &Machine, numa: &Numa, results: &[KernelResult]) -> Vec<SideCache> {
     let mut found = Vec::new();
     for &node in &numa.nodes {
         let caches = machine.node(node).map(|node| &node.memory_side_caches[..]).unwrap_or_default();
         for claimed in caches.iter().filter_map(|cache| cache.size.get()) {
-            let mut curves: BTreeMap<(&Vec<u32>, MemorySpec), Vec<(Bytes, Rate)>> = BTreeMap::new();
+            let mut curves: BTreeMap<(&Vec<u32>, MemorySpec), Curve> = BTreeMap::new();
             for result in
                 results.iter().filter(|result| bound(result.case.memory) == Some(node) && is_way(result, Way::Load))
             {
