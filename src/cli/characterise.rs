@@ -10,7 +10,7 @@ use super::report::{present, write_page};
 use super::{Done, Format, RunArgs, usage};
 use crate::memory::Places;
 use crate::model;
-use crate::plan;
+use crate::plan::{self, NumaChoice};
 use crate::run::here::Here;
 use crate::units::utc_compact;
 
@@ -39,7 +39,12 @@ pub fn run(args: &CharacteriseArgs) -> anyhow::Result<Done> {
         return Err(usage("a default run needs at least 2 s; give --budget 2s or more"));
     }
     let (machine, frame) = args.run.frame()?;
-    let cases = plan::characterise(&frame, budget).map_err(usage)?;
+    let mut cases = plan::characterise(&frame, budget).map_err(usage)?;
+    if plan::has_places(&machine) {
+        // A machine whose nodes have no room is still characterised.
+        let brief = NumaChoice { is_brief: true, ..NumaChoice::default() };
+        cases.extend(plan::numa(&frame, &machine, &brief).map(|(cases, _)| cases).unwrap_or_default());
+    }
     if args.run.list {
         return Ok(Done::ok(measure::list(&cases)));
     }

@@ -84,6 +84,21 @@ pub fn finish(
     deadline: Instant,
     table: fn(&Report) -> String,
 ) -> anyhow::Result<Done> {
+    finish_with(args, places, record, machine, cases, deadline, table, &mut |_| Ok(()))
+}
+
+/// The same, and `also` gets the report; where it fails, what was measured is shown nevertheless.
+#[allow(clippy::too_many_arguments)] // Those of `finish`, and one.
+pub fn finish_with(
+    args: &RunArgs,
+    places: Option<&PlaceArgs>,
+    record: Option<&PathBuf>,
+    machine: Machine,
+    cases: &[Case],
+    deadline: Instant,
+    table: fn(&Report) -> String,
+    also: &mut dyn FnMut(&Report) -> anyhow::Result<()>,
+) -> anyhow::Result<Done> {
     if args.list {
         return Ok(Done::ok(list(cases)));
     }
@@ -100,7 +115,11 @@ pub fn finish(
     let finished = measure(cases, &mut here, &session)?;
     tell(&finished, &session);
     let report = model::report(&finished.record);
-    Ok(Done { text: present(&report, args.format, table), failed: finished.failed() })
+    let fault = also(&report).err();
+    if let Some(fault) = &fault {
+        let _ = writeln!(anstream::stderr(), "membound: {fault:#}");
+    }
+    Ok(Done { text: present(&report, args.format, table), failed: finished.failed() || fault.is_some() })
 }
 
 /// Measures `cases` and records them as they are done. Ctrl-C ends the run and keeps what is finished.

@@ -10,6 +10,7 @@ pub mod latency;
 pub mod machine;
 pub mod measure;
 pub mod memory;
+pub mod numa;
 pub mod report;
 
 use std::path::PathBuf;
@@ -62,6 +63,8 @@ pub enum Command {
     Addrmap(addrmap::AddrmapArgs),
     /// Measure latency: the ladder, what prefetchers hide, lines in flight; or --map: each CPU against each node
     Latency(latency::LatencyArgs),
+    /// Measure the memory of each node from each set of CPUs; say what each node is and how many cores saturate it
+    Numa(numa::NumaArgs),
     /// Redraw summary and report from records
     Report(report::ReportArgs),
     /// List the kernels, or the machine code that will run
@@ -286,8 +289,13 @@ impl RunArgs {
     /// Reads the machine and what a plan needs of it.
     pub fn frame(&self) -> anyhow::Result<(Machine, Frame)> {
         let machine = Machine::live();
-        let frame = Frame::new(&machine, Isa::detect(), self.cpus.as_ref()).map_err(usage)?;
+        let frame = self.frame_of(&machine)?;
         Ok((machine, frame))
+    }
+
+    /// What a plan needs of a machine.
+    pub fn frame_of(&self, machine: &Machine) -> anyhow::Result<Frame> {
+        Frame::new(machine, Isa::detect(), self.cpus.as_ref()).map_err(usage)
     }
 }
 
@@ -320,6 +328,7 @@ pub fn execute(cli: &Cli) -> anyhow::Result<Done> {
         Some(Command::Loaded(args)) => cores::loaded(args),
         Some(Command::Addrmap(args)) => addrmap::run(args),
         Some(Command::Latency(args)) => latency::run(args),
+        Some(Command::Numa(args)) => numa::run(args),
         Some(Command::Report(args)) => report::run(args),
         Some(Command::Kernel(args)) => Ok(Done::ok(kernel::run(args)?)),
         Some(Command::Schema { of }) => {
@@ -353,6 +362,7 @@ impl Cli {
             Some(Command::Loaded(args)) => args.run.color,
             Some(Command::Addrmap(args)) => args.run.color,
             Some(Command::Latency(args)) => args.run.color,
+            Some(Command::Numa(args)) => args.run.color,
             _ => self.characterise.run.color,
         }
     }

@@ -32,6 +32,7 @@ pub(super) fn sentences(report: &Report) -> Vec<String> {
     all.extend(super::handover::sentences(report));
     all.extend(super::loaded::sentences(report));
     all.extend(super::addrmap::sentences(report));
+    all.extend(super::numa::sentences(report));
     all
 }
 
@@ -285,7 +286,8 @@ fn faults(report: &Report) -> Vec<Words> {
         |row: &Row| (row.outcome.clone(), format!("{} {} {}", row.kernel, row.width, row.store), row.reason.clone());
     let page = |row: &PageRow| (row.outcome.clone(), format!("{} of {}", row.work, row.memory), row.reason.clone());
     let offset = |row: &OffsetRow| (row.outcome.clone(), row.scan.to_string(), row.reason.clone());
-    let rows = report.rows.iter().map(kernel).chain(report.pages.iter().map(page));
+    let on_nodes = report.numa.iter().flat_map(|numa| &numa.kernels);
+    let rows = report.rows.iter().chain(on_nodes).map(kernel).chain(report.pages.iter().map(page));
     let addrmap =
         |row: &AddrmapRow| (row.outcome.clone(), format!("where lines live in {}", row.memory), row.reason.clone());
     let rows = rows.chain(report.addrmap.iter().map(addrmap));
@@ -322,7 +324,8 @@ fn faults(report: &Report) -> Vec<Words> {
 
 /// The flags of each row that has figures.
 fn flags(report: &Report) -> Vec<&[String]> {
-    let rows = report.rows.iter().filter(|row| row.samples > 0).map(|row| &row.flags[..]);
+    let on_nodes = report.numa.iter().flat_map(|numa| &numa.kernels);
+    let rows = report.rows.iter().chain(on_nodes).filter(|row| row.samples > 0).map(|row| &row.flags[..]);
     rows.chain(report.pages.iter().filter(|row| row.samples > 0).map(|row| &row.flags[..])).collect()
 }
 

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::hierarchy::{LEAST_SIZES, assumed, named};
 use super::ladder::{self, Rung, Translation};
 use super::levels::Plateau;
+use super::numa::is_in_matrix;
 use super::rows::{core_clock, flags, measured, median, outcome, visits};
 use super::{
     Cost, Latency, LatencyLevel, LatencyRow, Level, MapLine, ParallelPoint, Parallelism, Report, TranslationLevel,
@@ -27,7 +28,10 @@ const LEAST_CHAINS: usize = 3;
 
 /// All that the chases of a record tell.
 pub(super) fn latency(record: &Record) -> Latency {
-    let mut chases: Vec<Chased> = visits(record).iter().filter_map(|visits| chased(visits, record)).collect();
+    let is_in_matrix = is_in_matrix(record);
+    let all = visits(record);
+    let own = all.iter().filter(|visits| !is_in_matrix(&visits[0].case));
+    let mut chases: Vec<Chased> = own.filter_map(|visits| chased(visits, record)).collect();
     chases.sort_by(|a, b| (a.key(), &a.case).cmp(&(b.key(), &b.case)));
     let translation = translation(&chases);
     let levels = levels(&chases, translation.first(), record);
@@ -79,6 +83,11 @@ impl Chased {
         let cost = self.row.latency_ns.filter(|_| self.row.outcome == "measured")?;
         Some([cost.median, cost.ci95[0], cost.ci95[1]])
     }
+}
+
+/// The row of a case that is a chase.
+pub(super) fn row_of(visits: &[&Measurement], record: &Record) -> Option<(Case, LatencyRow)> {
+    chased(visits, record).map(|chased| (chased.case, chased.row))
 }
 
 fn chased(visits: &[&Measurement], record: &Record) -> Option<Chased> {

@@ -9,6 +9,8 @@ pub mod ladder;
 mod latency;
 pub mod levels;
 mod loaded;
+mod nodes;
+mod numa;
 mod offsets;
 mod pages;
 mod rows;
@@ -18,6 +20,9 @@ mod weights;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+
+pub use self::nodes::MeasuredNode;
+pub use self::numa::{Limit, Numa, NumaInitiator, NumaRow, Saturation, SideCache};
 
 use self::addrmap::Remainder;
 pub use self::weights::{Tried, Weighting};
@@ -69,6 +74,8 @@ pub struct Report {
     pub addrmap: Vec<AddrmapRow>,
     /// What chases tell.
     pub latency: Latency,
+    /// Memory from everywhere, if that was measured.
+    pub numa: Option<Numa>,
     /// Memory kinds side by side, if their first use and steady state were measured.
     pub kinds: Option<Kinds>,
     /// Levels of the memory system as the curve shows them, fastest first.
@@ -92,7 +99,7 @@ pub struct Report {
 /// Works a report out of a record.
 pub fn report(record: &Record) -> Report {
     let header = &record.header;
-    let mut results = rows::merge(record);
+    let (mut results, on_nodes) = numa::part(rows::merge(record), record);
     let levels = hierarchy::name_levels(&mut results, &header.machine);
     let levels = rows::best_of_levels(levels, &results);
     let mut report = Report {
@@ -121,6 +128,7 @@ pub fn report(record: &Record) -> Report {
         stream: threads::stream_table(&results, record),
         findings: Vec::new(),
         warnings: Vec::new(),
+        numa: numa::numa(record, on_nodes),
         rows: results.into_iter().map(|result| result.row).collect(),
     };
     report.handover_groups = handover::groups(&report.handovers);
@@ -706,6 +714,8 @@ pub enum AnyRow {
     Addrmap(Box<AddrmapRow>),
     /// `latency`
     Latency(Box<LatencyRow>),
+    /// `numa`
+    Numa(Box<NumaRow>),
 }
 
 impl Report {
@@ -718,7 +728,8 @@ impl Report {
         let loaded = self.loaded.iter().cloned().map(|row| AnyRow::Loaded(Box::new(row)));
         let latency = self.latency.rows.iter().cloned().map(|row| AnyRow::Latency(Box::new(row)));
         let addrmap = self.addrmap.iter().cloned().map(|row| AnyRow::Addrmap(Box::new(row)));
-        bandwidth.chain(pages).chain(offsets).chain(handovers).chain(loaded).chain(addrmap).chain(latency)
+        let numa = self.numa.iter().flat_map(Numa::any_rows);
+        bandwidth.chain(pages).chain(offsets).chain(handovers).chain(loaded).chain(addrmap).chain(latency).chain(numa)
     }
 }
 

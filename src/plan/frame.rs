@@ -1,5 +1,6 @@
 //! What a plan must know of the machine, and why a plan can't be made.
 
+use super::numa::NoTarget;
 use crate::kernel::chase::Chase;
 use crate::kernel::{Isa, Width};
 use crate::machine::{CpuSet, Machine};
@@ -63,6 +64,9 @@ pub enum PlanError {
         /// The streams there are.
         known: String,
     },
+    /// A node whose memory can't be measured.
+    #[error(transparent)]
+    Target(#[from] NoTarget),
     /// More than may be taken.
     #[error(
         "a working set of {size} is more than the {limit} that may be used (40 % of the free memory, less under a cgroup's limit); give a smaller --size"

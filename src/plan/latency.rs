@@ -119,7 +119,7 @@ pub fn latency_map(frame: &Frame, memory: &[MemorySpec], sizes: &[Bytes]) -> Res
     Ok(super::distinct(cases))
 }
 
-fn case(frame: &Frame, chase: Chase, memory: MemorySpec, working_set: Bytes) -> Result<Case, PlanError> {
+pub(super) fn case(frame: &Frame, chase: Chase, memory: MemorySpec, working_set: Bytes) -> Result<Case, PlanError> {
     if working_set < chase.least() {
         return Err(PlanError::TooFewPlaces { size: working_set, chase, least: chase.least() });
     }

@@ -8,6 +8,7 @@ mod cores;
 mod frame;
 mod kinds;
 mod latency;
+mod numa;
 mod pages;
 mod weights;
 
@@ -32,6 +33,7 @@ pub use cores::{STEPS, handovers, loaded};
 pub use frame::{Frame, PlanError};
 pub use kinds::{BUFFER, Breadth, REGULAR, kinds};
 pub use latency::{LatencyChoice, MAP_STRIDE, SPARSE_STRIDE, latency, latency_choice, latency_map};
+pub use numa::{NUMA_CHASE, NoTarget, NumaChoice, Way, caches_of, has_places, numa};
 pub use pages::first_touch;
 pub use weights::{RATIOS, weights};
 

@@ -2,7 +2,9 @@
 //! (`payload_Bps_median`), lists are joined by spaces, absent values are empty.
 
 use super::{protocol_word, streams};
-use crate::model::{AddrmapRow, AnyRow, Cost, HandoverRow, LatencyRow, LoadedRow, OffsetRow, PageRow, Rate, Row};
+use crate::model::{
+    AddrmapRow, AnyRow, Cost, HandoverRow, LatencyRow, LoadedRow, NumaRow, OffsetRow, PageRow, Rate, Row,
+};
 use crate::plan::Load;
 
 type Column<R> = (&'static str, fn(&R) -> String);
@@ -129,6 +131,31 @@ const LATENCY: &[Column<LatencyRow>] = &[
     ("core_clock_hz", |row| text(row.core_clock_hz)),
     ("samples", |row| row.samples.to_string()),
     ("rounds", |row| row.rounds.to_string()),
+    ("outcome", |row| row.outcome.clone()),
+    ("reason", |row| text(row.reason.as_ref())),
+    ("flags", |row| joined(&row.flags)),
+];
+
+const NUMA: &[Column<NumaRow>] = &[
+    ("metric", |row| row.metric.clone()),
+    ("initiator", |row| row.initiator.clone()),
+    ("initiator_cpus", |row| row.initiator_cpus.to_string()),
+    ("node", |row| row.node.to_string()),
+    ("way", |row| row.way.to_string()),
+    ("cores", |row| row.cores.to_string()),
+    ("cpus", |row| joined(&row.cpus)),
+    ("memory", |row| row.memory.to_string()),
+    ("working_set_bytes", |row| row.working_set_bytes.0.to_string()),
+    ("unit", |row| row.unit.clone()),
+    ("payload_Bps_best", |row| best(row.payload_bps)),
+    ("payload_Bps_median", |row| median(row.payload_bps)),
+    ("payload_Bps_ci95_low", |row| low(row.payload_bps)),
+    ("payload_Bps_ci95_high", |row| high(row.payload_bps)),
+    ("latency_ns_best", |row| text(row.latency_ns.map(|cost| cost.best))),
+    ("latency_ns_median", |row| text(row.latency_ns.map(|cost| cost.median))),
+    ("latency_ns_ci95_low", |row| cost_low(row.latency_ns)),
+    ("latency_ns_ci95_high", |row| cost_high(row.latency_ns)),
+    ("samples", |row| row.samples.to_string()),
     ("outcome", |row| row.outcome.clone()),
     ("reason", |row| text(row.reason.as_ref())),
     ("flags", |row| joined(&row.flags)),
@@ -261,6 +288,7 @@ fn cells(row: &AnyRow) -> Vec<(&'static str, String)> {
         AnyRow::Loaded(row) => of(LOADED, row),
         AnyRow::Addrmap(row) => of(ADDRMAP, row),
         AnyRow::Latency(row) => of(LATENCY, row),
+        AnyRow::Numa(row) => of(NUMA, row),
     }
 }
 

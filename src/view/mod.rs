@@ -5,6 +5,7 @@ pub mod machine;
 pub mod terminal;
 
 pub mod csv;
+pub mod hwloc;
 pub mod json;
 
 #[cfg(feature = "report")]
@@ -21,9 +22,9 @@ use crate::machine::Machine;
 use crate::memory::{MemoryKind, MemorySpec};
 use crate::model::{
     BreakEven, Cost, Crossover, HandoverRow, Kind, Kinds, LatencyLevel, LatencyRow, Level, LevelBest, LoadCurve,
-    LoadedRow, MapLine, PageRow, Rate, Report, Row, TranslationLevel,
+    LoadedRow, MapLine, Numa, NumaInitiator, NumaRow, PageRow, Rate, Report, Row, TranslationLevel,
 };
-use crate::plan::{PageWork, Protocol};
+use crate::plan::{PageWork, Protocol, Way};
 use crate::units::{Bytes, Nanoseconds, count, percent, significant};
 
 /// What every table with `±` says about it.
@@ -61,7 +62,7 @@ const FLAGS: &[Flag] = &[
     flag("asymmetric", "a", "the other way round it takes another time"),
     flag("idle-differs", "l", "idle threads beside it changed the latency"),
     flag("not-monotone", "u", "latency or bandwidth fell with more load"),
-    flag("may-be-cached", "k", "the chase is too small to be in memory for sure"),
+    flag("may-be-cached", "k", "the working set is too small to be in memory for sure"),
 ];
 
 const fn flag(word: &'static str, letter: &'static str, means: &'static str) -> Flag {
@@ -114,6 +115,64 @@ fn handover_reasons(rows: &[HandoverRow]) -> Vec<String> {
         row.to.map_or_else(|| format!("CPU {}", row.from), |to| format!("CPU {} to {to}", row.from))
     };
     once(rows.iter().filter_map(|row| Some((cpus(row), &row.outcome, row.reason.as_ref()?))))
+}
+
+/// A matrix of initiators and nodes for one way of touching memory.
+struct NumaMatrix {
+    title: String,
+    memory: MemoryKind,
+    way: Way,
+}
+
+impl NumaMatrix {
+    fn is_latency(&self) -> bool {
+        self.way == Way::Latency
+    }
+
+    fn row<'a>(&self, numa: &'a Numa, from: &NumaInitiator, to: u32) -> Option<&'a NumaRow> {
+        numa.row(self.memory, &from.name, to, self.way, !self.is_latency())
+    }
+
+    /// Bytes a second, or ns.
+    fn value(&self, numa: &Numa, from: &NumaInitiator, to: u32) -> Option<f64> {
+        let row = self.row(numa, from, to)?;
+        row.payload_bps.map(|rate| rate.median).or_else(|| row.latency_ns.map(|cost| cost.median))
+    }
+
+    /// Whether no other node is better from there; with a single node there is nothing to mark.
+    fn is_best(&self, numa: &Numa, from: &NumaInitiator, to: u32) -> bool {
+        let others: Vec<f64> =
+            numa.nodes.iter().filter(|node| **node != to).filter_map(|&node| self.value(numa, from, node)).collect();
+        let is_better = |own: f64, other: f64| if self.is_latency() { own <= other } else { own >= other };
+        !others.is_empty()
+            && self.value(numa, from, to).is_some_and(|own| others.iter().all(|&other| is_better(own, other)))
+    }
+}
+
+/// The matrices there are figures for: bandwidths of all cores, latency of one.
+fn numa_matrices(numa: &Numa) -> Vec<NumaMatrix> {
+    let mut matrices = Vec::new();
+    for &memory in &numa.memory {
+        let kind = if numa.memory.len() > 1 { format!(", {memory}") } else { String::new() };
+        for &way in Way::ALL {
+            let title = match way {
+                Way::Latency => format!("latency, ns, one core{kind}"),
+                way => format!("{way}, GB/s, all cores{kind}"),
+            };
+            let matrix = NumaMatrix { title, memory, way };
+            let is_there = |from: &NumaInitiator| numa.nodes.iter().any(|&to| matrix.value(numa, from, to).is_some());
+            if numa.initiators.iter().any(is_there) {
+                matrices.push(matrix);
+            }
+        }
+    }
+    matrices
+}
+
+/// Figures of the matrix that could not be measured, each reason once.
+fn numa_reasons(numa: &Numa) -> Vec<String> {
+    let what = |row: &NumaRow| format!("{}, {} from node {}", row.initiator, row.way, row.node);
+    once(numa.rows.iter().filter_map(|row| Some((what(row), &row.outcome, row.reason.as_ref()?))))
 }
 
 /// Latencies under load without figures, each reason once.

@@ -4,6 +4,7 @@ mod addrmap;
 mod handover;
 mod latency;
 mod loaded;
+mod numa;
 
 use std::collections::BTreeSet;
 use std::fmt::Write;
@@ -23,6 +24,7 @@ use crate::units::{Bytes, Nanoseconds, significant, utc};
 
 pub use addrmap::addrmap;
 pub use latency::{latency, latency_maps};
+pub use numa::numa;
 
 const COLUMNS: usize = 80;
 const BOLD: Style = Style::new().bold();
@@ -44,6 +46,7 @@ pub fn summary(report: &Report) -> String {
         handover::section(report),
         loaded::section(report),
         addrmap::section(report),
+        numa::section(report),
         report
             .stream
             .as_ref()
@@ -543,6 +546,11 @@ impl Column {
 
     fn is_constant(&self) -> bool {
         self.cells.windows(2).all(|pair| pair[0] == pair[1]) && self.cells.iter().all(|cell| !cell.is_empty())
+    }
+
+    /// Whether no cell of it holds a figure.
+    fn is_blank(&self) -> bool {
+        self.cells.iter().all(|cell| cell.trim() == "-")
     }
 
     fn padded(&self, cell: &str) -> String {

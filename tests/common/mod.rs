@@ -25,6 +25,7 @@ const LEVELS: [(&str, u64, f64); 4] =
 pub fn empty() -> Report {
     Report {
         kinds: None,
+        numa: None,
         pages: Vec::new(),
         offsets: Vec::new(),
         handovers: Vec::new(),

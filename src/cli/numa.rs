@@ -1,0 +1,83 @@
+//! `membound numa`: which memory is fast from where, and what is each node?
+
+use std::io::Write;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use anyhow::Context;
+use clap::Args;
+
+use super::measure;
+use super::{Done, RunArgs, usage, working_set};
+use crate::machine::Machine;
+use crate::memory::MemoryKind;
+use crate::model::Report;
+use crate::plan::{self, NumaChoice};
+use crate::units::Bytes;
+use crate::view::{hwloc, terminal};
+
+/// Flags of `membound numa`.
+#[derive(Debug, Clone, Args)]
+pub struct NumaArgs {
+    /// Only the memory of these nodes, such as 0,1 [default: all nodes with memory]
+    #[arg(long, value_name = "LIST", value_delimiter = ',')]
+    pub node: Vec<u32>,
+    /// Memory kinds, such as 4k,thp [default: thp]
+    #[arg(long, value_name = "LIST", value_delimiter = ',')]
+    pub memory: Vec<MemoryKind>,
+    /// Working set of each measurement [default: 4 times the last-level caches of its CPUs, as far as the node has room]
+    #[arg(long, value_name = "SIZE", value_parser = working_set)]
+    pub size: Option<Bytes>,
+    /// Describe a recorded machine instead: root folder of its sys and proc; shows its cases and measures nothing
+    #[arg(long, value_name = "DIR", requires = "list")]
+    pub root: Option<PathBuf>,
+    /// Write the figures as memory attributes of a topology that hwloc reads (HWLOC_XMLFILE, lstopo --input)
+    #[arg(long, value_name = "FILE")]
+    pub hwloc: Option<PathBuf>,
+    /// How to run
+    #[command(flatten)]
+    pub run: RunArgs,
+    /// Write a record to this file
+    #[arg(long, value_name = "FILE")]
+    pub record: Option<PathBuf>,
+}
+
+const BUDGET: Duration = Duration::from_secs(30);
+
+/// Measures and shows.
+pub fn run(args: &NumaArgs) -> anyhow::Result<Done> {
+    let started = Instant::now();
+    let machine = match &args.root {
+        Some(root) => Machine::read(root).map_err(usage)?,
+        None => Machine::live(),
+    };
+    if machine.nodes.is_empty() {
+        let text = "The kernel names no NUMA nodes (/sys/devices/system/node): nothing to place. `membound bandwidth` and \
+                    `membound latency` measure memory as a whole.\n";
+        return Ok(Done::ok(text.into()));
+    }
+    let frame = args.run.frame_of(&machine)?;
+    let choice = NumaChoice { nodes: args.node.clone(), memory: args.memory.clone(), size: args.size, is_brief: false };
+    let (cases, left_out) = plan::numa(&frame, &machine, &choice).map_err(usage)?;
+    if !args.run.quiet {
+        for fault in &left_out {
+            let _ = writeln!(anstream::stderr(), "membound: left out: {fault}");
+        }
+    }
+    // Before anything is measured: a place that can't be written is found at once.
+    let file = match args.hwloc.as_ref().filter(|_| !args.run.list) {
+        Some(path) => Some((path, measure::create(path)?)),
+        None => None,
+    };
+    let deadline = started + args.run.budget.unwrap_or(BUDGET);
+    let mut write = |report: &Report| match &file {
+        Some((path, file)) => write_topology(report, file).with_context(|| format!("writing {}", path.display())),
+        None => Ok(()),
+    };
+    measure::finish_with(&args.run, None, args.record.as_ref(), machine, &cases, deadline, terminal::numa, &mut write)
+}
+
+fn write_topology(report: &Report, mut file: &std::fs::File) -> anyhow::Result<()> {
+    let text = hwloc::topology(report).context("nothing was measured that hwloc has an attribute for")?;
+    Ok(file.write_all(text.as_bytes())?)
+}
