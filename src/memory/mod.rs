@@ -7,6 +7,7 @@ mod anonymous;
 pub mod behaviour;
 mod device;
 mod file;
+mod filler;
 mod os;
 mod region;
 
@@ -18,9 +19,11 @@ use std::path::PathBuf;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::machine::NodeRoom;
 use crate::units::{Bytes, UnknownWord, words};
 
-pub use region::{Advice, Backing, Cached, Recipe, Region};
+pub use filler::{CachedFile, Filler, drop_page_cache};
+pub use region::{Advice, Backing, Cached, PagePolicy, Recipe, Region};
 
 words! {
     /// A kind of memory that a program can get.
@@ -234,7 +237,7 @@ pub enum NoMemory {
         hint: &'static str,
     },
     /// The node was refused.
-    #[error("memory could not be bound to node {node}: {source}")]
+    #[error("memory could not be bound to node {node}: {source}{}", bind_cure(.source))]
     Node {
         /// The node.
         node: u32,
@@ -259,6 +262,15 @@ pub enum NoMemory {
         /// What helps.
         cure: String,
     },
+}
+
+/// What helps where the kernel refused a node.
+fn bind_cure(fault: &io::Error) -> &'static str {
+    match fault.raw_os_error() {
+        Some(libc::EPERM | libc::ENOSYS) => "; allow mbind in the container's seccomp profile",
+        Some(libc::EINVAL) => "; it has no memory here, is gone or lies outside the cpuset: see `membound machine`",
+        _ => "",
+    }
 }
 
 impl NoMemory {
@@ -298,6 +310,27 @@ pub struct Obtained {
     /// What else shows that the memory is of the kind asked for, or is not.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub proofs: Vec<Proof>,
+    /// The page cache that stood beside it, where a case asked for one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub page_cache: Option<CacheFound>,
+}
+
+/// The page cache beside which memory was asked for, read right before that.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
+pub struct CacheFound {
+    /// Why the page cache could not be emptied first; absent where it was.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kept: Option<String>,
+    /// How much of the file was in the page cache, by mincore; absent where there was no file or the kernel does not say.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub file_cached: Option<Bytes>,
+    /// Each node's memory.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub nodes: Vec<NodeRoom>,
+    /// Pages that were looked up and lie on another node than the CPU that touched them first; absent where that is not
+    /// known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub remote_pages: Option<u64>,
 }
 
 /// Pages found on a node.

@@ -101,6 +101,28 @@ impl Recipe {
     }
 }
 
+/// Where the pages of a region are to come from (mbind).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum PagePolicy {
+    /// This node alone.
+    Bind(u32),
+    /// This node first, others where it has none free.
+    Preferred(u32),
+    /// One node after the other.
+    Interleave(Vec<u32>),
+}
+
+impl PagePolicy {
+    /// The kernel's number of the mode (linux/mempolicy.h), and its nodes.
+    fn facts(&self) -> (libc::c_long, &[u32]) {
+        match self {
+            PagePolicy::Preferred(node) => (1, std::slice::from_ref(node)),
+            PagePolicy::Bind(node) => (2, std::slice::from_ref(node)),
+            PagePolicy::Interleave(nodes) => (3, nodes),
+        }
+    }
+}
+
 /// What the kernel is asked to do with the pages of a region (madvise).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Advice {
@@ -285,14 +307,25 @@ impl Region {
     }
 
     fn bind(&self, node: u32) -> Result<(), NoMemory> {
-        const MPOL_BIND: libc::c_long = 2;
-        let refused = |source| NoMemory::Node { node, source };
-        let mask = os::node_mask(node).map_err(refused)?;
+        self.place(&PagePolicy::Bind(node))
+    }
+
+    /// Says where its pages are to come from. Only those that are made afterwards heed it, until it is mapped again.
+    ///
+    /// # Errors
+    /// The kernel's refusal: the node is gone, or may not be used.
+    pub fn place(&self, policy: &PagePolicy) -> Result<(), NoMemory> {
+        let (mode, nodes) = policy.facts();
+        let mut mask = [0; os::NODES / 64];
+        for &node in nodes {
+            let one = os::node_mask(node).map_err(|source| NoMemory::Node { node, source })?;
+            mask.iter_mut().zip(one).for_each(|(all, one)| *all |= one);
+        }
         let (start, bytes) = (self.start, self.recipe.bytes);
         // SAFETY: mbind reads NODES bits of `mask` and sets the policy of our own, untouched mapping.
-        let result =
-            unsafe { libc::syscall(libc::SYS_mbind, start, bytes, MPOL_BIND, mask.as_ptr(), os::NODES, 0usize) };
-        if result == 0 { Ok(()) } else { Err(refused(io::Error::last_os_error())) }
+        let result = unsafe { libc::syscall(libc::SYS_mbind, start, bytes, mode, mask.as_ptr(), os::NODES, 0usize) };
+        let node = nodes.first().copied().unwrap_or_default();
+        if result == 0 { Ok(()) } else { Err(NoMemory::Node { node, source: io::Error::last_os_error() }) }
     }
 
     /// Whether it is mapped.
@@ -418,6 +451,7 @@ impl Region {
             pages_on_node: self.pages_on_node(touched.0 as usize),
             frames: Vec::new(),
             proofs,
+            page_cache: None,
         }
     }
 

@@ -8,6 +8,7 @@ mod cores;
 mod frame;
 mod kinds;
 mod latency;
+mod page_cache;
 mod pages;
 
 use std::fmt;
@@ -30,6 +31,7 @@ pub use cores::{STEPS, handovers, loaded};
 pub use frame::{Frame, PlanError};
 pub use kinds::{BUFFER, Breadth, REGULAR, kinds};
 pub use latency::{LatencyChoice, MAP_STRIDE, SPARSE_STRIDE, latency, latency_choice, latency_map};
+pub use page_cache::{CacheChoice, Cure, PageCache, cures, page_cache};
 pub use pages::first_touch;
 
 /// What is done.
@@ -50,6 +52,8 @@ pub enum Work {
     Conflict(Conflict),
     /// Loads of which each needs the one before: a latency.
     Chase(Chase),
+    /// A kernel over fresh memory beside a filled page cache: a bandwidth, and where pages come to lie.
+    PageCache(PageCache),
 }
 
 words! {
@@ -197,7 +201,8 @@ impl Case {
             | Work::Handover(_)
             | Work::Loaded(_)
             | Work::Conflict(_)
-            | Work::Chase(_) => None,
+            | Work::Chase(_)
+            | Work::PageCache(_) => None,
         }
     }
 
@@ -241,6 +246,7 @@ impl fmt::Display for Case {
             Work::Loaded(Loaded { load, .. }) => write!(f, "latency, {load}")?,
             Work::Conflict(batch) => write!(f, "{} pairs of lines ({})", batch.pairs.len(), batch.stage)?,
             Work::Chase(chase) => write!(f, "{chase}")?,
+            Work::PageCache(work) => write!(f, "{work}")?,
         }
         write!(f, ", {}, {}", self.working_set, self.memory)?;
         for StreamMemory { stream, memory } in &self.streams {

@@ -16,7 +16,7 @@ use super::sys;
 use crate::kernel::code::{Call, TakenAway};
 use crate::kernel::formula::{Formula, Stream, Target};
 use crate::kernel::{Element, Kernel, Variant, naive};
-use crate::memory::{MemorySpec, NoMemory, Obtained, Places, Region};
+use crate::memory::{MemorySpec, NoMemory, Obtained, PagePolicy, Places, Region};
 use crate::plan::Case;
 use crate::record::Outcome;
 use crate::units::Bytes;
@@ -367,6 +367,15 @@ impl<'a> Ground<'a> {
             arena.zones.iter().flatten().map(mapping).collect::<Vec<_>>()
         };
         self.arenas.iter().zip(&self.layout.memories).flat_map(zones).collect()
+    }
+
+    /// Says where pages that are not there yet are to come from.
+    ///
+    /// # Errors
+    /// The kernel's refusal.
+    pub fn place(&self, policy: &PagePolicy) -> Result<(), NoMemory> {
+        let zones = self.arenas.iter().flat_map(|arena| arena.zones.iter().flatten());
+        zones.map(|zone| zone.region.place(policy)).collect()
     }
 
     /// Whether some streams lie in fresh memory.
