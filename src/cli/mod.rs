@@ -9,7 +9,10 @@ pub mod kinds;
 pub mod latency;
 pub mod machine;
 pub mod measure;
+pub mod numa;
+pub mod page_cache;
 pub mod report;
+pub mod sweep;
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -59,6 +62,10 @@ pub enum Command {
     Addrmap(addrmap::AddrmapArgs),
     /// Measure latency: the ladder, what prefetchers hide, lines in flight; or --map: each CPU against each node
     Latency(latency::LatencyArgs),
+    /// Measure what nodes are to programs: page cache that takes a node's memory
+    Numa(numa::NumaArgs),
+    /// Push page cache out of the nodes: touches what memory can be had, and gives it back
+    Sweep(sweep::SweepArgs),
     /// Redraw summary and report from records
     Report(report::ReportArgs),
     /// List the kernels, or the machine code that will run
@@ -331,6 +338,8 @@ pub fn execute(cli: &Cli) -> anyhow::Result<Done> {
         Some(Command::Loaded(args)) => cores::loaded(args),
         Some(Command::Addrmap(args)) => addrmap::run(args),
         Some(Command::Latency(args)) => latency::run(args),
+        Some(Command::Numa(args)) => numa::run(args),
+        Some(Command::Sweep(args)) => sweep::run(args),
         Some(Command::Report(args)) => report::run(args),
         Some(Command::Kernel(args)) => Ok(Done::ok(kernel::run(args)?)),
         Some(Command::Schema { of }) => {
@@ -364,6 +373,7 @@ impl Cli {
             Some(Command::Loaded(args)) => args.run.color,
             Some(Command::Addrmap(args)) => args.run.color,
             Some(Command::Latency(args)) => args.run.color,
+            Some(Command::Numa(args)) => args.run.color,
             _ => self.characterise.run.color,
         }
     }

@@ -10,6 +10,7 @@ mod latency;
 pub mod levels;
 mod loaded;
 mod offsets;
+pub mod page_cache;
 mod pages;
 mod rows;
 mod stores;
@@ -19,6 +20,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use self::addrmap::Remainder;
+use self::page_cache::{PageCacheReport, PageCacheRow};
 use crate::kernel::chase::Order;
 use crate::kernel::mix::Mix;
 use crate::kernel::scan::Scan;
@@ -67,6 +69,8 @@ pub struct Report {
     pub addrmap: Vec<AddrmapRow>,
     /// What chases tell.
     pub latency: Latency,
+    /// What page cache does to a program beside it.
+    pub page_cache: PageCacheReport,
     /// Memory kinds side by side, if their first use and steady state were measured.
     pub kinds: Option<Kinds>,
     /// Levels of the memory system as the curve shows them, fastest first.
@@ -103,6 +107,7 @@ pub fn report(record: &Record) -> Report {
         pages: pages::rows(record),
         offsets: offsets::rows(record),
         latency: latency::latency(record),
+        page_cache: page_cache::page_cache(record),
         handovers: handover::rows(record),
         handover_groups: Vec::new(),
         loaded: loaded::rows(record),
@@ -687,6 +692,8 @@ pub enum AnyRow {
     Addrmap(Box<AddrmapRow>),
     /// `latency`
     Latency(Box<LatencyRow>),
+    /// `page-cache`
+    PageCache(Box<PageCacheRow>),
 }
 
 impl Report {
@@ -699,7 +706,9 @@ impl Report {
         let loaded = self.loaded.iter().cloned().map(|row| AnyRow::Loaded(Box::new(row)));
         let latency = self.latency.rows.iter().cloned().map(|row| AnyRow::Latency(Box::new(row)));
         let addrmap = self.addrmap.iter().cloned().map(|row| AnyRow::Addrmap(Box::new(row)));
-        bandwidth.chain(pages).chain(offsets).chain(handovers).chain(loaded).chain(addrmap).chain(latency)
+        let page_cache = self.page_cache.rows.iter().cloned().map(|row| AnyRow::PageCache(Box::new(row)));
+        let all = bandwidth.chain(pages).chain(offsets).chain(handovers).chain(loaded).chain(addrmap).chain(latency);
+        all.chain(page_cache)
     }
 }
 

@@ -4,6 +4,7 @@
 mod addrmap;
 mod cores;
 mod latency;
+mod page_cache;
 
 use std::collections::BTreeSet;
 
@@ -43,6 +44,7 @@ pub fn page(report: &Report) -> String {
         cores::handovers(report),
         cores::loaded(report),
         addrmap::section(report),
+        page_cache::section(report),
         stream(report),
         charts("samples", "Samples", SAMPLES, chart::distributions(report)),
         warnings(report),

@@ -4,6 +4,8 @@ mod addrmap;
 mod handover;
 mod latency;
 mod loaded;
+mod page_cache;
+mod sweep;
 
 use std::collections::BTreeSet;
 use std::fmt::Write;
@@ -23,6 +25,8 @@ use crate::units::{Bytes, Nanoseconds, significant, utc};
 
 pub use addrmap::addrmap;
 pub use latency::{latency, latency_maps};
+pub use page_cache::page_cache;
+pub use sweep::sweep;
 
 const COLUMNS: usize = 80;
 const BOLD: Style = Style::new().bold();
@@ -44,6 +48,7 @@ pub fn summary(report: &Report) -> String {
         handover::section(report),
         loaded::section(report),
         addrmap::section(report),
+        page_cache::section(report),
         report
             .stream
             .as_ref()
