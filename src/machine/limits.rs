@@ -167,7 +167,8 @@ impl Groups {
             let limits = chain.into_iter().filter_map(|(group, folder)| {
                 // Beyond `memory.high` (version 2 alone) processes are slowed down until they give memory back.
                 let set = |file: &str| source.number::<u64>(&format!("{folder}/{file}")).get();
-                let bytes = [limit, "memory.high"].into_iter().filter_map(set).filter(|bytes| *bytes < UNLIMITED).min()?;
+                let bytes =
+                    [limit, "memory.high"].into_iter().filter_map(set).filter(|bytes| *bytes < UNLIMITED).min()?;
                 Some(MemoryLimit {
                     group,
                     limit: Bytes(bytes),

@@ -50,9 +50,9 @@ impl Room {
             total: memory.total,
             swap_free: memory.swap_free,
             limits: limits::memory(source).known().cloned().unwrap_or_default(),
-            stalled: source.text("proc/pressure/memory").and_then(|text| {
-                Fact::from_option(stalled(&text), || "/proc/pressure/memory does not tell".into())
-            }),
+            stalled: source
+                .text("proc/pressure/memory")
+                .and_then(|text| Fact::from_option(stalled(&text), || "/proc/pressure/memory does not tell".into())),
             nodes: nodes.into_iter().filter_map(|node| NodeRoom::read(source, node)).collect(),
         }
     }

@@ -321,7 +321,7 @@ pub struct CacheFound {
     /// Why the page cache could not be emptied first; absent where it was.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kept: Option<String>,
-    /// How much of the file was in the page cache, by mincore; absent where there was no file or the kernel does not say.
+    /// How much of the file was in the page cache then, by mincore; absent where there was no file or the kernel does not say.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub file_cached: Option<Bytes>,
     /// Each node's memory.

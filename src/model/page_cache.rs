@@ -16,6 +16,8 @@ use crate::units::{Bytes, BytesPerSecond, percent, significant};
 const MOVED: f64 = 0.01;
 /// Less of the file in the page cache than this share, and it was not what was asked for.
 const CACHED: f64 = 0.9;
+/// A fall to this share of the speed that would not have shown is worth saying.
+const UNSEEN: f64 = 0.9;
 /// A node with more of its memory free than this share is not full.
 const FREE: f64 = 0.1;
 
@@ -55,7 +57,7 @@ pub struct PageCacheRow {
     /// Whether the cure undid what the page cache did; absent where it did nothing, or that is not known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub helps: Option<bool>,
-    /// How much of the file was in the page cache.
+    /// How much of the file was in the page cache when the kernel's memory was mapped, at the visit with least.
     pub cached_bytes: Option<Bytes>,
     /// Each node's memory right before the kernel's memory was mapped, at the last visit.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -154,7 +156,8 @@ pub fn page_cache(record: &Record) -> PageCacheReport {
     let hz = record.header.clock.hz.0;
     let visits = visits(record);
     let mut drawn: Vec<Drawn> = visits.iter().filter_map(|visits| row(visits, &record.header.machine, hz)).collect();
-    drawn.sort_by_cached_key(|one| (kernel_of(&one.case.work), one.case.cpus.clone(), one.row.cure, one.row.file_bytes));
+    drawn
+        .sort_by_cached_key(|one| (kernel_of(&one.case.work), one.case.cpus.clone(), one.row.cure, one.row.file_bytes));
     let mut curves: Vec<Vec<usize>> = Vec::new();
     for index in 0..drawn.len() {
         match curves.iter_mut().find(|curve| drawn[curve[0]].is_alike(&drawn[index])) {
@@ -202,7 +205,8 @@ fn row(visits: &[&Measurement], machine: &Machine, hz: f64) -> Option<Drawn> {
         row.cached_bytes = found.iter().filter_map(|found| found.file_cached).min();
         row.nodes = found.last().map(|found| found.nodes.clone()).unwrap_or_default();
         let is_short = |cached: Bytes| (cached.0 as f64) < CACHED * row.file_bytes.0 as f64;
-        let short = row.cached_bytes.is_some_and(is_short);
+        let is_asked = !matches!(row.cure, Cure::DropCaches | Cure::Sweep);
+        let short = is_asked && row.cached_bytes.is_some_and(is_short);
         let kept = found.iter().any(|found| found.kept.is_some());
         row.flags.extend([("cache-kept", kept), ("cache-short", short)].iter().filter(|f| f.1).map(|f| f.0.into()));
     }
@@ -281,7 +285,8 @@ fn effect(base: Option<usize>, rows: &[usize], drawn: &[Drawn]) -> (CacheEffect,
     let beside = || rows.iter().copied().filter(|&index| row(index).payload_bps.is_some() && Some(index) != base);
     let remote = |index: usize| row(index).remote_share.unwrap_or(0.0) - uncached.remote_share.unwrap_or(0.0);
     let speed = |index: usize| row(index).payload_bps.map_or(f64::INFINITY, |rate| rate.median);
-    let slowest = |of: &dyn Fn(usize) -> bool| beside().filter(|&i| of(i)).min_by(|a, b| speed(*a).total_cmp(&speed(*b)));
+    let slowest =
+        |of: &dyn Fn(usize) -> bool| beside().filter(|&i| of(i)).min_by(|a, b| speed(*a).total_cmp(&speed(*b)));
     let most_moved = beside().max_by(|a, b| remote(*a).total_cmp(&remote(*b))).filter(|&index| remote(index) > MOVED);
     let is_below = |index: usize| row(index).against_no_file.is_some_and(|[_, _, high]| high < 1.0);
     let is_known = |index: usize| row(index).against_no_file.is_some();
@@ -303,7 +308,9 @@ fn helps(effect: CacheEffect, worst: Option<usize>, cured: &[usize], drawn: &[Dr
     let others: Vec<Vec<&[f64]>> = cured.iter().map(|&index| drawn[index].views()).collect();
     let gains = stats::ratios_of_draws(&drawn[worst].views(), &others);
     let of = |(&index, gain): (&usize, [f64; 3])| match effect {
-        _ if drawn[index].row.payload_bps.is_none() || drawn[index].row.file_bytes != drawn[worst].row.file_bytes => None,
+        _ if drawn[index].row.payload_bps.is_none() || drawn[index].row.file_bytes != drawn[worst].row.file_bytes => {
+            None
+        }
         CacheEffect::Minimum => gain[1].is_finite().then_some(gain[1] > 1.0),
         CacheEffect::Moved => {
             drawn[index].row.remote_share.zip(drawn[worst].row.remote_share).map(|(cured, worst)| cured <= worst / 2.0)
@@ -326,7 +333,9 @@ fn sentence(found: &PageCacheReport, curve: &CacheCurve, machine: &Machine) -> O
     let worst = curve.worst.and_then(row);
     let beside = |row: &PageCacheRow| format!("Beside {} of page cache", row.file_bytes);
     let remote = |row: &PageCacheRow| match row.remote_share {
-        Some(share) if share > MOVED => format!("{} of its pages lie on another node than their thread", percent(share)),
+        Some(share) if share > MOVED => {
+            format!("{} of its pages lie on another node than their thread", percent(share))
+        }
         Some(_) => "no page moved to another node".into(),
         None => "where its pages lie is not known".into(),
     };
@@ -334,25 +343,37 @@ fn sentence(found: &PageCacheReport, curve: &CacheCurve, machine: &Machine) -> O
         (CacheEffect::Minimum, Some(worst)) => {
             let speed = BytesPerSecond(worst.payload_bps?.median);
             let against = super::stores::ratio_text(worst.against_no_file?);
-            format!("{} the {kernel} has its minimum: {speed}, {against} its speed without; {}", beside(worst), remote(worst))
+            format!(
+                "{} the {kernel} has its minimum: {speed}, {against} its speed without; {}",
+                beside(worst),
+                remote(worst)
+            )
         }
         (CacheEffect::Moved, Some(worst)) => {
-            let against = worst.against_no_file.map_or_else(String::new, |ratio| {
-                format!(" ({})", super::stores::ratio_text(ratio))
-            });
-            format!("{} {} of the {kernel}, but its speed stays within the intervals{against}", beside(worst), remote(worst))
+            let against = worst
+                .against_no_file
+                .map_or_else(String::new, |ratio| format!(" ({})", super::stores::ratio_text(ratio)));
+            format!(
+                "{} {} of the {kernel}, but its speed stays within the intervals{against}",
+                beside(worst),
+                remote(worst)
+            )
         }
         (CacheEffect::Flat, _) => {
             let ratios = || curve.rows.iter().filter_map(|&index| row(index)?.against_no_file);
             let low = ratios().map(|ratio| ratio[1]).fold(f64::INFINITY, f64::min);
             let high = ratios().map(|ratio| ratio[2]).fold(0.0, f64::max);
             let nowhere = if machine.nodes.len() == 1 { ": this machine has one node" } else { "" };
+            let [low_text, high_text] = [low, high].map(significant);
+            let unseen = if low < UNSEEN {
+                format!("; a fall to {low_text} x would not have shown, a longer --budget narrows that")
+            } else {
+                String::new()
+            };
             format!(
-                "Flat: page cache up to {} leaves the {kernel} between {} and {} x its speed without, and no page \
-                 moves{nowhere}",
-                largest.file_bytes,
-                significant(low),
-                significant(high)
+                "Flat: page cache up to {} leaves the {kernel} between {low_text} and {high_text} x its speed without, and no \
+                 page moves{nowhere}{unseen}",
+                largest.file_bytes
             )
         }
         _ => format!("What page cache does to the {kernel} can't be told: each file size takes two visits or more"),

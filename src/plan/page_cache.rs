@@ -80,9 +80,10 @@ pub fn page_cache(frame: &Frame, machine: &Machine, choice: &CacheChoice) -> Res
     let available = machine.available_memory().get().unwrap_or(Bytes::gib(1));
     let all = machine.memory.total.get().unwrap_or(available);
     let part = |of: Bytes| Bytes((of.0 as f64 * choice.share) as u64);
-    let homes = machine.nodes.iter().filter(|node| {
-        node.cpus.known().is_some_and(|local| cpus.iter().any(|cpu| local.contains(*cpu)))
-    });
+    let homes = machine
+        .nodes
+        .iter()
+        .filter(|node| node.cpus.known().is_some_and(|local| cpus.iter().any(|cpu| local.contains(*cpu))));
     let near = homes.map(|node| Some(node.total.get()?.0)).sum::<Option<u64>>().filter(|near| *near > 0);
     let limit = part(available);
     let working_set = choice.size.unwrap_or(Bytes(limit.0.min(near.unwrap_or(all.0) / 2)));

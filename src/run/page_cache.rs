@@ -42,7 +42,6 @@ impl Surroundings {
                 CachedFile::fill(&places.folder, bytes, work.filler, &|| !(quota.interrupted)()).map_err(unavailable)
             })?),
         };
-        let file_cached = file.as_ref().and_then(CachedFile::cached);
         let nodes: Vec<u32> = Room::read(&source).nodes.iter().map(|room| room.node).collect();
         match work.cure {
             Cure::DropCaches => drop_page_cache().map_err(unavailable)?,
@@ -51,6 +50,7 @@ impl Surroundings {
         }
         let room = Room::read(&source);
         enough(&room, case.working_set)?;
+        let file_cached = file.as_ref().and_then(CachedFile::cached);
         let found = CacheFound { kept, file_cached, nodes: room.nodes, remote_pages: None };
         Ok(Surroundings { _file: file, found, homes: homes(&source, &nodes), nodes })
     }
@@ -76,7 +76,9 @@ impl Surroundings {
             if obtained.pages_on_node.is_empty() {
                 return None;
             }
-            Some(obtained.pages_on_node.iter().filter(|found| found.node != *home).map(|found| found.pages).sum::<u64>())
+            Some(
+                obtained.pages_on_node.iter().filter(|found| found.node != *home).map(|found| found.pages).sum::<u64>(),
+            )
         };
         CacheFound { remote_pages: threads.iter().map(remote).sum(), ..self.found.clone() }
     }

@@ -120,13 +120,7 @@ fn touch(
 }
 
 /// How much to take next, or why nothing more.
-fn next(
-    now: &Room,
-    start: &Room,
-    node: u32,
-    touched: Bytes,
-    most: Bytes,
-) -> Result<Bytes, (SweepEnd, Option<String>)> {
+fn next(now: &Room, start: &Room, node: u32, touched: Bytes, most: Bytes) -> Result<Bytes, (SweepEnd, Option<String>)> {
     let Some(room) = now.node(node) else {
         return Err((SweepEnd::Refused, Some(format!("node {node} is gone; see `membound machine`"))));
     };

@@ -2,8 +2,8 @@
 //! (`payload_Bps_median`), lists are joined by spaces, absent values are empty.
 
 use super::{protocol_word, streams};
-use crate::model::{AddrmapRow, AnyRow, Cost, HandoverRow, LatencyRow, LoadedRow, OffsetRow, PageRow, Rate, Row};
 use crate::model::page_cache::PageCacheRow;
+use crate::model::{AddrmapRow, AnyRow, Cost, HandoverRow, LatencyRow, LoadedRow, OffsetRow, PageRow, Rate, Row};
 use crate::plan::Load;
 
 type Column<R> = (&'static str, fn(&R) -> String);

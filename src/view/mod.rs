@@ -19,11 +19,11 @@ use crate::kernel::scan::Scan;
 use crate::kernel::{Element, Kernel, LoadKind, StoreKind, Width};
 use crate::machine::Machine;
 use crate::memory::MemoryKind;
+use crate::model::page_cache::PageCacheRow;
 use crate::model::{
     BreakEven, Cost, Crossover, HandoverRow, Kind, Kinds, LatencyRow, Level, LevelBest, LoadCurve, LoadedRow, MapLine,
     PageRow, Rate, Report, Row,
 };
-use crate::model::page_cache::PageCacheRow;
 use crate::plan::{PageWork, Protocol};
 use crate::units::{Bytes, Nanoseconds, count, percent, significant};
 

@@ -1,6 +1,8 @@
 //! Page cache beside a kernel: a table over file sizes, and one of the cures.
 
-use super::{Column, SPREAD_CAPTION, findings, flag_letters, head, item, joined, legend, note, rate_figure, table, warnings};
+use super::{
+    Column, SPREAD_CAPTION, findings, flag_letters, head, item, joined, legend, note, rate_figure, table, warnings,
+};
 use crate::model::Report;
 use crate::model::page_cache::{CacheCurve, PageCacheRow};
 use crate::units::{Bytes, percent};
@@ -28,7 +30,8 @@ pub(super) fn section(report: &Report) -> String {
             );
             text = head(&page_cache_title(first)) + &note(&about);
         }
-        let size = |row: &PageCacheRow| if row.file_bytes == Bytes(0) { "none".into() } else { row.file_bytes.to_string() };
+        let size =
+            |row: &PageCacheRow| if row.file_bytes == Bytes(0) { "none".into() } else { row.file_bytes.to_string() };
         if !files.is_empty() {
             text += &figures(Column::right("file", files.iter().map(|row| size(row))), &files);
         }
