@@ -150,7 +150,7 @@ fn pages_that_move_without_loss_of_speed_are_told() {
     truth[5].1 = 700;
     let report = model::report(&record(2, curve(truth, 0.05, 3)));
     assert_eq!(effect(&report), (CacheEffect::Moved, Some(Bytes::gib(20))));
-    assert!(report.findings[0].contains("70% of its pages lie on another node"), "{:?}", report.findings);
+    assert!(report.findings[0].contains("70% of the triad's pages lie on another node"), "{:?}", report.findings);
 }
 
 #[test]

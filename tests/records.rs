@@ -49,6 +49,7 @@ fn measured() -> Outcome {
         pages_on_node: vec![NodePages { node: 1, pages: 512 }],
         frames: Vec::new(),
         proofs: Vec::new(),
+        page_cache: None,
     };
     let volume = Volume { elements: 1024, loaded: 16384, stored: 8192, write_allocated: 0, flops: 2048 };
     Outcome::Measured(Box::new(Measured { volume, repetitions: 10, core_clock_links: 1000, samples, obtained }))

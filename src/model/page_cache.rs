@@ -334,7 +334,7 @@ fn sentence(found: &PageCacheReport, curve: &CacheCurve, machine: &Machine) -> O
     let beside = |row: &PageCacheRow| format!("Beside {} of page cache", row.file_bytes);
     let remote = |row: &PageCacheRow| match row.remote_share {
         Some(share) if share > MOVED => {
-            format!("{} of its pages lie on another node than their thread", percent(share))
+            format!("{} of the {kernel}'s pages lie on another node than their thread", percent(share))
         }
         Some(_) => "no page moved to another node".into(),
         None => "where its pages lie is not known".into(),
@@ -350,14 +350,9 @@ fn sentence(found: &PageCacheReport, curve: &CacheCurve, machine: &Machine) -> O
             )
         }
         (CacheEffect::Moved, Some(worst)) => {
-            let against = worst
-                .against_no_file
-                .map_or_else(String::new, |ratio| format!(" ({})", super::stores::ratio_text(ratio)));
-            format!(
-                "{} {} of the {kernel}, but its speed stays within the intervals{against}",
-                beside(worst),
-                remote(worst)
-            )
+            let against = worst.against_no_file.map(super::stores::ratio_text);
+            let against = against.map_or_else(String::new, |ratio| format!(" ({ratio} its speed without)"));
+            format!("{} {}; its speed stays within the intervals{against}", beside(worst), remote(worst))
         }
         (CacheEffect::Flat, _) => {
             let ratios = || curve.rows.iter().filter_map(|&index| row(index)?.against_no_file);

@@ -374,8 +374,8 @@ impl<'a> Ground<'a> {
     /// # Errors
     /// The kernel's refusal.
     pub fn place(&self, policy: &PagePolicy) -> Result<(), NoMemory> {
-        let zones = self.arenas.iter().flat_map(|arena| arena.zones.iter().flatten());
-        zones.map(|zone| zone.region.place(policy)).collect()
+        let mut zones = self.arenas.iter().flat_map(|arena| arena.zones.iter().flatten());
+        zones.try_for_each(|zone| zone.region.place(policy))
     }
 
     /// Whether some streams lie in fresh memory.

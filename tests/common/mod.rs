@@ -460,6 +460,7 @@ pub fn row(kernel: &str, store: StoreKind, width: Width, threads: usize, size: u
             pages_on_node: vec![NodePages { node: 0, pages: 4096 }],
             frames: Vec::new(),
             proofs: Vec::new(),
+            page_cache: None,
         }),
         sample_bps,
     }

@@ -5,6 +5,7 @@ use maud::{Markup, html};
 use super::{SPREAD_CAPTION, Section, boxed, chart, charts, gbps, ratio, spread};
 use crate::model::Report;
 use crate::model::page_cache::PageCacheRow;
+use crate::plan::Cure;
 use crate::units::{Bytes, percent};
 use crate::view::{page_cache_reasons, page_cache_title};
 
@@ -31,30 +32,34 @@ pub(super) fn section(report: &Report) -> Section {
 fn figures(rows: &[&PageCacheRow], what: &str) -> Markup {
     let Some(first) = rows.first() else { return html! {} };
     let caption = format!("{what}: {}. Speeds: {SPREAD_CAPTION}", page_cache_title(first));
+    let is_cured = first.cure != Cure::Nothing;
     boxed(
         &caption,
         html! {
             thead { tr {
-                th { "file" } th { "cure" } th.num { "cached" } th { "free on nodes" } th.num { "remote pages" }
-                th.num { "GB/s" } th.num { "of no file [95 %]" } th { "helps" } th { "remarks" }
+                th { "file" } @if is_cured { th { "cure" } th { "helps" } }
+                th.num { "GB/s" } th.num { "of no file [95 %]" } th.num { "remote pages" }
+                th.num { "cached" } th { "free on nodes" } th { "remarks" }
             } }
-            tbody { @for row in rows { (figure(row)) } }
+            tbody { @for row in rows { (figure(row, is_cured)) } }
         },
     )
 }
 
-fn figure(row: &PageCacheRow) -> Markup {
+fn figure(row: &PageCacheRow, is_cured: bool) -> Markup {
     let free: Vec<String> = row.nodes.iter().map(|node| format!("{}: {}", node.node, node.free)).collect();
     html! {
         tr {
             th { @if row.file_bytes == Bytes(0) { "none" } @else { (row.file_bytes) } }
-            td { (row.cure) }
-            td.num { (row.cached_bytes.map_or_else(|| "–".into(), |bytes| bytes.to_string())) }
-            td { (free.join(", ")) }
-            td.num { (row.remote_share.map_or_else(|| "–".into(), percent)) }
+            @if is_cured {
+                td { (row.cure) }
+                td { @match row.helps { Some(true) => "yes", Some(false) => "no", None => "–" } }
+            }
             td.num { @if let Some(rate) = &row.payload_bps { (gbps(rate.median)) " " small { (spread(rate)) } } @else { "–" } }
             td.num { (row.against_no_file.map_or_else(|| "–".into(), ratio)) }
-            td { @if let Some(helps) = row.helps { @if helps { "yes" } @else { "no" } } }
+            td.num { (row.remote_share.map_or_else(|| "–".into(), percent)) }
+            td.num { (row.cached_bytes.map_or_else(|| "–".into(), |bytes| bytes.to_string())) }
+            td { (free.join(", ")) }
             td { @if row.outcome != "measured" { (row.outcome) " " } (row.flags.join(" ")) }
         }
     }
