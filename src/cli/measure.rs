@@ -1,5 +1,6 @@
 //! From cases to a record: opens the record file, runs the executor, keeps the user informed.
 
+use std::cell::Cell;
 use std::fs::File;
 use std::io::{self, IsTerminal, Write};
 use std::path::{Path, PathBuf};
@@ -127,7 +128,32 @@ pub fn measure(cases: &[Case], executor: &mut dyn Executor, session: &Session) -
     let run = |executor: &mut dyn Executor, schedule: &Schedule<'_>, sink: Sink<'_>, progress: Show<'_>| {
         run::run(cases, executor, schedule, sink, progress)
     };
-    record(Some(cases.len()), run, executor, session)
+    record(&|| Some(cases.len()), run, executor, session)
+}
+
+/// Measures `cases` until `turn`, then those that follow from what came of them.
+pub fn measure_then(
+    cases: &[Case],
+    turn: Instant,
+    then: &dyn Fn(&Record) -> Vec<Case>,
+    executor: &mut dyn Executor,
+    session: &Session,
+) -> anyhow::Result<Finished> {
+    let header = header(executor, session);
+    let planned = Cell::new(cases.len());
+    let run = |executor: &mut dyn Executor, schedule: &Schedule<'_>, sink: Sink<'_>, progress: Show<'_>| {
+        let mut so_far = Record { header, measurements: Vec::new(), end: None };
+        let mut keep = |measurement: Measurement| {
+            so_far.measurements.push(measurement.clone());
+            sink(measurement)
+        };
+        let first = Schedule { deadline: turn.min(schedule.deadline), ..*schedule };
+        run::run(cases, executor, &first, &mut keep, progress)?;
+        let more = then(&so_far);
+        planned.set(cases.len() + more.iter().filter(|case| !cases.contains(case)).count());
+        run::run(&more, executor, schedule, sink, progress)
+    };
+    record(&|| Some(planned.get()), run, executor, session)
 }
 
 /// Measures the cases that an experiment names one after the other, each by the answers so far.
@@ -139,15 +165,15 @@ pub fn follow(experiment: &mut Experiment, executor: &mut dyn Executor, session:
     let run = |executor: &mut dyn Executor, schedule: &Schedule<'_>, sink: Sink<'_>, progress: Show<'_>| {
         run::follow(&mut next, executor, schedule, sink, progress)
     };
-    record(None, run, executor, session)
+    record(&|| None, run, executor, session)
 }
 
 type Sink<'a> = &'a mut dyn FnMut(Measurement) -> io::Result<()>;
 type Show<'a> = &'a mut dyn FnMut(run::Progress<'_>);
 
-/// Records what `visit` measures: so many cases, or as many as it takes.
+/// Records what `visit` measures: so many cases, as known afterwards, or as many as it takes.
 fn record(
-    planned: Option<usize>,
+    planned: &dyn Fn() -> Option<usize>,
     visit: impl FnOnce(&mut dyn Executor, &Schedule<'_>, Sink<'_>, Show<'_>) -> io::Result<()>,
     executor: &mut dyn Executor,
     session: &Session,
@@ -198,7 +224,7 @@ fn record(
     let end = End {
         wall_s: started.elapsed().as_secs_f64(),
         interrupted: sys::interrupted(),
-        planned: planned.unwrap_or(record.measurements.len()) as u64,
+        planned: planned().unwrap_or(record.measurements.len()) as u64,
         peak_memory: Some(Bytes(sys::peak_memory())),
         after: run::environment(),
     };

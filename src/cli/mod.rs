@@ -11,7 +11,9 @@ pub mod machine;
 pub mod measure;
 pub mod memory;
 pub mod numa;
+pub mod page_cache;
 pub mod report;
+pub mod sweep;
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -63,8 +65,11 @@ pub enum Command {
     Addrmap(addrmap::AddrmapArgs),
     /// Measure latency: the ladder, what prefetchers hide, lines in flight; or --map: each CPU against each node
     Latency(latency::LatencyArgs),
-    /// Measure the memory of each node from each set of CPUs; say what each node is and how many cores saturate it
+    /// Measure the memory of each node from each set of CPUs; say what each node is and how many cores saturate it; or
+    /// --page-cache: what page cache does to a program beside it
     Numa(numa::NumaArgs),
+    /// Push page cache out of the nodes: touches what memory can be had, and gives it back
+    Sweep(sweep::SweepArgs),
     /// Redraw summary and report from records
     Report(report::ReportArgs),
     /// List the kernels, or the machine code that will run
@@ -329,6 +334,7 @@ pub fn execute(cli: &Cli) -> anyhow::Result<Done> {
         Some(Command::Addrmap(args)) => addrmap::run(args),
         Some(Command::Latency(args)) => latency::run(args),
         Some(Command::Numa(args)) => numa::run(args),
+        Some(Command::Sweep(args)) => sweep::run(args),
         Some(Command::Report(args)) => report::run(args),
         Some(Command::Kernel(args)) => Ok(Done::ok(kernel::run(args)?)),
         Some(Command::Schema { of }) => {

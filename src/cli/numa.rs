@@ -1,4 +1,4 @@
-//! `membound numa`: which memory is fast from where, and what is each node?
+//! `membound numa`: which memory is fast from where, what is each node, and what does page cache do to a program?
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -8,6 +8,7 @@ use anyhow::Context;
 use clap::Args;
 
 use super::measure;
+use super::page_cache::{self, PageCacheArgs};
 use super::{Done, RunArgs, usage, working_set};
 use crate::machine::Machine;
 use crate::memory::MemoryKind;
@@ -20,20 +21,27 @@ use crate::view::{hwloc, terminal};
 #[derive(Debug, Clone, Args)]
 pub struct NumaArgs {
     /// Only the memory of these nodes, such as 0,1 [default: all nodes with memory]
-    #[arg(long, value_name = "LIST", value_delimiter = ',')]
+    #[arg(long, value_name = "LIST", value_delimiter = ',', conflicts_with = "page_cache")]
     pub node: Vec<u32>,
     /// Memory kinds, such as 4k,thp [default: thp]
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     pub memory: Vec<MemoryKind>,
-    /// Working set of each measurement [default: 4 times the last-level caches of its CPUs, as far as the node has room]
+    /// Working set of each measurement [default: 4 times the last-level caches of its CPUs, as far as the node has room;
+    /// with --page-cache half the memory of the CPUs' nodes, as far as --share allows]
     #[arg(long, value_name = "SIZE", value_parser = working_set)]
     pub size: Option<Bytes>,
     /// Describe a recorded machine instead: root folder of its sys and proc; shows its cases and measures nothing
-    #[arg(long, value_name = "DIR", requires = "list")]
+    #[arg(long, value_name = "DIR", requires = "list", conflicts_with = "page_cache")]
     pub root: Option<PathBuf>,
     /// Write the figures as memory attributes of a topology that hwloc reads (HWLOC_XMLFILE, lstopo --input)
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", conflicts_with = "page_cache")]
     pub hwloc: Option<PathBuf>,
+    /// Measure the triad beside page cache of growing size instead: bandwidth, where its pages land, which cure helps
+    #[arg(long)]
+    pub page_cache: bool,
+    /// Flags of --page-cache
+    #[command(flatten)]
+    pub cache: PageCacheArgs,
     /// How to run
     #[command(flatten)]
     pub run: RunArgs,
@@ -47,6 +55,14 @@ const BUDGET: Duration = Duration::from_secs(30);
 /// Measures and shows.
 pub fn run(args: &NumaArgs) -> anyhow::Result<Done> {
     let started = Instant::now();
+    if args.page_cache {
+        let memory = match args.memory[..] {
+            [] => MemoryKind::Thp,
+            [kind] => kind,
+            _ => return Err(usage("--page-cache takes one kind of memory; give one to --memory")),
+        };
+        return page_cache::run(&args.cache, memory, args.size, &args.run, args.record.as_ref(), started);
+    }
     let machine = match &args.root {
         Some(root) => Machine::read(root).map_err(usage)?,
         None => Machine::live(),

@@ -84,6 +84,11 @@ pub(super) fn read(source: &Source) -> Limits {
     }
 }
 
+/// Memory limits alone.
+pub(super) fn memory(source: &Source) -> Fact<Vec<MemoryLimit>> {
+    Groups::read(source).memory(source)
+}
+
 /// Where control groups are mounted, and which groups the process is in.
 struct Groups {
     mounts: Fact<Vec<Mount>>,
@@ -160,8 +165,10 @@ impl Groups {
                 return no_such_file(&chain, limit);
             }
             let limits = chain.into_iter().filter_map(|(group, folder)| {
-                let bytes: u64 =
-                    source.number(&format!("{folder}/{limit}")).get().filter(|bytes| *bytes < UNLIMITED)?;
+                // Beyond `memory.high` (version 2 alone) processes are slowed down until they give memory back.
+                let set = |file: &str| source.number::<u64>(&format!("{folder}/{file}")).get();
+                let bytes =
+                    [limit, "memory.high"].into_iter().filter_map(set).filter(|bytes| *bytes < UNLIMITED).min()?;
                 Some(MemoryLimit {
                     group,
                     limit: Bytes(bytes),

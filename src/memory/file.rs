@@ -113,22 +113,22 @@ const CHUNK: usize = 1 << 20;
 
 /// A folder to make files in, and what helps where that fails.
 #[derive(Clone, Copy)]
-struct Place<'a> {
-    folder: &'a Path,
-    hint: &'static str,
+pub(super) struct Place<'a> {
+    pub folder: &'a Path,
+    pub hint: &'static str,
 }
 
 impl Place<'_> {
-    fn fault(self) -> impl Fn(io::Error) -> NoMemory {
+    pub fn fault(self) -> impl Fn(io::Error) -> NoMemory {
         move |source| NoMemory::File { path: self.folder.into(), source, hint: self.hint }
     }
 
-    fn file_system(self, file: &File) -> Result<FileSystem, NoMemory> {
+    pub fn file_system(self, file: &File) -> Result<FileSystem, NoMemory> {
         FileSystem::of(file).map_err(self.fault())
     }
 
     /// A file without a name; gone when it is closed.
-    fn unnamed_file(self) -> Result<File, NoMemory> {
+    pub fn unnamed_file(self) -> Result<File, NoMemory> {
         // With O_EXCL nobody can give it a name later.
         let flags = libc::O_TMPFILE | libc::O_EXCL;
         let unnamed = OpenOptions::new().read(true).write(true).mode(0o600).custom_flags(flags).open(self.folder);

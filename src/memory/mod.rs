@@ -8,6 +8,7 @@ pub mod behaviour;
 mod bind;
 mod device;
 mod file;
+mod filler;
 mod located;
 mod numa;
 mod os;
@@ -21,9 +22,11 @@ use std::path::PathBuf;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::machine::NodeRoom;
 use crate::units::{Bytes, words};
 
 pub use device::Part;
+pub use filler::{CachedFile, Filler, drop_page_cache};
 pub use located::Located;
 pub use policy::{NODES, NodeSet, Policy, PolicyError, SpecError, WEIGHTED_MOST, Weights};
 pub use region::{Advice, Backing, Cached, Recipe, Region};
@@ -309,6 +312,27 @@ pub struct Obtained {
     /// What else shows that the memory is of the kind asked for, or is not.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub proofs: Vec<Proof>,
+    /// The page cache that stood beside it, where a case asked for one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub page_cache: Option<CacheFound>,
+}
+
+/// The page cache beside which memory was asked for, read right before that.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
+pub struct CacheFound {
+    /// Why the page cache could not be emptied first; absent where it was.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kept: Option<String>,
+    /// How much of the file was in the page cache then, by mincore; absent where there was no file or the kernel does not say.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub file_cached: Option<Bytes>,
+    /// Each node's memory.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub nodes: Vec<NodeRoom>,
+    /// Pages that were looked up and lie on another node than the CPU that touched them first; absent where that is not
+    /// known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub remote_pages: Option<u64>,
 }
 
 /// Pages found on a node.

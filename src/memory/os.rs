@@ -128,6 +128,12 @@ pub(super) fn drop_cached(file: &File) {
     unsafe { libc::posix_fadvise(file.as_raw_fd(), 0, 0, libc::POSIX_FADV_DONTNEED) };
 }
 
+/// Writes everything that is dirty to its disk.
+pub(super) fn sync() {
+    // SAFETY: no arguments and no answer.
+    unsafe { libc::sync() };
+}
+
 /// How much of a file's first `bytes` is in the page cache; absent where the kernel does not say.
 pub(super) fn cached(file: &File, bytes: usize) -> Option<Bytes> {
     let view = View::new(file, bytes, libc::MAP_SHARED)?;

@@ -10,7 +10,7 @@ use std::ptr;
 
 use super::bind::Binding;
 use super::device::Part;
-use super::{Located, MemoryKind, MemorySpec, NoMemory, NodePages, NodeSet, Obtained, Places, Proof};
+use super::{Located, MemoryKind, MemorySpec, NoMemory, NodePages, NodeSet, Obtained, Places, Policy, Proof};
 use super::{numa, os, provider, summed};
 use crate::machine::Source;
 use crate::units::Bytes;
@@ -310,6 +310,18 @@ impl Region {
         Err(self.recipe.refused())
     }
 
+    /// Says where its pages are to come from. Only those that are made afterwards heed it, until it is mapped again.
+    ///
+    /// # Errors
+    /// The kernel's refusal: the node is gone, or may not be used.
+    pub fn place(&self, policy: Policy) -> Result<(), NoMemory> {
+        let (spec, Recipe { bytes, page, .. }) = (MemorySpec { kind: self.recipe.kind, policy }, &self.recipe);
+        match Binding::new(spec, Bytes(*bytes as u64), &Source::live())? {
+            Some(binding) => binding.apply(self.start, *bytes, *page, false),
+            None => Ok(()),
+        }
+    }
+
     /// Whether it is mapped.
     pub fn is_mapped(&self) -> bool {
         !self.mapping.is_null()
@@ -442,6 +454,7 @@ impl Region {
             located: located.into_iter().collect(),
             frames: Vec::new(),
             proofs,
+            page_cache: None,
         }
     }
 

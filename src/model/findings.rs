@@ -33,6 +33,7 @@ pub(super) fn sentences(report: &Report) -> Vec<String> {
     all.extend(super::loaded::sentences(report));
     all.extend(super::addrmap::sentences(report));
     all.extend(super::numa::sentences(report));
+    all.extend(super::page_cache::sentences(report));
     all
 }
 
@@ -267,7 +268,8 @@ pub(super) fn warnings(report: &Report, record: &Record) -> Vec<Warning> {
     all.extend(levels_differ(report));
     all.extend(machine(report));
     all.extend(unfinished(report, record));
-    all.into_iter().map(|(text, cure)| Warning { text, cure }).collect()
+    let warnings = all.into_iter().map(|(text, cure)| Warning { text, cure });
+    warnings.chain(super::page_cache::warnings(report)).collect()
 }
 
 type Words = (String, String);

@@ -12,6 +12,7 @@ mod loaded;
 mod nodes;
 mod numa;
 mod offsets;
+pub mod page_cache;
 mod pages;
 mod rows;
 mod stores;
@@ -25,6 +26,7 @@ pub use self::nodes::MeasuredNode;
 pub use self::numa::{Limit, Numa, NumaInitiator, NumaRow, Saturation, SideCache};
 
 use self::addrmap::Remainder;
+use self::page_cache::{PageCacheReport, PageCacheRow};
 pub use self::weights::{Tried, Weighting};
 use crate::kernel::chase::Order;
 use crate::kernel::mix::Mix;
@@ -76,6 +78,8 @@ pub struct Report {
     pub latency: Latency,
     /// Memory from everywhere, if that was measured.
     pub numa: Option<Numa>,
+    /// What page cache does to a program beside it.
+    pub page_cache: PageCacheReport,
     /// Memory kinds side by side, if their first use and steady state were measured.
     pub kinds: Option<Kinds>,
     /// Levels of the memory system as the curve shows them, fastest first.
@@ -114,6 +118,7 @@ pub fn report(record: &Record) -> Report {
         pages: pages::rows(record),
         offsets: offsets::rows(record),
         latency: latency::latency(record),
+        page_cache: page_cache::page_cache(record),
         handovers: handover::rows(record),
         handover_groups: Vec::new(),
         loaded: loaded::rows(record),
@@ -716,6 +721,8 @@ pub enum AnyRow {
     Latency(Box<LatencyRow>),
     /// `numa`
     Numa(Box<NumaRow>),
+    /// `page-cache`
+    PageCache(Box<PageCacheRow>),
 }
 
 impl Report {
@@ -729,7 +736,9 @@ impl Report {
         let latency = self.latency.rows.iter().cloned().map(|row| AnyRow::Latency(Box::new(row)));
         let addrmap = self.addrmap.iter().cloned().map(|row| AnyRow::Addrmap(Box::new(row)));
         let numa = self.numa.iter().flat_map(Numa::any_rows);
-        bandwidth.chain(pages).chain(offsets).chain(handovers).chain(loaded).chain(addrmap).chain(latency).chain(numa)
+        let page_cache = self.page_cache.rows.iter().cloned().map(|row| AnyRow::PageCache(Box::new(row)));
+        let all = bandwidth.chain(pages).chain(offsets).chain(handovers).chain(loaded).chain(addrmap).chain(latency);
+        all.chain(numa).chain(page_cache)
     }
 }
 

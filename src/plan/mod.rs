@@ -9,6 +9,7 @@ mod frame;
 mod kinds;
 mod latency;
 mod numa;
+mod page_cache;
 mod pages;
 mod weights;
 
@@ -34,6 +35,7 @@ pub use frame::{Frame, PlanError};
 pub use kinds::{BUFFER, Breadth, REGULAR, kinds};
 pub use latency::{LatencyChoice, MAP_STRIDE, SPARSE_STRIDE, latency, latency_choice, latency_map};
 pub use numa::{NUMA_CHASE, NoTarget, NumaChoice, Way, caches_of, has_places, numa};
+pub use page_cache::{CacheChoice, Cure, PageCache, cures, page_cache};
 pub use pages::first_touch;
 pub use weights::{RATIOS, weights};
 
@@ -55,6 +57,8 @@ pub enum Work {
     Conflict(Conflict),
     /// Loads of which each needs the one before: a latency.
     Chase(Chase),
+    /// A kernel over fresh memory beside a filled page cache: a bandwidth, and where pages come to lie.
+    PageCache(PageCache),
 }
 
 words! {
@@ -202,7 +206,8 @@ impl Case {
             | Work::Handover(_)
             | Work::Loaded(_)
             | Work::Conflict(_)
-            | Work::Chase(_) => None,
+            | Work::Chase(_)
+            | Work::PageCache(_) => None,
         }
     }
 
@@ -274,6 +279,7 @@ impl fmt::Display for Case {
             Work::Loaded(Loaded { load, .. }) => write!(f, "latency, {load}")?,
             Work::Conflict(batch) => write!(f, "{} pairs of lines ({})", batch.pairs.len(), batch.stage)?,
             Work::Chase(chase) => write!(f, "{chase}")?,
+            Work::PageCache(work) => write!(f, "{work}")?,
         }
         write!(f, ", {}, {}", self.working_set, self.memory)?;
         for StreamMemory { stream, memory } in &self.streams {

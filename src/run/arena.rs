@@ -16,7 +16,7 @@ use super::sys;
 use crate::kernel::code::{Call, TakenAway};
 use crate::kernel::formula::{Formula, Stream, Target};
 use crate::kernel::{Element, Kernel, Variant, naive};
-use crate::memory::{MemorySpec, NoMemory, Obtained, Places, Region};
+use crate::memory::{MemorySpec, NoMemory, Obtained, Places, Policy, Region};
 use crate::plan::Case;
 use crate::record::Outcome;
 use crate::units::Bytes;
@@ -367,6 +367,15 @@ impl<'a> Ground<'a> {
             arena.zones.iter().flatten().map(mapping).collect::<Vec<_>>()
         };
         self.arenas.iter().zip(&self.layout.memories).flat_map(zones).collect()
+    }
+
+    /// Says where pages that are not there yet are to come from.
+    ///
+    /// # Errors
+    /// The kernel's refusal.
+    pub fn place(&self, policy: Policy) -> Result<(), NoMemory> {
+        let mut zones = self.arenas.iter().flat_map(|arena| arena.zones.iter().flatten());
+        zones.try_for_each(|zone| zone.region.place(policy))
     }
 
     /// Whether some streams lie in fresh memory.

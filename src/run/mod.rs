@@ -17,9 +17,12 @@ pub mod microvm;
 #[cfg(target_arch = "x86_64")]
 pub mod native;
 #[cfg(target_arch = "x86_64")]
+mod page_cache;
+#[cfg(target_arch = "x86_64")]
 mod pages;
 #[cfg(target_arch = "x86_64")]
 mod scan;
+pub mod sweep;
 pub mod sys;
 #[cfg(target_arch = "x86_64")]
 mod team;

@@ -4,13 +4,14 @@
 #![allow(unsafe_code)]
 
 use std::collections::HashMap;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::arena::{Arenas, Ground, Layout, check_exact, timed_scalar};
 use super::chase::Chaser;
 use super::conflict::Prober;
 use super::handover;
 use super::loaded::{self, Bench};
+use super::page_cache::Surroundings;
 use super::pages;
 use super::scan::{self, Scanner, Tools};
 use super::sys::Ticker;
@@ -21,7 +22,7 @@ use crate::kernel::code::{Call, Executable};
 use crate::kernel::handover::handover as handover_code;
 use crate::kernel::{CHAIN_LINKS, Isa, Kernel, Unsupported, Variant, assemble, core_clock_chain, naive};
 use crate::memory::{Obtained, Places};
-use crate::plan::{Case, PageWork, Work};
+use crate::plan::{Case, PageCache, PageWork, Work};
 use crate::record::{Clock, Measured, Outcome, Volume};
 
 /// Trips of the core clock chain, short and long. What is kept is the difference, 20,000 cycles, so that the cost of the
@@ -30,6 +31,9 @@ pub(super) const CLOCK_TRIPS: [u64; 2] = [20, 220];
 pub(super) const CORE_CLOCK_LINKS: u64 = (CLOCK_TRIPS[1] - CLOCK_TRIPS[0]) * CHAIN_LINKS;
 /// The clock's calibration: its error is that of two readings (below 100 ns) over this span.
 const CALIBRATION: Duration = Duration::from_millis(20);
+
+/// Time for samples beside page cache, however long filling it took.
+const LEAST_BESIDE_CACHE: Duration = Duration::from_millis(200);
 
 /// The executor that measures.
 #[derive(Debug)]
@@ -169,7 +173,10 @@ impl Native {
             sample_ticks: (sample.as_secs_f64() * self.clock.hz.0) as u64,
         };
         match &case.work {
-            Work::Kernel(variant) => self.run_kernel(case, variant, quota),
+            Work::Kernel(variant) => {
+                let (measured, _) = self.run_kernel(case, variant, quota, &|_, _| Ok(()))?;
+                Ok(Outcome::Measured(Box::new(measured)))
+            }
             Work::Page(work) => self.run_pages(case, *work, quota),
             Work::Scan(scan) => self.scanner.visit(case, *scan, quota, &tools(scan::SAMPLE)),
             Work::Handover(work) => {
@@ -186,10 +193,19 @@ impl Native {
             }
             Work::Conflict(batch) => self.prober.visit(case, batch, quota, &tools(scan::SAMPLE)),
             Work::Chase(chase) => self.run_chase(case, *chase, quota),
+            Work::PageCache(work) => self.run_beside_cache(case, work, quota),
         }
     }
 
-    fn run_kernel(&mut self, case: &Case, variant: &Variant, quota: &Quota<'_>) -> Result<Outcome, Outcome> {
+    /// What was measured, and what the thread on each CPU obtained. `place` may say where a thread's pages are to come from
+    /// before they are touched.
+    fn run_kernel(
+        &mut self,
+        case: &Case,
+        variant: &Variant,
+        quota: &Quota<'_>,
+        place: &dyn Fn(u32, &Ground<'_>) -> Result<(), Outcome>,
+    ) -> Result<(Measured, Vec<(u32, Obtained)>), Outcome> {
         let kernel = Kernel::find(&variant.kernel).map_err(unavailable)?;
         self.code(variant)?;
         let layout = Layout::new(kernel, variant.element, case);
@@ -198,6 +214,7 @@ impl Native {
         if grounds.iter().any(|ground| !ground.is_writable()) {
             return Err(unavailable("the device may only be read; --allow-device-writes DEVICE lets it be written"));
         }
+        case.cpus.iter().zip(&grounds).try_for_each(|(&cpu, ground)| place(cpu, ground))?;
         let Some(Ok(code)) = self.codes.get(variant) else {
             return Err(unavailable("the kernel has no code"));
         };
@@ -216,7 +233,9 @@ impl Native {
         };
         let mut tasks: Vec<Passes<'_>> = grounds.into_iter().map(passes).collect();
         let results = team.measure(&mut tasks);
-        let obtained = tasks.iter_mut().map(|task| task.ground.obtained()).reduce(Obtained::and).unwrap_or_default();
+        let threads: Vec<(u32, Obtained)> =
+            case.cpus.iter().zip(&mut tasks).map(|(&cpu, task)| (cpu, task.ground.obtained())).collect();
+        let obtained = threads.iter().map(|(_, obtained)| obtained.clone()).reduce(Obtained::and).unwrap_or_default();
         let elements = tasks.iter().map(|task| task.call.elements(variant)).sum();
         // After a crash memory may be missing; the next case gets new one.
         if !matches!(results, Err(Outcome::Crashed { .. })) {
@@ -225,13 +244,28 @@ impl Native {
             }
         }
         let (samples, repetitions) = results?;
-        Ok(Outcome::Measured(Box::new(Measured {
-            volume: volume(kernel, variant, elements),
-            repetitions,
-            core_clock_links: CORE_CLOCK_LINKS,
-            samples,
-            obtained,
-        })))
+        let volume = volume(kernel, variant, elements);
+        let measured = Measured { volume, repetitions, core_clock_links: CORE_CLOCK_LINKS, samples, obtained };
+        Ok((measured, threads))
+    }
+
+    /// The same beside a filled page cache, on memory of its own that is given back afterwards.
+    fn run_beside_cache(&mut self, case: &Case, work: &PageCache, quota: &Quota<'_>) -> Result<Outcome, Outcome> {
+        let started = Instant::now();
+        self.arenas.give_back();
+        let places = self.arenas.places().clone();
+        let around = Surroundings::new(case, work, &places, quota)?;
+        let time = quota.time.saturating_sub(started.elapsed()).max(LEAST_BESIDE_CACHE);
+        let kept = std::mem::replace(&mut self.arenas, Arenas::new(places, |spec| spec));
+        let place = |cpu: u32, ground: &Ground<'_>| match around.policy(work.cure, cpu)? {
+            Some(policy) => ground.place(policy).map_err(unavailable),
+            None => Ok(()),
+        };
+        let result = self.run_kernel(case, &work.variant, &Quota { time, ..*quota }, &place);
+        self.arenas = kept;
+        let (mut measured, threads) = result?;
+        measured.obtained.page_cache = Some(around.found(&threads));
+        Ok(Outcome::Measured(Box::new(measured)))
     }
 
     fn run_pages(&mut self, case: &Case, work: PageWork, quota: &Quota<'_>) -> Result<Outcome, Outcome> {

@@ -8,6 +8,7 @@
 //! Samples that are not finite are left out; samples that lie far off are counted and kept.
 
 mod compare;
+mod draws;
 mod interval;
 mod modes;
 mod queue;
@@ -18,6 +19,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 pub use compare::{crossing, ratio, ratio_of_draws};
+pub use draws::ratios_of_draws;
 pub use queue::{Queue, queue};
 
 /// Samples that an adaptive run takes at least, whatever they look like.

@@ -4,6 +4,7 @@
 
 mod latency;
 mod loaded;
+mod page_cache;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -22,6 +23,7 @@ use crate::units::{Bytes, count, percent};
 
 pub(super) use latency::latency;
 pub(super) use loaded::loaded;
+pub(super) use page_cache::page_cache;
 
 const GBPS: &str = "payload bandwidth, GB/s";
 const WORKING_SET: &str = "working set, all threads";

@@ -2,6 +2,7 @@
 //! (`payload_Bps_median`), lists are joined by spaces, absent values are empty.
 
 use super::{protocol_word, streams};
+use crate::model::page_cache::PageCacheRow;
 use crate::model::{
     AddrmapRow, AnyRow, Cost, HandoverRow, LatencyRow, LoadedRow, NumaRow, OffsetRow, PageRow, Rate, Row,
 };
@@ -246,6 +247,38 @@ const LOADED: &[Column<LoadedRow>] = &[
     ("flags", |row| joined(&row.flags)),
 ];
 
+const PAGE_CACHE: &[Column<PageCacheRow>] = &[
+    ("metric", |row| row.metric.clone()),
+    ("kernel", |row| row.kernel.clone()),
+    ("memory", |row| row.memory.to_string()),
+    ("threads", |row| row.threads.to_string()),
+    ("cpus", |row| joined(&row.cpus)),
+    ("home", |row| text(row.home)),
+    ("working_set_bytes", |row| row.working_set_bytes.0.to_string()),
+    ("file_bytes", |row| row.file_bytes.0.to_string()),
+    ("filler", |row| row.filler.to_string()),
+    ("cure", |row| row.cure.to_string()),
+    ("unit", |row| row.unit.clone()),
+    ("payload_Bps_best", |row| best(row.payload_bps)),
+    ("payload_Bps_median", |row| median(row.payload_bps)),
+    ("payload_Bps_ci95_low", |row| low(row.payload_bps)),
+    ("payload_Bps_ci95_high", |row| high(row.payload_bps)),
+    ("against_no_file", |row| text(row.against_no_file.map(|ratio| ratio[0]))),
+    ("against_no_file_low", |row| text(row.against_no_file.map(|ratio| ratio[1]))),
+    ("against_no_file_high", |row| text(row.against_no_file.map(|ratio| ratio[2]))),
+    ("remote_share", |row| text(row.remote_share)),
+    ("helps", |row| text(row.helps)),
+    ("cached_bytes", |row| text(row.cached_bytes.map(|bytes| bytes.0))),
+    ("node_free_bytes", |row| {
+        joined(&row.nodes.iter().map(|node| format!("{}:{}", node.node, node.free.0)).collect::<Vec<_>>())
+    }),
+    ("samples", |row| row.samples.to_string()),
+    ("rounds", |row| row.rounds.to_string()),
+    ("outcome", |row| row.outcome.clone()),
+    ("reason", |row| text(row.reason.as_ref())),
+    ("flags", |row| joined(&row.flags)),
+];
+
 /// What the other threads did: the word, the mix, the pause.
 fn load_words(load: Load) -> (&'static str, String, String) {
     match load {
@@ -289,6 +322,7 @@ fn cells(row: &AnyRow) -> Vec<(&'static str, String)> {
         AnyRow::Addrmap(row) => of(ADDRMAP, row),
         AnyRow::Latency(row) => of(LATENCY, row),
         AnyRow::Numa(row) => of(NUMA, row),
+        AnyRow::PageCache(row) => of(PAGE_CACHE, row),
     }
 }
 

@@ -5,6 +5,7 @@ mod addrmap;
 mod cores;
 mod latency;
 mod numa;
+mod page_cache;
 
 use std::collections::BTreeSet;
 
@@ -45,6 +46,7 @@ pub fn page(report: &Report) -> String {
         cores::loaded(report),
         addrmap::section(report),
         numa::section(report),
+        page_cache::section(report),
         stream(report),
         charts("samples", "Samples", SAMPLES, chart::distributions(report)),
         warnings(report),

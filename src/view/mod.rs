@@ -20,6 +20,7 @@ use crate::kernel::scan::Scan;
 use crate::kernel::{Element, Kernel, LoadKind, StoreKind, Width};
 use crate::machine::Machine;
 use crate::memory::{MemoryKind, MemorySpec};
+use crate::model::page_cache::PageCacheRow;
 use crate::model::{
     BreakEven, Cost, Crossover, HandoverRow, Kind, Kinds, LatencyLevel, LatencyRow, Level, LevelBest, LoadCurve,
     LoadedRow, MapLine, Numa, NumaInitiator, NumaRow, PageRow, Rate, Report, Row, TranslationLevel,
@@ -62,6 +63,8 @@ const FLAGS: &[Flag] = &[
     flag("asymmetric", "a", "the other way round it takes another time"),
     flag("idle-differs", "l", "idle threads beside it changed the latency"),
     flag("not-monotone", "u", "latency or bandwidth fell with more load"),
+    flag("cache-kept", "e", "the page cache could not be emptied first"),
+    flag("cache-short", "h", "the page cache did not hold all of the file"),
     flag("may-be-cached", "k", "the working set is too small to be in memory for sure"),
 ];
 
@@ -178,6 +181,18 @@ fn numa_reasons(numa: &Numa) -> Vec<String> {
 /// Latencies under load without figures, each reason once.
 fn loaded_reasons(rows: &[LoadedRow]) -> Vec<String> {
     once(rows.iter().filter_map(|row| Some((row.load.to_string(), &row.outcome, row.reason.as_ref()?))))
+}
+
+/// What ran beside page cache, in a line.
+fn page_cache_title(row: &PageCacheRow) -> String {
+    let PageCacheRow { kernel, memory, working_set_bytes, filler, .. } = row;
+    format!("{kernel} beside page cache, {working_set_bytes} of {memory}, {}, {filler}", threads(row.threads))
+}
+
+/// Kernels beside page cache without figures, each reason once.
+fn page_cache_reasons(rows: &[PageCacheRow]) -> Vec<String> {
+    let what = |row: &PageCacheRow| format!("{} of page cache, cure {}", row.file_bytes, row.cure);
+    once(rows.iter().filter_map(|row| Some((what(row), &row.outcome, row.reason.as_ref()?))))
 }
 
 /// Each (outcome, reason) with the first thing that it befell, and how many more.

@@ -5,6 +5,8 @@ mod handover;
 mod latency;
 mod loaded;
 mod numa;
+mod page_cache;
+mod sweep;
 
 use std::collections::BTreeSet;
 use std::fmt::Write;
@@ -25,6 +27,8 @@ use crate::units::{Bytes, Nanoseconds, significant, utc};
 pub use addrmap::addrmap;
 pub use latency::{latency, latency_maps};
 pub use numa::numa;
+pub use page_cache::page_cache;
+pub use sweep::sweep;
 
 const COLUMNS: usize = 80;
 const BOLD: Style = Style::new().bold();
@@ -47,6 +51,7 @@ pub fn summary(report: &Report) -> String {
         loaded::section(report),
         addrmap::section(report),
         numa::section(report),
+        page_cache::section(report),
         report
             .stream
             .as_ref()

@@ -34,6 +34,7 @@ pub fn empty() -> Report {
         load_curves: Vec::new(),
         addrmap: Vec::new(),
         latency: Default::default(),
+        page_cache: Default::default(),
         host: String::new(),
         tool: "membound 0.1.0".into(),
         started_unix_s: 0,
