@@ -9,7 +9,7 @@ use anyhow::Context;
 use indicatif::{ProgressBar, ProgressStyle};
 
 use super::report::present;
-use super::{Done, PlaceArgs, RunArgs, usage};
+use super::{Done, Format, PlaceArgs, RunArgs, usage};
 use crate::machine::Machine;
 use crate::memory::Places;
 use crate::model::addrmap::Experiment;
@@ -20,6 +20,7 @@ use crate::run::here::Here;
 use crate::run::{self, Executor, Schedule, sys};
 use crate::stats;
 use crate::units::Bytes;
+use crate::view;
 
 /// A case is settled when its interval is within this share of its median on either side.
 const TARGET: f64 = 0.01;
@@ -100,6 +101,7 @@ pub fn finish(
     let finished = measure(cases, &mut here, &session)?;
     tell(&finished, &session);
     let report = model::report(&finished.record);
+    warn(&report, args);
     Ok(Done { text: present(&report, args.format, table), failed: finished.failed() })
 }
 
@@ -240,6 +242,13 @@ pub fn tell(finished: &Finished, session: &Session) {
     }
     if finished.record.end.as_ref().is_some_and(|end| end.interrupted) {
         let _ = writeln!(anstream::stderr(), "membound: interrupted; every finished case is kept");
+    }
+}
+
+/// Rows for programs hold no warnings: people are told on stderr.
+pub fn warn(report: &Report, args: &RunArgs) {
+    if args.format != Format::Table && !args.quiet && !report.warnings.is_empty() {
+        let _ = write!(anstream::stderr(), "{}", view::terminal::warnings(report));
     }
 }
 

@@ -1,6 +1,7 @@
 //! The command line: flags to a plan, a plan to a record, a record to a view. One file a subcommand.
 
 pub mod addrmap;
+pub mod advise;
 pub mod bandwidth;
 pub mod characterise;
 pub mod cores;
@@ -59,6 +60,8 @@ pub enum Command {
     Addrmap(addrmap::AddrmapArgs),
     /// Measure latency: the ladder, what prefetchers hide, lines in flight; or --map: each CPU against each node
     Latency(latency::LatencyArgs),
+    /// Which stream of a loop should lie on which node, and what that gains: from records of the nodes' speed
+    Advise(advise::AdviseArgs),
     /// Redraw summary and report from records
     Report(report::ReportArgs),
     /// List the kernels, or the machine code that will run
@@ -331,6 +334,7 @@ pub fn execute(cli: &Cli) -> anyhow::Result<Done> {
         Some(Command::Loaded(args)) => cores::loaded(args),
         Some(Command::Addrmap(args)) => addrmap::run(args),
         Some(Command::Latency(args)) => latency::run(args),
+        Some(Command::Advise(args)) => Ok(Done::ok(advise::run(args)?)),
         Some(Command::Report(args)) => report::run(args),
         Some(Command::Kernel(args)) => Ok(Done::ok(kernel::run(args)?)),
         Some(Command::Schema { of }) => {
