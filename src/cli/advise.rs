@@ -70,7 +70,8 @@ impl FromStr for TierArg {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let wrong = || format!("'{text}' is no node; write NODE=RATE:FREE, such as 1=400GB/s:16GiB, or NODE=LOAD:STORE:FREE");
+        let wrong =
+            || format!("'{text}' is no node; write NODE=RATE:FREE, such as 1=400GB/s:16GiB, or NODE=LOAD:STORE:FREE");
         let (node, rest) = text.split_once('=').ok_or_else(wrong)?;
         let node = node.trim().parse().map_err(|_| wrong())?;
         let parts: Vec<&str> = rest.split(':').collect();
@@ -90,12 +91,18 @@ impl TierArg {
     fn tier(self, store: StoreKind) -> Tier {
         let bus_per_byte = if store.write_allocates() { 2.0 } else { 1.0 };
         let store = self.store.map_or(self.load.0 / bus_per_byte, |rate| rate.0);
-        Tier { node: self.node, free: self.free, all: Speed { load_bps: [self.load.0; 3], store_bps: [store; 3] }, one: None }
+        Tier {
+            node: self.node,
+            free: self.free,
+            all: Speed { load_bps: [self.load.0; 3], store_bps: [store; 3] },
+            one: None,
+        }
     }
 }
 
 fn stream_size(text: &str) -> Result<(String, Bytes), String> {
-    let (name, size) = text.split_once('=').ok_or_else(|| format!("'{text}' is no stream with a size, such as a=2GiB"))?;
+    let (name, size) =
+        text.split_once('=').ok_or_else(|| format!("'{text}' is no stream with a size, such as a=2GiB"))?;
     Ok((name.trim().into(), size.parse::<Bytes>().map_err(|fault| fault.to_string())?))
 }
 
@@ -105,7 +112,9 @@ pub fn run(args: &AdviseArgs) -> anyhow::Result<String> {
     let (formula, rows) = match row {
         Some(kernel) => (kernel.formula(), kernel.rows),
         None if args.kernel.contains('[') => (Formula::parse(&args.kernel).map_err(usage)?, Rows::None),
-        None => return Err(usage(Kernel::find(&args.kernel).err().map_or_else(String::new, |fault| fault.to_string()))),
+        None => {
+            return Err(usage(Kernel::find(&args.kernel).err().map_or_else(String::new, |fault| fault.to_string())));
+        }
     };
     let each = |total: Bytes| {
         let share = Bytes(total.0 / formula.streams.len().max(1) as u64);
@@ -117,7 +126,7 @@ pub fn run(args: &AdviseArgs) -> anyhow::Result<String> {
     let default = args.default_node.unwrap_or(default);
     let advice = advisor::advise(&Question { streams, tiers, cores, default }).map_err(usage)?;
     Ok(match args.format {
-        AdviseFormat::Table => view::terminal::advice(&advice, row.map(|kernel| kernel.name)),
+        AdviseFormat::Table => view::terminal::advice(&advice, row.map(|kernel| (kernel.name, args.store))),
         AdviseFormat::Json => serde_json::to_string_pretty(&advice)? + "\n",
     })
 }

@@ -134,10 +134,12 @@ pub struct NodeLoad {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum NoAdvice {
     /// Nothing to place, or nowhere to go.
-    #[error("there is nothing to place: name at least one stream and one node")]
+    #[error("there is nothing to place: name at least one stream that is loaded or stored, and one node")]
     Nothing,
     /// More than can be looked through.
-    #[error("{streams} streams on {tiers} nodes are too many; give at most {STREAMS_MOST} streams and {TIERS_MOST} nodes")]
+    #[error(
+        "{streams} streams on {tiers} nodes are too many; give at most {STREAMS_MOST} streams and {TIERS_MOST} nodes"
+    )]
     TooMany {
         /// Streams given.
         streams: usize,
@@ -217,7 +219,7 @@ pub fn streams(
 
 /// The best placement of whole streams, found by looking at all of them. Of placements that are equally fast it is the one
 /// with the fewest bytes on the node with the least free memory, then on the next such node; then the one whose first
-/// stream lies on the node named first.
+/// stream lies on the node named first. Where no gain is sure, everything stays on the default node.
 ///
 /// # Errors
 /// If there is nothing to place, too much to look through, figures that can't be, or no room.
@@ -238,12 +240,19 @@ pub fn advise(question: &Question) -> Result<Advice, NoAdvice> {
         }
     });
     let (_, places) = best.ok_or_else(|| question.no_room())?;
-    Ok(question.advice(&places))
+    let advice = question.advice(&places);
+    if advice.pays || advice.gain.is_none() {
+        return Ok(advice);
+    }
+    // Then the advice is to leave everything; what it says still tells of the best.
+    let says = advice.says;
+    Ok(Advice { says, ..question.advice(&vec![question.default_tier(); places.len()]) })
 }
 
 fn check(question: &Question) -> Result<(), NoAdvice> {
     let (streams, tiers) = (question.streams.len(), question.tiers.len());
-    if streams == 0 || tiers == 0 || question.cores == 0 {
+    let is_moved = |stream: &Stream| stream.loaded > Bytes(0) || stream.stored > Bytes(0);
+    if tiers == 0 || question.cores == 0 || !question.streams.iter().any(is_moved) {
         return Err(NoAdvice::Nothing);
     }
     if streams > STREAMS_MOST || tiers > TIERS_MOST {
@@ -251,7 +260,8 @@ fn check(question: &Question) -> Result<(), NoAdvice> {
     }
     let names = question.streams.iter().map(|stream| format!("stream {}", stream.name));
     let mut seen = std::collections::BTreeSet::new();
-    if let Some(what) = names.chain(question.tiers.iter().map(|t| format!("node {}", t.node))).find(|w| !seen.insert(w.clone()))
+    if let Some(what) =
+        names.chain(question.tiers.iter().map(|t| format!("node {}", t.node))).find(|w| !seen.insert(w.clone()))
     {
         return Err(NoAdvice::Twice { what });
     }
@@ -332,7 +342,7 @@ impl Question {
     /// Indices of the tiers, the one with the least free memory first.
     fn scarce_first(&self) -> Vec<usize> {
         let mut order: Vec<usize> = (0..self.tiers.len()).collect();
-        order.sort_by_key(|&tier| (self.tiers[tier].free, self.tiers[tier].node));
+        order.sort_by_key(|&tier| (self.tiers[tier].free, tier == self.default_tier(), self.tiers[tier].node));
         order
     }
 
@@ -356,6 +366,10 @@ impl Question {
             }
         }
         [at_middle, at_middle * (-down).exp(), at_middle * up.exp()]
+    }
+
+    fn default_tier(&self) -> usize {
+        self.tiers.iter().position(|tier| tier.node == self.default).unwrap_or_default()
     }
 
     fn total(&self) -> u64 {
@@ -384,8 +398,9 @@ impl Question {
             gain: against(tier, &at_once),
         };
         let slowest = (0..busy.len()).max_by(|a, b| busy[*a].total_cmp(&busy[*b]).then(b.cmp(a))).unwrap_or_default();
-        let default = self.tiers.iter().position(|tier| tier.node == self.default).unwrap_or_default();
-        let placed = |(stream, &tier): (&Stream, &usize)| Placed { stream: stream.clone(), node: self.tiers[tier].node };
+        let default = self.default_tier();
+        let placed =
+            |(stream, &tier): (&Stream, &usize)| Placed { stream: stream.clone(), node: self.tiers[tier].node };
         let gain = against(default, &at_once);
         let mut advice = Advice {
             says: String::new(),
@@ -396,7 +411,7 @@ impl Question {
             default: self.default,
             gain,
             gain_in_turn: against(default, &|rates| self.pass_in_turn(places, rates)),
-            pays: gain.map_or(self.tiers.len() > 1, |[_, low, _]| low > 1.0),
+            pays: gain.map_or(self.tiers.len() > 1, |[_, low, _]| low > 1.0 + SAME),
         };
         advice.says = sentence(&advice);
         advice
@@ -407,7 +422,8 @@ impl Advice {
     /// The nodes that hold streams, with those streams' names: the default node last.
     pub fn placement(&self) -> Vec<(&NodeLoad, Vec<&str>)> {
         let names = |node: u32| self.streams.iter().filter(move |s| s.node == node).map(|s| s.stream.name.as_str());
-        let mut held: Vec<(&NodeLoad, Vec<&str>)> = self.nodes.iter().map(|n| (n, names(n.tier.node).collect())).collect();
+        let mut held: Vec<(&NodeLoad, Vec<&str>)> =
+            self.nodes.iter().map(|n| (n, names(n.tier.node).collect())).collect();
         held.retain(|(_, names)| !names.is_empty());
         held.sort_by_key(|(node, _)| node.tier.node == self.default);
         held
@@ -420,16 +436,17 @@ fn sentence(advice: &Advice) -> String {
         .iter()
         .map(|(node, names)| format!("{} ({}) on node {}", listed(names), node.holds, node.tier.node))
         .collect();
-    let (place, default) = (format!("Put {}", listed(&parts)), advice.default);
+    let (places, default) = (listed(&parts), advice.default);
     let Some(gain) = advice.gain else {
         let time = Nanoseconds(advice.pass_s[0] * 1e9);
-        return format!("{place}: a pass takes {time}. Node {default} alone can't hold all streams.");
+        return format!("Put {places}: a pass takes {time}. Node {default} alone can't hold all streams.");
     };
     if !advice.pays {
-        let best = if gain[0] > 1.0 + SAME { format!(" ({place} would be {} x)", interval(gain)) } else { String::new() };
+        let best = format!(" ({places} would be {} x, which is no sure gain)", interval(gain));
+        let best = if gain[0] > 1.0 + SAME { best } else { String::new() };
         return format!("Nothing to gain: leave all streams on node {default}{best}.");
     }
-    let mut text = format!("{place}: expect {} x the speed of all on node {default}", interval(gain));
+    let mut text = format!("Put {places}: expect {} x the speed of all on node {default}", interval(gain));
     if let Some(in_turn) = advice.gain_in_turn.filter(|in_turn| in_turn[0] < gain[0] * (1.0 - SAME)) {
         text += &format!("; {} x should the nodes share one path", interval(in_turn));
     }

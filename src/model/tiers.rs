@@ -110,8 +110,7 @@ fn initiator(rows: &[&Row], asked: Option<&CpuSet>) -> Option<Vec<u32>> {
 
 /// The fastest way at the largest working set: [median, low, high].
 fn rate(rows: &[&Row], node: u32, kernel: &str, store: StoreKind, is_ours: &dyn Fn(&Row) -> bool) -> Option<[f64; 3]> {
-    let is_wanted =
-        |row: &&&Row| row.node == Some(node) && row.kernel == kernel && row.store == store && is_ours(row);
+    let is_wanted = |row: &&&Row| row.node == Some(node) && row.kernel == kernel && row.store == store && is_ours(row);
     let rows = rows.iter().filter(is_wanted).filter_map(|row| Some((row.working_set_bytes, row.payload_bps?)));
     let (_, rate) = rows.max_by(|a, b| a.0.cmp(&b.0).then(a.1.median.total_cmp(&b.1.median)))?;
     Some([rate.median, rate.ci95[0], rate.ci95[1]])

@@ -65,7 +65,11 @@ pub(super) fn of_run(record: &Record) -> Vec<Warning> {
 }
 
 fn hypervisor(machine: &Machine) -> Option<Warning> {
-    let Some(Hypervisor::Vendor(name)) = machine.identity.hypervisor.known() else { return None };
+    let name = match machine.identity.hypervisor.known()? {
+        Hypervisor::Vendor(name) => name.as_str(),
+        Hypervisor::Unnamed => "unnamed",
+        Hypervisor::None => return None,
+    };
     Some(Warning {
         text: format!("this is a virtual machine ({name}): caches and memory are shared with unknown neighbours"),
         cure: "repeat, and believe intervals more than medians".into(),
@@ -130,8 +134,9 @@ fn page_cache(machine: &Machine) -> Vec<Warning> {
         let is_full = (free.0 as f64) < threshold::NODE_FREE * total.0 as f64
             && cache.0 as f64 > threshold::CACHE_TO_FREE * free.0 as f64;
         is_full.then(|| {
-            let evidence =
-                format!("of {total} there {cache} are page cache and {free} are free, so new pages may go to other nodes");
+            let evidence = format!(
+                "of {total} there {cache} are page cache and {free} are free, so new pages may go to other nodes"
+            );
             let cure = format!(
                 "sync; echo 1 > /proc/sys/vm/drop_caches (as root), or keep pages there with numactl --membind={}",
                 node.id
@@ -171,7 +176,10 @@ fn uneven_nodes(machine: &Machine) -> Option<Warning> {
     let (least, greatest) = (sizes.iter().min()?, sizes.iter().max()?);
     let evidence =
         format!("node {} has {}, node {} has {}, and both have CPUs", least.1, least.0, greatest.1, greatest.0);
-    let cure = "fit memory alike on all nodes; until then keep to one node: numactl --cpunodebind=N --membind=N";
+    let cure = format!(
+        "fit memory alike on all nodes; until then keep to one: numactl --cpunodebind={0} --membind={0}",
+        greatest.1
+    );
     ((least.0.0 as f64) < threshold::UNEVEN * greatest.0.0 as f64)
         .then(|| warning("memory is unevenly populated", evidence, cure))
 }
@@ -246,7 +254,8 @@ fn siblings(record: &Record) -> Option<Warning> {
     let pairs: Vec<(u32, u32)> = cases.iter().filter_map(|case| pair(case)).collect();
     let (first, second) = pairs.first()?;
     let used: CpuSet = cases.iter().flat_map(|case| case.cpus.iter().copied()).collect();
-    let is_first = |cpu: &u32| machine.cpu(*cpu).is_none_or(|c| c.core_cpus.iter().find(|id| used.contains(*id)) == Some(*cpu));
+    let is_first =
+        |cpu: &u32| machine.cpu(*cpu).is_none_or(|c| c.core_cpus.iter().find(|id| used.contains(*id)) == Some(*cpu));
     let one_each: CpuSet = used.iter().filter(is_first).collect();
     let evidence = format!(
         "CPUs {first} and {second} are hardware threads of one core, and {} of {} cases ran on both",

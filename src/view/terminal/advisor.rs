@@ -1,11 +1,13 @@
 //! Which stream goes to which node.
 
 use super::{Column, head, item, note, number, paragraph, ratio, styled, table};
+use crate::kernel::StoreKind;
 use crate::model::advisor::{Advice, NodeLoad};
 use crate::units::{Bytes, Nanoseconds, significant};
 
-/// The answer, what it rests on, and how to do it. `kernel` is a name of the catalog, for a check by measurement.
-pub fn advice(advice: &Advice, kernel: Option<&str>) -> String {
+/// The answer, what it rests on, and how to do it. `kernel` is a name of the catalog and its stores, for a check by
+/// measurement.
+pub fn advice(advice: &Advice, kernel: Option<(&str, StoreKind)>) -> String {
     let answer = styled(super::BOLD, &paragraph(&advice.says, ""));
     [answer, streams(advice), nodes(advice), doing(advice, kernel)].join("\n")
 }
@@ -19,7 +21,9 @@ fn streams(advice: &Advice) -> String {
         Column::right("stored", all.iter().map(|placed| moved(placed.stream.stored))),
         Column::right("node", all.iter().map(|placed| placed.node.to_string())),
     ];
-    head("Streams") + &note("What one pass moves; the read before a regular store counts with the store.") + &table(&columns)
+    head("Streams")
+        + &note("What one pass moves; the read before a regular store counts with the store.")
+        + &table(&columns)
 }
 
 fn moved(bytes: Bytes) -> String {
@@ -47,7 +51,10 @@ fn nodes(advice: &Advice) -> String {
         Some(node) => format!("node {node}"),
         None => "the lines that the cores keep in flight".into(),
     };
-    let about = format!("A pass takes {}, limited by {limit}. Nodes are taken to serve at the same time.", time(advice.pass_s[0]));
+    let about = format!(
+        "A pass takes {}, limited by {limit}. Nodes are taken to serve at the same time.",
+        time(advice.pass_s[0])
+    );
     head("Nodes") + &note(&about) + &table(&columns)
 }
 
@@ -57,17 +64,20 @@ fn gain(gain: [f64; 3]) -> String {
 }
 
 /// What to type, and what a program would do.
-fn doing(advice: &Advice, kernel: Option<&str>) -> String {
+fn doing(advice: &Advice, kernel: Option<(&str, StoreKind)>) -> String {
     let mut text = head("How");
     let first = advice.streams.first().map(|placed| placed.stream.bytes);
     let is_even = advice.streams.iter().all(|placed| Some(placed.stream.bytes) == first);
-    if let (Some(kernel), true) = (kernel, is_even) {
+    if let (Some((kernel, store)), true) = (kernel, is_even) {
         let size = Bytes(advice.streams.iter().map(|placed| placed.stream.bytes.0).sum());
-        let size = if size.0.is_multiple_of(1 << 20) { format!("{}MiB", size.0 >> 20) } else { size.0.to_string() };
+        let store = if store == StoreKind::Regular { String::new() } else { format!(" --store {store}") };
         let places: Vec<String> =
             advice.streams.iter().map(|placed| format!("{}=node{}", placed.stream.name, placed.node)).collect();
-        text += "Check it:\n";
-        text += &paragraph(&format!("membound bandwidth --kernel {kernel} --size {size} --memory {}", places.join(",")), "  ");
+        // On two lines that a shell takes as one.
+        let (size, places) = (as_flag(size), places.join(","));
+        text += &format!(
+            "Check it:\n  membound bandwidth --kernel {kernel}{store} --size {size} \\\n      --memory {places}\n"
+        );
     }
     text += "In a program:\n";
     let placement = advice.placement();
@@ -86,4 +96,10 @@ fn doing(advice: &Advice, kernel: Option<&str>) -> String {
         });
     }
     text
+}
+
+/// A size as a flag takes it: `18GiB`; in bytes where a unit would round it.
+fn as_flag(size: Bytes) -> String {
+    let text = size.to_string().replace(' ', "");
+    if text.parse() == Ok(size) { text } else { size.0.to_string() }
 }
