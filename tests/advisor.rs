@@ -439,7 +439,7 @@ fn records_that_tell_too_little_say_what_would() {
     let no_stores = fault(without("store"), StoreKind::Nt).to_string();
     assert!(no_stores.contains("--kernel load,store --store nt --node 0 --cpus 0-1"), "{no_stores}");
     let asked = tiers(&[report(measured())], StoreKind::Nt, Some(&[1].into_iter().collect())).unwrap_err();
-    assert!(asked.to_string().contains("CPUs 1 load"), "{asked}");
+    assert!(asked.to_string().contains("CPUs 1 load from a node's memory"), "{asked}");
 }
 
 fn membound(arguments: &[&str]) -> (Option<i32>, String, String) {
@@ -458,6 +458,8 @@ fn the_command_advises_by_hand() {
     insta::assert_snapshot!(text);
     let (_, nt, _) = membound(&[&BY_HAND[..], &["--streams", "a=6GiB,b=6GiB,c=6GiB", "--store", "nt"]].concat());
     assert!(nt.contains("expect 3.00 x"), "{nt}");
+    let (_, beyond, _) = membound(&[&BY_HAND[..], &["--size", "18GiB", "--default-node", "1"]].concat());
+    assert!(beyond.contains("Node 1 alone can't hold") && !beyond.contains("expect"), "{beyond}");
     let (_, whole, _) = membound(&[&BY_HAND[..], &["--size", "12GiB"]].concat());
     assert!(whole.contains("numactl --membind=1 PROGRAM"), "{whole}");
     let (_, text, _) = membound(&[

@@ -337,6 +337,7 @@ fn steal() {
     let run = |seconds| of_record(&ended(record(machine(&[]), rounds(&triad(&[0], FIRST_TOUCH), &[(0, 9)])), seconds));
     only(&run(2.0), &["the hypervisor took time: 2.00 s of CPU time during the run, 5.0% of all", "steal"]);
     none(&run(0.04));
+    none(&run(0.15));
 }
 
 fn membound(arguments: &[&str]) -> (Option<i32>, String, String) {

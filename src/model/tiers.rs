@@ -25,8 +25,8 @@ pub struct Tiers {
 pub enum NoTiers {
     /// No loads from a known node.
     #[error(
-        "no record tells how fast {whose} load from a node; measure with `membound numa --record FILE`, or give the nodes \
-         by hand with --tier"
+        "no record tells how fast {whose} load from a node's memory (working sets in a cache do not); measure with \
+         `membound numa --record FILE`, or give the nodes by hand with --tier"
     )]
     NoLoads {
         /// Whose loads.

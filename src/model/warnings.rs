@@ -31,7 +31,9 @@ mod threshold {
     pub const GREATEST_CLOCK: f64 = 0.6;
     /// Core clock at the end of a run against that at its start.
     pub const FALLEN_CLOCK: f64 = 0.95;
-    /// Seconds of steal in a run.
+    /// Share of a run's CPU time that the hypervisor took; the kernel counts it in steps of 10 ms.
+    pub const STEAL: f64 = 0.005;
+    /// And seconds of it at least.
     pub const STEAL_S: f64 = 0.05;
 }
 
@@ -335,8 +337,9 @@ fn steal(record: &Record) -> Option<Warning> {
     let end = record.end.as_ref()?;
     let stolen = end.after.steal_s? - record.header.before.steal_s?;
     let cpus = record.header.machine.online_cpus().len().max(1) as f64;
-    let share = percent(stolen / (end.wall_s * cpus).max(stolen));
-    let evidence = format!("{} s of CPU time during the run, {share} of all", significant(stolen));
+    let share = stolen / (end.wall_s * cpus).max(stolen);
+    let evidence = format!("{} s of CPU time during the run, {} of all", significant(stolen), percent(share));
     let cure = "see the flag `steal` on single rows; ask for dedicated cores, or repeat when the host is quiet";
-    (stolen > threshold::STEAL_S).then(|| warning("the hypervisor took time", evidence, cure))
+    (stolen > threshold::STEAL_S && share > threshold::STEAL)
+        .then(|| warning("the hypervisor took time", evidence, cure))
 }
