@@ -213,6 +213,9 @@ pub enum ParseError {
     /// Not a size.
     #[error("'{0}' is not a size; write a number with B, KiB, MiB or GiB, such as 24KiB or 1.5GiB")]
     Size(String),
+    /// Not a rate.
+    #[error("'{0}' is not a rate; write a number with MB/s, GB/s or GiB/s, such as 90GB/s")]
+    Rate(String),
     /// Not a duration.
     #[error("'{0}' is not a duration; write a number with ms, s or min, such as 30s")]
     Duration(String),
@@ -249,6 +252,17 @@ impl FromStr for Bytes {
     }
 }
 
+impl FromStr for BytesPerSecond {
+    type Err = ParseError;
+
+    /// `90GB/s`, `90 GiB/s`; a size without `/s` is no rate.
+    fn from_str(text: &str) -> Result<Self, ParseError> {
+        let wrong = || ParseError::Rate(text.into());
+        let size = text.trim().strip_suffix("/s").ok_or_else(wrong)?;
+        size.parse::<Bytes>().map(|bytes| BytesPerSecond(bytes.0 as f64)).map_err(|_| wrong())
+    }
+}
+
 /// Parses `30s`, `500ms`, `2min`, `1h`; a bare number means seconds.
 pub fn parse_duration(text: &str) -> Result<std::time::Duration, ParseError> {
     let wrong = || ParseError::Duration(text.into());
@@ -280,6 +294,18 @@ mod tests {
         check("2t", 2 << 40);
         for text in ["", "KiB", "12 parsecs", "-1", "1e400", "..", "99999999999TiB"] {
             assert!(text.parse::<Bytes>().is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn rates_are_parsed() {
+        let check = |text: &str, expect: f64| assert_eq!(text.parse(), Ok(BytesPerSecond(expect)), "{text}");
+        check("90GB/s", 90e9);
+        check("1.5 GiB/s", 1.5 * 1073741824.0);
+        check("400g/s", 400.0 * 1073741824.0);
+        for text in ["", "/s", "90GB", "90GB/h", "fast/s"] {
+            let error = text.parse::<BytesPerSecond>().unwrap_err();
+            assert!(error.to_string().contains("such as 90GB/s"), "{error}");
         }
     }
 

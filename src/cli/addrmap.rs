@@ -65,5 +65,6 @@ pub fn run(args: &AddrmapArgs) -> anyhow::Result<Done> {
     let finished = measure::follow(&mut experiment, &mut here, &session)?;
     measure::tell(&finished, &session);
     let report = model::report(&finished.record);
+    measure::warn(&report, &args.run);
     Ok(Done { text: present(&report, args.run.format, terminal::addrmap), failed: finished.failed() })
 }

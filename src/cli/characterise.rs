@@ -67,6 +67,7 @@ pub fn run(args: &CharacteriseArgs) -> anyhow::Result<Done> {
     let finished = measure::measure(&cases, &mut here, &session)?;
     measure::tell(&finished, &session);
     let report = model::report(&finished.record);
+    measure::warn(&report, &args.run);
     let mut text = present(&report, args.run.format, crate::view::terminal::summary);
     let page = write_page(&report, &page)?;
     if args.run.format == Format::Table {

@@ -34,6 +34,6 @@ pub fn run(args: &MachineArgs) -> anyhow::Result<String> {
     };
     Ok(match args.format {
         MachineFormat::Table => view::machine::text(&machine),
-        MachineFormat::Json => serde_json::to_string_pretty(&machine)? + "\n",
+        MachineFormat::Json => view::json::machine(&machine),
     })
 }

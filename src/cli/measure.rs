@@ -10,7 +10,7 @@ use anyhow::Context;
 use indicatif::{ProgressBar, ProgressStyle};
 
 use super::report::present;
-use super::{Done, PlaceArgs, RunArgs, usage};
+use super::{Done, Format, PlaceArgs, RunArgs, usage};
 use crate::machine::Machine;
 use crate::memory::Places;
 use crate::model::addrmap::Experiment;
@@ -21,6 +21,7 @@ use crate::run::here::Here;
 use crate::run::{self, Executor, Schedule, sys};
 use crate::stats;
 use crate::units::Bytes;
+use crate::view;
 
 /// A case is settled when its interval is within this share of its median on either side.
 const TARGET: f64 = 0.01;
@@ -120,6 +121,7 @@ pub fn finish_with(
     if let Some(fault) = &fault {
         let _ = writeln!(anstream::stderr(), "membound: {fault:#}");
     }
+    warn(&report, args);
     Ok(Done { text: present(&report, args.format, table), failed: finished.failed() || fault.is_some() })
 }
 
@@ -285,6 +287,13 @@ pub fn tell(finished: &Finished, session: &Session) {
     }
     if finished.record.end.as_ref().is_some_and(|end| end.interrupted) {
         let _ = writeln!(anstream::stderr(), "membound: interrupted; every finished case is kept");
+    }
+}
+
+/// Rows for programs hold no warnings: people are told on stderr.
+pub fn warn(report: &Report, args: &RunArgs) {
+    if args.format != Format::Table && !args.quiet && !report.warnings.is_empty() {
+        let _ = write!(anstream::stderr(), "{}", view::terminal::warnings(report));
     }
 }
 

@@ -1,6 +1,7 @@
 //! The command line: flags to a plan, a plan to a record, a record to a view. One file a subcommand.
 
 pub mod addrmap;
+pub mod advise;
 pub mod bandwidth;
 pub mod characterise;
 pub mod cores;
@@ -70,6 +71,8 @@ pub enum Command {
     Numa(numa::NumaArgs),
     /// Push page cache out of the nodes: touches what memory can be had, and gives it back
     Sweep(sweep::SweepArgs),
+    /// Which stream of a loop should lie on which node, and what that gains: from records of the nodes' speed
+    Advise(advise::AdviseArgs),
     /// Redraw summary and report from records
     Report(report::ReportArgs),
     /// List the kernels, or the machine code that will run
@@ -335,6 +338,7 @@ pub fn execute(cli: &Cli) -> anyhow::Result<Done> {
         Some(Command::Latency(args)) => latency::run(args),
         Some(Command::Numa(args)) => numa::run(args),
         Some(Command::Sweep(args)) => sweep::run(args),
+        Some(Command::Advise(args)) => Ok(Done::ok(advise::run(args)?)),
         Some(Command::Report(args)) => report::run(args),
         Some(Command::Kernel(args)) => Ok(Done::ok(kernel::run(args)?)),
         Some(Command::Schema { of }) => {

@@ -18,6 +18,9 @@ pub struct ReportArgs {
     /// Folder for the pages [default: the current one]
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
+    /// Print the warnings alone, with their cures, and write no page
+    #[arg(long)]
+    pub warnings: bool,
     /// Print as; csv and json print the rows of all records and write no page
     #[arg(long, value_enum, default_value_t = Format::Table)]
     pub format: Format,
@@ -25,9 +28,9 @@ pub struct ReportArgs {
 
 /// Redraws.
 pub fn run(args: &ReportArgs) -> anyhow::Result<Done> {
-    let mut reports = Vec::new();
-    for path in &args.records {
-        reports.push((path, model::report(&Record::read(path).map_err(usage)?)));
+    let reports: Vec<(&PathBuf, Report)> = args.records.iter().zip(read(&args.records)?).collect();
+    if args.warnings {
+        return warnings(&reports, args.format).map(Done::ok);
     }
     if args.format != Format::Table {
         let rows: Vec<_> = reports.iter().flat_map(|(_, report)| report.any_rows()).collect();
@@ -47,6 +50,28 @@ pub fn run(args: &ReportArgs) -> anyhow::Result<Done> {
         text.push_str(&maps(&reports));
     }
     Ok(Done::ok(text))
+}
+
+/// The reports of records. One that can't be read is wrong usage.
+pub fn read(records: &[PathBuf]) -> anyhow::Result<Vec<Report>> {
+    records.iter().map(|path| Ok(model::report(&Record::read(path).map_err(usage)?))).collect()
+}
+
+/// The warnings of all records, each with its record.
+fn warnings(reports: &[(&PathBuf, Report)], format: Format) -> anyhow::Result<String> {
+    let text = |(path, report): &(&PathBuf, Report)| {
+        let text = view::terminal::warnings(report);
+        let text = if text.is_empty() { "No warnings.\n".into() } else { text };
+        if reports.len() > 1 { format!("{}\n{text}", path.display()) } else { text }
+    };
+    match format {
+        Format::Table => Ok(reports.iter().map(text).collect::<Vec<_>>().join("\n")),
+        Format::Json => {
+            let named: Vec<_> = reports.iter().map(|(path, report)| (path.display().to_string(), report)).collect();
+            Ok(view::json::warnings(&named))
+        }
+        Format::Csv => Err(usage("warnings are sentences, not a table; print them with --format table or json")),
+    }
 }
 
 /// The latency maps of several records beside each other: of modes of a machine, say.

@@ -22,6 +22,14 @@ pub struct Memory {
     pub swap_free: Fact<Bytes>,
 }
 
+impl Memory {
+    /// Memory that lies in swap space, bytes.
+    pub fn swap_used(&self) -> Fact<Bytes> {
+        let total = self.swap_total.clone();
+        total.and_then(|total| self.swap_free.clone().map(|free| Bytes(total.0.saturating_sub(free.0))))
+    }
+}
+
 /// Page sizes.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Pages {

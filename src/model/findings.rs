@@ -6,7 +6,6 @@ use super::rows;
 use super::stores::ratio_text;
 use super::{AddrmapRow, Cost, OffsetRow, PageRow, Rate, Report, Row, Warning};
 use crate::kernel::scan::Scan;
-use crate::machine::Hypervisor;
 use crate::memory::MemoryKind;
 use crate::memory::behaviour::IGNORED;
 use crate::plan::PageWork;
@@ -266,10 +265,10 @@ pub(super) fn warnings(report: &Report, record: &Record) -> Vec<Warning> {
     all.extend(faults(report));
     all.extend(flagged(report));
     all.extend(levels_differ(report));
-    all.extend(machine(report));
-    all.extend(unfinished(report, record));
-    let warnings = all.into_iter().map(|(text, cure)| Warning { text, cure });
-    warnings.chain(super::page_cache::warnings(report)).collect()
+    let said = |words: Vec<Words>| words.into_iter().map(|(text, cure)| Warning { text, cure });
+    let (machine, run) = (super::warnings::of_machine(&report.machine), super::warnings::of_run(record));
+    let page_cache = super::page_cache::warnings(report);
+    said(all).chain(machine).chain(run).chain(said(unfinished(report, record))).chain(page_cache).collect()
 }
 
 type Words = (String, String);
@@ -394,34 +393,6 @@ fn levels_differ(report: &Report) -> Vec<Words> {
     found
 }
 
-fn machine(report: &Report) -> Vec<Words> {
-    let machine = &report.machine;
-    let mut found = Vec::new();
-    if let Some(Hypervisor::Vendor(name)) = machine.identity.hypervisor.known() {
-        found.push(words(
-            format!("this is a virtual machine ({name}): caches and memory are shared with unknown neighbours"),
-            "repeat, and believe intervals more than medians",
-        ));
-    }
-    let slow = |governor: &&String| governor.as_str() != "performance";
-    if let Some(governor) = machine.settings.governors.known().and_then(|all| all.iter().find(slow)) {
-        found.push(words(format!("the frequency governor is {governor}"), "cpupower frequency-set -g performance"));
-    }
-    if machine.settings.numa_balancing.get().is_some_and(|on| on > 0) && machine.nodes.len() > 1 {
-        found.push(words(
-            "NUMA balancing is on and may move pages while they are measured",
-            "sysctl kernel.numa_balancing=0",
-        ));
-    }
-    if machine.settings.thp.known().is_some_and(|mode| mode == "never") {
-        found.push(words(
-            "transparent huge pages are off: `thp` rows ran on base pages",
-            "echo madvise > /sys/kernel/mm/transparent_hugepage/enabled",
-        ));
-    }
-    found
-}
-
 fn unfinished(report: &Report, record: &Record) -> Vec<Words> {
     let mut found = Vec::new();
     match &report.end {
@@ -448,15 +419,6 @@ fn unfinished(report: &Report, record: &Record) -> Vec<Words> {
         found.push(words(
             format!("{wide} of {} cases have intervals wider than ±5 %", all.len()),
             "give a longer --budget, or a quieter machine",
-        ));
-    }
-    if let (Some(before), Some(after)) =
-        (record.header.before.steal_s, record.end.as_ref().and_then(|e| e.after.steal_s))
-        && after - before > 0.05
-    {
-        found.push(words(
-            format!("the hypervisor took {} s of CPU time during the run", significant(after - before)),
-            "see the flag `steal` on single rows",
         ));
     }
     found

@@ -1,6 +1,7 @@
 //! Records to answers: what a view shows is a [`Report`], worked out here from records alone.
 
 pub mod addrmap;
+pub mod advisor;
 mod findings;
 mod handover;
 mod hierarchy;
@@ -17,6 +18,8 @@ mod pages;
 mod rows;
 mod stores;
 mod threads;
+pub mod tiers;
+pub mod warnings;
 mod weights;
 
 use schemars::JsonSchema;

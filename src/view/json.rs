@@ -1,10 +1,44 @@
-//! Rows as JSON.
+//! Rows, warnings and facts as JSON.
 
-use crate::model::AnyRow;
+use serde::Serialize;
+
+use crate::machine::Machine;
+use crate::model::{AnyRow, Report, Warning, warnings::of_machine};
 
 /// One array of tidy rows, a row on each line.
 pub fn rows(rows: &[AnyRow]) -> String {
-    let row = |row| serde_json::to_string(row).expect("a row has string keys only");
-    let lines: Vec<String> = rows.iter().map(row).collect();
+    array(rows)
+}
+
+/// One array of warnings, a warning on each line, each with the name of its record.
+pub fn warnings(reports: &[(String, &Report)]) -> String {
+    #[derive(Serialize)]
+    struct Line<'a> {
+        record: &'a str,
+        #[serde(flatten)]
+        warning: &'a Warning,
+    }
+    let mut lines = Vec::new();
+    for (record, report) in reports {
+        lines.extend(report.warnings.iter().map(|warning| Line { record, warning }));
+    }
+    array(&lines)
+}
+
+/// The facts about a machine, and with them what they do to figures: `warnings`.
+pub fn machine(machine: &Machine) -> String {
+    #[derive(Serialize)]
+    struct Described<'a> {
+        #[serde(flatten)]
+        machine: &'a Machine,
+        warnings: Vec<Warning>,
+    }
+    let described = Described { machine, warnings: of_machine(machine) };
+    serde_json::to_string_pretty(&described).expect("facts have string keys only") + "\n"
+}
+
+fn array<T: Serialize>(items: &[T]) -> String {
+    let line = |item| serde_json::to_string(item).expect("rows and warnings have string keys only");
+    let lines: Vec<String> = items.iter().map(line).collect();
     if lines.is_empty() { "[]\n".into() } else { format!("[\n{}\n]\n", lines.join(",\n")) }
 }

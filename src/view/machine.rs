@@ -5,6 +5,7 @@
 use std::fmt::Display;
 
 use crate::machine::{Access, Cache, CpuSet, Dimm, Fact, Frequency, HugePool, Machine, MemorySideCache, Node};
+use crate::model::warnings::of_machine;
 use crate::units::{Bytes, significant};
 
 const COLUMNS: usize = 80;
@@ -24,6 +25,7 @@ pub fn text(machine: &Machine) -> String {
     modules(&mut page, machine);
     limits(&mut page, machine);
     settings(&mut page, machine);
+    warnings(&mut page, machine);
     page.finish(machine)
 }
 
@@ -213,10 +215,7 @@ fn memory(page: &mut Page, machine: &Machine) {
     page.fact("free", &memory.free);
     page.fact("available", &memory.available);
     page.fact("available here", &machine.available_memory());
-    page.fact(
-        "swap",
-        &memory.swap_total.clone().map(|total| if total == Bytes(0) { "none".into() } else { total.to_string() }),
-    );
+    page.fact("swap", &memory.swap_total.clone().map(|total| swap(total, memory.swap_used().get())));
     page.fact("page", &pages.base);
     page.fact("transparent huge", &pages.thp);
     let sizes = pages.thp_sizes.iter().filter_map(|size| Some(format!("{} {}", size.page, size.mode.known()?)));
@@ -229,6 +228,14 @@ fn memory(page: &mut Page, machine: &Machine) {
     }
     for pool in &pages.huge_pools {
         page.line("huge pages", &huge_pool(pool));
+    }
+}
+
+fn swap(total: Bytes, used: Option<Bytes>) -> String {
+    match used {
+        _ if total == Bytes(0) => "none".into(),
+        Some(used) => format!("{total}, {used} used"),
+        None => total.to_string(),
     }
 }
 
@@ -313,6 +320,18 @@ fn settings(page: &mut Page, machine: &Machine) {
     page.fact("isolated CPUs", &settings.isolated.as_ref().map(counted));
     page.fact("libnuma", &machine.libraries.libnuma);
     page.fact("memkind", &machine.libraries.memkind);
+}
+
+/// What the facts do to figures, and what helps.
+fn warnings(page: &mut Page, machine: &Machine) {
+    let warnings = of_machine(machine);
+    if !warnings.is_empty() {
+        page.heading("Warnings, each with its cure");
+    }
+    for warning in warnings {
+        page.wrapped("  -", &warning.text);
+        page.wrapped("    ->", &warning.cure);
+    }
 }
 
 fn yes_no(value: bool) -> &'static str {

@@ -1,6 +1,7 @@
 //! Text for an 80-column terminal. Bold and dim only help the eye: a pipe strips them and nothing is lost.
 
 mod addrmap;
+mod advisor;
 mod handover;
 mod latency;
 mod loaded;
@@ -25,6 +26,7 @@ use crate::plan::PageWork;
 use crate::units::{Bytes, Nanoseconds, significant, utc};
 
 pub use addrmap::addrmap;
+pub use advisor::advice;
 pub use latency::{latency, latency_maps};
 pub use numa::numa;
 pub use page_cache::page_cache;
@@ -442,7 +444,8 @@ fn scaling(report: &Report) -> String {
     if text.is_empty() { text } else { head("Scaling") + &note("Threads: GB/s payload, median.") + &text }
 }
 
-fn warnings(report: &Report) -> String {
+/// What to distrust, and what helps. Empty where there is nothing.
+pub fn warnings(report: &Report) -> String {
     if report.warnings.is_empty() {
         return String::new();
     }
