@@ -8,7 +8,7 @@ use clap::Args;
 use super::measure;
 use super::{Done, PlaceArgs, RunArgs, usage, working_set};
 use crate::kernel::chase::{Chase, Order};
-use crate::machine::{Machine, Node};
+use crate::machine::Machine;
 use crate::memory::{MemoryKind, MemorySpec};
 use crate::plan::{self, Case, Detail, Frame, LatencyChoice, USUAL_MEMORY};
 use crate::units::Bytes;
@@ -85,10 +85,9 @@ impl LatencyArgs {
     fn map_memory(&self, machine: &Machine) -> Vec<MemorySpec> {
         let kinds =
             if self.memory.is_empty() { vec![MemoryKind::Base, USUAL_MEMORY.kind] } else { self.memory.clone() };
-        let has_memory = |node: &Node| node.total.known().is_none_or(|total| total.0 > 0);
         let mut nodes: Vec<Option<u32>> = match self.node {
             Some(node) => vec![Some(node)],
-            None => machine.nodes.iter().filter(|node| has_memory(node)).map(|node| Some(node.id)).collect(),
+            None => machine.nodes_with_memory().map(|node| Some(node.id)).collect(),
         };
         if nodes.is_empty() {
             nodes.push(None);

@@ -33,6 +33,13 @@ pub struct Node {
     pub access: Vec<Access>,
 }
 
+impl super::Machine {
+    /// Nodes with memory, as far as is known.
+    pub fn nodes_with_memory(&self) -> impl Iterator<Item = &Node> {
+        self.nodes.iter().filter(|node| node.total.known().is_none_or(|total| total.0 > 0))
+    }
+}
+
 /// A relative distance as the firmware gives it; no unit.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Distance {

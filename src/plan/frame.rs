@@ -65,7 +65,7 @@ pub enum PlanError {
     },
     /// More than may be taken.
     #[error(
-        "a working set of {size} is more than the {limit} that may be used (40 % of the free memory, less under a cgroup's limit); give a smaller --size"
+        "a working set of {size} is more than the {limit} that may be used (40 % of the free memory, less under a cgroup's limit); give a smaller --size, or fewer --threads"
     )]
     TooLarge {
         /// The size asked for.

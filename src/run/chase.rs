@@ -108,12 +108,10 @@ impl Chaser {
             Some(ground) if ground.region.bytes() >= case.working_set => Ok(ground),
             _ => {
                 let most = self.most.get(&key).map_or(case.working_set, |most| case.working_set.max(*most));
-                Ok(Ground {
-                    region: Region::new(case.memory, most, places)?,
-                    touched: 0,
-                    obtained: None,
-                    written: None,
-                })
+                // Where there is too little memory for the largest case, the others go on.
+                let region = Region::new(case.memory, most, places)
+                    .or_else(|_| Region::new(case.memory, case.working_set, places))?;
+                Ok(Ground { region, touched: 0, obtained: None, written: None })
             }
         }
     }

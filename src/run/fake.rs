@@ -51,8 +51,8 @@ pub struct Fake {
 const HZ: f64 = 1e9;
 /// Lines that a thread has in flight where it streams: a load takes as long from a level as so many take together.
 const IN_FLIGHT: f64 = 10.0;
-/// Nanoseconds of a hand-over between any two CPUs.
-const HANDOVER_NS: f64 = 60.0;
+/// Nanoseconds of a hand-over, for each bit from the highest in which the numbers of the CPUs differ.
+const HANDOVER_NS: f64 = 20.0;
 /// Bytes that a loading thread moves between two pauses.
 const CHUNK: f64 = 12288.0;
 /// Most of a memory's rate that can be used, and by how much a load takes longer at half of it.
@@ -105,6 +105,11 @@ impl Fake {
         let alone = CHUNK / (CHUNK / last.bytes_per_s + f64::from(delay_ns) * 1e-9);
         let used = (alone * threads as f64 / last.shared_bytes_per_s).min(QUEUE.0);
         (used * last.shared_bytes_per_s, idle_ns * (1.0 + QUEUE.1 * used / (1.0 - used)))
+    }
+
+    /// The true time of a hand-over, in nanoseconds.
+    pub fn handover_ns(from: u32, to: u32) -> f64 {
+        HANDOVER_NS * f64::from(u32::BITS - (from ^ to).leading_zeros())
     }
 
     fn chase(&mut self, case: &Case, chase: Chase, quota: &Quota<'_>) -> Outcome {
@@ -186,10 +191,13 @@ impl Executor for Fake {
             Work::Conflict(batch) => self.pairs(case, batch),
             Work::Chase(chase) => self.chase(case, *chase, quota),
             Work::Loaded(work) => self.beside(case, work.load, quota),
-            Work::Handover(_) if case.cpus.len() < 2 => needs_two_cores(),
-            Work::Handover(_) => {
-                self.measured(case, Volume { elements: 2, ..Volume::default() }, 2.0 * HANDOVER_NS, quota)
-            }
+            Work::Handover(_) => match case.cpus[..] {
+                [from, to] => {
+                    let volume = Volume { elements: 2, ..Volume::default() };
+                    self.measured(case, volume, 2.0 * Fake::handover_ns(from, to), quota)
+                }
+                _ => needs_two_cores(),
+            },
             Work::Kernel(_) | Work::Page(_) | Work::Scan(_) => {
                 let volume = volume(case);
                 self.measured(case, volume, volume.payload() as f64 / self.truth(case) * HZ, quota)

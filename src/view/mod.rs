@@ -62,6 +62,7 @@ const FLAGS: &[Flag] = &[
     flag("idle-differs", "l", "idle threads beside it changed the latency"),
     flag("not-monotone", "u", "latency or bandwidth fell with more load"),
     flag("may-be-cached", "k", "the chase is too small to be in memory for sure"),
+    flag("starved", "v", "other tasks kept the loading threads from running"),
 ];
 
 const fn flag(word: &'static str, letter: &'static str, means: &'static str) -> Flag {
