@@ -127,6 +127,7 @@ fn once<'a>(faults: impl Iterator<Item = (String, &'a String, &'a String)>) -> V
     let mut seen: Vec<(String, &str, &str, usize)> = Vec::new();
     for (what, outcome, reason) in faults {
         match seen.iter_mut().find(|(_, o, r, _)| (*o, *r) == (outcome.as_str(), reason.as_str())) {
+            Some((first, ..)) if *first == what => {}
             Some((.., more)) => *more += 1,
             None => seen.push((what, outcome, reason, 0)),
         }
