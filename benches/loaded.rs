@@ -1,62 +1,101 @@
-//! Latency beside idle threads against latency alone: the same chase, in turns, in random order within a turn. Threads that leave memory alone must not
-//! change it, or what a load adds would be wrong from the start.
+//! Latency without load, three ways: the ladder's chase, the same alone as `loaded` begins with, and the same beside idle
+//! threads. Same code, same pages, same cycle, visits in turns and in random order within a turn, new pages every few
+//! turns. What a load adds would be wrong from the start if these were not one quantity.
 //!
-//! `cargo bench --bench loaded [-- --rounds N --seconds S]`
+//! `cargo bench --bench loaded [-- --rounds N --turns N --seconds S]`
 //!
-//! The latencies count as equal if the 95 % interval of their ratio holds 1. The exit code does not depend on that.
+//! Each is compared with the ladder's. They count as equal if the 95 % interval of the ratio holds 1; beside them stands
+//! the ratio of core clocks. The exit code does not depend on any of it.
 
 mod common;
 
 use std::time::Duration;
 
 use clap::Parser;
-use common::{Bench, print_row, stop};
-use membound::plan;
+use common::{Bench, Visit, print_row, stop};
+use membound::plan::{self, Case, Detail};
 use membound::stats;
 
 #[derive(Parser)]
 struct Options {
-    /// Turns: alone, beside idle threads, ...
-    #[arg(long, default_value_t = 20)]
+    /// Times that memory is made anew
+    #[arg(long, default_value_t = 4)]
     rounds: u32,
+    /// Turns between: the ladder's chase, alone, beside idle threads
+    #[arg(long, default_value_t = 10)]
+    turns: u32,
     /// Seconds of one visit
-    #[arg(long, default_value_t = 0.02)]
+    #[arg(long, default_value_t = 0.05)]
     seconds: f64,
     /// Given by cargo
     #[arg(long, hide = true)]
     bench: bool,
 }
 
+const SIDES: [&str; 3] = ["the ladder's chase", "loaded: alone", "loaded: beside idle threads"];
+
+/// What one side's visits came to.
+#[derive(Default)]
+struct Side {
+    ns: Vec<Vec<f64>>,
+    clock_hz: Vec<Vec<f64>>,
+}
+
 fn main() {
     let options = Options::parse();
     let mut bench = Bench::new();
     println!("{}\n", bench.machine.summary());
-    let cases = plan::loaded(&bench.frame, &[], 1, None).unwrap_or_else(|fault| stop(fault));
-    let mut figures: [Vec<Vec<f64>>; 2] = [Vec::new(), Vec::new()];
+    let cases = cases(&bench);
+    bench.expect(&cases);
+    let (mut sides, mut order) = ([Side::default(), Side::default(), Side::default()], [0, 1, 2]);
     for _ in 0..options.rounds {
-        // The plan's first two: alone, and beside idle threads.
-        let is_alone_first = fastrand::bool();
-        for side in [usize::from(!is_alone_first), usize::from(is_alone_first)] {
-            let case = &cases[side];
-            let visit = bench.visit(case, Duration::from_secs_f64(options.seconds));
-            figures[side].push(visit.unwrap_or_else(|reason| stop(format!("{case}: {reason}"))).load_ns());
+        bench.begin_round();
+        // What the first visit to new memory costs falls on none of them.
+        for case in &cases {
+            visit(&mut bench, case, 0.0);
+        }
+        for _ in 0..options.turns {
+            fastrand::shuffle(&mut order);
+            for side in order {
+                let visit = visit(&mut bench, &cases[side], options.seconds);
+                sides[side].ns.push(visit.access_ns());
+                sides[side].clock_hz.push(visit.core_clock_hz());
+            }
         }
     }
-    let [alone, idle] = figures.each_ref().map(|side| side.iter().map(Vec::as_slice).collect::<Vec<&[f64]>>());
-    let [ratio, low, high] = stats::ratio(&idle, &alone);
-    let median = |side: &[&[f64]]| stats::summarize(side).map_or(f64::NAN, |summary| summary.median);
-    print_row(&[
-        (&"alone, ns", 10),
-        (&"beside idle threads", 19),
-        (&"ratio", 7),
-        (&"95 % interval", 16),
-        (&"equal", 5),
-    ]);
-    print_row(&[
-        (&format!("{:.1}", median(&alone)), 10),
-        (&format!("{:.1}", median(&idle)), 19),
-        (&format!("{ratio:.4}"), 7),
-        (&format!("[{low:.4}, {high:.4}]"), 16),
-        (&if low <= 1.0 && 1.0 <= high { "yes" } else { "no" }, 5),
-    ]);
+    print(&cases[0], &sides);
+}
+
+/// The ladder's case in memory, and the first two of `loaded`.
+fn cases(bench: &Bench) -> Vec<Case> {
+    let loaded = plan::loaded(&bench.frame, &[], 1, None).unwrap_or_else(|fault| stop(fault));
+    let ladder = loaded.first().and_then(Case::shares).unwrap_or_else(|| stop("latency under load has no chase"));
+    let is_planned = plan::latency(&bench.frame, Detail::Full).is_ok_and(|cases| cases.contains(&ladder));
+    if !is_planned {
+        stop(format!("the ladder has no such case: {ladder}"));
+    }
+    std::iter::once(ladder).chain(loaded.into_iter().take(2)).collect()
+}
+
+fn visit(bench: &mut Bench, case: &Case, seconds: f64) -> Visit {
+    bench.visit(case, Duration::from_secs_f64(seconds)).unwrap_or_else(|reason| stop(format!("{case}: {reason}")))
+}
+
+fn print(ladder: &Case, sides: &[Side; 3]) {
+    println!("{ladder}\n");
+    print_row(&[(&"", -27), (&"ns", 20), (&"ratio", 7), (&"95 % interval", 16), (&"equal", 5), (&"clock", 7)]);
+    fn views(batches: &[Vec<f64>]) -> Vec<&[f64]> {
+        batches.iter().map(Vec::as_slice).collect()
+    }
+    for (name, side) in SIDES.iter().zip(sides) {
+        let Some(summary) = stats::summarize(&views(&side.ns)) else { stop("no figures") };
+        let [low, high] = summary.ci95;
+        let ns = format!("{:.1} [{low:.1}, {high:.1}]", summary.median);
+        let [ratio, low, high] = stats::ratio(&views(&side.ns), &views(&sides[0].ns));
+        let [clock, ..] = stats::ratio(&views(&side.clock_hz), &views(&sides[0].clock_hz));
+        let is_equal = if low <= 1.0 && 1.0 <= high { "yes" } else { "no" };
+        let interval = format!("[{low:.4}, {high:.4}]");
+        let (ratio, clock) = (format!("{ratio:.4}"), format!("{clock:.4}"));
+        print_row(&[(name, -27), (&ns, 20), (&ratio, 7), (&interval, 16), (&is_equal, 5), (&clock, 7)]);
+    }
 }

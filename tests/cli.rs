@@ -74,6 +74,16 @@ fn bad_input_is_refused_with_a_cure() {
     refuses(&["latency", "--size", "64"], &["give at least 128 B"]);
     refuses(&["latency", "--size", "800TiB"], &["give a smaller --size"]);
     refuses(&["latency", "--map", "--order", "random"], &["--map", "--order"]);
+    refuses(&["latency", "--memory", "velvet"], &["unknown memory kind 'velvet'"]);
+    refuses(&["latency", "--cpus", "99999"], &["CPU 99999", "usable CPUs are"]);
+    refuses(&["c2c", "--home", "third"], &["third", "first, second"]);
+    refuses(&["c2c", "--cpus", "99999"], &["CPU 99999", "usable CPUs are"]);
+    refuses(&["loaded", "--mix", "90:10"], &["90:10", "75:25"]);
+    refuses(&["loaded", "--steps", "0"], &["1..=100"]);
+    refuses(&["loaded", "--threads", "0"], &["--threads 1"]);
+    refuses(&["loaded", "--threads", "100000"], &["--threads"]);
+    refuses(&["addrmap", "--memory", "4k"], &["choose thp, huge-2m or huge-1g"]);
+    refuses(&["addrmap", "--size", "800TiB"], &["give a smaller --size"]);
     refuses(&["--budget", "soon"], &["30s"]);
     refuses(&["--budget", "1ms"], &["--budget 2s"]);
     refuses(&["kernel", "--listing", "nothing"], &["kernel --list"]);
@@ -143,6 +153,54 @@ fn chases_are_rows_and_a_record() {
     let again = succeeds(&["report", path(&record), "--format", "csv"]);
     assert!(again.starts_with("metric,order,stride_bytes") && again.lines().count() == 9, "{again}");
     assert!(succeeds(&["latency", "--map", "--size", "1MiB", "--list"]).contains("chase page-ordered, stride 128 B"));
+}
+
+#[test]
+fn cases_on_latency_are_listed() {
+    for (arguments, expect) in [
+        (&["latency", "--list"][..], "chase random"),
+        (&["latency", "--map", "--list"], "chase page-ordered, stride 128 B"),
+        (&["c2c", "--list"], "hand-over, CPU "),
+        (&["c2c", "--home", "second", "--list"], "the second's page"),
+        (&["loaded", "--mix", "nt", "--steps", "2", "--list"], "latency, alone"),
+        (&["addrmap", "--list"], "further cases follow from the answers"),
+    ] {
+        let text = succeeds(arguments);
+        assert!(text.contains(expect), "{arguments:?}: {text}");
+    }
+}
+
+/// A row of each is as the schema says, and comes back from the record.
+#[test]
+fn hand_overs_and_where_lines_live_are_rows_and_records() {
+    let folder = tempfile::tempdir().unwrap();
+    let schema: serde_json::Value = serde_json::from_str(&succeeds(&["schema", "row"])).unwrap();
+    let validator = jsonschema::validator_for(&schema).unwrap();
+    for (metric, budget) in [("c2c", "1s"), ("addrmap", "2s")] {
+        let record = folder.path().join(format!("{metric}.jsonl"));
+        let json = succeeds(&[metric, "--budget", budget, "--format", "json", "--quiet", "--record", path(&record)]);
+        let rows: Vec<serde_json::Value> = serde_json::from_str(&json).unwrap();
+        assert!(!rows.is_empty());
+        for row in &rows {
+            assert!(validator.is_valid(row) && row["metric"] == metric, "{row}");
+        }
+        let again: Vec<serde_json::Value> =
+            serde_json::from_str(&succeeds(&["report", path(&record), "--format", "json"])).unwrap();
+        assert_eq!(again, rows);
+        let summary = succeeds(&["report", path(&record), "--out", path(folder.path())]);
+        let is_narrow = |line: &str| line.chars().count() <= 80 || line.contains("Written: ");
+        assert!(summary.lines().all(is_narrow), "{summary}");
+    }
+}
+
+/// With one CPU there is nobody to hand a line to, which is an outcome and no failure.
+#[test]
+fn one_cpu_has_no_other() {
+    let cpu = membound::machine::Machine::live().usable_cpus().first().unwrap().to_string();
+    let text = succeeds(&["c2c", "--cpus", &cpu, "--budget", "1s", "--quiet"]);
+    assert!(text.contains("unavailable: it needs two cores") && text.contains("--cpus"), "{text}");
+    let list = succeeds(&["loaded", "--cpus", &cpu, "--list"]);
+    assert!(list.contains("latency, others idle") && list.ends_with("2 cases\n"), "{list}");
 }
 
 #[test]

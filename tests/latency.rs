@@ -1,6 +1,8 @@
 //! Latency from records: simulated hierarchies whose ladder, translation buffers and noise are known; the published map
 //! of four modes; lines in flight; and one real visit of each order.
 
+mod common;
+
 use std::collections::BTreeMap;
 
 use membound::kernel::Isa;
@@ -9,10 +11,8 @@ use membound::machine::Machine;
 use membound::memory::{MemoryKind, MemorySpec, Obtained};
 use membound::model::{self, Report};
 use membound::plan::{self, Case, Detail, Frame, Protocol, Work};
-use membound::record::{
-    Clock, Environment, Header, Measured, Measurement, Outcome, Record, SCHEMA, Sample, Samples, Volume,
-};
-use membound::units::{Bytes, Hertz};
+use membound::record::{Measured, Measurement, Outcome, Record, Sample, Samples, Volume};
+use membound::units::Bytes;
 use membound::view::terminal;
 
 /// Ticks a second: fine enough that rounding does not show.
@@ -21,20 +21,7 @@ const CORE_HZ: f64 = 4e9;
 const LINKS: f64 = 1e4;
 
 fn record(measurements: Vec<Measurement>) -> Record {
-    let root = tempfile::tempdir().unwrap();
-    std::fs::create_dir(root.path().join("proc")).unwrap();
-    let header = Header {
-        schema: SCHEMA,
-        tool: "test".into(),
-        host: "made up".into(),
-        started_unix_s: 0,
-        command: Vec::new(),
-        seed: 0,
-        clock: Clock { name: "simulated".into(), hz: Hertz(HZ), overhead_ticks: 20 },
-        machine: Machine::read(root.path()).unwrap(),
-        before: Environment::default(),
-    };
-    Record { header, measurements, end: None }
+    common::record(HZ, measurements)
 }
 
 /// A visit whose samples have these latencies in nanoseconds.

@@ -1,15 +1,13 @@
 //! Latency under load: rows, curves and sentences from made-up records whose memory is known; a short real visit.
 
+mod common;
+
 use membound::kernel::mix::Mix;
-use membound::machine::Machine;
 use membound::memory::{MemoryKind, MemorySpec, Obtained};
 use membound::model::{self, LoadedRow, Report};
 use membound::plan::{Case, Load, Loaded, Protocol, Work};
-use membound::record::{
-    Clock, Environment, Header, Line, Measured, Measurement, Outcome, Record, RecordError, SCHEMA, Sample, Samples,
-    Volume, Writer,
-};
-use membound::units::{Bytes, Hertz};
+use membound::record::{Line, Measured, Measurement, Outcome, Record, RecordError, Sample, Samples, Volume, Writer};
+use membound::units::Bytes;
 
 const IDLE: f64 = 100.0;
 const GROWTH: f64 = 30.0;
@@ -70,20 +68,7 @@ fn queue(reach: f64, idle_beside: f64) -> Vec<Measurement> {
 }
 
 fn record(measurements: Vec<Measurement>) -> Record {
-    let root = tempfile::tempdir().unwrap();
-    std::fs::create_dir(root.path().join("proc")).unwrap();
-    let header = Header {
-        schema: SCHEMA,
-        tool: "test".into(),
-        host: "made up".into(),
-        started_unix_s: 0,
-        command: Vec::new(),
-        seed: 0,
-        clock: Clock { name: "tsc".into(), hz: Hertz(1e9), overhead_ticks: 20 },
-        machine: Machine::read(root.path()).unwrap(),
-        before: Environment::default(),
-    };
-    Record { header, measurements, end: None }
+    common::record(1e9, measurements)
 }
 
 fn report(measurements: Vec<Measurement>) -> Report {
@@ -179,7 +164,7 @@ mod here {
     use std::time::Duration;
 
     use membound::kernel::Isa;
-    use membound::machine::CpuSet;
+    use membound::machine::{CpuSet, Machine};
     use membound::memory::Places;
     use membound::plan::{self, Frame};
     use membound::run::here::Here;

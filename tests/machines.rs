@@ -5,7 +5,10 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
 
+use membound::kernel::Isa;
 use membound::machine::{CoreKind, CpuSet, Fact, Hypervisor, Machine, MachineError};
+use membound::memory::{MemoryKind, MemorySpec};
+use membound::plan::{self, Frame};
 use membound::units::{Bytes, BytesPerSecond, Hertz};
 use membound::view;
 use proptest::prelude::*;
@@ -561,4 +564,55 @@ proptest! {
         let _ = machine.available_memory();
         machine.dimm_peak();
     }
+}
+
+/// The latency map: a row for each CPU that may be used, a column for each node with memory. Returns the nodes of it.
+fn check_map(machine: &Machine) -> Vec<u32> {
+    let frame = Frame::new(machine, Isa::detect(), None).unwrap();
+    let memory: Vec<MemorySpec> =
+        machine.nodes_with_memory().map(|node| MemorySpec::on(MemoryKind::Thp, node.id)).collect();
+    let cases = plan::latency_map(&frame, &memory, &[]).unwrap();
+    let cpus: CpuSet = cases.iter().flat_map(|case| case.cpus.iter().copied()).collect();
+    assert_eq!(cpus, machine.usable_cpus());
+    let mut nodes: Vec<u32> = cases.iter().filter_map(|case| case.memory.node()).collect();
+    nodes.sort_unstable();
+    nodes.dedup();
+    for &id in &nodes {
+        let node = machine.nodes.iter().find(|node| node.id == id).unwrap();
+        assert!(node.total.known().is_none_or(|total| total.0 > 0), "node {id} has no memory");
+    }
+    // Each CPU against each node, with three blocks.
+    assert_eq!(cases.len(), cpus.iter().count() * nodes.len() * 3);
+    nodes
+}
+
+#[test]
+fn maps_of_recorded_machines_have_nodes_with_memory_alone() {
+    let Some(tiers) = recorded("fakeheteromemtiers") else { return };
+    let nodes = check_map(&tiers);
+    let has_cpus = |id: &u32| tiers.nodes.iter().any(|n| n.id == *id && n.cpus.known().is_some_and(|c| !c.is_empty()));
+    assert!(!nodes.iter().all(has_cpus), "a node of memory alone is in the map: {nodes:?}");
+    for name in ["16amd64-8n2c", "48amd64-4pa2n6c-sparse", "32em64t-2n8c+dax+nvme+mic+dimms"] {
+        check_map(&recorded(name).unwrap());
+    }
+}
+
+#[test]
+fn a_node_without_memory_is_not_in_the_map() {
+    let folder = TempDir::new().unwrap();
+    let write = |path: &str, text: &str| {
+        let path = folder.path().join(path);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+    };
+    write("sys/devices/system/cpu/online", "0-1\n");
+    write("sys/devices/system/node/online", "0-2\n");
+    for (node, cpus, kib) in [(0, "0", 4_000_000), (1, "1", 0), (2, "", 4_000_000)] {
+        write(&format!("sys/devices/system/node/node{node}/cpulist"), &format!("{cpus}\n"));
+        write(&format!("sys/devices/system/node/node{node}/meminfo"), &format!("Node {node} MemTotal: {kib} kB\n"));
+    }
+    for cpu in 0..2 {
+        write(&format!("sys/devices/system/cpu/cpu{cpu}/topology/core_id"), &format!("{cpu}\n"));
+    }
+    assert_eq!(check_map(&Machine::read(folder.path()).unwrap()), [0, 2]);
 }

@@ -1,15 +1,14 @@
 //! What offsets cost, worked out from made-up records whose groups were counted by hand; and one real visit.
 
+mod common;
+
 use membound::kernel::scan::Scan;
 use membound::machine::Machine;
 use membound::memory::{MemoryKind, MemorySpec, Obtained};
 use membound::model::{self, OffsetRow};
 use membound::plan::{Breadth, Case, Protocol, Work};
-use membound::record::{
-    Clock, Environment, Header, Line, Measured, Measurement, Outcome, Record, RecordError, SCHEMA, Sample, Samples,
-    Volume, Writer,
-};
-use membound::units::{Bytes, Hertz};
+use membound::record::{Line, Measured, Measurement, Outcome, Record, RecordError, Sample, Samples, Volume, Writer};
+use membound::units::Bytes;
 
 fn case(scan: Scan) -> Case {
     Case {
@@ -49,20 +48,7 @@ fn cannot(scan: Scan, outcome: Outcome) -> Measurement {
 }
 
 fn record(measurements: Vec<Measurement>) -> Record {
-    let root = tempfile::tempdir().unwrap();
-    std::fs::create_dir(root.path().join("proc")).unwrap();
-    let header = Header {
-        schema: SCHEMA,
-        tool: "test".into(),
-        host: "made up".into(),
-        started_unix_s: 0,
-        command: Vec::new(),
-        seed: 0,
-        clock: Clock { name: "tsc".into(), hz: Hertz(2e9), overhead_ticks: 20 },
-        machine: Machine::read(root.path()).unwrap(),
-        before: Environment::default(),
-    };
-    Record { header, measurements, end: None }
+    common::record(2e9, measurements)
 }
 
 fn row<'a>(rows: &'a [OffsetRow], place: &str) -> &'a OffsetRow {

@@ -2,6 +2,8 @@
 //! obtained must cause, and no child, mapping or page is left behind. Nothing is timed.
 #![cfg(target_arch = "x86_64")]
 
+mod common;
+
 use std::sync::Mutex;
 use std::time::Duration;
 
@@ -9,12 +11,10 @@ use membound::kernel::Isa;
 use membound::machine::Machine;
 use membound::memory::{MemoryKind, MemorySpec, Obtained, Places};
 use membound::plan::{self, Breadth, Case, Frame, PageWork, Protocol, Work};
-use membound::record::{
-    BASE_PAGE, Clock, Environment, Header, Measured, Measurement, Outcome, Record, SCHEMA, Sample, Samples, Volume,
-};
+use membound::record::{BASE_PAGE, Measured, Measurement, Outcome, Sample, Samples, Volume};
 use membound::run::native::Native;
 use membound::run::{Executor, Quota};
-use membound::units::{Bytes, Hertz};
+use membound::units::Bytes;
 
 const MAPPING: Bytes = Bytes::mib(8);
 
@@ -217,23 +217,7 @@ fn made_up(work: PageWork, kind: MemoryKind, threads: u32, ticks: u64, faults: u
 fn the_answer_is_made_of_measured_rows() {
     use MemoryKind::{Base, Thp};
     use PageWork::{CopyOnWrite, Populate, Touch};
-    let folder = tempfile::tempdir().unwrap();
-    std::fs::create_dir(folder.path().join("proc")).unwrap();
-    let header = Header {
-        schema: SCHEMA,
-        tool: "test".into(),
-        host: "made up".into(),
-        started_unix_s: 0,
-        command: Vec::new(),
-        seed: 1,
-        clock: Clock { name: "tsc".into(), hz: Hertz(1e9), overhead_ticks: 20 },
-        machine: Machine::read(folder.path()).unwrap(),
-        before: Environment::default(),
-    };
-    let answer = |measurements: Vec<Measurement>| {
-        let record = Record { header: header.clone(), measurements, end: None };
-        membound::model::report(&record).findings
-    };
+    let answer = |measurements: Vec<Measurement>| membound::model::report(&common::record(1e9, measurements)).findings;
     let touch = made_up(Touch, Base, 1, 4_096_000, 16384);
     let full = vec![
         touch.clone(),

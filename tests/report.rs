@@ -163,14 +163,79 @@ fn the_page_answers_its_reader() {
     assert_eq!(drawn.data("paper"), "rgb(255, 255, 255)");
 }
 
-/// A browser's window can't be as narrow as a telephone, a frame can.
+/// Everything about latency on one page.
+fn latencies() -> Report {
+    use common::simulated;
+    let (latency, map, c2c, loaded) =
+        (simulated::latency(), simulated::map(4), simulated::c2c(32, true), simulated::loaded(4));
+    let mut addrmap = simulated::addrmap(Some(|address| address >> 6 & 7));
+    addrmap.addrmap.extend(simulated::addrmap(None).addrmap);
+    let findings = [&latency, &map, &c2c, &loaded, &addrmap].into_iter().flat_map(|report| report.findings.clone());
+    Report {
+        findings: findings.collect(),
+        latency: membound::model::Latency { map: map.latency.map, ..latency.latency.clone() },
+        handovers: c2c.handovers,
+        handover_groups: c2c.handover_groups,
+        loaded: loaded.loaded,
+        load_curves: loaded.load_curves,
+        addrmap: addrmap.addrmap,
+        ..latency
+    }
+}
+
+#[test]
+fn latencies_are_drawn() {
+    let path = file("latencies", &html::page(&latencies()));
+    let Some(light) = draw(&path, &[LIGHT, "--window-size=1200,900"]) else { return };
+    let dark = draw(&path, &[DARK, "--window-size=1200,900"]).unwrap();
+    for drawn in [&light, &dark] {
+        drawn.assert_sound();
+        // The ladder, chains, the map, latency under load.
+        assert_eq!(drawn.data("charts"), "4");
+        for section in ["latency", "c2c", "loaded", "addrmap"] {
+            assert_eq!(drawn.count(&format!("<section id=\"{section}\"")), 1, "{section}");
+        }
+        // All ordered pairs at both homes; those within the stronger cores and between the kinds are labelled.
+        assert_eq!(drawn.count("class=\"num heat\""), 2 * 32 * 31);
+        assert!(drawn.count("(performance to efficiency)") == 2 * 16 * 16);
+        assert!(
+            drawn.dom.contains("address / 64 modulo 8") && drawn.dom.contains("thp: "),
+            "a rule, and why there is none"
+        );
+        let mut svgs = drawn.dom.split("<svg").skip(1).filter_map(|svg| svg.split("</svg>").next());
+        assert!(!svgs.any(|svg| svg.contains("NaN")), "a coordinate could not be worked out");
+    }
+    assert_ne!(light.data("background"), dark.data("background"));
+    let Some(narrow) = draw_narrow("latencies-narrow", &html::page(&latencies()), 390) else { return };
+    assert_eq!((narrow.data("ready"), narrow.data("errors"), narrow.data("charts")), ("1", "0", "4"));
+    assert!(narrow.data("scroll-width").parse::<u32>().unwrap() <= 390);
+}
+
+/// One wide interval does not flatten the other lines: whiskers are cut at the frame.
+#[test]
+fn whiskers_do_not_decide_how_far_an_axis_reaches() {
+    let mut report = common::simulated::loaded(4);
+    report.loaded[3].latency_ns.as_mut().unwrap().ci95[1] = 88_888.0;
+    let Some(drawn) = draw(&file("wide", &html::page(&report)), &[LIGHT, "--window-size=1200,900"]) else { return };
+    drawn.assert_sound();
+    let ticks = drawn.dom.split("<text").filter_map(|text| text.split('>').nth(1)?.split('<').next());
+    let numbers: Vec<f64> = ticks.filter_map(|text| text.replace(',', "").parse().ok()).collect();
+    assert!(numbers.len() > 6 && numbers.iter().all(|tick| *tick < 5000.0), "{numbers:?}");
+}
+
 #[test]
 fn a_narrow_page_does_not_scroll_sideways() {
-    let page = html::page(&common::rich());
+    let Some(narrow) = draw_narrow("narrow", &html::page(&common::rich()), 360) else { return };
+    assert_eq!((narrow.data("ready"), narrow.data("errors"), narrow.data("charts")), ("1", "0", "23"));
+    assert!(narrow.data("scroll-width").parse::<u32>().unwrap() <= 360);
+}
+
+/// A browser's window can't be as narrow as a telephone, a frame can.
+fn draw_narrow(name: &str, page: &str, width: u32) -> Option<Drawn> {
     let quoted = page.replace('&', "&amp;").replace('"', "&quot;");
     let frame = format!(
         "<!DOCTYPE html><html><head></head><body style=\"margin:0\">\
-         <iframe style=\"width:360px;height:800px;border:0\" srcdoc=\"{quoted}\"></iframe><script>\
+         <iframe style=\"width:{width}px;height:800px;border:0\" srcdoc=\"{quoted}\"></iframe><script>\
          const frame = document.querySelector('iframe');\
          const wait = setInterval(() => {{\
            const root = frame.contentDocument.documentElement;\
@@ -180,10 +245,9 @@ fn a_narrow_page_does_not_scroll_sideways() {
            frame.remove();\
          }}, 50);</script></body></html>"
     );
-    let Some(narrow) = draw(&file("narrow", &frame), &[]) else { return };
-    assert_eq!((narrow.data("ready"), narrow.data("errors"), narrow.data("charts")), ("1", "0", "23"));
-    assert_eq!(narrow.data("inner-width"), "360");
-    assert!(narrow.data("scroll-width").parse::<u32>().unwrap() <= 360);
+    let narrow = draw(&file(name, &frame), &[])?;
+    assert_eq!(narrow.data("inner-width"), width.to_string());
+    Some(narrow)
 }
 
 #[test]

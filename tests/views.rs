@@ -90,6 +90,55 @@ fn offsets() {
 }
 
 #[test]
+fn latency() {
+    insta::assert_snapshot!(plain(&terminal::latency(&common::simulated::latency())));
+}
+
+#[test]
+fn latency_map() {
+    let reports = [2, 4, 8].map(|cpus| (format!("{cpus} CPUs"), common::simulated::map(cpus)));
+    let named: Vec<(String, &Report)> = reports.iter().map(|(name, report)| (name.clone(), report)).collect();
+    insta::assert_snapshot!(plain(&terminal::latency_maps(&named)));
+    let lone = plain(&terminal::latency(&common::simulated::map(1)));
+    assert!(lone.contains("ns from CPU 0;") && lone.contains("ns over 1 CPU:"), "{lone}");
+}
+
+#[test]
+fn core_to_core() {
+    insta::assert_snapshot!(plain(&terminal::c2c(&common::simulated::c2c(4, true))));
+}
+
+/// A matrix that no terminal holds is said to be elsewhere; the groups are there.
+#[test]
+fn core_to_core_of_many_cpus() {
+    let text = plain(&terminal::c2c(&common::simulated::c2c(32, false)));
+    let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(words.contains("a matrix of 32 x 32 CPUs is wider than a terminal"), "{text}");
+    assert!(text.contains("same cache domain  1984"), "{text}");
+    assert!(!text.lines().any(|line| line.starts_with(" 31 ")), "{text}");
+}
+
+#[test]
+fn loaded() {
+    insta::assert_snapshot!(plain(&terminal::loaded(&common::simulated::loaded(4))));
+}
+
+#[test]
+fn where_lines_live() {
+    let mut report = common::simulated::addrmap(Some(|address| address >> 6 & 7));
+    report.addrmap.extend(common::simulated::addrmap(None).addrmap);
+    insta::assert_snapshot!(plain(&terminal::addrmap(&report)));
+}
+
+#[test]
+fn one_core_says_so() {
+    let c2c = plain(&terminal::c2c(&common::simulated::c2c(1, false)));
+    assert!(c2c.contains("CPU 0: unavailable: it needs two cores"), "{c2c}");
+    let loaded = plain(&terminal::loaded(&common::simulated::loaded(1)));
+    assert!(loaded.contains("others idle: unavailable: it needs two cores") && loaded.contains("none"), "{loaded}");
+}
+
+#[test]
 fn csv_rows() {
     let report = Report { rows: some_rows().rows.into_iter().rev().take(4).collect(), ..common::empty() };
     insta::assert_snapshot!(csv::rows(&any(&report)));

@@ -9,7 +9,7 @@ use std::time::Duration;
 use membound::kernel::{Isa, Kernel, StoreKind, Variant, Width};
 use membound::machine::Machine;
 use membound::memory::Places;
-use membound::plan::{self, Case, Frame, USUAL_MEMORY};
+use membound::plan::{self, Case, Frame, USUAL_MEMORY, Work};
 use membound::record::{Measured, Outcome};
 use membound::run::here::Here;
 use membound::run::{Executor, Quota};
@@ -42,7 +42,10 @@ impl Bench {
     pub fn visit(&mut self, case: &Case, time: Duration) -> Result<Visit, String> {
         let quota = Quota { least_samples: 3, most_samples: usize::MAX, time, interrupted: &|| false };
         match self.here.visit(case, &quota) {
-            Outcome::Measured(measured) => Ok(Visit { measured: *measured, hz: self.here.clock().hz.0 }),
+            Outcome::Measured(measured) => {
+                let is_loaded = matches!(case.work, Work::Loaded(_));
+                Ok(Visit { measured: *measured, hz: self.here.clock().hz.0, is_loaded })
+            }
             Outcome::Unavailable { reason } | Outcome::Crashed { reason } | Outcome::Invalid { reason } => Err(reason),
         }
     }
@@ -81,6 +84,7 @@ pub fn streams(kernel: &str) -> u64 {
 pub struct Visit {
     measured: Measured,
     hz: f64,
+    is_loaded: bool,
 }
 
 impl Visit {
@@ -106,9 +110,11 @@ impl Visit {
         samples.ticks.iter().zip(&samples.core_clock_ticks).map(|pair| self.sample_bytes() / cycles(pair)).collect()
     }
 
-    /// Nanoseconds of each access of a single chain, sample by sample.
+    /// Nanoseconds of each access of a single chain, sample by sample. Beside other threads a repetition is an access, and
+    /// the volume is what they move.
     pub fn access_ns(&self) -> Vec<f64> {
-        let accesses = (self.measured.repetitions * self.measured.volume.elements) as f64;
+        let links = if self.is_loaded { 1 } else { self.measured.volume.elements };
+        let accesses = (self.measured.repetitions * links) as f64;
         self.measured.samples.ticks.iter().map(|&ticks| ticks as f64 / self.hz * 1e9 / accesses).collect()
     }
 
@@ -128,12 +134,6 @@ impl Visit {
         let samples = &self.measured.samples.ticks;
         let handovers = self.measured.repetitions * self.measured.volume.elements * samples.len() as u64;
         samples.iter().sum::<u64>() as f64 / self.hz * 1e9 / handovers as f64
-    }
-
-    /// Nanoseconds of a load of a chase, sample by sample.
-    pub fn load_ns(&self) -> Vec<f64> {
-        let ns = |ticks: &u64| *ticks as f64 / self.hz * 1e9 / self.measured.repetitions as f64;
-        self.measured.samples.ticks.iter().map(ns).collect()
     }
 
     fn sample_bytes(&self) -> f64 {

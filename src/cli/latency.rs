@@ -9,7 +9,7 @@ use super::measure;
 use super::memory::{self, MemoryList};
 use super::{Done, PlaceArgs, RunArgs, node_number, usage, working_set};
 use crate::kernel::chase::{Chase, Order};
-use crate::machine::{Machine, Node};
+use crate::machine::Machine;
 use crate::memory::{MemoryKind, MemorySpec};
 use crate::plan::{self, Case, Detail, Frame, LatencyChoice, USUAL_MEMORY};
 use crate::units::Bytes;
@@ -88,8 +88,7 @@ impl LatencyArgs {
         if memory.is_empty() {
             memory = [MemoryKind::Base, USUAL_MEMORY.kind].map(|kind| memory::on(kind, self.node)).into();
         }
-        let has_memory = |node: &&Node| node.total.known().is_none_or(|total| total.0 > 0);
-        let nodes: Vec<u32> = machine.nodes.iter().filter(has_memory).map(|node| node.id).collect();
+        let nodes: Vec<u32> = machine.nodes_with_memory().map(|node| node.id).collect();
         let everywhere = |spec: MemorySpec| match spec.policy.is_first_touch() && !nodes.is_empty() {
             true => nodes.iter().map(|&node| MemorySpec::on(spec.kind, node)).collect(),
             false => vec![spec],

@@ -4,7 +4,6 @@
 
 mod catalog;
 #[cfg(target_arch = "x86_64")]
-pub mod chain;
 pub mod chase;
 #[cfg(target_arch = "x86_64")]
 mod chase_x86_64;

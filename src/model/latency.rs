@@ -435,7 +435,13 @@ fn map_sentence(report: &Report) -> Option<String> {
     let of_line = |line: &MapLine| {
         let node = line.node.map_or(String::new(), |node| format!("node {node}, "));
         let MapLine { memory, max, avg, min, sd, cores, .. } = line;
-        format!("{node}{memory}: {avg:.1} ns on average over {} CPUs, {min:.1} to {max:.1}, sd {sd:.1}", cores.len())
+        match &cores[..] {
+            [(cpu, _)] => format!("{node}{memory}: {avg:.1} ns from CPU {cpu}"),
+            _ => {
+                let count = cores.len();
+                format!("{node}{memory}: {avg:.1} ns on average over {count} CPUs, {min:.1} to {max:.1}, sd {sd:.1}")
+            }
+        }
     };
     let parts: Vec<String> = report.latency.map.iter().map(of_line).collect();
     (!parts.is_empty()).then(|| format!("Memory latency from CPU to node: {}.", parts.join("; ")))

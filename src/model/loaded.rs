@@ -11,6 +11,8 @@ use crate::units::{BytesPerSecond, Nanoseconds};
 
 /// A chase over less than this many last-level caches may find lines there.
 const CACHES_MIN: f64 = 4.0;
+/// Flag of a row that is no point of a curve.
+const STARVED: &str = "starved";
 
 /// One row a case: alone, beside idle threads, then by mix from little load to much.
 pub(super) fn rows(record: &Record) -> Vec<LoadedRow> {
@@ -46,6 +48,9 @@ fn row(visits: &[&Measurement], machine: &Machine, hz: f64) -> Option<LoadedRow>
         if row.caches.is_some_and(|caches| caches < CACHES_MIN) {
             row.flags.push("may-be-cached".into());
         }
+        if is_starved(&measured) {
+            row.flags.push(STARVED.into());
+        }
     }
     Some(row)
 }
@@ -74,6 +79,12 @@ fn bare_row(case: &Case, work: Loaded, machine: &Machine) -> LoadedRow {
         flags: Vec::new(),
         obtained: None,
     }
+}
+
+/// Whether in half of the samples or more the loading threads moved nothing: then the latency is not beside that load.
+fn is_starved(measured: &[&Measured]) -> bool {
+    let moved: Vec<u64> = measured.iter().flat_map(|visit| visit.samples.load_repetitions.iter().copied()).collect();
+    !moved.is_empty() && 2 * moved.iter().filter(|repetitions| **repetitions == 0).count() >= moved.len()
 }
 
 /// Nanoseconds of a load of the chase.
@@ -122,12 +133,14 @@ fn mark_falling(rows: &mut [LoadedRow]) {
             (Load::Mixed { mix, .. }, Load::Mixed { mix: ours, .. }) => mix == ours && lighter.threads == row.threads,
             _ => false,
         };
-        rows[..index].iter().filter(is_lighter).filter(|lighter| is_same_chase(lighter, row)).any(|lighter| {
-            let latency = row.latency_ns.zip(lighter.latency_ns);
-            let rate = row.bus_bps.zip(lighter.bus_bps);
-            latency.is_some_and(|(heavy, light)| heavy.ci95[1] < light.ci95[0])
-                || rate.is_some_and(|(heavy, light)| heavy.ci95[1] < light.ci95[0])
-        })
+        let lighter = rows[..index].iter().filter(is_lighter).filter(|lighter| is_measured(lighter));
+        is_measured(row)
+            && lighter.filter(|lighter| is_same_chase(lighter, row)).any(|lighter| {
+                let latency = row.latency_ns.zip(lighter.latency_ns);
+                let rate = row.bus_bps.zip(lighter.bus_bps);
+                latency.is_some_and(|(heavy, light)| heavy.ci95[1] < light.ci95[0])
+                    || rate.is_some_and(|(heavy, light)| heavy.ci95[1] < light.ci95[0])
+            })
     };
     let verdicts: Vec<bool> = (0..rows.len()).map(falls).collect();
     for (row, _) in rows.iter_mut().zip(verdicts).filter(|(_, falls)| *falls) {
@@ -177,7 +190,7 @@ impl LoadCurve {
 }
 
 fn is_measured(row: &LoadedRow) -> bool {
-    row.outcome == "measured" && row.latency_ns.is_some()
+    row.outcome == "measured" && row.latency_ns.is_some() && row.flags.iter().all(|flag| flag != STARVED)
 }
 
 fn fitted(curve: LoadCurve, rows: &[LoadedRow]) -> LoadCurve {
@@ -225,9 +238,10 @@ fn curve_sentence(report: &Report, curve: &LoadCurve) -> Option<String> {
     let last = report.loaded.get(*curve.rows.last()?)?;
     let loaders = last.threads - 1;
     let plural = if loaders == 1 { "" } else { "s" };
-    let (latency, rate) = (Nanoseconds(last.latency_ns?.median), BytesPerSecond(last.bus_bps?.median));
+    let (latency, rate) = (last.latency_ns?, BytesPerSecond(last.bus_bps?.median));
+    let [ns, low, high] = [latency.median, latency.ci95[0], latency.ci95[1]].map(|ns| Nanoseconds(ns).to_string());
     let text = format!(
-        "Beside {loaders} thread{plural} that move{} {rate} ({}) it takes {latency}",
+        "Beside {loaders} thread{plural} that move{} {rate} ({}) it takes {ns} [{low}, {high}]",
         if loaders == 1 { "s" } else { "" },
         curve.mix
     );

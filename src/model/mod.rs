@@ -461,7 +461,8 @@ pub struct LoadedRow {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
     /// As in bandwidth rows; and `idle-differs`: beside idle threads not what it is alone; `not-monotone`: latency or
-    /// bandwidth fell with more load; `may-be-cached`: the chase is less than 4 last-level caches.
+    /// bandwidth fell with more load; `may-be-cached`: the chase is less than 4 last-level caches; `starved`: the loading
+    /// threads moved nothing during half of the samples or more, so that this is no point of a curve.
     pub flags: Vec<String>,
     /// Memory obtained.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -69,7 +69,7 @@ pub enum PlanError {
     Target(#[from] NoTarget),
     /// More than may be taken.
     #[error(
-        "a working set of {size} is more than the {limit} that may be used (40 % of the free memory, less under a cgroup's limit); give a smaller --size"
+        "a working set of {size} is more than the {limit} that may be used (40 % of the free memory, less under a cgroup's limit); give a smaller --size, or fewer --threads"
     )]
     TooLarge {
         /// The size asked for.

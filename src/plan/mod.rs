@@ -19,7 +19,7 @@ use std::time::Duration;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::kernel::chase::Chase;
+use crate::kernel::chase::{Chase, Order};
 use crate::kernel::mix::Mix;
 use crate::kernel::scan::Scan;
 use crate::kernel::{Element, LoadKind, StoreKind, Variant, Width};
@@ -258,9 +258,14 @@ impl Case {
 
     /// What the first visit of several cases prepares for all of them: cases that share it are visited together.
     pub fn shares(&self) -> Option<Case> {
-        let Work::Chase(chase) = self.work else { return None };
-        let (work, protocol) = (Work::Chase(Chase { chains: 1, ..chase }), Protocol::Steady);
-        Some(Case { work, protocol, ..self.clone() })
+        let (chase, working_set) = match self.work {
+            Work::Chase(chase) => (Chase { chains: 1, ..chase }, self.working_set),
+            // The ladder's own chase, so that latency without load is one quantity in both.
+            Work::Loaded(loaded) => (Chase::of(Order::Random), loaded.chase),
+            _ => return None,
+        };
+        let cpus = self.cpus.iter().take(1).copied().collect();
+        Some(Case { work: Work::Chase(chase), cpus, working_set, protocol: Protocol::Steady, ..self.clone() })
     }
 }
 

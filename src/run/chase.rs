@@ -12,7 +12,7 @@ use super::team::{Task, Team};
 use crate::kernel::chase::{Chase, Cycle};
 use crate::kernel::code::{Call, Executable, TakenAway};
 use crate::memory::{MemorySpec, NoMemory, Obtained, Places, Region};
-use crate::plan::{Case, Protocol, Work};
+use crate::plan::{Case, Protocol};
 use crate::record::{BASE_PAGE, Measured, Outcome, Volume};
 use crate::units::Bytes;
 
@@ -34,10 +34,10 @@ pub(super) struct Chaser {
 impl Chaser {
     /// Makes room in mind for cases to come.
     pub fn expect(&mut self, cases: &[Case]) {
-        for case in cases.iter().filter(|case| matches!(case.work, Work::Chase(_))) {
-            for &cpu in &case.cpus {
-                let most = self.most.entry((cpu, case.memory)).or_default();
-                *most = case.working_set.max(*most);
+        for chase in cases.iter().filter_map(Case::shares) {
+            for &cpu in &chase.cpus {
+                let most = self.most.entry((cpu, chase.memory)).or_default();
+                *most = chase.working_set.max(*most);
             }
         }
     }
@@ -49,6 +49,22 @@ impl Chaser {
 
     /// Visits `case`, which is this chase on one thread. The core clock's links are the caller's to fill in.
     pub fn visit(&mut self, case: &Case, chase: Chase, team: Team<'_>, places: &Places) -> Result<Measured, Outcome> {
+        let follow = |links: &mut Links<'_>| team.measure(std::slice::from_mut(links));
+        let ((samples, repetitions), obtained) = self.follow(case, chase, places, follow)?;
+        let accesses = Chase::LINKS * u64::from(chase.chains);
+        let volume = Volume { elements: accesses, loaded: 8 * accesses, ..Volume::default() };
+        Ok(Measured { volume, repetitions, core_clock_links: 0, samples, obtained })
+    }
+
+    /// Readies `case`, which is this chase on one thread, and has `follow` begin it, run it and end it. Keeps its memory,
+    /// and where it stands: the next visit goes on from there. Returns what `follow` does, and what memory was obtained.
+    pub fn follow<R>(
+        &mut self,
+        case: &Case,
+        chase: Chase,
+        places: &Places,
+        follow: impl FnOnce(&mut Links<'_>) -> Result<R, Outcome>,
+    ) -> Result<(R, Obtained), Outcome> {
         let &[cpu] = &case.cpus[..] else {
             return Err(unavailable("a chase runs on one thread; name one CPU"));
         };
@@ -73,20 +89,17 @@ impl Chaser {
         let Some(written) = written else { return Err(unavailable("this is no chase")) };
         let refills = case.protocol == Protocol::Refilled;
         let call = Call::empty(1);
-        let mut task = Links { chase, written, is_written, ground: &mut ground, code, refills, call, links: 0 };
-        let results = team.measure(std::slice::from_mut(&mut task));
-        let Links { written, is_written, links, .. } = task;
+        let mut links = Links { chase, written, is_written, ground: &mut ground, code, refills, call, links: 0 };
+        let result = follow(&mut links);
+        let Links { written, is_written, links, .. } = links;
         // After a crash memory may be missing; the next case gets new one.
-        if let Err(outcome @ Outcome::Crashed { .. }) = results {
+        if let Err(outcome @ Outcome::Crashed { .. }) = result {
             return Err(outcome);
         }
         ground.written = is_written.then_some(Written { links: written.links + links, ..written });
         let obtained = ground.obtained();
         self.grounds.insert((cpu, case.memory), ground);
-        let (samples, repetitions) = results?;
-        let accesses = Chase::LINKS * u64::from(chase.chains);
-        let volume = Volume { elements: accesses, loaded: 8 * accesses, ..Volume::default() };
-        Ok(Measured { volume, repetitions, core_clock_links: 0, samples, obtained })
+        Ok((result?, obtained))
     }
 
     fn ground(&mut self, cpu: u32, case: &Case, places: &Places) -> Result<Ground, NoMemory> {
@@ -95,12 +108,10 @@ impl Chaser {
             Some(ground) if ground.region.bytes() >= case.working_set => Ok(ground),
             _ => {
                 let most = self.most.get(&key).map_or(case.working_set, |most| case.working_set.max(*most));
-                Ok(Ground {
-                    region: Region::new(case.memory, most, places)?,
-                    touched: 0,
-                    obtained: None,
-                    written: None,
-                })
+                // Where there is too little memory for the largest case, the others go on.
+                let region = Region::new(case.memory, most, places)
+                    .or_else(|_| Region::new(case.memory, case.working_set, places))?;
+                Ok(Ground { region, touched: 0, obtained: None, written: None })
             }
         }
     }
@@ -152,7 +163,7 @@ impl Ground {
 
 /// What the thread of a visit does. On cache lines of its own: its call's positions are written in each sample.
 #[repr(align(128))]
-struct Links<'a> {
+pub(super) struct Links<'a> {
     chase: Chase,
     written: Written,
     /// Whether memory holds the cycle already.

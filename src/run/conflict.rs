@@ -8,7 +8,7 @@ use std::os::unix::fs::FileExt;
 use std::time::Instant;
 
 use super::Quota;
-use super::native::{CORE_CLOCK_LINKS, core_clock, crashed, unavailable};
+use super::native::{CORE_CLOCK_LINKS, core_clock, crashed, pin, unavailable};
 use super::scan::{Tools, tagged};
 use super::sys;
 use super::team::StealMeter;
@@ -91,7 +91,7 @@ impl Prober {
         self.held = None;
         let mut region = Region::new(case.memory, case.working_set, tools.places).map_err(unavailable)?;
         let fill = || {
-            sys::pin(cpu).map_err(|fault| unavailable(format!("CPU {cpu} can't be used: {fault}")))?;
+            pin(cpu)?;
             // Pages of zeros may be one shared page: each is written to.
             sys::touch_words(&mut region, |words| words.fill(1.0)).map_err(crashed)
         };
@@ -140,7 +140,7 @@ impl Probe<'_> {
     /// One sample a pair, as far as time allows.
     fn measure(&mut self, cpu: u32, batch: &Conflict, quota: &Quota<'_>) -> Result<Samples, Outcome> {
         let deadline = Instant::now() + quota.time;
-        sys::pin(cpu).map_err(|fault| unavailable(format!("CPU {cpu} can't be used: {fault}")))?;
+        pin(cpu)?;
         if let (0, Some(&first)) = (self.held.repetitions, batch.pairs.first()) {
             self.held.repetitions = self.repetitions(first).map_err(crashed)?;
         }

@@ -2,8 +2,10 @@
 //! executor. Its clock is named `simulated`, so that its records can't pass for measurements.
 
 use super::{Executor, Quota};
+use crate::kernel::chase::Chase;
+use crate::kernel::mix::Mix;
 use crate::memory::Obtained;
-use crate::plan::{Case, Conflict, LINE, Work};
+use crate::plan::{Case, Conflict, LINE, Load, Work};
 use crate::record::{Clock, Measured, Outcome, Sample, Samples, Volume};
 use crate::units::{Bytes, Hertz};
 
@@ -47,6 +49,14 @@ pub struct Fake {
 
 /// Ticks a second of the simulated clock.
 const HZ: f64 = 1e9;
+/// Lines that a thread has in flight where it streams: a load takes as long from a level as so many take together.
+const IN_FLIGHT: f64 = 10.0;
+/// Nanoseconds of a hand-over, for each bit from the highest in which the numbers of the CPUs differ.
+const HANDOVER_NS: f64 = 20.0;
+/// Bytes that a loading thread moves between two pauses.
+const CHUNK: f64 = 12288.0;
+/// Most of a memory's rate that can be used, and by how much a load takes longer at half of it.
+const QUEUE: (f64, f64) = (0.95, 0.3);
 
 impl Fake {
     /// A machine with `levels` and `noise`; the same seed gives the same samples.
@@ -81,6 +91,71 @@ impl Fake {
         Outcome::Measured(Box::new(Measured { volume, repetitions: 100, core_clock_links: 4000, samples, obtained }))
     }
 
+    /// The true latency of a load of a chase over so many bytes, in nanoseconds: more chains than lines in flight wait.
+    pub fn latency_ns(&self, footprint: u64, chains: u32) -> f64 {
+        let last = self.levels.len() - 1;
+        let level = self.levels.iter().position(|level| footprint <= level.capacity.0).unwrap_or(last);
+        IN_FLIGHT * LINE as f64 / self.levels[level].bytes_per_s * 1e9 * (f64::from(chains) / IN_FLIGHT).max(1.0)
+    }
+
+    /// The true rate of so many loading threads, in bytes a second, and the latency beside them, in nanoseconds.
+    pub fn loaded(&self, load: Load, threads: usize) -> (f64, f64) {
+        let (idle_ns, last) = (self.latency_ns(u64::MAX, 1), self.levels[self.levels.len() - 1]);
+        let Load::Mixed { delay_ns, .. } = load else { return (0.0, idle_ns) };
+        let alone = CHUNK / (CHUNK / last.bytes_per_s + f64::from(delay_ns) * 1e-9);
+        let used = (alone * threads as f64 / last.shared_bytes_per_s).min(QUEUE.0);
+        (used * last.shared_bytes_per_s, idle_ns * (1.0 + QUEUE.1 * used / (1.0 - used)))
+    }
+
+    /// The true time of a hand-over, in nanoseconds.
+    pub fn handover_ns(from: u32, to: u32) -> f64 {
+        HANDOVER_NS * f64::from(u32::BITS - (from ^ to).leading_zeros())
+    }
+
+    fn chase(&mut self, case: &Case, chase: Chase, quota: &Quota<'_>) -> Outcome {
+        let footprint = chase.places(case.working_set) as u64 * LINE.min(chase.stride_bytes.into());
+        let accesses = Chase::LINKS * u64::from(chase.chains);
+        let ticks = self.latency_ns(footprint, chase.chains) * Chase::LINKS as f64;
+        let volume = Volume { elements: accesses, loaded: 8 * accesses, ..Volume::default() };
+        self.measured(case, volume, ticks, quota)
+    }
+
+    fn beside(&mut self, case: &Case, load: Load, quota: &Quota<'_>) -> Outcome {
+        let others = case.cpus.len().saturating_sub(1);
+        if load != Load::Alone && others == 0 {
+            return needs_two_cores();
+        }
+        let (rate, ns) = self.loaded(load, others);
+        let [loaded, stored] = if let Load::Mixed { mix, .. } = load { Mix::bytes(mix) } else { [0, 0] };
+        let volume = Volume { loaded, stored, ..Volume::default() };
+        let mut outcome = self.measured(case, volume, ns, quota);
+        if let (Outcome::Measured(measured), true) = (&mut outcome, loaded + stored > 0) {
+            let moved = |ticks: &u64| (rate * *ticks as f64 / HZ / (loaded + stored) as f64) as u64;
+            measured.samples.load_repetitions = measured.samples.ticks.iter().map(moved).collect();
+        }
+        outcome
+    }
+
+    /// Samples of as many repetitions as take 200 us, each of which truly takes so many ticks.
+    fn measured(&mut self, case: &Case, volume: Volume, ticks: f64, quota: &Quota<'_>) -> Outcome {
+        let repetitions = (200e3 / ticks).ceil().max(1.0) as u64;
+        let visit = (self.normal() * self.noise.drift).exp();
+        let mut samples = Samples::default();
+        while samples.ticks.len() < quota.most_samples {
+            let mut ticks = ticks * repetitions as f64 * visit * (self.normal() * self.noise.sigma).exp();
+            if self.random.f64() < self.noise.slow_mode.0 {
+                ticks *= self.noise.slow_mode.1;
+            }
+            if self.random.f64() < self.noise.outliers {
+                ticks *= 3.0;
+            }
+            let ticks = ticks.max(1.0) as u64;
+            samples.push(Sample { ticks, fastest_thread_ticks: ticks, core_clock_ticks: 1333, ..Sample::default() });
+        }
+        let obtained = Obtained { bytes: case.working_set, ..Obtained::default() };
+        Outcome::Measured(Box::new(Measured { volume, repetitions, core_clock_links: 4000, samples, obtained }))
+    }
+
     fn normal(&mut self) -> f64 {
         // Irwin-Hall: the sum of 12 uniforms has variance 1.
         (0..12).map(|_| self.random.f64()).sum::<f64>() - 6.0
@@ -112,26 +187,25 @@ impl Executor for Fake {
         if self.crashes.as_deref().is_some_and(|crash| case.to_string().contains(crash)) {
             return Outcome::Crashed { reason: "the kernel was stopped by SIGILL (simulated)".into() };
         }
-        if let Work::Conflict(batch) = &case.work {
-            return self.pairs(case, batch);
-        }
-        let volume = volume(case);
-        let pass_ticks = volume.payload() as f64 / self.truth(case) * HZ;
-        let repetitions = (200e3 / pass_ticks).ceil().max(1.0) as u64;
-        let visit = (self.normal() * self.noise.drift).exp();
-        let mut samples = Samples::default();
-        while samples.ticks.len() < quota.most_samples {
-            let mut ticks = pass_ticks * repetitions as f64 * visit * (self.normal() * self.noise.sigma).exp();
-            if self.random.f64() < self.noise.slow_mode.0 {
-                ticks *= self.noise.slow_mode.1;
+        match &case.work {
+            Work::Conflict(batch) => self.pairs(case, batch),
+            Work::Chase(chase) => self.chase(case, *chase, quota),
+            Work::Loaded(work) => self.beside(case, work.load, quota),
+            Work::Handover(_) => match case.cpus[..] {
+                [from, to] => {
+                    let volume = Volume { elements: 2, ..Volume::default() };
+                    self.measured(case, volume, 2.0 * Fake::handover_ns(from, to), quota)
+                }
+                _ => needs_two_cores(),
+            },
+            Work::Kernel(_) | Work::Page(_) | Work::Scan(_) | Work::PageCache(_) => {
+                let volume = volume(case);
+                self.measured(case, volume, volume.payload() as f64 / self.truth(case) * HZ, quota)
             }
-            if self.random.f64() < self.noise.outliers {
-                ticks *= 3.0;
-            }
-            let ticks = ticks.max(1.0) as u64;
-            samples.push(Sample { ticks, fastest_thread_ticks: ticks, core_clock_ticks: 1333, ..Sample::default() });
         }
-        let obtained = Obtained { bytes: case.working_set, ..Obtained::default() };
-        Outcome::Measured(Box::new(Measured { volume, repetitions, core_clock_links: 4000, samples, obtained }))
     }
+}
+
+fn needs_two_cores() -> Outcome {
+    Outcome::Unavailable { reason: "it needs two cores (simulated)".into() }
 }

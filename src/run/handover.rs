@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use super::Quota;
-use super::native::{CORE_CLOCK_LINKS, core_clock, crashed, unavailable};
+use super::native::{CORE_CLOCK_LINKS, core_clock, crashed, pin, unavailable};
 use super::scan::Tools;
 use super::sys::{self, Peer, ThreadUsage};
 use super::team::{StealMeter, WarmUp};
@@ -100,7 +100,7 @@ impl Pair<'_> {
 
     /// Goes to its CPU, touches the page if it is to, and waits for the other.
     fn arrive(&self, cpu: u32, page: Option<&mut Region>) -> Result<(), Outcome> {
-        sys::pin(cpu).map_err(|fault| unavailable(format!("CPU {cpu} can't be used: {fault}")))?;
+        pin(cpu)?;
         if let Some(page) = page {
             sys::touch_words(page, |words| words.fill(0.0)).map_err(crashed)?;
         }

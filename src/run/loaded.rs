@@ -2,8 +2,8 @@
 //! their own and pause after every few KiB. A sample is so many loads of the chase; what the others moved in the same
 //! time is counted by themselves and read right before and right after it.
 //!
-//! Memory is kept from case to case within a round: linking a chase takes a tenth of a second, and the chase goes on
-//! where it was, so that its next lines were not touched for a whole cycle.
+//! The chase is that of the latency ladder: same code, same memory, same cycle. It goes on where it was, so that its next
+//! lines were not touched for a whole cycle. All memory is kept from case to case within a round.
 
 #![allow(unsafe_code)]
 
@@ -14,16 +14,16 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering}
 use std::time::{Duration, Instant};
 
 use super::Quota;
-use super::native::{CORE_CLOCK_LINKS, core_clock, crashed, unavailable};
+use super::chase::{Chaser, Links};
+use super::native::{CORE_CLOCK_LINKS, core_clock, crashed, pin, unavailable};
 use super::scan::Tools;
 use super::sys::{self, Peer, ThreadUsage};
-use super::team::{StealMeter, WarmUp};
-use crate::kernel::Unsupported;
-use crate::kernel::chain;
-use crate::kernel::code::{Call, Executable, MachineCode};
+use super::team::{StealMeter, Task, WarmUp};
+use crate::kernel::chase::{Chase, Order};
+use crate::kernel::code::{Call, Executable};
 use crate::kernel::mix::{LINES, Mix, STRIDE};
 use crate::memory::{MemorySpec, Obtained, Proof, Region};
-use crate::plan::{Case, Load, Loaded};
+use crate::plan::{Case, Load};
 use crate::record::{Measured, Outcome, Sample, Samples, Volume};
 use crate::units::{Bytes, Hertz};
 
@@ -37,29 +37,22 @@ const CHUNK: u64 = 16;
 const BURST: u64 = 32;
 /// All threads must have their memory ready within this time; it takes milliseconds for each 64 MiB.
 const PATIENCE: Duration = Duration::from_secs(20);
+/// What the first thread follows.
+const CHASE: Chase = Chase::of(Order::Random);
 /// Words of a line.
 const LINE_WORDS: usize = 8;
 
-/// Runs chases under load; keeps code for good, and memory until the round ends.
+/// Loads the memory beside a chase; keeps code for good, and memory until the round ends.
 #[derive(Debug, Default)]
 pub(super) struct Bench {
-    codes: HashMap<Option<Mix>, Executable>,
-    chases: HashMap<Key, Chase>,
+    codes: HashMap<Mix, Executable>,
     fields: HashMap<Key, Field>,
-    /// Visits so far: the seed of the chase, and what loading threads store.
+    /// Visits so far: what loading threads store.
     visits: u64,
 }
 
 /// Whose memory: CPU, kind, bytes.
 type Key = (u32, MemorySpec, Bytes);
-
-/// Memory that the first thread chases through.
-#[derive(Debug)]
-struct Chase {
-    region: Region,
-    /// Where it has come to; nothing before it is linked.
-    at: Option<u64>,
-}
 
 /// Memory that a loading thread walks over.
 #[derive(Debug)]
@@ -73,102 +66,83 @@ struct Field {
 impl Bench {
     /// Gives memory back.
     pub fn give_back(&mut self) {
-        self.chases.clear();
         self.fields.clear();
     }
 
-    /// Visits a case, which is this chase.
+    /// Visits a case, which is this load beside a chase.
     pub fn visit(
         &mut self,
         case: &Case,
-        work: Loaded,
+        load: Load,
+        chaser: &mut Chaser,
         quota: &Quota<'_>,
         tools: &Tools<'_>,
         hz: Hertz,
-        verify: bool,
     ) -> Result<Outcome, Outcome> {
-        let (leader, others) = case.cpus.split_first().ok_or_else(|| unavailable("it has no CPU"))?;
-        if work.load != Load::Alone && others.is_empty() {
+        let (_, others) = case.cpus.split_first().ok_or_else(|| unavailable("it has no CPU"))?;
+        if load != Load::Alone && others.is_empty() {
             let reason = "it needs two cores: one chases, the other loads; let this process use another CPU (taskset, \
                           cpuset, --cpus, --threads)";
             return Err(unavailable(reason));
         }
+        let Some(chase) = case.shares() else { return Err(unavailable("this is no chase")) };
         self.visits += 1;
-        self.prepare(work)?;
-        let share = Bytes((case.working_set.0 - work.chase.0.min(case.working_set.0)) / others.len().max(1) as u64);
-        let new = |bytes| Region::new(case.memory, bytes, tools.places).map_err(unavailable);
-        let (chase_key, mut fields) = ((*leader, case.memory, work.chase), Vec::new());
-        let mut chase = match self.chases.remove(&chase_key) {
-            Some(chase) => chase,
-            None => Chase { region: new(work.chase)?, at: None },
+        let (mix, delay_ns) = match load {
+            Load::Mixed { mix, delay_ns } => (Some(mix), delay_ns),
+            Load::Alone | Load::Idle => (None, 0),
         };
-        for &cpu in others {
-            fields.push(match self.fields.remove(&(cpu, case.memory, share)) {
-                Some(field) => field,
-                None => Field { region: new(share)?, next: 0, is_touched: false },
-            });
-        }
-        if !chase.region.is_writable() || fields.iter().any(|field| !field.region.is_writable()) {
-            return Err(unavailable(format!("{} memory may only be read; choose another kind", case.memory)));
-        }
-        let mix = match work.load {
-            Load::Mixed { mix, .. } => Some(mix),
-            Load::Alone | Load::Idle => None,
-        };
-        let delay_ns = if let Load::Mixed { delay_ns, .. } = work.load { delay_ns } else { 0 };
+        let share =
+            Bytes((case.working_set.0 - chase.working_set.0.min(case.working_set.0)) / others.len().max(1) as u64);
+        let mut fields = self.fields(case, others, share, tools)?;
+        let mark = self.visits as f64;
         let crew = Crew {
             tools,
             quota,
             cpus: &case.cpus,
-            chase_code: self.code(None)?,
-            mix: mix.map(|mix| Ok((mix, self.code(Some(mix))?))).transpose()?,
+            mix: mix.map(|mix| Ok((mix, self.code(mix)?))).transpose()?,
             delay_ticks: (f64::from(delay_ns) * 1e-9 * hz.0) as u64,
-            mark: self.visits as f64,
-            verify,
+            mark,
             go: Go::new(others.len()),
         };
-        let (samples, repetitions) = crew.measure(&mut chase, &mut fields)?;
-        let obtained = chase.obtained(work.chase);
+        let follow = |links: &mut Links<'_>| crew.measure(links, &mut fields);
+        let ((samples, repetitions), mut obtained) = chaser.follow(&chase, CHASE, tools.places, follow)?;
+        let seen = format!("one random cycle through {} lines", CHASE.places(chase.working_set));
+        obtained.proofs.push(Proof::new("a line is loaded again only after all others", "construction", seen, true));
         let fields_obtained = fields.iter().map(|field| field.region.inspect(field.region.bytes()));
         let obtained = fields_obtained.fold(obtained, Obtained::and);
-        self.chases.insert(chase_key, chase);
         self.fields.extend(others.iter().map(|&cpu| (cpu, case.memory, share)).zip(fields));
         let [loaded, stored] = mix.map_or([0, 0], Mix::bytes);
         let volume = Volume { elements: u64::from(mix.is_some()) * LINES, loaded, stored, ..Volume::default() };
-        let (repetitions, core_clock_links) = (repetitions * chain::LOADS, CORE_CLOCK_LINKS);
+        let (repetitions, core_clock_links) = (repetitions * Chase::LINKS, CORE_CLOCK_LINKS);
         Ok(Outcome::Measured(Box::new(Measured { volume, repetitions, core_clock_links, samples, obtained })))
     }
 
-    /// Makes the code that a case needs.
-    fn prepare(&mut self, work: Loaded) -> Result<(), Outcome> {
-        let mut add = |mix: Option<Mix>, code: &dyn Fn() -> Result<MachineCode, Unsupported>| {
-            if let Entry::Vacant(entry) = self.codes.entry(mix) {
-                let code = code().map_err(unavailable)?;
-                let refused = |fault| unavailable(format!("executable memory was refused ({fault})"));
-                entry.insert(Executable::new(&code).map_err(refused)?);
+    /// Memory of each loading thread: kept, or new.
+    fn fields(&mut self, case: &Case, cpus: &[u32], bytes: Bytes, tools: &Tools<'_>) -> Result<Vec<Field>, Outcome> {
+        let mut field = |cpu: &u32| match self.fields.remove(&(*cpu, case.memory, bytes)) {
+            Some(field) => Ok(field),
+            None => {
+                let region = Region::new(case.memory, bytes, tools.places).map_err(unavailable)?;
+                Ok(Field { region, next: 0, is_touched: false })
             }
-            Ok(())
         };
-        add(None, &chain::chase)?;
-        match work.load {
-            Load::Mixed { mix, .. } => add(Some(mix), &|| mix.assemble()),
-            Load::Alone | Load::Idle => Ok(()),
+        let fields = cpus.iter().map(&mut field).collect::<Result<Vec<Field>, Outcome>>()?;
+        match fields.iter().all(|field| field.region.is_writable()) {
+            true => Ok(fields),
+            false => Err(unavailable(format!("{} memory may only be read; choose another kind", case.memory))),
         }
     }
 
-    /// The code of a mix, or of the chase.
-    fn code(&self, mix: Option<Mix>) -> Result<&Executable, Outcome> {
-        self.codes.get(&mix).ok_or_else(|| unavailable("the chase has no code"))
-    }
-}
-
-impl Chase {
-    fn obtained(&self, bytes: Bytes) -> Obtained {
-        let mut obtained = self.region.inspect(bytes);
-        let lines = self.region.bytes().0 / chain::LINE;
-        let seen = format!("one random cycle through {lines} lines");
-        obtained.proofs.push(Proof::new("a line is loaded again only after all others", "construction", seen, true));
-        obtained
+    /// The code of a mix, made when it is first asked for.
+    fn code(&mut self, mix: Mix) -> Result<&Executable, Outcome> {
+        match self.codes.entry(mix) {
+            Entry::Occupied(entry) => Ok(entry.into_mut()),
+            Entry::Vacant(entry) => {
+                let code = mix.assemble().map_err(unavailable)?;
+                let refused = |fault| unavailable(format!("executable memory was refused ({fault})"));
+                Ok(entry.insert(Executable::new(&code).map_err(refused)?))
+            }
+        }
     }
 }
 
@@ -217,24 +191,22 @@ struct Crew<'a> {
     tools: &'a Tools<'a>,
     quota: &'a Quota<'a>,
     cpus: &'a [u32],
-    chase_code: &'a Executable,
     mix: Option<(Mix, &'a Executable)>,
     delay_ticks: u64,
     /// What loading threads store in this visit.
     mark: f64,
-    verify: bool,
     go: Go,
 }
 
 impl Crew<'_> {
     /// Has the first thread chase and the others load; samples, and the repetitions of each.
-    fn measure(&self, chase: &mut Chase, fields: &mut [Field]) -> Result<(Samples, u64), Outcome> {
+    fn measure(&self, links: &mut Links<'_>, fields: &mut [Field]) -> Result<(Samples, u64), Outcome> {
         let led = std::thread::scope(|scope| {
             let mut workers = Vec::new();
             for (index, field) in fields.iter_mut().enumerate() {
                 workers.push(scope.spawn(move || self.load(index, field)));
             }
-            let leader = scope.spawn(|| self.lead(chase));
+            let leader = scope.spawn(|| self.lead(links));
             let led = leader.join().unwrap_or_else(|_| Err(crashed("a measuring thread panicked")));
             self.go.stop.store(true, Ordering::Release);
             // Where a CPU is taken for good, its thread can hear of that on another one only.
@@ -248,16 +220,12 @@ impl Crew<'_> {
         fault.map_or(led, Err)
     }
 
-    fn pin(&self, cpu: u32) -> Result<(), Outcome> {
-        sys::pin(cpu).map_err(|fault| unavailable(format!("CPU {cpu} can't be used: {fault}")))
-    }
-
     /// A loading thread, until it is stopped.
     fn load(&self, index: usize, field: &mut Field) {
         let slot = &self.go.slots[index];
         slot.thread.store(sys::thread_id(), Ordering::Release);
         let mut work = || -> Result<(), Outcome> {
-            self.pin(self.cpus[index + 1])?;
+            pin(self.cpus[index + 1])?;
             field.touch()?;
             self.go.ready.fetch_add(1, Ordering::AcqRel);
             match self.mix {
@@ -305,17 +273,14 @@ impl Crew<'_> {
         }
     }
 
-    /// The first thread: links its memory, waits for the others, takes samples.
-    fn lead(&self, chase: &mut Chase) -> Result<(Samples, u64), Outcome> {
-        self.pin(self.cpus[0])?;
-        let mut at = match chase.at {
-            Some(at) => at,
-            None => chase.link(self.mark as u64, self.verify)?,
-        };
+    /// The first thread: readies its chase, waits for the others, takes samples.
+    fn lead(&self, links: &mut Links<'_>) -> Result<(Samples, u64), Outcome> {
+        pin(self.cpus[0])?;
+        links.begin()?;
         self.wait_for_others()?;
         let deadline = Instant::now() + self.quota.time;
         let (mut warm_up, mut repetitions) = (WarmUp::default(), 1);
-        while let Some(more) = warm_up.next(self.ticks(&mut at, repetitions)?, repetitions, self.tools.sample_ticks) {
+        while let Some(more) = warm_up.next(self.ticks(links, repetitions)?, repetitions, self.tools.sample_ticks) {
             repetitions = more;
         }
         let pinned = self.go.slots.iter().zip(&self.cpus[1..]);
@@ -328,7 +293,7 @@ impl Crew<'_> {
                 break;
             }
             let (before, moved) = (ThreadUsage::now(), self.go.moved());
-            let ticks = self.ticks(&mut at, repetitions)?;
+            let ticks = self.ticks(links, repetitions)?;
             let (moved, usage) = (self.go.moved() - moved, before.until_now());
             let mut sample = Sample { ticks, fastest_thread_ticks: ticks, ..usage };
             sample.migrations = u32::from(sys::current_cpu().is_some_and(|cpu| cpu != self.cpus[0]));
@@ -343,13 +308,10 @@ impl Crew<'_> {
                 samples.load_repetitions.push(moved);
             }
         }
-        chase.at = Some(at);
         if samples.ticks.is_empty() {
             return Err(unavailable("it was stopped before a sample was done"));
         }
-        if at.wrapping_sub(chase.region.address()) >= chase.region.bytes().0 {
-            return Err(Outcome::Invalid { reason: "data check failed: the chase left its memory".into() });
-        }
+        links.end()?;
         Ok((samples, repetitions))
     }
 
@@ -369,32 +331,10 @@ impl Crew<'_> {
         Ok(())
     }
 
-    fn ticks(&self, at: &mut u64, repetitions: u64) -> Result<u64, Outcome> {
-        let mut call = Call::empty(repetitions);
-        call.pointers[0] = *at;
+    fn ticks(&self, links: &mut Links<'_>, repetitions: u64) -> Result<u64, Outcome> {
         let start = self.tools.ticker.now();
-        // SAFETY: `at` is a line of the linked chase, from which each link leads to another line of it; nothing writes
-        // to that memory any more.
-        let run = unsafe { self.chase_code.run(&mut call) };
-        let end = self.tools.ticker.now();
-        run.map_err(crashed)?;
-        *at = call.pointers[0];
-        Ok((end - start).max(1))
-    }
-}
-
-impl Chase {
-    /// Links it on the calling thread, which so touches its pages first. With `verify` the whole cycle is walked once.
-    fn link(&mut self, seed: u64, verify: bool) -> Result<u64, Outcome> {
-        let address = self.region.address();
-        let is_linked = sys::touch_words(&mut self.region, |words| {
-            chain::link(words, address, seed);
-            !verify || chain::is_one_cycle(words, address)
-        });
-        match is_linked.map_err(crashed)? {
-            true => Ok(address),
-            false => Err(Outcome::Invalid { reason: "data check failed: the chase is not one cycle".into() }),
-        }
+        links.run(repetitions)?;
+        Ok((self.tools.ticker.now() - start).max(1))
     }
 }
 

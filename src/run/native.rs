@@ -14,7 +14,7 @@ use super::loaded::{self, Bench};
 use super::page_cache::Surroundings;
 use super::pages;
 use super::scan::{self, Scanner, Tools};
-use super::sys::Ticker;
+use super::sys::{self, Ticker};
 use super::team::{Task, Team};
 use super::{Executor, Quota};
 use crate::kernel::chase::Chase;
@@ -189,7 +189,8 @@ impl Native {
                 handover::visit(case, *work, self.handovers, quota, code, &tools(handover::SAMPLE))
             }
             Work::Loaded(work) => {
-                self.bench.visit(case, *work, quota, &tools(loaded::SAMPLE), self.clock.hz, self.verify)
+                let tools = tools(loaded::SAMPLE);
+                self.bench.visit(case, work.load, &mut self.chaser, quota, &tools, self.clock.hz)
             }
             Work::Conflict(batch) => self.prober.visit(case, batch, quota, &tools(scan::SAMPLE)),
             Work::Chase(chase) => self.run_chase(case, *chase, quota),
@@ -304,6 +305,13 @@ pub(super) fn core_clock(chain: &Executable, ticker: Ticker) -> u64 {
 
 pub(super) fn unavailable(reason: impl std::fmt::Display) -> Outcome {
     Outcome::Unavailable { reason: reason.to_string() }
+}
+
+/// Pins the calling thread. That a CPU goes away after the plan was made ends its own cases alone.
+pub(super) fn pin(cpu: u32) -> Result<(), Outcome> {
+    let cure =
+        "it is offline, or this process may not use it any more; let it (cpuset, taskset), or leave it out with --cpus";
+    sys::pin(cpu).map_err(|fault| unavailable(format!("CPU {cpu} can't be used ({fault}): {cure}")))
 }
 
 pub(super) fn crashed(fault: impl std::fmt::Display) -> Outcome {

@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 use super::Quota;
-use super::native::{CORE_CLOCK_LINKS, core_clock, unavailable};
+use super::native::{CORE_CLOCK_LINKS, core_clock, pin, unavailable};
 use super::sys::{self, ThreadUsage, Ticker};
 use super::team::StealMeter;
 use crate::kernel::Isa;
@@ -99,7 +99,7 @@ impl<'a> Sweeper<'a> {
     /// samples come the accesses of each.
     fn measure(&mut self, cpu: u32, seed: u64, quota: &Quota<'_>) -> Result<(Samples, u64), Outcome> {
         let deadline = Instant::now() + quota.time;
-        sys::pin(cpu).map_err(|fault| unavailable(format!("CPU {cpu} can't be used: {fault}")))?;
+        pin(cpu)?;
         self.check()?;
         let trips = self.trips().map_err(crashed)?;
         let most = quota.most_samples.min(SAMPLES_MOST / self.offsets.len()).max(1);

@@ -13,6 +13,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use super::Quota;
+use super::native::pin;
 use super::sys::{self, ThreadUsage, Ticker};
 use crate::plan::{Case, Protocol};
 use crate::record::{Outcome, Sample, Samples};
@@ -164,10 +165,7 @@ impl<'a> Team<'a> {
     }
 
     fn thread<T: Task>(&self, index: usize, task: &mut T) -> Option<Samples> {
-        if let Err(fault) = sys::pin(self.case.cpus[index]) {
-            let reason = format!("CPU {} can't be used: {fault}", self.case.cpus[index]);
-            self.shared.fail(Outcome::Unavailable { reason });
-        }
+        self.unless_stopped(|| pin(self.case.cpus[index]));
         self.unless_stopped(|| task.begin());
         let mut leader = (index == 0).then(|| Leader::new(self));
         loop {

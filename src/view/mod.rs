@@ -66,6 +66,7 @@ const FLAGS: &[Flag] = &[
     flag("cache-kept", "e", "the page cache could not be emptied first"),
     flag("cache-short", "h", "the page cache did not hold all of the file"),
     flag("may-be-cached", "k", "the working set is too small to be in memory for sure"),
+    flag("starved", "v", "other tasks kept the loading threads from running"),
 ];
 
 const fn flag(word: &'static str, letter: &'static str, means: &'static str) -> Flag {
@@ -200,6 +201,7 @@ fn once<'a>(faults: impl Iterator<Item = (String, &'a String, &'a String)>) -> V
     let mut seen: Vec<(String, &str, &str, usize)> = Vec::new();
     for (what, outcome, reason) in faults {
         match seen.iter_mut().find(|(_, o, r, _)| (*o, *r) == (outcome.as_str(), reason.as_str())) {
+            Some((first, ..)) if *first == what => {}
             Some((.., more)) => *more += 1,
             None => seen.push((what, outcome, reason, 0)),
         }

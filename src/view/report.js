@@ -41,7 +41,7 @@
   // Names that don't fit beside each other (a tick has room for some ten letters) stand aslant.
   const slant = (spec, ticks) => spec.names.join("  ").length > 10 * ticks ? 40 : 0;
 
-  function axis(spec, values, ticks, theme) {
+  function axis(spec, values, ticks, theme, frame = {}) {
     const shared = {
       name: spec.name, nameLocation: "middle",
       nameTextStyle: { color: theme.faint, fontSize: 12 },
@@ -56,8 +56,8 @@
     const value = { ...shared, type: "value", splitNumber: ticks };
     if (spec.scale === "order") return { ...value, min: 0, max: "dataMax", minInterval: 1 };
     if (spec.scale === "offsets") return { ...value, min: "dataMin", max: "dataMax" };
-    if (spec.scale === "close") return { ...value, scale: true };
-    if (spec.scale === "linear") return { ...value, min: 0, minInterval: spec.name === "threads" ? 1 : 0 };
+    if (spec.scale === "close") return { ...value, scale: true, ...frame };
+    if (spec.scale === "linear") return { ...value, min: 0, minInterval: spec.name === "threads" ? 1 : 0, ...frame };
     const low = Math.floor(Math.min(...values)), most = Math.max(...values);
     // Above the highest line there is room for the bands' names.
     const high = Math.max(low + 1, Math.ceil(spec.scale === "log" ? most + (most - low) * .08 : most));
@@ -74,7 +74,7 @@
   function whiskers(chart, series, index, colour) {
     const bars = chart.series.length;
     return {
-      type: "custom", name: series.name, silent: true, tooltip: { show: false }, z: 5,
+      type: "custom", name: series.name, silent: true, clip: true, tooltip: { show: false }, z: 5,
       data: points(chart, series), encode: { x: 0, y: [2, 3] },
       renderItem(_, api) {
         const [low, high] = [2, 3].map(column => api.coord([api.value(0), api.value(column)]));
@@ -168,10 +168,25 @@
     return lines[0];
   }
 
+  // Medians and limits decide how far the y axis reaches: one wide interval must not flatten all lines. Whiskers that go
+  // beyond are cut at the frame. Returns what lies in it, and the frame where something was cut.
+  function reach(chart, all, ticks) {
+    const sure = [...all.map(point => point[1]), ...chart.limits.map(limit => place(chart.y, limit.at))].filter(Number.isFinite);
+    const least = Math.min(...sure), most = Math.max(...sure);
+    const room = chart.y.scale === "log" ? 1 : Math.max(most - least, .1 * Math.abs(most));
+    const from = chart.y.scale === "linear" ? 0 : least - room, to = most + room;
+    const every = [...sure, ...all.flatMap(point => point.slice(2, 4)).filter(Number.isFinite)];
+    const ys = every.map(y => Math.min(to, Math.max(from, y)));
+    if (every.every((y, index) => y === ys[index])) return { ys };
+    const low = Math.min(...ys), high = Math.max(...ys), rough = (high - low) / ticks;
+    const step = [1, 2, 5, 10].map(n => n * 10 ** Math.floor(Math.log10(rough))).find(step => step >= rough);
+    return { ys, frame: { min: Math.floor(low / step) * step, max: Math.ceil(high / step) * step } };
+  }
+
   function option(chart, { clientWidth: width, clientHeight: height }, theme) {
     const all = chart.series.flatMap(series => points(chart, series));
-    const xs = all.map(point => point[0]), ys = [...all.flatMap(point => point.slice(1, 4)), ...chart.limits.map(limit => place(chart.y, limit.at))].filter(Number.isFinite);
-    const x = axis(chart.x, xs, Math.max(4, Math.min(9, Math.floor(width / 72))), theme), y = axis(chart.y, ys, height < 300 ? 4 : 8, theme);
+    const rows = height < 300 ? 4 : 8, { ys, frame } = reach(chart, all, rows), xs = all.map(point => point[0]);
+    const x = axis(chart.x, xs, Math.max(4, Math.min(9, Math.floor(width / 72))), theme), y = axis(chart.y, ys, rows, theme, frame);
     const range = isLog(chart.x) ? [x.min, x.max] : [Math.min(...xs), Math.max(...xs)];
     const names = chart.series.map(series => series.name), named = names.length > 1;
     const lines = named ? legendLines(names, width) : 0;

@@ -1,6 +1,8 @@
 //! Reports made by hand: a machine that never was, with everything a view must be able to show.
 #![allow(dead_code)] // Each test file uses its part.
 
+pub mod simulated;
+
 use membound::kernel::scan::Scan;
 use membound::kernel::{Element, Kernel, LoadKind, StoreKind, Width};
 use membound::machine::{Dimm, Fact, Machine};
@@ -10,7 +12,7 @@ use membound::model::{
     StreamLine, StreamTable, Warning, WriteAllocate,
 };
 use membound::plan::{PageWork, Protocol};
-use membound::record::{Clock, End, Environment};
+use membound::record::{Clock, End, Environment, Header, Measurement, Record, SCHEMA};
 use membound::stats::Modes;
 use membound::units::{Bytes, Hertz};
 
@@ -53,6 +55,27 @@ pub fn empty() -> Report {
         findings: Vec::new(),
         warnings: Vec::new(),
     }
+}
+
+/// The head of a record made by hand, on a machine of which nothing can be read.
+pub fn header(clock: Clock) -> Header {
+    Header {
+        schema: SCHEMA,
+        tool: "test".into(),
+        host: "made up".into(),
+        started_unix_s: 0,
+        command: Vec::new(),
+        seed: 0,
+        clock,
+        machine: unknown_machine(),
+        before: Environment::default(),
+    }
+}
+
+/// A record made by hand, in ticks of a clock of so many hertz.
+pub fn record(hz: f64, measurements: Vec<Measurement>) -> Record {
+    let clock = Clock { name: "simulated".into(), hz: Hertz(hz), overhead_ticks: 20 };
+    Record { header: header(clock), measurements, end: None }
 }
 
 /// A machine of which nothing can be read.

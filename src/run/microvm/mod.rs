@@ -23,7 +23,7 @@ use crate::memory::{MemoryKind, MemorySpec, Places, Proof, Region};
 use crate::plan::{Case, Protocol, Work};
 use crate::record::{Clock, Measured, Outcome, Sample, Samples};
 use crate::run::arena::{Arenas, Ground, Layout, Mapping, check_exact, timed_scalar};
-use crate::run::native::{CLOCK_TRIPS, CORE_CLOCK_LINKS, compile, crashed, unavailable, volume};
+use crate::run::native::{CLOCK_TRIPS, CORE_CLOCK_LINKS, compile, crashed, pin, unavailable, volume};
 use crate::run::sys::{self, ThreadUsage, Ticker};
 use crate::run::team::{SAMPLE, StealMeter, WarmUp};
 use crate::run::{Executor, Quota};
@@ -183,7 +183,7 @@ fn host_memory(spec: MemorySpec) -> MemorySpec {
 /// Does something on a thread of its own, pinned to `cpu`: the caller stays where it may run.
 fn pinned<T: Send>(cpu: u32, act: impl FnOnce() -> Result<T, Outcome> + Send) -> Result<T, Outcome> {
     let on_cpu = || {
-        sys::pin(cpu).map_err(|fault| unavailable(format!("CPU {cpu} can't be used: {fault}")))?;
+        pin(cpu)?;
         act()
     };
     let done = std::thread::scope(|scope| scope.spawn(on_cpu).join());

@@ -16,7 +16,12 @@ pub(in super::super) fn loaded(report: &Report) -> Vec<Chart> {
         series.extend(curves().enumerate().filter_map(|(index, curve)| knee(curve, index)));
         let x = Axis::new("bandwidth of the others on the bus, GB/s", "GB/s", Scale::Linear);
         let y = Axis::new("latency of a load from memory, ns", "ns", Scale::Close);
-        let about = "Lone dots are knees: there bandwidth over latency is greatest, by the fit of a queue.".into();
+        let knees = if series.iter().any(|series| matches!(series.shape, Shape::Dot)) {
+            "Lone dots are knees: there bandwidth over latency is greatest, by the fit of a queue."
+        } else {
+            "No curve bends far enough for a knee within what was measured."
+        };
+        let about = knees.into();
         Chart::new(format!("Latency under load, {}", threads(count)), about, x, y, series)
     };
     counts.iter().map(chart).collect()

@@ -12,14 +12,16 @@ use crate::view::{handover_reasons, load_curve_line, loaded_reasons};
 
 /// Share of the heat's colour in the dearest cell: text on it must stay readable, in light and dark.
 const HEAT_MOST: f64 = 45.0;
+/// The colour is full at so many times the least latency or beyond: else a difference of one per cent would glow.
+const HEAT_RANGE: f64 = 2.0;
 
 pub(super) fn handovers(report: &Report) -> Section {
     let about = "Half of a round trip of one line between two CPUs. The CPU of the row is timed, that of the column answers. \
-                 The deeper the colour, the longer it takes.";
+                 Colour deepens from the least latency to the greatest, or to twice the least if that is more.";
     let reasons = handover_reasons(&report.handovers);
     let body = || {
         html! {
-            @for &home in Home::ALL { (heat_map(report, home)) }
+            div.matrices { @for &home in Home::ALL { (heat_map(report, home)) } }
             @if !report.handover_groups.is_empty() {
                 (boxed("By how near CPUs are: ns, over both directions and homes of all pairs", html! {
                     thead { tr {
@@ -46,16 +48,18 @@ fn heat_map(report: &Report, home: Home) -> Markup {
         report.handovers.iter().filter(|row| row.home == home && row.latency_ns.is_some()).collect();
     let cpus: BTreeSet<u32> = rows.iter().flat_map(|row| [Some(row.from), row.to]).flatten().collect();
     let latencies = || report.handovers.iter().filter_map(|row| row.latency_ns).map(|cost| cost.median);
-    let (least, most) = (latencies().fold(f64::INFINITY, f64::min), latencies().fold(0.0, f64::max));
+    let least = latencies().fold(f64::INFINITY, f64::min);
+    let most = latencies().fold(HEAT_RANGE * least, f64::max);
     let cell = |from: u32, to: u32| {
         let row = rows.iter().find(|row| (row.from, row.to) == (from, Some(to)));
         let Some((row, cost)) = row.and_then(|row| Some((row, row.latency_ns?))) else { return html! { td {} } };
         let heat = HEAT_MOST * (cost.median - least) / (most - least).max(1e-9);
         let [low, high] = cost.ci95.map(|ns| Nanoseconds(ns).to_string());
-        let remarks = row.flags.join(" ");
+        let kinds = row.kinds.map_or_else(String::new, |[a, b]| format!(" ({a} to {b})"));
+        let remarks: String = row.flags.iter().map(|flag| format!("; {flag}")).collect();
         html! {
             td.num.heat style={ "--heat: " (format!("{heat:.0}%")) }
-                title={ (row.relation) "; 95 % interval " (low) " to " (high) "; " (remarks) } { (significant(cost.median)) }
+                title={ (row.relation) (kinds) "; 95 % interval " (low) " to " (high) (remarks) } { (significant(cost.median)) }
         }
     };
     html! {

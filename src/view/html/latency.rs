@@ -5,10 +5,11 @@ use maud::{Markup, html};
 use super::{Section, boxed, charts};
 use crate::model::{LatencyRow, Report};
 use crate::units::{Bytes, significant};
-use crate::view::{capacity_with_spread, chart, latency_reasons, map_line_name, pages_with_spread, with_spread};
+use crate::view::{
+    capacity_with_spread, chart, latency_orders, latency_reasons, map_line_name, pages_with_spread, with_spread,
+};
 
-const ABOUT: &str = "A load that waits for the one before. Latencies and capacities of levels are fitted to the whole curve; \
-    intervals are of 95 %.";
+const ABOUT: &str = "A load that waits for the one before: median ± the farther end of its 95 % interval.";
 
 /// Its section.
 pub(super) fn section(report: &Report) -> Section {
@@ -21,6 +22,7 @@ fn body(report: &Report) -> Markup {
     let reasons = latency_reasons(report);
     html! {
         @if !latency.levels.is_empty() { (levels(report)) }
+        (orders(report))
         @if !latency.translation.is_empty() { (translation(report)) }
         @if !latency.map.is_empty() { (map(report)) }
         (rows(report))
@@ -34,7 +36,8 @@ fn body(report: &Report) -> Markup {
 fn levels(report: &Report) -> Markup {
     let size = |size: Option<Bytes>| size.map_or_else(|| "–".into(), |size| size.to_string());
     boxed(
-        "The ladder. In the last cache: hits right after the working set was read; disturbed: without that",
+        "The ladder: latencies and capacities are fitted to the whole curve. In the last cache ns is a hit, right after the \
+         working set was read; disturbed is without that",
         html! {
             thead { tr {
                 th { "level" } th.num { "ns" } th.num { "cycles" } th.num { "disturbed, ns" } th.num { "capacity measured" }
@@ -52,11 +55,33 @@ fn levels(report: &Report) -> Markup {
     )
 }
 
+/// Nothing where there is one order alone, or no ladder.
+fn orders(report: &Report) -> Markup {
+    let orders = latency_orders(report);
+    let ns = |row: Option<&LatencyRow>| row.and_then(|row| row.latency_ns).map(|cost| significant(cost.median));
+    html! { @if orders.len() > 1 && !report.latency.levels.is_empty() {
+        (boxed(
+            "By order and page size, ns: medians at the largest working set of each level. What prefetchers hide, and what \
+             translating addresses adds",
+            html! {
+                thead { tr {
+                    th { "memory" } th { "order" } @for level in &report.latency.levels { th.num { (level.name) } }
+                } }
+                tbody { @for line in &orders { tr {
+                    th { (line.memory) }
+                    td { (line.order) }
+                    @for row in &line.of_level { td.num { (ns(*row).unwrap_or_else(|| "–".into())) } }
+                } } }
+            },
+        ))
+    } }
+}
+
 fn translation(report: &Report) -> Markup {
     boxed(
         "Translation buffers for base pages, and what a load takes longer beyond them",
         html! {
-            thead { tr { th { "level" } th.num { "pages" } th.num { "reach" } th.num { "ns" } th.num { "cycles" } } }
+            thead { tr { th { "level" } th.num { "pages" } th.num { "reach" } th.num { "ns beyond" } th.num { "cycles" } } }
             tbody { @for level in &report.latency.translation { tr {
                 th { (level.level) }
                 td.num { (pages_with_spread(level)) }
@@ -70,7 +95,7 @@ fn translation(report: &Report) -> Markup {
 
 fn map(report: &Report) -> Markup {
     boxed(
-        "Memory latency over CPUs, ns",
+        "Memory latency over CPUs, ns: greatest, mean, least, standard deviation",
         html! {
             thead { tr { th { "memory" } th.num { "CPUs" } th.num { "max" } th.num { "avg" } th.num { "min" } th.num { "sd" } } }
             tbody { @for line in &report.latency.map { tr {

@@ -24,7 +24,7 @@ pub(super) fn section(report: &Report) -> String {
     text + &handover_reasons(&report.handovers).iter().map(|reason| item(reason)).collect::<String>()
 }
 
-/// All pairs at one home; empty where there are none or too many to stand in a terminal.
+/// All pairs at one home; empty where there are none, a line that says so where there are too many for a terminal.
 fn matrix(report: &Report, home: Home) -> String {
     let rows: Vec<&HandoverRow> =
         report.handovers.iter().filter(|row| row.home == home && row.latency_ns.is_some()).collect();
@@ -32,16 +32,22 @@ fn matrix(report: &Report, home: Home) -> String {
     let cell = |from: u32, to: u32| match rows.iter().find(|row| (row.from, row.to) == (from, Some(to))) {
         Some(row) => {
             let latency = number(row.latency_ns.map(|cost| cost.median), significant);
-            format!("{latency}{}", flag_letters(&row.flags))
+            format!("{latency} {}", flag_letters(&row.flags)).trim_end().to_string()
         }
         None => "-".into(),
     };
     let mut columns = vec![Column::right("CPU", cpus.iter().map(ToString::to_string))];
     columns.extend(cpus.iter().map(|&to| Column::right(&to.to_string(), cpus.iter().map(|&from| cell(from, to)))));
-    if rows.is_empty() || width(&columns, 1) > COLUMNS {
+    if rows.is_empty() {
         return String::new();
     }
-    note(&format!("The {home} CPU touched the page first:")) + &table(&columns) + "\n"
+    let title = format!("The {home} CPU touched the page first:");
+    if width(&columns, 1) > COLUMNS {
+        let count = cpus.len();
+        let elsewhere = "is wider than a terminal; the page of `membound report RECORD` has it, --format csv each pair";
+        return note(&format!("{title} a matrix of {count} x {count} CPUs {elsewhere}.")) + "\n";
+    }
+    note(&title) + &table(&columns) + "\n"
 }
 
 fn groups(report: &Report) -> String {

@@ -106,8 +106,11 @@ fn parallelism(report: &Report) -> String {
     head("Memory-level parallelism") + &note(&about) + &table(&columns)
 }
 
-/// Memory latency over cores: a line for each node and memory kind, a column for each report that has a map. Empty where
-/// none has.
+/// Maps that fit beside each other.
+const MAPS_ABREAST: usize = 2;
+
+/// Memory latency over cores: a line for each node and memory kind, a column for each report that has a map. Empty
+/// where none has.
 pub fn latency_maps(reports: &[(String, &Report)]) -> String {
     let mapped: Vec<&(String, &Report)> = reports.iter().filter(|(_, report)| !report.latency.map.is_empty()).collect();
     let mut names: Vec<String> = Vec::new();
@@ -119,20 +122,25 @@ pub fn latency_maps(reports: &[(String, &Report)]) -> String {
     if names.is_empty() {
         return String::new();
     }
-    let figures = |line: &MapLine| format!("{:.1} {:.1} {:.1} {:.1}", line.max, line.avg, line.min, line.sd);
-    let mut columns = vec![Column::left("memory", names.iter().cloned())];
-    for (title, report) in &mapped {
-        let line = |name: &String| report.latency.map.iter().find(|line| map_line_name(line) == *name);
-        let cells = names.iter().map(|name| line(name).map_or_else(|| "-".into(), figures));
-        columns.push(Column::right(format!("{title}\nmax avg min sd").trim_start(), cells));
-    }
+    let figures = |line: &MapLine| format!("{:.1} {:>5.1} {:>5.1} {:.1}", line.max, line.avg, line.min, line.sd);
+    let columns = |mapped: &[&(String, &Report)]| {
+        let mut columns = vec![Column::left("memory", names.iter().cloned())];
+        for (title, report) in mapped {
+            let line = |name: &String| report.latency.map.iter().find(|line| map_line_name(line) == *name);
+            let cells = names.iter().map(|name| line(name).map_or_else(|| "-".into(), figures));
+            columns.push(Column::right(format!("{title}\nmax   avg   min  sd").trim_start(), cells));
+        }
+        table(&columns)
+    };
+    let tables: Vec<String> = mapped.chunks(MAPS_ABREAST).map(columns).collect();
     let count =
         mapped.iter().flat_map(|(_, report)| &report.latency.map).map(|line| line.cores.len()).max().unwrap_or(0);
     let about = format!(
-        "ns over {count} CPUs: greatest, mean, least, standard deviation. Of each CPU the mean over blocks within which \
-         even-numbered lines were permuted."
+        "ns over {count} CPU{}: greatest, mean, least, standard deviation. Of each CPU the mean over blocks within which \
+         even-numbered lines were permuted.",
+        if count == 1 { "" } else { "s" }
     );
-    head("Memory latency by CPU and node") + &note(&about) + &table(&columns)
+    head("Memory latency by CPU and node") + &note(&about) + &tables.join("\n")
 }
 
 /// A line a row, where there are too few for a ladder.
