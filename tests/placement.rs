@@ -20,6 +20,7 @@ use membound::record::{
 use membound::run::here::Here;
 use membound::run::{Executor, Quota};
 use membound::units::{Bytes, Hertz};
+use membound::view::terminal;
 use proptest::prelude::*;
 
 const SIZE: Bytes = Bytes::mib(16);
@@ -399,5 +400,23 @@ proptest! {
         let is_tie = found.ties.iter().any(|&tie| found.tried[tie].weights == due);
         // A 95 % interval may miss, by no more than the noise.
         prop_assert!(best == due || is_tie || rate(&best) > 0.985 * rate(&due), "{best:?}, not {due:?}");
+    }
+}
+
+#[test]
+fn the_ratios_are_a_table_that_names_the_fastest() {
+    let text = anstream::adapter::strip_str(&terminal::weights(&simulated([75.0, 25.0], 0.01, 1))).to_string();
+    let line = |ratio: &str| text.lines().find(|line| line.trim_start().starts_with(ratio)).unwrap_or_default();
+    assert!(line("3:1").ends_with("fastest") && line("3:1").contains("75%"), "{text}");
+    assert!(line("0:1").contains("25.0 ±") && line("0:1").contains("4.0"), "{text}");
+    assert!(text.contains("fastest is 3:1") && text.lines().all(|line| line.chars().count() <= 80), "{text}");
+}
+
+#[test]
+fn one_node_has_no_ratio() {
+    for nodes in ["0", "0,0", "0,1,2"] {
+        let output = Command::new(env!("CARGO_BIN_EXE_membound")).args(["numa", "--weights", nodes]).output().unwrap();
+        assert_eq!(output.status.code(), Some(2));
+        assert!(String::from_utf8_lossy(&output.stderr).contains("two nodes, such as 0,1"));
     }
 }

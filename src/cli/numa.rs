@@ -10,6 +10,7 @@ use clap::Args;
 use super::measure;
 use super::page_cache::{self, PageCacheArgs};
 use super::{Done, RunArgs, usage, working_set};
+use crate::kernel::Kernel;
 use crate::machine::Machine;
 use crate::memory::MemoryKind;
 use crate::model::Report;
@@ -36,6 +37,13 @@ pub struct NumaArgs {
     /// Write the figures as memory attributes of a topology that hwloc reads (HWLOC_XMLFILE, lstopo --input)
     #[arg(long, value_name = "FILE", conflicts_with = "page_cache")]
     pub hwloc: Option<PathBuf>,
+    /// Measure at which ratio of its pages on two nodes a kernel is fastest instead, such as 0,1
+    #[arg(long, value_name = "NODE,NODE", value_delimiter = ',', num_args = 1)]
+    #[arg(conflicts_with_all = ["page_cache", "node", "memory", "size", "root", "hwloc"])]
+    pub weights: Vec<u32>,
+    /// The kernel of --weights
+    #[arg(long, value_name = "NAME", default_value = "triad", requires = "weights")]
+    pub kernel: String,
     /// Measure the triad beside page cache of growing size instead: bandwidth, where its pages land, which cure helps
     #[arg(long)]
     pub page_cache: bool,
@@ -62,6 +70,9 @@ pub fn run(args: &NumaArgs) -> anyhow::Result<Done> {
             _ => return Err(usage("--page-cache takes one kind of memory; give one to --memory")),
         };
         return page_cache::run(&args.cache, memory, args.size, &args.run, args.record.as_ref(), started);
+    }
+    if !args.weights.is_empty() {
+        return weights(args, started);
     }
     let machine = match &args.root {
         Some(root) => Machine::read(root).map_err(usage)?,
@@ -91,6 +102,19 @@ pub fn run(args: &NumaArgs) -> anyhow::Result<Done> {
         None => Ok(()),
     };
     measure::finish_with(&args.run, None, args.record.as_ref(), machine, &cases, deadline, terminal::numa, &mut write)
+}
+
+/// The ratio of pages on two nodes at which a kernel is fastest.
+fn weights(args: &NumaArgs, started: Instant) -> anyhow::Result<Done> {
+    let tiers = match args.weights[..] {
+        [first, second] if first != second => [first, second],
+        _ => return Err(usage("--weights takes two nodes, such as 0,1; `membound machine` shows those there are")),
+    };
+    let kernel = Kernel::find(&args.kernel).map_err(usage)?;
+    let (machine, frame) = args.run.frame()?;
+    let cases = plan::weights(&frame, kernel, tiers).map_err(usage)?;
+    let deadline = started + args.run.budget.unwrap_or(BUDGET);
+    measure::finish(&args.run, None, args.record.as_ref(), machine, &cases, deadline, terminal::weights)
 }
 
 fn write_topology(report: &Report, mut file: &std::fs::File) -> anyhow::Result<()> {

@@ -8,6 +8,7 @@ mod loaded;
 mod numa;
 mod page_cache;
 mod sweep;
+mod weights;
 
 use std::collections::BTreeSet;
 use std::fmt::Write;
@@ -31,6 +32,7 @@ pub use latency::{latency, latency_maps};
 pub use numa::numa;
 pub use page_cache::page_cache;
 pub use sweep::sweep;
+pub use weights::weights;
 
 const COLUMNS: usize = 80;
 const BOLD: Style = Style::new().bold();
@@ -53,6 +55,7 @@ pub fn summary(report: &Report) -> String {
         loaded::section(report),
         addrmap::section(report),
         numa::section(report),
+        weights::section(report),
         page_cache::section(report),
         report
             .stream
