@@ -375,3 +375,34 @@ fn every_order_is_followed_for_real() {
     let typed = case(Chase::of(Order::Random), MemoryKind::Uc, cpu, Bytes::kib(96));
     assert!(matches!(here.visit(&typed, &quota), Outcome::Unavailable { .. }));
 }
+
+/// What a host does that backs huge pages with small ones: latency rises inside the second level, where translations no
+/// longer fit. The level is one; its latency is that before the rise, its capacity that of its end.
+#[test]
+fn a_step_inside_a_cache_is_part_of_it() {
+    let mut rng = fastrand::Rng::with_seed(11);
+    let machine = common::simulated::machine(2, false);
+    let at = |kib: f64| match kib {
+        _ if kib <= 34.0 => 1.5,
+        _ if kib <= 220.0 => 4.7,
+        _ if kib <= 1060.0 => 6.1,
+        _ if kib <= 33_000.0 => 41.0,
+        _ => 185.0,
+    };
+    let sizes = (0..152).map(|eighth| Bytes((4096.0 * 2f64.powf(f64::from(eighth) / 8.0)) as u64 / 64 * 64));
+    let point = |size: Bytes| {
+        let ns: Vec<f64> = (0..7).map(|_| at(size.0 as f64 / 1024.0) * (0.01 * (rng.f64() - 0.5)).exp()).collect();
+        visit(&case(Chase::of(Order::Random), MemoryKind::Thp, 0, size), 0, &ns)
+    };
+    let mut record = record(sizes.map(point).collect());
+    record.header.machine = machine;
+    let levels = model::report(&record).latency.levels;
+    let names: Vec<&str> = levels.iter().map(|level| level.name.as_str()).collect();
+    assert_eq!(names, ["L1", "L2", "L3", "memory"], "{levels:#?}");
+    assert!(error(levels[1].latency_ns[0], 4.7) < 0.02, "{levels:#?}");
+    for (level, kib) in levels.iter().zip([34.0, 1060.0, 33_000.0]) {
+        let found = level.capacity.unwrap();
+        let [low, high] = level.capacity_ci95.unwrap();
+        assert!(error(found.0 as f64, kib * 1024.0) < 0.1 && low <= found && found <= high, "{level:?}");
+    }
+}

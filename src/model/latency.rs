@@ -210,7 +210,9 @@ fn levels(chases: &[Chased], translation: Option<&TranslationLevel>, record: &Re
     let named = named(&plateaus, &claimed, largest);
     let clock = median(ladder.values().filter_map(|chased| chased.row.core_clock_hz));
     let fitted = |level: &Level| {
+        // A level with a step inside (translation) begins on one rung and ends on another.
         let rung = rungs.iter().find(|rung| rung.from == level.from)?;
+        let capacity = rungs.iter().find(|rung| rung.to == level.to)?.capacity;
         Some(LatencyLevel {
             name: level.name.clone(),
             latency_ns: rung.latency,
@@ -218,8 +220,8 @@ fn levels(chases: &[Chased], translation: Option<&TranslationLevel>, record: &Re
             disturbed_ns: None,
             from: level.from,
             to: level.to,
-            capacity: rung.capacity.map(|[capacity, ..]| capacity),
-            capacity_ci95: rung.capacity.map(|[_, low, high]| [low, high]),
+            capacity: capacity.map(|[capacity, ..]| capacity),
+            capacity_ci95: capacity.map(|[_, low, high]| [low, high]),
             claimed: level.claimed,
         })
     };
