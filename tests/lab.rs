@@ -108,11 +108,14 @@ fn literal(text: &str) -> Value {
 /// Whether a claim about a result holds; if not, why.
 ///
 /// ```text
-/// out TEXT, err TEXT         the output or the talk has this text
+/// out TEXT, err TEXT         the output or the talk has this text, however its lines were broken
+/// empty                      there is no output
 /// PATH = JSON                each value there is this; there is one at least
 /// PATH > NUMBER, PATH < NUMBER
 /// PATH well-below PATH       the middle value there is less than two thirds of the other's: for times on a busy host
 /// PATH has TEXT              each value there is a string with this text
+/// PATH some TEXT             one of the strings there has this text
+/// PATH none TEXT             none of them has it
 /// PATH count NUMBER          there are so many
 /// PATH absent                nothing is there, or the reason why nothing is
 /// ```
@@ -121,8 +124,9 @@ fn holds(claim: &str, out: &str, err: &str) -> Result<(), String> {
     let text = claim.split_once(' ').map_or("", |(_, text)| text);
     let is = |good: bool, found: String| if good { Ok(()) } else { Err(format!("`{claim}`, but found: {found}")) };
     match words[0] {
-        "out" => return is(out.contains(text), out.into()),
-        "err" => return is(err.contains(text), err.into()),
+        "out" => return is(on_one_line(out).contains(&on_one_line(text)), out.into()),
+        "err" => return is(on_one_line(err).contains(&on_one_line(text)), err.into()),
+        "empty" => return is(out.is_empty(), out.into()),
         _ => {}
     }
     let value: Value =
@@ -131,6 +135,7 @@ fn holds(claim: &str, out: &str, err: &str) -> Result<(), String> {
     let seen = format!("{} value(s): {}", found.len(), serde_json::to_string(&found).unwrap_or_default());
     let wanted = words.get(2).copied().unwrap_or_default();
     let each = |holds: &dyn Fn(&Value) -> bool| !found.is_empty() && found.iter().all(|value| holds(value));
+    let has_text = |value: &Value| value.as_str().is_some_and(|value| value.contains(wanted));
     let number = || wanted.parse::<f64>().map_err(|_| format!("`{claim}`: {wanted} is no number"));
     let good = match words.get(1).copied() {
         Some("=") => each(&|value| {
@@ -148,12 +153,19 @@ fn holds(claim: &str, out: &str, err: &str) -> Result<(), String> {
             let (here, there) = (middle(&found), middle(&select(&value, wanted)));
             here.zip(there).is_some_and(|(here, there)| here < there * 2.0 / 3.0)
         }
-        Some("has") => each(&|value| value.as_str().is_some_and(|value| value.contains(wanted))),
+        Some("has") => each(&has_text),
+        Some("some") => found.iter().any(|value| has_text(value)),
+        Some("none") => !found.iter().any(|value| has_text(value)),
         Some("count") => found.len() as f64 == number()?,
         Some("absent") => found.iter().all(|value| value.is_null() || value.get("absent").is_some()),
         _ => return Err(format!("`{claim}` is no claim")),
     };
     is(good, seen)
+}
+
+/// Text with single spaces and no line breaks: tables are padded, sentences wrapped.
+fn on_one_line(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
 /// The middle one of some numbers, the lower one of two: what disturbs a time makes it longer.
@@ -357,8 +369,17 @@ fn claims_hold_or_do_not() {
     check("err talk", true);
     check("err walk", false);
     check("out 0-3", true);
+    check("out {\"nodes\":[{\"id\":0,", true);
+    check("err some   talk", true);
+    check("empty", false);
+    check("/nodes/*/cpus some 0-", true);
+    check("/nodes/*/cpus some 0-4", false);
+    check("/nodes/*/cpus none 0-4", true);
+    check("/nodes/*/cpus none 0-", false);
     check("/nodes ~ 1", false);
     assert!(holds("/nodes count 1", "no JSON", "").is_err());
+    assert!(holds("out some words", "some\n    words", "").is_ok());
+    assert!(holds("empty", "", "talk").is_ok());
 }
 
 #[test]

@@ -4,7 +4,7 @@
 
 use std::fmt::Display;
 
-use crate::machine::{Access, Cache, CpuSet, Dimm, Fact, Frequency, HugePool, Machine, MemorySideCache, Node};
+use crate::machine::{Access, Cache, CpuSet, Dimm, Fact, Frequency, HugePool, Machine, MemorySideCache, Node, NodeNature};
 use crate::model::warnings::of_machine;
 use crate::units::{Bytes, significant};
 
@@ -150,6 +150,7 @@ fn nodes(page: &mut Page, machine: &Machine) {
     }));
     page.table(rows);
     distances(page, machine);
+    natures(page, machine);
     for node in &machine.nodes {
         for cache in &node.memory_side_caches {
             page.line(&format!("node {} cache", node.id), &memory_side_cache(cache));
@@ -184,6 +185,36 @@ fn distances(page: &mut Page, machine: &Machine) {
         page.table(rows);
         page.blank();
     }
+}
+
+/// What each node is and why, one line for all that are the same by the same signs; and how memory was configured.
+fn natures(page: &mut Page, machine: &Machine) {
+    let mut groups: Vec<(String, CpuSet)> = Vec::new();
+    for nature in machine.natures() {
+        let (text, node) = (kind(&nature), nature.node);
+        match groups.iter_mut().find(|(other, _)| *other == text) {
+            Some((_, nodes)) => *nodes = nodes.iter().chain([node]).collect(),
+            None => groups.push((text, [node].into_iter().collect())),
+        }
+    }
+    for (text, nodes) in groups {
+        let label = if nodes.len() == 1 { "node" } else { "nodes" };
+        page.line(&format!("{label} {nodes} kind"), &text);
+    }
+    for mode in machine.memory_modes() {
+        page.line("memory mode", &mode);
+    }
+}
+
+/// `MCDRAM: a sign of it; another; but HBM: a sign of that`.
+fn kind(nature: &NodeNature) -> String {
+    let mut text = format!("{}: ", nature.kind);
+    for (at, evidence) in nature.evidence.iter().enumerate() {
+        let separator = if at == 0 { "" } else { "; " };
+        let other = if evidence.kind == nature.kind { String::new() } else { format!("but {}: ", evidence.kind) };
+        text.push_str(&format!("{separator}{other}{}", evidence.says));
+    }
+    text
 }
 
 fn memory_side_cache(cache: &MemorySideCache) -> String {
