@@ -209,6 +209,17 @@ fn rules(row: &Value) -> Vec<String> {
     faults
 }
 
+/// Latencies measured from a node's CPUs to a node that hwloc does not tell as they are, to the nanosecond, once it has read
+/// the file that `numa` wrote.
+fn misread(numa: &str, hwloc: &str) -> Vec<String> {
+    let rows: Vec<Value> = serde_json::from_str(numa).unwrap_or_default();
+    let medians =
+        rows.iter().filter(|row| row["metric"] == "numa").filter_map(|row| row["latency_ns"]["median"].as_f64());
+    let told: Vec<&str> = hwloc.lines().filter(|line| line.contains(" from cpuset ")).collect();
+    let is_lost = |median: &f64| !told.iter().any(|line| line.contains(&format!(" = {} from", median.round())));
+    medians.filter(is_lost).map(|median| format!("hwloc does not read back {median} ns: {told:?}")).collect()
+}
+
 /// All that is wrong with the results of a boot.
 fn judge(boot: &Boot, results: &Path) -> Vec<String> {
     let read = |name: &str| fs::read_to_string(results.join(name)).unwrap_or_default();
@@ -241,6 +252,9 @@ fn judge(boot: &Boot, results: &Path) -> Vec<String> {
             }
             expectation.claims.iter().filter_map(|claim| holds(claim, &out, &err).err()).for_each(&mut wrong);
         }
+    }
+    if names.iter().any(|name| name == "hwloc") {
+        faults.extend(misread(&read("numa.out"), &read("hwloc.out")));
     }
     let mishaps = ["segfault", "Out of memory", "oom-kill", "general protection"];
     let dmesg = read("dmesg");
@@ -380,6 +394,15 @@ fn claims_hold_or_do_not() {
     assert!(holds("/nodes count 1", "no JSON", "").is_err());
     assert!(holds("out some words", "some\n    words", "").is_ok());
     assert!(holds("empty", "", "talk").is_ok());
+}
+
+#[test]
+fn what_hwloc_reads_back_is_what_was_measured() {
+    let numa = r#"[{"metric":"latency","latency_ns":{"median":9}},{"metric":"numa","latency_ns":{"median":473.6}}]"#;
+    let misread = |told: &str| misread(numa, told).len();
+    assert_eq!(misread("  NUMANode L#0 = 474 from cpuset 0x0000000f (Machine L#0)"), 0);
+    assert_eq!(misread("  NUMANode L#0 = 1474 from cpuset 0x0000000f (Machine L#0)"), 1);
+    assert_eq!(misread("  NUMANode L#0 = 474"), 1);
 }
 
 #[test]

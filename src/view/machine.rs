@@ -4,7 +4,9 @@
 
 use std::fmt::Display;
 
-use crate::machine::{Access, Cache, CpuSet, Dimm, Fact, Frequency, HugePool, Machine, MemorySideCache, Node, NodeNature};
+use crate::machine::{
+    Access, Cache, CpuSet, Dimm, Fact, Frequency, HugePool, Machine, MemorySideCache, Node, NodeKind, NodeNature,
+};
 use crate::model::warnings::of_machine;
 use crate::units::{Bytes, significant};
 
@@ -197,6 +199,7 @@ fn natures(page: &mut Page, machine: &Machine) {
             None => groups.push((text, [node].into_iter().collect())),
         }
     }
+    page.blank();
     for (text, nodes) in groups {
         let label = if nodes.len() == 1 { "node" } else { "nodes" };
         page.line(&format!("{label} {nodes} kind"), &text);
@@ -206,15 +209,15 @@ fn natures(page: &mut Page, machine: &Machine) {
     }
 }
 
-/// `MCDRAM: a sign of it; another; but HBM: a sign of that`.
+/// `slow memory: a sign of it; another; but HBM: a sign of that`.
 fn kind(nature: &NodeNature) -> String {
-    let mut text = format!("{}: ", nature.kind);
-    for (at, evidence) in nature.evidence.iter().enumerate() {
-        let separator = if at == 0 { "" } else { "; " };
-        let other = if evidence.kind == nature.kind { String::new() } else { format!("but {}: ", evidence.kind) };
-        text.push_str(&format!("{separator}{other}{}", evidence.says));
-    }
-    text
+    // MCDRAM is high-bandwidth memory.
+    let agrees = |kind: NodeKind| kind == nature.kind || (nature.kind, kind) == (NodeKind::Mcdram, NodeKind::Hbm);
+    let signs = nature.evidence.iter().map(|evidence| match agrees(evidence.kind) {
+        true => evidence.says.clone(),
+        false => format!("but {}: {}", evidence.kind, evidence.says),
+    });
+    format!("{}: {}", nature.kind, signs.collect::<Vec<_>>().join("; "))
 }
 
 fn memory_side_cache(cache: &MemorySideCache) -> String {
