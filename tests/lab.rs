@@ -12,7 +12,7 @@ use std::time::Instant;
 use serde_json::{Value, json};
 
 /// Machines that run side by side.
-const SIDE_BY_SIDE: usize = 3;
+const SIDE_BY_SIDE: usize = 2;
 
 /// A boot of a machine, and what it must come to.
 #[derive(Debug, Clone, Default)]
