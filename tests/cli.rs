@@ -36,6 +36,17 @@ fn path(path: &Path) -> &str {
     path.to_str().unwrap()
 }
 
+/// Time that is over before anything is measured is no success with nothing to show.
+#[test]
+fn a_budget_too_short_for_the_first_case_is_a_failure() {
+    for metric in ["bandwidth", "latency", "stream", "addrmap"] {
+        let output = run(&[metric, "--budget", "0.001ms", "--format", "json"]);
+        let stderr = text(&output.stderr);
+        assert_eq!((output.status.code(), text(&output.stdout).trim()), (Some(1), "[]"), "{metric}: {stderr}");
+        assert!(stderr.contains("nothing was measured; give a longer --budget"), "{metric}: {stderr}");
+    }
+}
+
 #[test]
 fn bad_input_is_refused_with_a_cure() {
     let folder = tempfile::tempdir().unwrap();

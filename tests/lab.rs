@@ -108,11 +108,14 @@ fn literal(text: &str) -> Value {
 /// Whether a claim about a result holds; if not, why.
 ///
 /// ```text
-/// out TEXT, err TEXT         the output or the talk has this text
+/// out TEXT, err TEXT         the output or the talk has this text, however its lines were broken
+/// empty                      there is no output
 /// PATH = JSON                each value there is this; there is one at least
 /// PATH > NUMBER, PATH < NUMBER
 /// PATH well-below PATH       the middle value there is less than two thirds of the other's: for times on a busy host
 /// PATH has TEXT              each value there is a string with this text
+/// PATH some TEXT             one of the strings there has this text
+/// PATH none TEXT             none of them has it
 /// PATH count NUMBER          there are so many
 /// PATH absent                nothing is there, or the reason why nothing is
 /// ```
@@ -121,8 +124,9 @@ fn holds(claim: &str, out: &str, err: &str) -> Result<(), String> {
     let text = claim.split_once(' ').map_or("", |(_, text)| text);
     let is = |good: bool, found: String| if good { Ok(()) } else { Err(format!("`{claim}`, but found: {found}")) };
     match words[0] {
-        "out" => return is(out.contains(text), out.into()),
-        "err" => return is(err.contains(text), err.into()),
+        "out" => return is(on_one_line(out).contains(&on_one_line(text)), out.into()),
+        "err" => return is(on_one_line(err).contains(&on_one_line(text)), err.into()),
+        "empty" => return is(out.is_empty(), out.into()),
         _ => {}
     }
     let value: Value =
@@ -131,6 +135,7 @@ fn holds(claim: &str, out: &str, err: &str) -> Result<(), String> {
     let seen = format!("{} value(s): {}", found.len(), serde_json::to_string(&found).unwrap_or_default());
     let wanted = words.get(2).copied().unwrap_or_default();
     let each = |holds: &dyn Fn(&Value) -> bool| !found.is_empty() && found.iter().all(|value| holds(value));
+    let has_text = |value: &Value| value.as_str().is_some_and(|value| value.contains(wanted));
     let number = || wanted.parse::<f64>().map_err(|_| format!("`{claim}`: {wanted} is no number"));
     let good = match words.get(1).copied() {
         Some("=") => each(&|value| {
@@ -148,12 +153,19 @@ fn holds(claim: &str, out: &str, err: &str) -> Result<(), String> {
             let (here, there) = (middle(&found), middle(&select(&value, wanted)));
             here.zip(there).is_some_and(|(here, there)| here < there * 2.0 / 3.0)
         }
-        Some("has") => each(&|value| value.as_str().is_some_and(|value| value.contains(wanted))),
+        Some("has") => each(&has_text),
+        Some("some") => found.iter().any(|value| has_text(value)),
+        Some("none") => !found.iter().any(|value| has_text(value)),
         Some("count") => found.len() as f64 == number()?,
         Some("absent") => found.iter().all(|value| value.is_null() || value.get("absent").is_some()),
         _ => return Err(format!("`{claim}` is no claim")),
     };
     is(good, seen)
+}
+
+/// Text with single spaces and no line breaks: tables are padded, sentences wrapped.
+fn on_one_line(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
 /// The middle one of some numbers, the lower one of two: what disturbs a time makes it longer.
@@ -173,6 +185,11 @@ fn rules(row: &Value) -> Vec<String> {
         }
     };
     let text = |key: &str| row[key].as_str().unwrap_or_default();
+    // A sweep is no measurement: it says how it ended.
+    if text("metric") == "sweep" {
+        rule(!text("end").is_empty(), "a sweep does not say how it ended");
+        return faults;
+    }
     rule(["measured", "unavailable"].contains(&text("outcome")), "the outcome is neither measured nor unavailable");
     rule(
         text("outcome") != "unavailable" || text("reason").contains("; ") || text("reason").contains("not invariant"),
@@ -195,6 +212,17 @@ fn rules(row: &Value) -> Vec<String> {
         rule(no_disk || proofs.iter().all(|proof| proof["holds"] == true), "a proof does not hold");
     }
     faults
+}
+
+/// Latencies measured from a node's CPUs to a node that hwloc does not tell as they are, to the nanosecond, once it has read
+/// the file that `numa` wrote.
+fn misread(numa: &str, hwloc: &str) -> Vec<String> {
+    let rows: Vec<Value> = serde_json::from_str(numa).unwrap_or_default();
+    let medians =
+        rows.iter().filter(|row| row["metric"] == "numa").filter_map(|row| row["latency_ns"]["median"].as_f64());
+    let told: Vec<&str> = hwloc.lines().filter(|line| line.contains(" from cpuset ")).collect();
+    let is_lost = |median: &f64| !told.iter().any(|line| line.contains(&format!(" = {} from", median.round())));
+    medians.filter(is_lost).map(|median| format!("hwloc does not read back {median} ns: {told:?}")).collect()
 }
 
 /// All that is wrong with the results of a boot.
@@ -229,6 +257,9 @@ fn judge(boot: &Boot, results: &Path) -> Vec<String> {
             }
             expectation.claims.iter().filter_map(|claim| holds(claim, &out, &err).err()).for_each(&mut wrong);
         }
+    }
+    if names.iter().any(|name| name == "hwloc") {
+        faults.extend(misread(&read("numa.out"), &read("hwloc.out")));
     }
     let mishaps = ["segfault", "Out of memory", "oom-kill", "general protection"];
     let dmesg = read("dmesg");
@@ -304,6 +335,7 @@ fn machines_are_as_they_declare() {
         while let Some(boot) = { queue.lock().unwrap().pop_front() } {
             let (wrong, line) = run(&boot);
             eprintln!("{line}");
+            wrong.iter().for_each(|fault| eprintln!("  {fault}"));
             faults.lock().unwrap().extend(wrong);
         }
     };
@@ -357,8 +389,26 @@ fn claims_hold_or_do_not() {
     check("err talk", true);
     check("err walk", false);
     check("out 0-3", true);
+    check("out {\"nodes\":[{\"id\":0,", true);
+    check("err some   talk", true);
+    check("empty", false);
+    check("/nodes/*/cpus some 0-", true);
+    check("/nodes/*/cpus some 0-4", false);
+    check("/nodes/*/cpus none 0-4", true);
+    check("/nodes/*/cpus none 0-", false);
     check("/nodes ~ 1", false);
     assert!(holds("/nodes count 1", "no JSON", "").is_err());
+    assert!(holds("out some words", "some\n    words", "").is_ok());
+    assert!(holds("empty", "", "talk").is_ok());
+}
+
+#[test]
+fn what_hwloc_reads_back_is_what_was_measured() {
+    let numa = r#"[{"metric":"latency","latency_ns":{"median":9}},{"metric":"numa","latency_ns":{"median":473.6}}]"#;
+    let misread = |told: &str| misread(numa, told).len();
+    assert_eq!(misread("  NUMANode L#0 = 474 from cpuset 0x0000000f (Machine L#0)"), 0);
+    assert_eq!(misread("  NUMANode L#0 = 1474 from cpuset 0x0000000f (Machine L#0)"), 1);
+    assert_eq!(misread("  NUMANode L#0 = 474"), 1);
 }
 
 #[test]
@@ -381,6 +431,8 @@ fn rules_find_planted_faults() {
     let mut diskless = good.clone();
     diskless["obtained"]["proofs"] = json!([{"claim": "a file on disk", "seen": "tmpfs", "holds": false}]);
     assert_eq!(rules(&diskless), Vec::<String>::new());
+    assert_eq!(rules(&json!({"metric": "sweep", "end": "limit"})), Vec::<String>::new());
+    assert_eq!(rules(&json!({"metric": "sweep"})).len(), 1);
     assert_eq!(rules(&json!({"outcome": "unavailable", "reason": "no"})).len(), 1);
     assert_eq!(rules(&json!({"outcome": "unavailable", "reason": "no; do this"})).len(), 0);
 }

@@ -1,13 +1,20 @@
 # What every job may use. A job's exit code is that of its last command; what it leaves in /results goes home.
 
-# measure NAME ARGUMENTS...: runs membound with them; NAME.out, NAME.err and NAME.exit are its output and exit code.
-measure() {
+# observe NAME COMMAND...: runs it; NAME.out, NAME.err and NAME.exit are its output, talk and exit code.
+observe() {
     local name="$1" code=0
     shift
     # On the console too, so that a guest that hangs has told where.
     echo "LAB-AT $(cut -d' ' -f1 /proc/uptime) $name" >/dev/console
-    membound "$@" >"/results/$name.out" 2>"/results/$name.err" || code=$?
+    "$@" >"/results/$name.out" 2>"/results/$name.err" || code=$?
     echo "$code" >"/results/$name.exit"
+}
+
+# measure NAME ARGUMENTS...: the same for membound.
+measure() {
+    local name="$1"
+    shift
+    observe "$name" membound "$@"
 }
 
 # facts: what membound says about the machine, for programs and for people.

@@ -52,12 +52,15 @@ pub struct Finished {
     pub record: Record,
     /// Why the record file is incomplete, if it is.
     pub write_fault: Option<io::Error>,
+    /// Cases were planned, and the time was over before the first of them was visited.
+    pub is_too_short: bool,
 }
 
 impl Finished {
     /// Whether the command must exit with 1.
     pub fn failed(&self) -> bool {
         self.write_fault.is_some()
+            || self.is_too_short
             || self.record.end.as_ref().is_some_and(|end| end.interrupted)
             || self.record.measurements.iter().any(|visit| visit.outcome.is_failure())
     }
@@ -233,8 +236,11 @@ fn record(
     if let Some(writer) = writer.as_mut().filter(|_| write_fault.is_none()) {
         write_fault = writer.line(&Line::End(end.clone())).err();
     }
+    // Who asks for nothing gets nothing: an experiment asks for one case at least.
+    let has_plan = planned() != Some(0);
+    let is_too_short = has_plan && record.measurements.is_empty() && !end.interrupted && write_fault.is_none();
     record.end = Some(end);
-    Ok(Finished { record, write_fault })
+    Ok(Finished { record, write_fault, is_too_short })
 }
 
 fn settled(batches: &[Vec<f64>]) -> bool {
@@ -283,6 +289,11 @@ pub fn tell(finished: &Finished, session: &Session) {
             "membound: {} could not be written to its end ({fault}); it holds every case finished before that",
             path.display()
         );
+        let _ = writeln!(anstream::stderr(), "{note}");
+    }
+    if finished.is_too_short {
+        let note = "membound: the time was over before the first case was visited, so nothing was measured; give a longer \
+                    --budget";
         let _ = writeln!(anstream::stderr(), "{note}");
     }
     if finished.record.end.as_ref().is_some_and(|end| end.interrupted) {

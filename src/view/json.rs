@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use crate::machine::Machine;
+use crate::machine::{Machine, NodeNature};
 use crate::model::{AnyRow, Report, Warning, warnings::of_machine};
 
 /// One array of tidy rows, a row on each line.
@@ -25,15 +25,23 @@ pub fn warnings(reports: &[(String, &Report)]) -> String {
     array(&lines)
 }
 
-/// The facts about a machine, and with them what they do to figures: `warnings`.
+/// The facts about a machine, and with them what follows: what each node is (`natures`), how memory was configured
+/// (`memory_modes`), and what the facts do to figures (`warnings`).
 pub fn machine(machine: &Machine) -> String {
     #[derive(Serialize)]
     struct Described<'a> {
         #[serde(flatten)]
         machine: &'a Machine,
+        natures: Vec<NodeNature>,
+        memory_modes: Vec<String>,
         warnings: Vec<Warning>,
     }
-    let described = Described { machine, warnings: of_machine(machine) };
+    let described = Described {
+        machine,
+        natures: machine.natures(),
+        memory_modes: machine.memory_modes(),
+        warnings: of_machine(machine),
+    };
     serde_json::to_string_pretty(&described).expect("facts have string keys only") + "\n"
 }
 

@@ -4,7 +4,9 @@
 
 use std::fmt::Display;
 
-use crate::machine::{Access, Cache, CpuSet, Dimm, Fact, Frequency, HugePool, Machine, MemorySideCache, Node};
+use crate::machine::{
+    Access, Cache, CpuSet, Dimm, Fact, Frequency, HugePool, Machine, MemorySideCache, Node, NodeKind, NodeNature,
+};
 use crate::model::warnings::of_machine;
 use crate::units::{Bytes, significant};
 
@@ -150,6 +152,7 @@ fn nodes(page: &mut Page, machine: &Machine) {
     }));
     page.table(rows);
     distances(page, machine);
+    natures(page, machine);
     for node in &machine.nodes {
         for cache in &node.memory_side_caches {
             page.line(&format!("node {} cache", node.id), &memory_side_cache(cache));
@@ -184,6 +187,37 @@ fn distances(page: &mut Page, machine: &Machine) {
         page.table(rows);
         page.blank();
     }
+}
+
+/// What each node is and why, one line for all that are the same by the same signs; and how memory was configured.
+fn natures(page: &mut Page, machine: &Machine) {
+    let mut groups: Vec<(String, CpuSet)> = Vec::new();
+    for nature in machine.natures() {
+        let (text, node) = (kind(&nature), nature.node);
+        match groups.iter_mut().find(|(other, _)| *other == text) {
+            Some((_, nodes)) => *nodes = nodes.iter().chain([node]).collect(),
+            None => groups.push((text, [node].into_iter().collect())),
+        }
+    }
+    page.blank();
+    for (text, nodes) in groups {
+        let label = if nodes.len() == 1 { "node" } else { "nodes" };
+        page.line(&format!("{label} {nodes} kind"), &text);
+    }
+    for mode in machine.memory_modes() {
+        page.line("memory mode", &mode);
+    }
+}
+
+/// `slow memory: a sign of it; another; but HBM: a sign of that`.
+fn kind(nature: &NodeNature) -> String {
+    // MCDRAM is high-bandwidth memory.
+    let agrees = |kind: NodeKind| kind == nature.kind || (nature.kind, kind) == (NodeKind::Mcdram, NodeKind::Hbm);
+    let signs = nature.evidence.iter().map(|evidence| match agrees(evidence.kind) {
+        true => evidence.says.clone(),
+        false => format!("but {}: {}", evidence.kind, evidence.says),
+    });
+    format!("{}: {}", nature.kind, signs.collect::<Vec<_>>().join("; "))
 }
 
 fn memory_side_cache(cache: &MemorySideCache) -> String {
