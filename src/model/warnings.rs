@@ -89,20 +89,15 @@ fn governor(machine: &Machine) -> Option<Warning> {
     Some(warning("the frequency governor is not performance", evidence, "cpupower frequency-set -g performance"))
 }
 
-/// Nodes that have memory, or of which it is not known.
-fn memory_nodes(machine: &Machine) -> Vec<&Node> {
-    machine.nodes.iter().filter(|node| node.total.get() != Some(Bytes(0))).collect()
-}
-
 fn numa_balancing(machine: &Machine) -> Option<Warning> {
-    let (mode, nodes) = (machine.settings.numa_balancing.get()?, memory_nodes(machine).len());
+    let (mode, nodes) = (machine.settings.numa_balancing.get()?, machine.nodes_with_memory().count());
     let evidence =
         format!("kernel.numa_balancing is {mode} on {nodes} nodes, so pages may move while they are measured");
     (mode > 0 && nodes > 1).then(|| warning("NUMA balancing is on", evidence, "sysctl kernel.numa_balancing=0"))
 }
 
 fn zone_reclaim(machine: &Machine) -> Option<Warning> {
-    let (mode, nodes) = (machine.settings.zone_reclaim_mode.get()?, memory_nodes(machine).len());
+    let (mode, nodes) = (machine.settings.zone_reclaim_mode.get()?, machine.nodes_with_memory().count());
     let evidence = format!(
         "vm.zone_reclaim_mode is {mode} on {nodes} nodes, so a full node is searched for pages to give up before memory of \
          another is used"
@@ -130,7 +125,7 @@ fn swap(machine: &Machine) -> Option<Warning> {
 
 /// With a single node the kernel gives page cache up, and there is no other node that pages could go to instead.
 fn page_cache(machine: &Machine) -> Vec<Warning> {
-    let nodes = memory_nodes(machine);
+    let nodes: Vec<&Node> = machine.nodes_with_memory().collect();
     let full = |node: &&Node| {
         let (total, free, cache) = (node.total.get()?, node.free.get()?, node.page_cache.get()?);
         let is_full = (free.0 as f64) < threshold::NODE_FREE * total.0 as f64
@@ -207,7 +202,7 @@ fn home(case: &Case, machine: &Machine) -> Option<BTreeSet<u32>> {
     if !case.memory.policy.is_first_touch() {
         return Some(case.memory.policy.nodes().iter().collect());
     }
-    let has_memory = |id: u32| machine.nodes.iter().any(|node| node.id == id && node.total.get() != Some(Bytes(0)));
+    let has_memory = |id: u32| machine.nodes_with_memory().any(|node| node.id == id);
     let node = |cpu: &u32| machine.cpu(*cpu)?.node.get().filter(|node| has_memory(*node));
     case.cpus.iter().map(node).collect()
 }
