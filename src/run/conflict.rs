@@ -173,7 +173,7 @@ impl Probe<'_> {
         loop {
             // The faster of two: one alone may have been interrupted.
             let ticks = self.ticks(lines, repetitions)?.min(self.ticks(lines, repetitions)?);
-            if ticks >= self.tools.sample_ticks {
+            if ticks >= self.tools.sample_ticks() {
                 return Ok(repetitions);
             }
             repetitions *= 2;

@@ -162,9 +162,9 @@ impl Pair<'_> {
     fn lead(&self, page: Option<&mut Region>) -> Result<(Samples, u64), Outcome> {
         let deadline = Instant::now() + self.quota.time;
         self.arrive(self.cpus[0], page)?;
-        let (mut warm_up, mut repetitions) = (WarmUp::default(), 1);
+        let (mut warm_up, mut repetitions) = (WarmUp::new(self.tools.sample, self.tools.hz), 1);
         while let Some(ticks) = self.ticks(repetitions)?
-            && let Some(more) = warm_up.next(ticks, repetitions, self.tools.sample_ticks)
+            && let Some(more) = warm_up.next(ticks, repetitions)
         {
             repetitions = more;
         }

@@ -18,18 +18,18 @@ use super::chase::{Chaser, Links};
 use super::native::{CORE_CLOCK_LINKS, core_clock, crashed, pin, unavailable};
 use super::scan::Tools;
 use super::sys::{self, Peer, ThreadUsage};
-use super::team::{StealMeter, Task, WarmUp};
+use super::team::{LONE_SAMPLE, StealMeter, Task, WarmUp};
 use crate::kernel::chase::{Chase, Order};
 use crate::kernel::code::{Call, Executable};
 use crate::kernel::mix::{LINES, Mix, STRIDE};
 use crate::memory::{MemorySpec, Obtained, Proof, Region};
 use crate::plan::{Case, Load};
 use crate::record::{Measured, Outcome, Sample, Samples, Volume};
-use crate::units::{Bytes, Hertz};
+use crate::units::Bytes;
 
 /// A sample lasts at least this long: at the longest pauses a loading thread then does its part some twenty times. Longer
 /// ones would each meet some other task where CPUs are shared.
-pub(super) const SAMPLE: Duration = Duration::from_micros(500);
+const SAMPLE: Duration = Duration::from_micros(500);
 /// Repetitions of a mix between two pauses: 12 KiB, three pages. A pause waits until all stores are done and begins and
 /// ends with a clock reading; after shorter walks that alone would leave no step between a third of full speed and all.
 const CHUNK: u64 = 16;
@@ -77,7 +77,6 @@ impl Bench {
         chaser: &mut Chaser,
         quota: &Quota<'_>,
         tools: &Tools<'_>,
-        hz: Hertz,
     ) -> Result<Outcome, Outcome> {
         let (_, others) = case.cpus.split_first().ok_or_else(|| unavailable("it has no CPU"))?;
         if load != Load::Alone && others.is_empty() {
@@ -100,7 +99,7 @@ impl Bench {
             quota,
             cpus: &case.cpus,
             mix: mix.map(|mix| Ok((mix, self.code(mix)?))).transpose()?,
-            delay_ticks: (f64::from(delay_ns) * 1e-9 * hz.0) as u64,
+            delay_ticks: (f64::from(delay_ns) * 1e-9 * tools.hz.0) as u64,
             mark,
             go: Go::new(others.len()),
         };
@@ -143,6 +142,14 @@ impl Bench {
                 Ok(entry.insert(Executable::new(&code).map_err(refused)?))
             }
         }
+    }
+}
+
+/// What a sample lasts at least beside this load. Without one it is as long as the ladder's.
+pub(super) fn sample(load: Load) -> Duration {
+    match load {
+        Load::Mixed { .. } => SAMPLE,
+        Load::Alone | Load::Idle => LONE_SAMPLE,
     }
 }
 
@@ -279,8 +286,8 @@ impl Crew<'_> {
         links.begin()?;
         self.wait_for_others()?;
         let deadline = Instant::now() + self.quota.time;
-        let (mut warm_up, mut repetitions) = (WarmUp::default(), 1);
-        while let Some(more) = warm_up.next(self.ticks(links, repetitions)?, repetitions, self.tools.sample_ticks) {
+        let (mut warm_up, mut repetitions) = (WarmUp::new(self.tools.sample, self.tools.hz), 1);
+        while let Some(more) = warm_up.next(self.ticks(links, repetitions)?, repetitions) {
             repetitions = more;
         }
         let pinned = self.go.slots.iter().zip(&self.cpus[1..]);

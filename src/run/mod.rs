@@ -108,19 +108,19 @@ pub fn run(
 ) -> io::Result<()> {
     let mut random = fastrand::Rng::with_seed(schedule.seed);
     let mut states: Vec<State> = cases.iter().map(|_| State::default()).collect();
-    let mut visits = 0;
+    let (mut visits, mut pace) = (0, Pace::default());
     for round in 0..schedule.most_rounds {
         let open: Vec<usize> = (0..cases.len()).filter(|&i| !states[i].done).collect();
         if open.is_empty() {
             break;
         }
         let left = schedule.deadline.saturating_duration_since(Instant::now());
-        let order = order(open, cases, &states, left, &mut random);
+        let order = order(open, cases, &states, pace, left, &mut random);
         executor.begin_round();
         for (position, &index) in order.iter().enumerate() {
             let left = schedule.deadline.saturating_duration_since(Instant::now());
             // A visit that can't end in time is not begun.
-            let cost = states[index].expected(&cases[index]);
+            let cost = states[index].expected(&cases[index], pace);
             if (schedule.interrupted)() || left < cost.mul_f64(1.2) || left.is_zero() {
                 states[index].done |= left.is_zero();
                 continue;
@@ -131,6 +131,7 @@ pub fn run(
             let started = Instant::now();
             let outcome = executor.visit(case, &quota(case, schedule, fair, left));
             states[index].note(case, &outcome, started.elapsed(), schedule);
+            pace.note(case, &outcome, started.elapsed());
             visits += 1;
             sink(Measurement { case: case.clone(), round, outcome })?;
         }
@@ -144,13 +145,20 @@ pub fn run(
 /// The order of a round: random, but cases that share what a visit prepares are visited one after the other, and those
 /// that take more than a fair share of the time come last, so that the others are not what is left out if time is short.
 /// Where not even each of those can be visited once, the first of the plan are.
-fn order(open: Vec<usize>, cases: &[Case], states: &[State], left: Duration, random: &mut fastrand::Rng) -> Vec<usize> {
+fn order(
+    open: Vec<usize>,
+    cases: &[Case],
+    states: &[State],
+    pace: Pace,
+    left: Duration,
+    random: &mut fastrand::Rng,
+) -> Vec<usize> {
     const FAIR: u32 = 4;
     let fair = FAIR * left / open.len().max(1) as u32;
     let (mut order, mut groups) = (open, HashMap::new());
     random.shuffle(&mut order);
     let place = |(position, &index): (usize, &usize)| {
-        let is_dear = states[index].expected(&cases[index]) > fair;
+        let is_dear = states[index].expected(&cases[index], pace) > fair;
         let position = if is_dear && states[index].batches.is_empty() { index } else { position };
         let group = cases[index].shares().map_or(position, |shared| *groups.entry(shared).or_insert(position));
         (is_dear, group)
@@ -183,6 +191,26 @@ pub fn follow(
     Ok(())
 }
 
+/// How much longer than planned visits take on this machine: the most that a long visit did. Some can only be known by
+/// that: pages that a host backs anew, memory slower than most.
+#[derive(Clone, Copy, Default)]
+struct Pace(f64);
+
+impl Pace {
+    /// Shorter visits say nothing: what they take is their samples.
+    const LONG: Duration = Duration::from_millis(50);
+
+    fn note(&mut self, case: &Case, outcome: &Outcome, cost: Duration) {
+        if case.least_time() > Pace::LONG && matches!(outcome, Outcome::Measured(_)) {
+            self.0 = self.0.max(cost.as_secs_f64() / case.least_time().as_secs_f64());
+        }
+    }
+
+    fn expected(self, case: &Case) -> Duration {
+        case.least_time().mul_f64(self.0.max(1.0))
+    }
+}
+
 #[derive(Default)]
 struct State {
     done: bool,
@@ -191,9 +219,9 @@ struct State {
 }
 
 impl State {
-    /// What the next visit will take: as long as the last one, or what such a case takes at the least.
-    fn expected(&self, case: &Case) -> Duration {
-        if self.cost.is_zero() { case.least_time() } else { self.cost }
+    /// What the next visit will take: as long as the last one, or what such a case should take here.
+    fn expected(&self, case: &Case, pace: Pace) -> Duration {
+        if self.cost.is_zero() { pace.expected(case) } else { self.cost }
     }
 
     fn note(&mut self, case: &Case, outcome: &Outcome, cost: Duration, schedule: &Schedule<'_>) {

@@ -170,7 +170,8 @@ impl Native {
             isa: self.isa,
             chain: &self.chain,
             places: self.arenas.places(),
-            sample_ticks: (sample.as_secs_f64() * self.clock.hz.0) as u64,
+            hz: self.clock.hz,
+            sample,
         };
         match &case.work {
             Work::Kernel(variant) => {
@@ -189,8 +190,8 @@ impl Native {
                 handover::visit(case, *work, self.handovers, quota, code, &tools(handover::SAMPLE))
             }
             Work::Loaded(work) => {
-                let tools = tools(loaded::SAMPLE);
-                self.bench.visit(case, work.load, &mut self.chaser, quota, &tools, self.clock.hz)
+                let tools = tools(loaded::sample(work.load));
+                self.bench.visit(case, work.load, &mut self.chaser, quota, &tools)
             }
             Work::Conflict(batch) => self.prober.visit(case, batch, quota, &tools(scan::SAMPLE)),
             Work::Chase(chase) => self.run_chase(case, *chase, quota),

@@ -16,7 +16,7 @@ use crate::kernel::scan::{REGISTER, Scan};
 use crate::memory::{Places, Region};
 use crate::plan::Case;
 use crate::record::{Measured, Outcome, Sample, Samples, Volume};
-use crate::units::Bytes;
+use crate::units::{Bytes, Hertz};
 
 /// A sample lasts at least this long: the call and the two clock readings around it (some 150 cycles together) are then
 /// below 0.5 % of it, and a sweep over the offsets of a page takes some tenth of a second.
@@ -44,8 +44,16 @@ pub(super) struct Tools<'a> {
     /// The core clock's chain.
     pub chain: &'a Executable,
     pub places: &'a Places,
-    /// [`SAMPLE`] in ticks.
-    pub sample_ticks: u64,
+    /// Ticks in a second.
+    pub hz: Hertz,
+    /// A sample lasts at least this long.
+    pub sample: Duration,
+}
+
+impl Tools<'_> {
+    pub fn sample_ticks(&self) -> u64 {
+        (self.sample.as_secs_f64() * self.hz.0) as u64
+    }
 }
 
 impl Scanner {
@@ -160,10 +168,10 @@ impl<'a> Sweeper<'a> {
         loop {
             // The faster of two: one alone may have been interrupted.
             let ticks = self.ticks(self.offsets[0], trips)?.min(self.ticks(self.offsets[0], trips)?);
-            if ticks >= self.tools.sample_ticks {
+            if ticks >= self.tools.sample_ticks() {
                 return Ok(trips);
             }
-            let wanted = (trips as f64 * self.tools.sample_ticks as f64 / ticks as f64 * 1.1).ceil() as u64;
+            let wanted = (trips as f64 * self.tools.sample_ticks() as f64 / ticks as f64 * 1.1).ceil() as u64;
             // Early passes run cold and slow: grow step by step, so that they can't mislead.
             trips = wanted.clamp(trips + 1, trips * 16);
         }

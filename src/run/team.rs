@@ -19,8 +19,12 @@ use crate::plan::{Case, Protocol};
 use crate::record::{Outcome, Sample, Samples};
 use crate::units::Hertz;
 
-/// A sample lasts at least this long: with a clock that is read to within some 50 ns, the timer's error is below 0.1 %.
+/// A sample of several threads lasts at least this long: they start and end within some 100 ns of each other, 0.1 %.
 pub(super) const SAMPLE: Duration = Duration::from_micros(200);
+/// A sample of one thread: reading the clock and the call take some 30 ns, 0.3 %. Shorter than the time between two
+/// interruptions by a host, which may come 16,000 times a second for 5 us each: most samples meet none, so that their
+/// median is what the machine does when it is let.
+pub(super) const LONE_SAMPLE: Duration = Duration::from_micros(10);
 /// From the decision to go to the start, for all threads to see it.
 const GO_AHEAD: Duration = Duration::from_micros(2);
 /// The kernel counts steal in ticks of 10 ms; reading it more often than it changes only disturbs.
@@ -117,8 +121,7 @@ pub(super) struct Team<'a> {
     case: &'a Case,
     ticker: Ticker,
     quota: &'a Quota<'a>,
-    /// Ticks that a sample lasts at least, where its repetitions may be chosen.
-    sample_ticks: u64,
+    warm_up: WarmUp,
     /// Ticks between the decision to go and the start.
     go_ahead_ticks: u64,
     /// Runs the core clock's chain on the calling thread; its ticks.
@@ -134,8 +137,10 @@ impl<'a> Team<'a> {
         hz: Hertz,
         core_clock: &'a (dyn Fn() -> u64 + Sync),
     ) -> Self {
-        let [sample_ticks, go_ahead_ticks] = [SAMPLE, GO_AHEAD].map(|span| (span.as_secs_f64() * hz.0) as u64);
-        Team { case, ticker, quota, sample_ticks, go_ahead_ticks, core_clock, shared: Shared::new(case.cpus.len()) }
+        let sample = if case.cpus.len() == 1 { LONE_SAMPLE } else { SAMPLE };
+        let go_ahead_ticks = (GO_AHEAD.as_secs_f64() * hz.0) as u64;
+        let (warm_up, shared) = (WarmUp::new(sample, hz), Shared::new(case.cpus.len()));
+        Team { case, ticker, quota, warm_up, go_ahead_ticks, core_clock, shared }
     }
 
     /// Has each thread do its task, the first the leader's. Returns samples, and the repetitions of each.
@@ -238,7 +243,7 @@ impl<'a> Leader<'a> {
         Leader {
             team,
             samples: Samples::default(),
-            warm_up: Some(WarmUp::default()),
+            warm_up: Some(team.warm_up),
             deadline: Instant::now() + team.quota.time,
             steal: StealMeter::new(),
         }
@@ -262,7 +267,7 @@ impl<'a> Leader<'a> {
             let repetitions = shared.repetitions.load(Ordering::Relaxed);
             let lengthens = matches!(self.team.case.protocol, Protocol::Steady | Protocol::Refilled);
             // STREAM's rule leaves out the first pass and no other; on fresh memory a second pass would be another.
-            match warm_up.next(ticks, repetitions, self.team.sample_ticks).filter(|_| lengthens) {
+            match warm_up.next(ticks, repetitions).filter(|_| lengthens) {
                 Some(more) => shared.repetitions.store(more, Ordering::Relaxed),
                 None => self.warm_up = None,
             }
@@ -284,8 +289,11 @@ impl<'a> Leader<'a> {
 }
 
 /// Finds how many repetitions make a sample, and goes on until the caches hold what they will hold.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Copy)]
 pub(super) struct WarmUp {
+    /// Ticks that a sample lasts at least, where its repetitions may be chosen.
+    sample_ticks: u64,
+    patience_ticks: u64,
     repetitions: u64,
     /// Passes at these repetitions, and the fastest of them.
     passes: u32,
@@ -299,28 +307,33 @@ impl WarmUp {
     const GAIN: f64 = 0.98;
     /// A victim cache fills over several passes; more than this many are not waited for.
     const PASSES_MOST: u32 = 8;
-    /// Nor more time than so many samples take, beyond the second pass.
-    const SAMPLES_MOST: u64 = 60;
+    /// Nor is more time spent, beyond the second pass.
+    const PATIENCE: Duration = Duration::from_millis(12);
+
+    pub fn new(sample: Duration, hz: Hertz) -> WarmUp {
+        let [sample_ticks, patience_ticks] = [sample, WarmUp::PATIENCE].map(|span| (span.as_secs_f64() * hz.0) as u64);
+        WarmUp { sample_ticks, patience_ticks, repetitions: 0, passes: 0, fastest: u64::MAX, spent: 0 }
+    }
 
     /// Takes note of a pass of `repetitions` that took `ticks`; returns the repetitions of the next one, or nothing
     /// when it is warm. One pass alone is never believed: it may have been cold, or interrupted.
-    pub fn next(&mut self, ticks: u64, repetitions: u64, sample_ticks: u64) -> Option<u64> {
+    pub fn next(&mut self, ticks: u64, repetitions: u64) -> Option<u64> {
         if repetitions != self.repetitions {
-            *self = WarmUp { repetitions, passes: 0, fastest: u64::MAX, spent: self.spent };
+            *self = WarmUp { repetitions, passes: 0, fastest: u64::MAX, ..*self };
         }
         let gaining = (ticks as f64) < self.fastest as f64 * Self::GAIN;
         self.fastest = self.fastest.min(ticks);
         self.passes += 1;
         self.spent += ticks;
-        let slow = self.spent > Self::SAMPLES_MOST * sample_ticks;
+        let slow = self.spent > self.patience_ticks;
         if self.passes == 1 || (gaining && self.passes < Self::PASSES_MOST && !slow) {
             // The first pass of a long case is enough: nothing stays cached from one end to the other.
-            return (!slow || self.passes > 1 || ticks < 20 * sample_ticks).then_some(repetitions);
+            return (!slow || self.passes > 1 || ticks < self.patience_ticks / 3).then_some(repetitions);
         }
-        if self.fastest >= sample_ticks {
+        if self.fastest >= self.sample_ticks {
             return None;
         }
-        let wanted = (repetitions as f64 * sample_ticks as f64 / self.fastest as f64 * 1.2).ceil() as u64;
+        let wanted = (repetitions as f64 * self.sample_ticks as f64 / self.fastest as f64 * 1.2).ceil() as u64;
         // Early passes run cold and slow: grow step by step, so that they can't mislead.
         Some(wanted.clamp(repetitions + 1, repetitions * 16))
     }
@@ -355,8 +368,9 @@ mod tests {
 
     /// Runs a warm-up against a simulated machine: the time of the n-th pass of r repetitions.
     fn warm(time: impl Fn(u64, u64) -> u64) -> (u64, u64) {
-        let (mut warm_up, mut repetitions, mut pass) = (WarmUp::default(), 1, 0);
-        while let Some(next) = warm_up.next(time(pass, repetitions), repetitions, 1000) {
+        let warm_up = WarmUp::new(Duration::from_micros(200), Hertz(5e6));
+        let (mut warm_up, mut repetitions, mut pass) = (warm_up, 1, 0);
+        while let Some(next) = warm_up.next(time(pass, repetitions), repetitions) {
             (repetitions, pass) = (next, pass + 1);
         }
         (repetitions, pass)

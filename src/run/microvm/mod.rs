@@ -25,7 +25,7 @@ use crate::record::{Clock, Measured, Outcome, Sample, Samples};
 use crate::run::arena::{Arenas, Ground, Layout, Mapping, check_exact, timed_scalar};
 use crate::run::native::{CLOCK_TRIPS, CORE_CLOCK_LINKS, compile, crashed, pin, unavailable, volume};
 use crate::run::sys::{self, ThreadUsage, Ticker};
-use crate::run::team::{SAMPLE, StealMeter, WarmUp};
+use crate::run::team::{LONE_SAMPLE, StealMeter, WarmUp};
 use crate::run::{Executor, Quota};
 use crate::units::Bytes;
 
@@ -148,7 +148,7 @@ impl MicroVm {
             code: &code,
             devices: &self.arenas.places().devices,
             ticker: self.ticker,
-            sample_ticks: (SAMPLE.as_secs_f64() * self.clock.hz.0) as u64,
+            warm_up: WarmUp::new(LONE_SAMPLE, self.clock.hz),
             quota,
             verify: self.verify,
         };
@@ -273,7 +273,7 @@ struct Visit<'a> {
     code: &'a MachineCode,
     devices: &'a Path,
     ticker: Ticker,
-    sample_ticks: u64,
+    warm_up: WarmUp,
     quota: &'a Quota<'a>,
     verify: bool,
 }
@@ -301,7 +301,7 @@ impl Visit<'_> {
         let mut station = self.station(&ground.mappings())?;
         let mut call = self.call(&station, &arrays)?;
         let mut taken = Taken { repetitions: 1, elements: call.elements(self.variant), ..Taken::default() };
-        let mut warm_up = Some(WarmUp::default());
+        let mut warm_up = Some(self.warm_up);
         let (mut passes, mut steal) = (0, StealMeter::new());
         let deadline = Instant::now() + self.quota.time;
         self.write_back(&mut station, ground)?;
@@ -316,7 +316,7 @@ impl Visit<'_> {
             passes += call.repetitions;
             let sample = Sample { setup_ticks, ..self.sample(&mut station, &mut call)? };
             if let Some(warming) = &mut warm_up {
-                let next = warming.next(sample.ticks, taken.repetitions, self.sample_ticks);
+                let next = warming.next(sample.ticks, taken.repetitions);
                 // STREAM's rule leaves out the first pass and no other; on fresh memory a second pass would be another.
                 match next.filter(|_| self.case.protocol == Protocol::Steady) {
                     Some(more) => taken.repetitions = more,
