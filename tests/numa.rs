@@ -545,6 +545,22 @@ fn what_limits_a_domain_is_told() {
     assert_eq!((limits("cache of 0-1"), limits("node 0")), (Limit::Memory, Limit::Open));
 }
 
+#[test]
+fn uncertain_rates_name_no_limit() {
+    let machine = Made::two_and_hbm().machine();
+    let mut visits: Vec<Measurement> = cases(&machine).iter().map(|case| visit(case, truth)).collect();
+    for visit in &mut visits {
+        let Outcome::Measured(measured) = &mut visit.outcome else { continue };
+        for (index, ticks) in measured.samples.ticks.iter_mut().enumerate() {
+            *ticks += *ticks * (index as u64 % 3) / 3;
+        }
+    }
+    let report = model::report(&record(machine, visits));
+    let numa = report.numa.as_ref().unwrap();
+    assert!(!numa.saturation.is_empty() && numa.saturation.iter().all(|curve| curve.limit == Limit::Unclear));
+    assert!(report.findings.iter().all(|sentence| !sentence.contains("Cores and bandwidth")), "{:?}", report.findings);
+}
+
 fn super_report(truth: Truth) -> Report {
     report(Made::two_and_hbm().machine(), truth)
 }

@@ -72,6 +72,11 @@ impl Provider for Disk {
     fn recipe(&self, bytes: Bytes, places: &Places) -> Result<Recipe, NoMemory> {
         let place = Place { folder: &places.folder, hint: "; name another folder with --dir" };
         let bytes = Bytes(Recipe::whole_pages(bytes, 4096) as u64);
+        // Asked of an empty file first: a full one takes long.
+        if os::is_dax(&place.unnamed_file()?) {
+            let why = format!("files in {} have no page cache (DAX, statx says)", place.folder.display());
+            return Err(NoMemory::absent(why, "name a folder on another file system with --dir, or --memory dax"));
+        }
         let (file, found) = place.full_file(bytes, SMALLER_OR_ELSEWHERE)?;
         let proof = Proof::new("a file on disk", "statfs", found.name(), found.is_memory() != Some(true));
         let backing = Backing::File { file, shared: self.shared, cached: self.cached };

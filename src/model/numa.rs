@@ -91,6 +91,8 @@ words! {
         Memory = "the memory",
         /// Nobody else touched the same memory, so that the two can't be told apart.
         Open = "the domain or the memory",
+        /// The rates that decide are not known well enough.
+        Unclear = "unclear, rates are too uncertain",
     }
 }
 
@@ -438,8 +440,17 @@ fn curve(
     let best = points.iter().map(|(_, rate)| rate.median).fold(0.0, f64::max);
     let (cores, rate) = *points.iter().find(|(_, rate)| rate.median >= SATURATED * best)?;
     let node = bound(memory)?;
-    let limit = limit(numa, initiator, memory.kind, node, way, cores == all, &rate);
+    let deciding = points.iter().filter(|(count, at)| *count == cores || *count == all || at.median >= best);
+    let limit = match deciding.map(|(_, rate)| rate).any(is_uncertain) {
+        true => Limit::Unclear,
+        false => limit(numa, initiator, memory.kind, node, way, cores == all, &rate),
+    };
     Some(Saturation { initiator: initiator.name.clone(), node, memory: memory.kind, way, points, cores, limit })
+}
+
+/// Whether an interval is so wide that the rate may well be on the other side of [`SATURATED`].
+fn is_uncertain(rate: &Rate) -> bool {
+    (rate.ci95[1] - rate.ci95[0]) / 2.0 > 2.0 * (1.0 - SATURATED) * rate.median
 }
 
 /// A domain whose cores still add is limited by them. Else what more cores get out of the same memory decides.
@@ -636,6 +647,7 @@ fn saturation_sentence(numa: &Numa) -> Option<String> {
         let Saturation { initiator, node, cores, limit, .. } = curve;
         let plural = if *cores == 1 { "core loads" } else { "cores load" };
         Some(match limit {
+            Limit::Unclear => return None,
             Limit::Cores => {
                 format!("all {all} cores of {initiator} are needed for its {} from node {node}", BytesPerSecond(best))
             }

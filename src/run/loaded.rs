@@ -299,7 +299,9 @@ impl Crew<'_> {
             if is_late || self.go.is_stopped() || (self.quota.interrupted)() {
                 break;
             }
-            let (before, moved) = (ThreadUsage::now(), self.go.moved());
+            let before = ThreadUsage::now();
+            links.approach()?;
+            let moved = self.go.moved();
             let ticks = self.ticks(links, repetitions)?;
             let (moved, usage) = (self.go.moved() - moved, before.until_now());
             let mut sample = Sample { ticks, fastest_thread_ticks: ticks, ..usage };

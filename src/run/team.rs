@@ -44,6 +44,11 @@ pub(super) trait Task: Send {
         Ok(())
     }
 
+    /// Right before the sample, not timed by it: meets again what counting disturbances has pushed out of the caches.
+    fn approach(&mut self) -> Result<(), Outcome> {
+        Ok(())
+    }
+
     /// The sample.
     fn run(&mut self, repetitions: u64) -> Result<(), Outcome>;
 
@@ -211,8 +216,9 @@ impl<'a> Team<'a> {
         while self.ticker.now() < go_at {
             std::hint::spin_loop();
         }
+        let approach = task.approach();
         let start = self.ticker.now();
-        let run = task.run(repetitions);
+        let run = approach.and_then(|()| task.run(repetitions));
         let end = self.ticker.now();
         let after = ThreadUsage::now();
         if let Err(outcome) = run {
