@@ -65,6 +65,8 @@ struct Shared {
     go_at: AtomicU64,
     repetitions: AtomicU64,
     stop: AtomicBool,
+    /// A thread has panicked: it will never arrive again.
+    is_incomplete: AtomicBool,
     slots: Vec<Slot>,
     fault: Mutex<Option<Outcome>>,
 }
@@ -92,21 +94,27 @@ impl Shared {
             go_at: AtomicU64::new(0),
             repetitions: AtomicU64::new(1),
             stop: AtomicBool::new(false),
+            is_incomplete: AtomicBool::new(false),
             slots: (0..threads).map(|_| Slot::default()).collect(),
             fault: Mutex::new(None),
         }
     }
 
-    fn barrier(&self) {
+    /// Waits until all have arrived. Returns whether they have.
+    fn barrier(&self) -> bool {
         let generation = self.generation.load(Ordering::Acquire);
         if self.arrived.fetch_add(1, Ordering::AcqRel) + 1 == self.threads {
             self.arrived.store(0, Ordering::Relaxed);
             self.generation.store(generation + 1, Ordering::Release);
         } else {
             while self.generation.load(Ordering::Acquire) == generation {
+                if self.is_incomplete.load(Ordering::Acquire) {
+                    return false;
+                }
                 std::hint::spin_loop();
             }
         }
+        true
     }
 
     fn fail(&self, outcome: Outcome) {
@@ -118,6 +126,17 @@ impl Shared {
     fn sum(&self, of: impl Fn(&Slot) -> &AtomicU64) -> u32 {
         let total: u64 = self.slots.iter().map(|slot| of(slot).load(Ordering::Relaxed)).sum();
         u32::try_from(total).unwrap_or(u32::MAX)
+    }
+}
+
+/// A thread's place among the others: tells them if it leaves by a panic.
+struct Place<'a>(&'a Shared);
+
+impl Drop for Place<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.0.is_incomplete.store(true, Ordering::Release);
+        }
     }
 }
 
@@ -175,24 +194,31 @@ impl<'a> Team<'a> {
     }
 
     fn thread<T: Task>(&self, index: usize, task: &mut T) -> Option<Samples> {
+        let _place = Place(&self.shared);
         self.unless_stopped(|| pin(self.case.cpus[index]));
         self.unless_stopped(|| task.begin());
         let mut leader = (index == 0).then(|| Leader::new(self));
         loop {
             let setup = self.unless_stopped(|| task.renew()).unwrap_or(0);
             self.shared.slots[index].setup.store(setup, Ordering::Relaxed);
-            self.shared.barrier();
+            if !self.shared.barrier() {
+                return None;
+            }
             if let Some(leader) = &mut leader {
                 self.unless_stopped(|| task.lead());
                 leader.decide();
             }
-            self.shared.barrier();
+            if !self.shared.barrier() {
+                return None;
+            }
             let go_at = self.shared.go_at.load(Ordering::Acquire);
             if go_at == 0 {
                 break;
             }
             self.sample(index, task, go_at);
-            self.shared.barrier();
+            if !self.shared.barrier() {
+                return None;
+            }
             if let Some(leader) = &mut leader {
                 leader.take();
             }
@@ -371,6 +397,54 @@ impl StealMeter {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::kernel::chase::{Chase, Order};
+    use crate::plan::{USUAL_MEMORY, Work};
+    use crate::units::Bytes;
+
+    /// Its second thread panics in the third sample.
+    struct Panicking {
+        index: usize,
+        samples: u32,
+    }
+
+    impl Task for Panicking {
+        fn begin(&mut self) -> Result<(), Outcome> {
+            Ok(())
+        }
+
+        fn renew(&mut self) -> Result<u64, Outcome> {
+            Ok(0)
+        }
+
+        fn run(&mut self, _repetitions: u64) -> Result<(), Outcome> {
+            self.samples += 1;
+            assert!(self.index == 0 || self.samples < 3, "as planned");
+            Ok(())
+        }
+
+        fn end(&mut self) -> Result<(), Outcome> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn a_thread_that_panics_ends_the_visit_for_all() {
+        let cpu = sys::current_cpu().unwrap();
+        let case = Case {
+            work: Work::Chase(Chase::of(Order::Forward)),
+            memory: USUAL_MEMORY,
+            streams: Vec::new(),
+            cpus: vec![cpu, cpu],
+            working_set: Bytes::kib(4),
+            misaligned_bytes: 0,
+            protocol: Protocol::Steady,
+        };
+        let quota = Quota { least_samples: 9, most_samples: 9, time: Duration::from_secs(9), interrupted: &|| false };
+        let team = Team::new(&case, &quota, Ticker::detect(), Hertz(1e9), &|| 1);
+        let mut tasks = [0, 1].map(|index| Panicking { index, samples: 0 });
+        let outcome = team.measure(&mut tasks).err();
+        assert_eq!(outcome, Some(Outcome::Crashed { reason: "a measuring thread panicked".into() }));
+    }
 
     /// Runs a warm-up against a simulated machine: the time of the n-th pass of r repetitions.
     fn warm(time: impl Fn(u64, u64) -> u64) -> (u64, u64) {
