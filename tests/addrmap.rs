@@ -1,14 +1,16 @@
 //! Where lines live: rules found on simulated memories, the loop on a simulated machine, and one real visit.
 
+#[path = "common/by_hand.rs"]
+mod by_hand;
+
 use std::time::{Duration, Instant};
 
 use fastrand::Rng;
-use membound::machine::Machine;
 use membound::memory::{MemoryKind, MemorySpec, Places};
 use membound::model::addrmap::{Basis, Batch, Determined, Evidence, Experiment, Space, Verdict, parity};
 use membound::model::{self, AddrmapRow, AnyRow};
 use membound::plan::{Case, Conflict, Protocol, Stage, Work};
-use membound::record::{Environment, Header, Line, Measurement, Outcome, Record, RecordError, SCHEMA, Writer};
+use membound::record::{Line, Measurement, Outcome, Record, RecordError, Writer};
 use membound::run::fake::{Fake, FakeLevel, Noise};
 use membound::run::{Executor, Quota, Schedule, follow};
 use membound::units::Bytes;
@@ -187,30 +189,13 @@ fn case(kind: MemoryKind, pairs: &[[u32; 2]]) -> Case {
     }
 }
 
-fn unknown_machine() -> Machine {
-    let root = tempfile::tempdir().unwrap();
-    std::fs::create_dir(root.path().join("proc")).unwrap();
-    Machine::read(root.path()).unwrap()
-}
-
 fn record(executor: &dyn Executor, measurements: Vec<Measurement>) -> Record {
-    let header = Header {
-        schema: SCHEMA,
-        tool: "test".into(),
-        host: "made up".into(),
-        started_unix_s: 0,
-        command: Vec::new(),
-        seed: 0,
-        clock: executor.clock(),
-        machine: unknown_machine(),
-        before: Environment::default(),
-    };
-    Record { header, measurements, end: None }
+    by_hand::record(executor.clock(), by_hand::unknown_machine(), measurements)
 }
 
 /// Runs the whole loop on an executor; the record.
 fn asked(executor: &mut dyn Executor, kind: MemoryKind) -> Record {
-    let mut experiment = Experiment::new(&case(kind, &[]), executor.clock().hz, &unknown_machine(), 5);
+    let mut experiment = Experiment::new(&case(kind, &[]), executor.clock().hz, &by_hand::unknown_machine(), 5);
     let schedule = Schedule {
         seed: 0,
         deadline: Instant::now() + Duration::from_secs(20),
@@ -260,14 +245,7 @@ fn the_loop_finds_the_rule_and_the_record_keeps_it() {
     assert!((190.0..210.0).contains(&apart) && (285.0..315.0).contains(&conflict), "{apart} {conflict}");
 
     // The same answer from the file.
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("run.jsonl");
-    let mut writer = Writer::new(std::fs::File::create(&path).unwrap());
-    writer.line(&Line::Header(Box::new(record.header.clone()))).unwrap();
-    for measurement in &record.measurements {
-        writer.line(&Line::Measurement(Box::new(measurement.clone()))).unwrap();
-    }
-    let read = Record::read(&path).unwrap();
+    let read = by_hand::written_and_read(&record);
     assert_eq!(read, record);
     assert_eq!(only_row(&read), row);
 

@@ -1,15 +1,16 @@
 //! Hand-overs: rows, groups and sentences from made-up records; how near CPUs of known machines are; real visits.
 
+#[path = "common/by_hand.rs"]
+mod by_hand;
+
 use std::path::PathBuf;
 
 use membound::machine::{Machine, Relation};
 use membound::memory::{MemoryKind, MemorySpec, Obtained};
 use membound::model::{self, Report};
 use membound::plan::{Case, Handover, Home, Protocol, Work};
-use membound::record::{
-    Clock, Environment, Header, Measured, Measurement, Outcome, Record, SCHEMA, Sample, Samples, Volume,
-};
-use membound::units::{Bytes, Hertz};
+use membound::record::{Measured, Measurement, Outcome, Sample, Samples, Volume};
+use membound::units::Bytes;
 
 fn case(from: u32, to: u32, home: Home) -> Case {
     Case {
@@ -68,18 +69,7 @@ fn machine() -> Machine {
 }
 
 fn report(measurements: Vec<Measurement>) -> Report {
-    let header = Header {
-        schema: SCHEMA,
-        tool: "test".into(),
-        host: "made up".into(),
-        started_unix_s: 0,
-        command: Vec::new(),
-        seed: 0,
-        clock: Clock { name: "tsc".into(), hz: Hertz(2e9), overhead_ticks: 20 },
-        machine: machine(),
-        before: Environment::default(),
-    };
-    model::report(&Record { header, measurements, end: None })
+    model::report(&by_hand::record(by_hand::clock(2e9), machine(), measurements))
 }
 
 #[test]

@@ -1,32 +1,19 @@
 //! The experiment that the project is named for, from a record made by hand: what does the report make of it?
 
+#[path = "common/by_hand.rs"]
+mod by_hand;
+
 use membound::kernel::{Element, LoadKind, StoreKind, Variant, Width};
 use membound::machine::Machine;
 use membound::memory::{MemoryKind, MemorySpec, Obtained};
 use membound::model::{self, BreakEven, Kind, Report};
 use membound::plan::{Case, Protocol, REGULAR, StreamMemory, Work};
-use membound::record::{
-    Clock, Environment, Header, Line, Measured, Measurement, Outcome, Record, SCHEMA, Sample, Samples, Volume, Writer,
-};
-use membound::units::{Bytes, Hertz};
+use membound::record::{Measured, Measurement, Outcome, Sample, Samples, Volume};
+use membound::units::Bytes;
 use membound::view::terminal;
 
 /// 4 million doubles.
 const BUFFER: u64 = 32_000_000;
-
-fn header() -> Header {
-    Header {
-        schema: SCHEMA,
-        tool: "by hand".into(),
-        host: "a10".into(),
-        started_unix_s: 1_370_000_000,
-        command: Vec::new(),
-        seed: 1,
-        clock: Clock { name: "tsc".into(), hz: Hertz(1e9), overhead_ticks: 20 },
-        machine: Machine::live(),
-        before: Environment::default(),
-    }
-}
 
 /// Visits to the copy from the heap to `kind`, each sample of so many nanoseconds.
 fn copies(kind: MemoryKind, protocol: Protocol, ticks: u64) -> Measurement {
@@ -84,14 +71,8 @@ fn replaced(measurements: &mut [Measurement], kind: MemoryKind, protocol: Protoc
 
 /// Through a file, as a user's record comes.
 fn report(measurements: Vec<Measurement>) -> Report {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("s0.jsonl");
-    let mut writer = Writer::new(std::fs::File::create(&path).unwrap());
-    writer.line(&Line::Header(Box::new(header()))).unwrap();
-    for measurement in measurements {
-        writer.line(&Line::Measurement(Box::new(measurement))).unwrap();
-    }
-    model::report(&Record::read(&path).unwrap())
+    let record = by_hand::record(by_hand::clock(1e9), Machine::live(), measurements);
+    model::report(&by_hand::written_and_read(&record))
 }
 
 fn kind(report: &Report, kind: MemoryKind) -> Kind {

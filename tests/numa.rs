@@ -1,6 +1,9 @@
 //! Memory from everywhere: what nodes are, on recorded and made-up machines; which cases there are and that they fit;
 //! matrices, saturation and sentences from simulated records; what hwloc reads back; one real run.
 
+#[path = "common/by_hand.rs"]
+mod by_hand;
+
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -11,10 +14,8 @@ use membound::machine::{CpuSet, Domain, DomainKind, Machine, NodeKind};
 use membound::memory::{MemoryKind, NodePages, Obtained};
 use membound::model::{self, Limit, Numa, Report};
 use membound::plan::{self, Case, Frame, NumaChoice, PlanError, Way, Work};
-use membound::record::{
-    Clock, Environment, Header, Measured, Measurement, Outcome, Record, SCHEMA, Sample, Samples, Volume,
-};
-use membound::units::{Bytes, Hertz};
+use membound::record::{Measured, Measurement, Outcome, Record, Sample, Samples, Volume};
+use membound::units::Bytes;
 use membound::view::{csv, hwloc, json, terminal};
 use proptest::prelude::*;
 use tempfile::TempDir;
@@ -435,18 +436,7 @@ fn visit(case: &Case, truth: Truth) -> Measurement {
 }
 
 fn record(machine: Machine, measurements: Vec<Measurement>) -> Record {
-    let header = Header {
-        schema: SCHEMA,
-        tool: "test".into(),
-        host: "made up".into(),
-        started_unix_s: 0,
-        command: Vec::new(),
-        seed: 0,
-        clock: Clock { name: "simulated".into(), hz: Hertz(HZ), overhead_ticks: 20 },
-        machine,
-        before: Environment::default(),
-    };
-    Record { header, measurements, end: None }
+    by_hand::record(by_hand::clock(HZ), machine, measurements)
 }
 
 fn report(machine: Machine, truth: Truth) -> Report {

@@ -2,6 +2,9 @@
 //! brought about. No figure of a real run is asserted.
 #![allow(unsafe_code)] // Limits and filters of children.
 
+#[path = "common/by_hand.rs"]
+mod by_hand;
+
 use std::io::{BufRead, BufReader};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
@@ -16,10 +19,8 @@ use membound::memory::{
 use membound::model::page_cache::{CacheEffect, PageCacheRow, worst_file};
 use membound::model::{self, Report};
 use membound::plan::{self, Case, Cure, PageCache, Protocol, Work};
-use membound::record::{
-    Clock, Environment, Header, Line, Measured, Measurement, Outcome, Record, SCHEMA, Sample, Samples, Volume, Writer,
-};
-use membound::units::{Bytes, Hertz};
+use membound::record::{Measured, Measurement, Outcome, Record, Sample, Samples, Volume};
+use membound::units::Bytes;
 
 const ROUNDS: u32 = 3;
 const SPEED: f64 = 40e9;
@@ -91,18 +92,7 @@ fn machine(nodes: u32) -> Machine {
 }
 
 fn record(nodes: u32, measurements: Vec<Measurement>) -> Record {
-    let header = Header {
-        schema: SCHEMA,
-        tool: "test".into(),
-        host: "made up".into(),
-        started_unix_s: 0,
-        command: Vec::new(),
-        seed: 0,
-        clock: Clock { name: "tsc".into(), hz: Hertz(1e9), overhead_ticks: 20 },
-        machine: machine(nodes),
-        before: Environment::default(),
-    };
-    Record { header, measurements, end: None }
+    by_hand::record(by_hand::clock(1e9), machine(nodes), measurements)
 }
 
 /// Seven files, none to 24 GiB, with this truth each.
@@ -223,14 +213,7 @@ fn cures_follow_where_it_is_worst() {
 #[test]
 fn a_record_tells_the_same_again() {
     let record = cured(MINIMUM, 4);
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("cache.jsonl");
-    let mut writer = Writer::new(std::fs::File::create(&path).unwrap());
-    writer.line(&Line::Header(Box::new(record.header.clone()))).unwrap();
-    for visit in &record.measurements {
-        writer.line(&Line::Measurement(Box::new(visit.clone()))).unwrap();
-    }
-    let again = Record::read(&path).unwrap();
+    let again = by_hand::written_and_read(&record);
     assert_eq!(again, record);
     let report = model::report(&again);
     assert_eq!(report.page_cache, model::report(&record).page_cache);

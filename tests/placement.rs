@@ -4,6 +4,9 @@
 #![cfg(all(target_os = "linux", target_arch = "x86_64"))]
 #![allow(unsafe_code)]
 
+#[path = "common/by_hand.rs"]
+mod by_hand;
+
 use std::io;
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Output};
@@ -14,12 +17,10 @@ use membound::machine::{Machine, Source};
 use membound::memory::{MemoryKind, MemorySpec, NodePages, Obtained, Places, Region};
 use membound::model::{self, Report, Weighting};
 use membound::plan::{self, Case, Frame, PlanError, RATIOS, StreamMemory};
-use membound::record::{
-    Clock, Environment, Header, Measured, Measurement, Outcome, Record, SCHEMA, Sample, Samples, Volume,
-};
+use membound::record::{Measured, Measurement, Outcome, Sample, Samples, Volume};
 use membound::run::here::Here;
 use membound::run::{Executor, Quota};
-use membound::units::{Bytes, Hertz};
+use membound::units::Bytes;
 use membound::view::terminal;
 use proptest::prelude::*;
 
@@ -324,18 +325,7 @@ fn simulated(tiers: [f64; 2], noise: f64, seed: u64) -> Report {
     };
     let measurements =
         (0..3).flat_map(|round| RATIOS.map(|ratio| (round, ratio))).map(|(round, ratio)| visit(round, ratio));
-    let header = Header {
-        schema: SCHEMA,
-        tool: "by hand".into(),
-        host: "two tiers".into(),
-        started_unix_s: 1_370_000_000,
-        command: Vec::new(),
-        seed: 1,
-        clock: Clock { name: "tsc".into(), hz: Hertz(1e9), overhead_ticks: 20 },
-        machine: Machine::live(),
-        before: Environment::default(),
-    };
-    model::report(&Record { header, measurements: measurements.collect(), end: None })
+    model::report(&by_hand::record(by_hand::clock(1e9), Machine::live(), measurements.collect()))
 }
 
 fn weighting(report: &Report) -> &Weighting {

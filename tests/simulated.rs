@@ -44,7 +44,7 @@ fn latency_comes_back_from_its_file() {
     let mut fake = simulated::fake();
     let cases = plan::latency(&simulated::frame(&machine), Detail::Full).unwrap();
     let record = simulated::run(&machine, &cases, &mut fake);
-    assert_eq!(simulated::written_and_read(&record), record);
+    assert_eq!(common::by_hand::written_and_read(&record), record);
     let report = model::report(&record);
     assert_eq!(check_rows(&report, "latency"), cases.len());
     for row in &report.latency.rows {
@@ -86,7 +86,7 @@ fn latency_under_load_comes_back_from_its_file() {
     let mut fake = simulated::fake();
     let cases = plan::loaded(&simulated::frame(&machine), &[], 4, None).unwrap();
     let record = simulated::run(&machine, &cases, &mut fake);
-    assert_eq!(simulated::written_and_read(&record), record);
+    assert_eq!(common::by_hand::written_and_read(&record), record);
     let report = model::report(&record);
     assert_eq!(check_rows(&report, "loaded"), 2 + 5 * 4);
     for row in &report.loaded {

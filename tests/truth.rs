@@ -1,12 +1,15 @@
 //! The statistics must find the truth: whole runs on simulated memories whose speed is known.
 
+#[path = "common/by_hand.rs"]
+mod by_hand;
+
 use std::time::{Duration, Instant};
 
 use membound::kernel::{StoreKind, Width};
 use membound::memory::{MemoryKind, MemorySpec};
 use membound::model;
 use membound::plan::{self, Case};
-use membound::record::{Clock, Environment, Header, Measurement, Outcome, Record, SCHEMA};
+use membound::record::{Clock, Measurement, Outcome, Record};
 use membound::run::fake::{Fake, FakeLevel, Noise};
 use membound::run::{self, Executor, Schedule};
 use membound::stats;
@@ -52,20 +55,7 @@ fn measure(cases: &[Case], fake: &mut Fake, seed: u64, target: f64, rounds: u32)
 }
 
 fn record(fake: &Fake, measurements: Vec<Measurement>) -> Record {
-    let empty = tempfile::tempdir().unwrap();
-    std::fs::create_dir(empty.path().join("proc")).unwrap();
-    let header = Header {
-        schema: SCHEMA,
-        tool: "test".into(),
-        host: "simulated".into(),
-        started_unix_s: 0,
-        command: Vec::new(),
-        seed: 1,
-        clock: fake.clock(),
-        machine: membound::machine::Machine::read(empty.path()).unwrap(),
-        before: Environment::default(),
-    };
-    Record { header, measurements, end: None }
+    by_hand::record(fake.clock(), by_hand::unknown_machine(), measurements)
 }
 
 /// Share of 2,000 runs whose interval holds the true median time of a repetition.

@@ -1,15 +1,15 @@
 //! Machines from a few files, and records of runs that never were.
 #![allow(dead_code)] // Each test file uses its part.
 
+#[path = "by_hand.rs"]
+mod by_hand;
+
 use std::path::Path;
 
 use membound::machine::Machine;
 use membound::memory::{NodePages, Obtained};
 use membound::plan::Case;
-use membound::record::{
-    Clock, Environment, Header, Measured, Measurement, Outcome, Record, SCHEMA, Sample, Samples, Volume,
-};
-use membound::units::Hertz;
+use membound::record::{Measured, Measurement, Outcome, Record, Sample, Samples, Volume};
 
 /// Ticks a second of the imitated clock, and links of its dependent-add chain.
 pub const HZ: f64 = 2e9;
@@ -34,18 +34,7 @@ pub fn machine(files: &[(&str, &str)]) -> Machine {
 
 /// A record of these visits, in this order.
 pub fn record(machine: Machine, measurements: Vec<Measurement>) -> Record {
-    let header = Header {
-        schema: SCHEMA,
-        tool: "membound 0.1.0".into(),
-        host: "imitation".into(),
-        started_unix_s: 0,
-        command: Vec::new(),
-        seed: 1,
-        clock: Clock { name: "tsc".into(), hz: Hertz(HZ), overhead_ticks: 20 },
-        machine,
-        before: Environment::default(),
-    };
-    Record { header, measurements, end: None }
+    by_hand::record(by_hand::clock(HZ), machine, measurements)
 }
 
 /// A visit that moved the working set once a sample, at about so many bytes a second, on a core of 3 GHz, with these pages

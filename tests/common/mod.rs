@@ -1,6 +1,7 @@
 //! Reports made by hand: a machine that never was, with everything a view must be able to show.
 #![allow(dead_code)] // Each test file uses its part.
 
+pub mod by_hand;
 pub mod simulated;
 
 use membound::kernel::scan::Scan;
@@ -12,9 +13,12 @@ use membound::model::{
     StreamLine, StreamTable, Warning, WriteAllocate,
 };
 use membound::plan::{PageWork, Protocol};
-use membound::record::{Clock, End, Environment, Header, Measurement, Record, SCHEMA};
+use membound::record::{Clock, End, Environment, Measurement, Record};
+
 use membound::stats::Modes;
 use membound::units::{Bytes, Hertz};
+
+use by_hand::unknown_machine;
 
 /// Text that does harm wherever it is not escaped.
 pub const NASTY: &str = "node<script>alert(1)</script>\"'&";
@@ -57,32 +61,9 @@ pub fn empty() -> Report {
     }
 }
 
-/// The head of a record made by hand, on a machine of which nothing can be read.
-pub fn header(clock: Clock) -> Header {
-    Header {
-        schema: SCHEMA,
-        tool: "test".into(),
-        host: "made up".into(),
-        started_unix_s: 0,
-        command: Vec::new(),
-        seed: 0,
-        clock,
-        machine: unknown_machine(),
-        before: Environment::default(),
-    }
-}
-
 /// A record made by hand, in ticks of a clock of so many hertz.
 pub fn record(hz: f64, measurements: Vec<Measurement>) -> Record {
-    let clock = Clock { name: "simulated".into(), hz: Hertz(hz), overhead_ticks: 20 };
-    Record { header: header(clock), measurements, end: None }
-}
-
-/// A machine of which nothing can be read.
-fn unknown_machine() -> Machine {
-    let root = tempfile::tempdir().unwrap();
-    std::fs::create_dir(root.path().join("proc")).unwrap();
-    Machine::read(root.path()).unwrap()
+    by_hand::record(by_hand::clock(hz), unknown_machine(), measurements)
 }
 
 /// A machine with one memory module.

@@ -8,7 +8,7 @@ use membound::machine::Machine;
 use membound::model::addrmap::Experiment;
 use membound::model::{self, Report};
 use membound::plan::{self, Case, Detail, Frame};
-use membound::record::{End, Environment, Line, Measurement, Record, Writer};
+use membound::record::{End, Environment, Measurement, Record};
 use membound::run::fake::{Fake, FakeLevel, Noise};
 use membound::run::{self, Executor, Schedule};
 use membound::units::Bytes;
@@ -92,21 +92,7 @@ fn record(machine: &Machine, fake: &Fake, measurements: Vec<Measurement>, planne
         peak_memory: None,
         after: Environment::default(),
     };
-    let header = membound::record::Header { machine: machine.clone(), ..super::header(fake.clock()) };
-    Record { header, measurements, end: Some(end) }
-}
-
-/// The record once more, from the file that it was written to.
-pub fn written_and_read(record: &Record) -> Record {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("run.jsonl");
-    let mut writer = Writer::new(std::fs::File::create(&path).unwrap());
-    writer.line(&Line::Header(Box::new(record.header.clone()))).unwrap();
-    for measurement in &record.measurements {
-        writer.line(&Line::Measurement(Box::new(measurement.clone()))).unwrap();
-    }
-    writer.line(&Line::End(record.end.clone().unwrap())).unwrap();
-    Record::read(&path).unwrap()
+    Record { end: Some(end), ..super::by_hand::record(fake.clock(), machine.clone(), measurements) }
 }
 
 fn report(machine: &Machine, cases: &[Case]) -> Report {

@@ -1,0 +1,49 @@
+//! Records made by hand.
+#![allow(dead_code)] // Each test file uses its part.
+
+use membound::machine::Machine;
+use membound::record::{Clock, Environment, Header, Line, Measurement, Record, SCHEMA, Writer};
+use membound::units::Hertz;
+
+/// A machine of which nothing can be read.
+pub fn unknown_machine() -> Machine {
+    let root = tempfile::tempdir().unwrap();
+    std::fs::create_dir(root.path().join("proc")).unwrap();
+    Machine::read(root.path()).unwrap()
+}
+
+/// A clock of so many hertz.
+pub fn clock(hz: f64) -> Clock {
+    Clock { name: "simulated".into(), hz: Hertz(hz), overhead_ticks: 20 }
+}
+
+/// A record of these visits, in this order.
+pub fn record(clock: Clock, machine: Machine, measurements: Vec<Measurement>) -> Record {
+    let header = Header {
+        schema: SCHEMA,
+        tool: "test".into(),
+        host: "made up".into(),
+        started_unix_s: 0,
+        command: Vec::new(),
+        seed: 0,
+        clock,
+        machine,
+        before: Environment::default(),
+    };
+    Record { header, measurements, end: None }
+}
+
+/// The record once more, from the file that it was written to.
+pub fn written_and_read(record: &Record) -> Record {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("run.jsonl");
+    let mut writer = Writer::new(std::fs::File::create(&path).unwrap());
+    writer.line(&Line::Header(Box::new(record.header.clone()))).unwrap();
+    for measurement in &record.measurements {
+        writer.line(&Line::Measurement(Box::new(measurement.clone()))).unwrap();
+    }
+    if let Some(end) = &record.end {
+        writer.line(&Line::End(end.clone())).unwrap();
+    }
+    Record::read(&path).unwrap()
+}
