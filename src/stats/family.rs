@@ -28,6 +28,10 @@ const UNSEEN: f64 = 1e-2;
 /// Draws that agree by chance say no more than this about the factor.
 const FACTOR_MIN: f64 = 1e-3;
 
+/// By how much corrected probabilities are raised. A mix of quiet and unsteady cells fits the assumption behind the moderated
+/// variance badly: with 1, up to 6.6 % of simulated families had a false alarm, with this at most 5.
+const CAUTION: f64 = 1.25;
+
 /// The samples of one cell on both sides: of each run, of each visit. Samples that are not positive are left out.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Sides {
@@ -195,12 +199,12 @@ impl Common {
     }
 }
 
-/// Holm: the least p counts as many times as there are cells, the next one time less, and none less than the one before.
+/// Holm, with caution: the least p counts as many times as there are cells, the next one time less, and none less than the one before.
 fn correct(mut tests: Vec<&mut Test>) {
     tests.sort_by(|x, y| x.p.total_cmp(&y.p));
     let (mut left, mut greatest) = (tests.len() as f64, 0f64);
     for test in tests {
-        greatest = greatest.max(left * test.p).min(1.0);
+        greatest = greatest.max(CAUTION * left * test.p).min(1.0);
         test.p_family = greatest;
         left -= 1.0;
     }
