@@ -390,9 +390,19 @@ fn findings(comparison: &Comparison) -> Vec<String> {
         }
     }
     if !rest.is_empty() {
-        findings.push(format!("Of the others {}.", rest.join(", ")));
+        let others = if count(Verdict::Faster) + count(Verdict::Slower) > 0 { "Of the others " } else { "" };
+        let reach = half_width(comparison).map_or_else(String::new, |reach| {
+            format!("; half of the intervals reach {} or farther to a side, and what is smaller may hide there", percent(reach))
+        });
+        findings.push(format!("{others}{}{reach}.", rest.join(", ")));
     }
     findings
+}
+
+/// The typical half-width of an interval.
+fn half_width(comparison: &Comparison) -> Option<f64> {
+    let width = |row: &ComparisonRow| row.speed_ci95.map(|[low, high]| (high / low).sqrt() - 1.0);
+    super::rows::median(comparison.rows.iter().filter_map(width))
 }
 
 /// A share as people compare machines: `68.9 %`.
