@@ -284,10 +284,7 @@ mod tests {
         100.0 * (0..families).filter(is_alarmed).count() as f64 / families as f64
     }
 
-    /// The greatest share that is still 5 %: so many of 1,000 fall beyond it once in forty.
-    const ALARMS_MAX: f64 = 6.4;
-
-    fn table(shapes: &[Shape], counts: &[usize], families: usize) {
+    fn table(shapes: &[Shape], counts: &[usize], families: usize, most: f64) {
         println!("families with a false alarm, %, of {families}; nominal 5");
         let mut faults = Vec::new();
         for family in FAMILIES {
@@ -295,7 +292,7 @@ mod tests {
                 for &cells in counts {
                     let found = false_alarms(family, cells, shape, families);
                     println!("{:36} {shape:?} {cells:4} cells: {found:.1}", family.0);
-                    if found > ALARMS_MAX {
+                    if found > most {
                         faults.push((family.0, shape, cells, found));
                     }
                 }
@@ -306,13 +303,14 @@ mod tests {
 
     #[test]
     fn chance_seldom_looks_like_a_difference() {
-        table(&[[1, 3, 7]], &[100], 1000);
+        table(&[[1, 3, 7]], &[100], 1000, 5.0);
     }
 
     #[test]
     #[ignore = "takes ten minutes: all shapes and sizes of families"]
     fn chance_seldom_looks_like_a_difference_anywhere() {
-        table(&[[1, 2, 7], [1, 3, 7], [1, 10, 7], [3, 3, 7]], &[1, 2, 3, 5, 10, 30, 100, 300], 1000);
+        // Of so many tables some lie above 5 by chance: with 5 % in truth, one in forty above 6.4.
+        table(&[[1, 2, 7], [1, 3, 7], [1, 10, 7], [3, 3, 7]], &[1, 2, 3, 5, 10, 30, 100, 300], 1000, 6.4);
     }
 
     /// Share of the cells of a family, in percent, that truly differ by 3 % and are found; every tenth of 100 does.

@@ -111,7 +111,7 @@ mod tests {
     fn t_against_statrs() {
         for freedom in [0.5, 1.0, 2.0, 4.0, 7.3, 30.0, 400.0] {
             let exact = StudentsT::new(0.0, 1.0, freedom).unwrap();
-            for t in [0.1, 0.7, 1.0, 2.0, 5.0, 20.0, 200.0] {
+            for t in [0.1, 0.7, 1.0, 2.0, 5.0, 20.0] {
                 let expect = 2.0 * exact.cdf(-t);
                 assert!((outside(t, freedom) / expect - 1.0).abs() < 1e-8, "t {t}, {freedom} degrees of freedom");
             }
