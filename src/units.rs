@@ -216,6 +216,9 @@ pub enum ParseError {
     /// Not a rate.
     #[error("'{0}' is not a rate; write a number with MB/s, GB/s or GiB/s, such as 90GB/s")]
     Rate(String),
+    /// Not a frequency.
+    #[error("'{0}' is not a frequency; write a number with MHz or GHz, such as 1.5GHz")]
+    Frequency(String),
     /// Not a duration.
     #[error("'{0}' is not a duration; write a number with ms, s or min, such as 30s")]
     Duration(String),
@@ -263,6 +266,25 @@ impl FromStr for BytesPerSecond {
     }
 }
 
+impl FromStr for Hertz {
+    type Err = ParseError;
+
+    /// `1.5GHz`, `800 MHz`, `2100000000Hz`; a bare number is no frequency.
+    fn from_str(text: &str) -> Result<Self, ParseError> {
+        let wrong = || ParseError::Frequency(text.into());
+        let (number, unit) = number_and_unit(text).ok_or_else(wrong)?;
+        let scale = match unit.to_ascii_lowercase().as_str() {
+            "hz" => 1.0,
+            "khz" => 1e3,
+            "mhz" => 1e6,
+            "ghz" => 1e9,
+            _ => return Err(wrong()),
+        };
+        let hz = number * scale;
+        if hz > 0.0 && hz.is_finite() { Ok(Hertz(hz)) } else { Err(wrong()) }
+    }
+}
+
 /// Parses `30s`, `500ms`, `2min`, `1h`; a bare number means seconds.
 pub fn parse_duration(text: &str) -> Result<std::time::Duration, ParseError> {
     let wrong = || ParseError::Duration(text.into());
@@ -281,6 +303,17 @@ pub fn parse_duration(text: &str) -> Result<std::time::Duration, ParseError> {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+
+    #[test]
+    fn frequencies_are_parsed() {
+        let check = |text: &str, hz: f64| assert_eq!(text.parse(), Ok(Hertz(hz)), "{text}");
+        check("1.5GHz", 1.5e9);
+        check("800 MHz", 8e8);
+        check("50hz", 50.0);
+        for text in ["", "1.5", "0GHz", "-1GHz", "3 parsecs", "GHz"] {
+            assert!(text.parse::<Hertz>().is_err(), "{text}");
+        }
+    }
 
     #[test]
     fn sizes_are_parsed() {

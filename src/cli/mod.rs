@@ -4,6 +4,7 @@ pub mod addrmap;
 pub mod advise;
 pub mod bandwidth;
 pub mod characterise;
+pub mod compare;
 pub mod cores;
 pub mod kernel;
 pub mod kinds;
@@ -73,11 +74,13 @@ pub enum Command {
     Sweep(sweep::SweepArgs),
     /// Which stream of a loop should lie on which node, and what that gains: from records of the nodes' speed
     Advise(advise::AdviseArgs),
+    /// What differs between two records, or two folders of records, by more than chance; and what else is not the same
+    Compare(compare::CompareArgs),
     /// Redraw summary and report from records
     Report(report::ReportArgs),
     /// List the kernels, or the machine code that will run
     Kernel(kernel::KernelArgs),
-    /// Print the JSON schema of a record's lines, or of result rows
+    /// Print the JSON schema of a record's lines, of result rows, or of the cells of a comparison
     Schema {
         /// Which schema
         #[arg(value_enum, default_value_t = SchemaOf::Record)]
@@ -99,6 +102,8 @@ pub enum SchemaOf {
     Record,
     /// One row of `--format json`
     Row,
+    /// One row of `compare --format json`
+    Comparison,
 }
 
 /// How results are printed.
@@ -339,12 +344,14 @@ pub fn execute(cli: &Cli) -> anyhow::Result<Done> {
         Some(Command::Numa(args)) => numa::run(args),
         Some(Command::Sweep(args)) => sweep::run(args),
         Some(Command::Advise(args)) => Ok(Done::ok(advise::run(args)?)),
+        Some(Command::Compare(args)) => compare::run(args),
         Some(Command::Report(args)) => report::run(args),
         Some(Command::Kernel(args)) => Ok(Done::ok(kernel::run(args)?)),
         Some(Command::Schema { of }) => {
             let schema = match of {
                 SchemaOf::Record => crate::record::schema(),
                 SchemaOf::Row => schemars::schema_for!(crate::model::AnyRow).to_value(),
+                SchemaOf::Comparison => schemars::schema_for!(crate::model::compare::ComparisonRow).to_value(),
             };
             Ok(Done::ok(serde_json::to_string_pretty(&schema)? + "\n"))
         }

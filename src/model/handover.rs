@@ -63,7 +63,7 @@ fn bare_row(case: &Case, home: Home, machine: &Machine) -> Option<HandoverRow> {
 }
 
 /// Nanoseconds of one hand-over: half a round trip.
-fn latency_ns(visit: &Measured, hz: f64) -> Vec<f64> {
+pub(super) fn latency_ns(visit: &Measured, hz: f64) -> Vec<f64> {
     let handovers = visit.repetitions as f64 * visit.volume.elements.max(1) as f64;
     visit.samples.ticks.iter().map(|ticks| *ticks as f64 / hz * 1e9 / handovers).collect()
 }

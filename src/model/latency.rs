@@ -94,11 +94,7 @@ fn chased(visits: &[&Measurement], record: &Record) -> Option<Chased> {
     let (case, hz) = (visits[0].case.clone(), record.header.clock.hz.0);
     let Work::Chase(chase) = case.work else { return None };
     let measured = measured(visits);
-    let links = |visit: &Measured| visit.repetitions as f64 * visit.volume.elements as f64 / f64::from(chase.chains);
-    let ns = |visit: &&Measured| -> Vec<f64> {
-        visit.samples.ticks.iter().map(|ticks| *ticks as f64 / hz * 1e9 / links(visit)).collect()
-    };
-    let batches: Vec<Vec<f64>> = measured.iter().map(ns).collect();
+    let batches: Vec<Vec<f64>> = measured.iter().map(|visit| link_ns(visit, chase, hz)).collect();
     let mut row = bare_row(&case, chase);
     let views: Vec<&[f64]> = batches.iter().map(Vec::as_slice).collect();
     if let Some(summary) = stats::summarize(&views) {
@@ -116,6 +112,12 @@ fn chased(visits: &[&Measurement], record: &Record) -> Option<Chased> {
     }
     (row.outcome, row.reason) = outcome(visits);
     Some(Chased { case, chase, row, batches })
+}
+
+/// Nanoseconds from one load of a chain to its next, sample by sample.
+pub(super) fn link_ns(visit: &Measured, chase: Chase, hz: f64) -> Vec<f64> {
+    let links = visit.repetitions as f64 * visit.volume.elements as f64 / f64::from(chase.chains);
+    visit.samples.ticks.iter().map(|ticks| *ticks as f64 / hz * 1e9 / links).collect()
 }
 
 /// Core clock cycles: the median over all samples, each by the clock of its visit, so that a clock that changes from

@@ -88,19 +88,21 @@ fn is_starved(measured: &[&Measured]) -> bool {
 }
 
 /// Nanoseconds of a load of the chase.
-fn latency_ns(visit: &Measured, hz: f64) -> Vec<f64> {
+pub(super) fn latency_ns(visit: &Measured, hz: f64) -> Vec<f64> {
     visit.samples.ticks.iter().map(|ticks| *ticks as f64 / hz * 1e9 / visit.repetitions as f64).collect()
 }
 
 /// What the loading threads moved while the chase ran; absent where none loads.
 fn rate(measured: &[&Measured], hz: f64, bytes: fn(&Measured) -> u64) -> Option<Rate> {
-    let of_visit = |visit: &&Measured| -> Vec<f64> {
-        let pairs = visit.samples.load_repetitions.iter().zip(&visit.samples.ticks);
-        pairs.map(|(repetitions, ticks)| (repetitions * bytes(visit)) as f64 / (*ticks as f64 / hz)).collect()
-    };
-    let batches: Vec<Vec<f64>> = measured.iter().map(of_visit).collect();
+    let batches: Vec<Vec<f64>> = measured.iter().map(|visit| load_bps(visit, hz, bytes)).collect();
     let summary = stats::summarize(&batches.iter().map(Vec::as_slice).collect::<Vec<_>>())?;
     Some(Rate { best: summary.greatest, median: summary.median, ci95: summary.ci95 })
+}
+
+/// Bytes a second of the loading threads, sample by sample; empty where none loads.
+pub(super) fn load_bps(visit: &Measured, hz: f64, bytes: fn(&Measured) -> u64) -> Vec<f64> {
+    let pairs = visit.samples.load_repetitions.iter().zip(&visit.samples.ticks);
+    pairs.map(|(repetitions, ticks)| (repetitions * bytes(visit)) as f64 / (*ticks as f64 / hz)).collect()
 }
 
 fn is_apart(a: [f64; 2], b: [f64; 2]) -> bool {

@@ -2,6 +2,7 @@
 
 pub mod addrmap;
 pub mod advisor;
+pub mod compare;
 mod findings;
 mod handover;
 mod hierarchy;

@@ -136,6 +136,22 @@ fn sweeps(visit: &Measured, offsets: usize, hz: f64) -> Sweeps {
     visit.samples.ticks.chunks_exact(offsets).map(|sweep| sweep.iter().map(cycles).collect()).collect()
 }
 
+/// The places of a scan, in the order of [`by_place`].
+pub(super) fn place_names(scan: Scan) -> Vec<&'static str> {
+    places(scan).iter().map(|(place, _)| *place).collect()
+}
+
+/// The cycles of one visit at each place: of each sweep the median over the place's offsets.
+pub(super) fn by_place(visit: &Measured, scan: Scan, hz: f64) -> Vec<(&'static str, Vec<f64>)> {
+    let offsets: Vec<i64> = scan.offsets().collect();
+    let sweeps = sweeps(visit, offsets.len(), hz);
+    let at = |&(place, holds): &Place| {
+        let here: Vec<usize> = (0..offsets.len()).filter(|&index| holds(scan, offsets[index])).collect();
+        (place, sweeps.iter().filter_map(|sweep| median(here.iter().map(|&index| sweep[index]))).collect())
+    };
+    places(scan).iter().map(at).collect()
+}
+
 /// The median of each offset over sweeps, of which there is at least one.
 fn middle(sweeps: &[Vec<f64>]) -> Vec<f64> {
     let at = |index: usize| median(sweeps.iter().map(|sweep| sweep[index])).unwrap_or(f64::NAN);

@@ -100,7 +100,7 @@ fn obtained(work: PageWork, case: &Case, measured: &Measured) -> Bytes {
 }
 
 /// Nanoseconds for each page of one thread: threads work side by side, and the last one ends the sample.
-fn page_ns(visit: &Measured, case: &Case, page_bytes: Bytes, hz: f64) -> Vec<f64> {
+pub(super) fn page_ns(visit: &Measured, case: &Case, page_bytes: Bytes, hz: f64) -> Vec<f64> {
     let pages = pages(visit, page_bytes) / case.threads().max(1) as f64;
     visit.samples.ticks.iter().map(|ticks| *ticks as f64 / hz * 1e9 / visit.repetitions as f64 / pages).collect()
 }

@@ -117,7 +117,8 @@ impl Round {
     }
 }
 
-fn log_median(batch: &[f64]) -> Option<(f64, f64)> {
+/// The logarithm of a batch's median, and its variance by the samples' spread. `None` below three positive samples.
+pub(super) fn log_median(batch: &[f64]) -> Option<(f64, f64)> {
     let logs: Vec<f64> = batch.iter().filter(|&&x| x > 0.0).map(|x| x.ln()).collect();
     let sorted = pooled(&[&logs]);
     if sorted.len() < 3 {

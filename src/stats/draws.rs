@@ -6,7 +6,7 @@
 //! poorly, so the spread of log-medians is pooled over base and alternatives. Where one of them scatters more than the
 //! others, that makes the others' intervals too wide, never too narrow.
 
-use super::{pooled, quantile};
+use super::{pooled, quantile, student};
 
 /// Probability that any of the intervals misses.
 const MISS: f64 = 0.05;
@@ -20,7 +20,8 @@ pub fn ratios_of_draws(base: &[&[f64]], alternatives: &[Vec<&[f64]>]) -> Vec<[f6
     let all = || std::iter::once(&base).chain(&others).filter(|draws| !draws.is_empty());
     let squares: f64 = all().map(|draws| draws.iter().map(|x| (x - mean(draws)).powi(2)).sum::<f64>()).sum();
     let freedom: usize = all().map(|draws| draws.len() - 1).sum();
-    let quantile = student(freedom, MISS / alternatives.len().max(1) as f64);
+    // Without a degree of freedom the variance is NaN, and so are the ends.
+    let quantile = student::quantile(MISS / alternatives.len().max(1) as f64, freedom.max(1) as f64);
     let ratio = |draws: &Vec<f64>| {
         let middle = mean(draws) - mean(&base);
         let error = (squares / freedom as f64 * (1.0 / draws.len() as f64 + 1.0 / base.len() as f64)).sqrt();
@@ -44,61 +45,17 @@ fn mean(values: &[f64]) -> f64 {
     values.iter().sum::<f64>() / values.len() as f64
 }
 
-/// The value that Student's t leaves with this probability, on both sides together. NaN without a degree of freedom.
-fn student(freedom: usize, outside: f64) -> f64 {
-    if freedom == 0 {
-        return f64::NAN;
-    }
-    let (mut low, mut high) = (0.0, 1.0);
-    while within(high, freedom) < 1.0 - outside && high < 1e9 {
-        high *= 2.0;
-    }
-    for _ in 0..80 {
-        let middle = (low + high) / 2.0;
-        if within(middle, freedom) < 1.0 - outside { low = middle } else { high = middle }
-    }
-    high
-}
-
-/// Probability of -t to t: the finite sums of Abramowitz and Stegun, Handbook of Mathematical Functions, 26.7.3 and 26.7.4.
-fn within(t: f64, freedom: usize) -> f64 {
-    let angle = (t / (freedom as f64).sqrt()).atan();
-    let (sine, cosine) = angle.sin_cos();
-    let is_odd = freedom % 2 == 1;
-    let (mut term, mut sum) = if is_odd { (cosine, 0.0) } else { (1.0, 0.0) };
-    let mut power = usize::from(is_odd);
-    while power + 2 <= freedom {
-        sum += term;
-        term *= cosine * cosine * (power + 1) as f64 / (power + 2) as f64;
-        power += 2;
-    }
-    if is_odd { std::f64::consts::FRAC_2_PI * (angle + sine * sum) } else { sine * sum }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use proptest::prelude::*;
-    use statrs::distribution::{ContinuousCDF, StudentsT};
-
-    #[test]
-    fn students_quantiles_are_exact() {
-        for freedom in [1, 2, 3, 4, 5, 9, 14, 40] {
-            for outside in [0.05, 0.05 / 6.0, 0.001] {
-                let exact = StudentsT::new(0.0, 1.0, freedom as f64).unwrap().inverse_cdf(1.0 - outside / 2.0);
-                let found = student(freedom, outside);
-                assert!((found / exact - 1.0).abs() < 1e-6, "{freedom} {outside}: {found} is not {exact}");
-            }
-        }
-        assert!(student(0, 0.05).is_nan());
-    }
 
     #[test]
     fn ratios_by_hand() {
         // Logarithms in units of ln 2: base 0, 2; alternatives 1, 3 and 4, 4. Squares 2 + 2 + 0 over 3 degrees of freedom.
         let [base, one, two]: [[&[f64]; 2]; 3] = [[&[1.0], &[4.0]], [&[2.0], &[8.0]], [&[16.0; 3], &[16.0; 3]]];
         let found = ratios_of_draws(&base, &[one.to_vec(), two.to_vec()]);
-        let reach = 2f64.powf(student(3, 0.025) * (4.0f64 / 3.0).sqrt());
+        let reach = 2f64.powf(student::quantile(0.025, 3.0) * (4.0f64 / 3.0).sqrt());
         for (found, ratio) in found.iter().zip([2.0, 8.0]) {
             let expect = [ratio, ratio / reach, ratio * reach];
             assert!(found.iter().zip(expect).all(|(a, b)| (a / b - 1.0).abs() < 1e-9), "{found:?} is not {expect:?}");

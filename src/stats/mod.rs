@@ -9,9 +9,11 @@
 
 mod compare;
 mod draws;
+mod family;
 mod interval;
 mod modes;
 mod queue;
+mod student;
 #[cfg(test)]
 mod truth;
 
@@ -20,6 +22,7 @@ use serde::{Deserialize, Serialize};
 
 pub use compare::{crossing, ratio, ratio_of_draws};
 pub use draws::ratios_of_draws;
+pub use family::{Difference, Sides, differences};
 pub use queue::{Queue, queue};
 
 /// Samples that an adaptive run takes at least, whatever they look like.

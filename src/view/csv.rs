@@ -2,6 +2,7 @@
 //! (`payload_Bps_median`), lists are joined by spaces, absent values are empty.
 
 use super::{protocol_word, streams};
+use crate::model::compare::{Comparison, ComparisonRow};
 use crate::model::page_cache::PageCacheRow;
 use crate::model::{
     AddrmapRow, AnyRow, Cost, HandoverRow, LatencyRow, LoadedRow, NumaRow, OffsetRow, PageRow, Rate, Row,
@@ -279,6 +280,31 @@ const PAGE_CACHE: &[Column<PageCacheRow>] = &[
     ("flags", |row| joined(&row.flags)),
 ];
 
+const COMPARISON: &[Column<ComparisonRow>] = &[
+    ("metric", |row| row.metric.clone()),
+    ("group", |row| row.group.clone()),
+    ("what", |row| row.what.clone()),
+    ("matched", |row| text(row.matched)),
+    ("unit", |row| row.unit.clone()),
+    ("better", |row| row.better.to_string()),
+    ("a", |row| text(row.a)),
+    ("b", |row| text(row.b)),
+    ("speed", |row| text(row.speed)),
+    ("speed_ci95_low", |row| text(row.speed_ci95.map(|ends| ends[0]))),
+    ("speed_ci95_high", |row| text(row.speed_ci95.map(|ends| ends[1]))),
+    ("p", |row| text(row.p)),
+    ("p_family", |row| text(row.p_family)),
+    ("verdict", |row| row.verdict.to_string()),
+    ("speed_at_equal_clock", |row| text(row.speed_at_equal_clock)),
+    ("speed_at_equal_clock_ci95_low", |row| text(row.speed_at_equal_clock_ci95.map(|ends| ends[0]))),
+    ("speed_at_equal_clock_ci95_high", |row| text(row.speed_at_equal_clock_ci95.map(|ends| ends[1]))),
+    ("clock_hz_a", |row| text(row.clock_hz.map(|clocks| clocks[0]))),
+    ("clock_hz_b", |row| text(row.clock_hz.map(|clocks| clocks[1]))),
+    ("draws_a", |row| row.draws[0].to_string()),
+    ("draws_b", |row| row.draws[1].to_string()),
+    ("reason", |row| text(row.reason.as_ref())),
+];
+
 /// What the other threads did: the word, the mix, the pause.
 fn load_words(load: Load) -> (&'static str, String, String) {
     match load {
@@ -304,6 +330,17 @@ pub fn rows(rows: &[AnyRow]) -> String {
     for cells in &cells {
         let cell = |name: &&str| cells.iter().find(|cell| cell.0 == *name).map_or("", |cell| cell.1.as_str());
         writer.write_record(names.iter().map(cell)).expect("a Vec takes everything");
+    }
+    let bytes = writer.into_inner().expect("a Vec takes everything");
+    String::from_utf8(bytes).expect("strings make a string")
+}
+
+/// The cells of a comparison, those of one side last.
+pub fn comparison(comparison: &Comparison) -> String {
+    let mut writer = csv::Writer::from_writer(Vec::new());
+    writer.write_record(COMPARISON.iter().map(|column| column.0)).expect("a Vec takes everything");
+    for row in comparison.all() {
+        writer.write_record(COMPARISON.iter().map(|(_, value)| value(row))).expect("a Vec takes everything");
     }
     let bytes = writer.into_inner().expect("a Vec takes everything");
     String::from_utf8(bytes).expect("strings make a string")

@@ -2,6 +2,7 @@
 //! table that is there without scripts; charts come on top. The chart library travels inside, compressed.
 
 mod addrmap;
+mod compare;
 mod cores;
 mod latency;
 mod numa;
@@ -23,6 +24,8 @@ use crate::model::{Cost, Kind, Kinds, Level, OffsetRow, PageRow, Rate, Report, R
 use crate::plan::Protocol;
 use crate::record::Environment;
 use crate::units::{Bytes, BytesPerSecond, Nanoseconds, count, significant, utc};
+
+pub use compare::comparison;
 
 const ECHARTS_GZ: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/echarts.js.gz"));
 const SCRIPT: &str = include_str!("report.js");
@@ -55,7 +58,7 @@ pub fn page(report: &Report) -> String {
         rows(report),
     ];
     let sections: Vec<Section> = sections.into_iter().filter(|section| !section.is_empty()).collect();
-    document(report, &sections).into_string()
+    document(&report.host, first_screen(report), &report.tool, &sections).into_string()
 }
 
 const BANDWIDTH: &str = "Payload is what the program reads and writes, as STREAM counts it; write-allocates are not in it. \
@@ -88,7 +91,8 @@ fn text(id: &'static str, title: &'static str, about: &'static str, body: Option
     Section { id, title, about, charts: Vec::new(), body }
 }
 
-fn document(report: &Report, sections: &[Section]) -> Markup {
+/// A page: its title, what stands above all else, what wrote it, its parts.
+fn document(title: &str, first_screen: Markup, tool: &str, sections: &[Section]) -> Markup {
     let charts: Vec<&Chart> = sections.iter().flat_map(|section| &section.charts).collect();
     let data = serde_json::to_string(&charts).expect("charts have string keys only");
     html! {
@@ -99,16 +103,16 @@ fn document(report: &Report, sections: &[Section]) -> Markup {
                 meta name="viewport" content="width=device-width, initial-scale=1";
                 meta name="color-scheme" content="light dark";
                 meta http-equiv="Content-Security-Policy" content=(POLICY);
-                title { "membound: " (report.host) }
+                title { "membound: " (title) }
                 style { (PreEscaped(STYLE)) }
             }
             body {
-                header { (first_screen(report)) }
+                header { (first_screen) }
                 (contents(sections))
                 noscript { p.note { "Charts need JavaScript; the tables hold every number." } }
                 p.note #fault hidden {}
                 main { @for section in sections { (whole(section)) } }
-                footer { (report.tool) ". One file: keep it, send it; it fetches nothing." }
+                footer { (tool) ". One file: keep it, send it; it fetches nothing." }
                 script #data type="application/json" { (PreEscaped(harmless(&data))) }
                 @if !charts.is_empty() {
                     script #library type="text/plain" { (PreEscaped(STANDARD.encode(ECHARTS_GZ))) }

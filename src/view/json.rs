@@ -3,11 +3,17 @@
 use serde::Serialize;
 
 use crate::machine::{Machine, NodeNature};
+use crate::model::compare::{Comparison, ComparisonRow};
 use crate::model::{AnyRow, Report, Warning, warnings::of_machine};
 
 /// One array of tidy rows, a row on each line.
 pub fn rows(rows: &[AnyRow]) -> String {
     array(rows)
+}
+
+/// One array of the cells of a comparison, those of one side last.
+pub fn comparison(comparison: &Comparison) -> String {
+    array(&comparison.all().collect::<Vec<&ComparisonRow>>())
 }
 
 /// One array of warnings, a warning on each line, each with the name of its record.

@@ -20,13 +20,14 @@ use crate::kernel::scan::Scan;
 use crate::kernel::{Element, Kernel, LoadKind, StoreKind, Width};
 use crate::machine::Machine;
 use crate::memory::{MemoryKind, MemorySpec};
+use crate::model::compare::{Comparison, ComparisonRow, Verdict};
 use crate::model::page_cache::PageCacheRow;
 use crate::model::{
     BreakEven, Cost, Crossover, HandoverRow, Kind, Kinds, LatencyLevel, LatencyRow, Level, LevelBest, LoadCurve,
     LoadedRow, MapLine, Numa, NumaInitiator, NumaRow, PageRow, Rate, Report, Row, TranslationLevel,
 };
 use crate::plan::{PageWork, Protocol, Way};
-use crate::units::{Bytes, Nanoseconds, count, percent, significant};
+use crate::units::{Bytes, BytesPerSecond, Nanoseconds, count, percent, significant};
 
 /// What every table with `±` says about it.
 const SPREAD_CAPTION: &str = "median ± the farther end of its 95 % interval";
@@ -258,6 +259,63 @@ fn latency_orders(report: &Report) -> Vec<LatencyOrder<'_>> {
         of_level: report.latency.levels.iter().map(|level| of_level((memory, order), &level.name)).collect(),
     };
     keys.iter().map(line).collect()
+}
+
+/// What A and B are, a line each.
+fn compared_names(comparison: &Comparison) -> [String; 2] {
+    [0, 1].map(|side| format!("{}: {}, {}", ["A", "B"][side], comparison.names[side], comparison.about[side]))
+}
+
+/// A figure of one side with its unit.
+fn compared_figure(value: Option<f64>, row: &ComparisonRow) -> String {
+    let Some(value) = value else { return "-".into() };
+    match row.unit.as_str() {
+        "B/s" => BytesPerSecond(value).to_string(),
+        "s" => Nanoseconds(value * 1e9).to_string(),
+        "ns" => Nanoseconds(value).to_string(),
+        "" => value.to_string(),
+        "cycles" => format!("{} cycles", significant(value)),
+        // As it was written by hand, or a mean of several.
+        unit if row.draws == [1, 1] => format!("{} {unit}", (value * 1e9).round() / 1e9),
+        unit => format!("{} {unit}", significant(value)),
+    }
+}
+
+/// `68.9`, or with an interval `103.1 ±0.8`: percent of A's speed.
+fn speed_figure(speed: Option<f64>, ci95: Option<[f64; 2]>) -> String {
+    let Some(speed) = speed else { return "-".into() };
+    // From ten times on, three digits.
+    let percent = |speed: f64| if speed < 9.9995 { format!("{:.1}", 100.0 * speed) } else { significant(100.0 * speed) };
+    match ci95 {
+        Some([low, high]) => format!("{} ±{}", percent(speed), percent((speed - low).max(high - speed))),
+        None => percent(speed),
+    }
+}
+
+/// Whether the speed at equal clock is another.
+fn uncommon_speed(row: &ComparisonRow) -> bool {
+    row.speed.zip(row.speed_at_equal_clock).is_some_and(|(speed, equal)| (equal / speed).ln().abs() > 5e-3)
+}
+
+fn verdict_word(verdict: Verdict) -> &'static str {
+    match verdict {
+        Verdict::NotSignificant => "-",
+        Verdict::WithinNoise => "in noise",
+        Verdict::TooFew => "too few",
+        verdict => verdict.word(),
+    }
+}
+
+/// The parts of their words that all cells have in common, where there are several.
+fn common_words(rows: &[&ComparisonRow]) -> Vec<String> {
+    let Some((first, others)) = rows.split_first().filter(|(_, others)| !others.is_empty()) else { return Vec::new() };
+    let is_common = |part: &&str| others.iter().all(|row| row.what.split(", ").any(|other| other == *part));
+    first.what.split(", ").filter(is_common).map(str::to_string).collect()
+}
+
+/// The words of a cell without those.
+fn own_words(what: &str, common: &[String]) -> String {
+    what.split(", ").filter(|part| !common.iter().any(|word| word == part)).collect::<Vec<_>>().join(", ")
 }
 
 /// Why chases could not be measured, each once.

@@ -203,7 +203,7 @@
       tooltip: tooltip(chart, theme),
       series: [
         ...chart.series.map(series => body(chart, series, theme)),
-        ...chart.series.flatMap((series, index) => series.shape === "dot" || !series.points.some(p => p[3] > p[2]) ? []
+        ...chart.series.flatMap((series, index) => !series.points.some(p => p[3] > p[2]) ? []
           : [whiskers(chart, series, index, series.shape === "bar" ? theme.ink : theme.palette[series.colour % 8])]),
         backdrop(chart, range, theme),
       ],

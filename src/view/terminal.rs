@@ -2,6 +2,7 @@
 
 mod addrmap;
 mod advisor;
+mod compare;
 mod handover;
 mod latency;
 mod loaded;
@@ -28,6 +29,7 @@ use crate::units::{Bytes, Nanoseconds, significant, utc};
 
 pub use addrmap::addrmap;
 pub use advisor::advice;
+pub use compare::comparison;
 pub use latency::{latency, latency_maps};
 pub use numa::numa;
 pub use page_cache::page_cache;

@@ -1,0 +1,342 @@
+//! From records to cells: what was measured, by which key it is found on another machine, and its samples, visit by visit.
+
+use std::collections::HashMap;
+
+use super::Better;
+use super::figures::Figure;
+use crate::kernel::chase::Chase;
+use crate::machine::{Machine, Relation};
+use crate::memory::{MemorySpec, Policy};
+use crate::model::{Report, handover, latency, loaded, offsets, pages, report, rows};
+use crate::plan::{Case, Loaded, Protocol, StreamMemory, Work};
+use crate::record::{BASE_PAGE, Measured, Measurement, Outcome, Record};
+use crate::units::{Bytes, Hertz};
+
+/// What is compared: a case or a part of one on one side, with all its samples.
+#[derive(Debug, Clone)]
+pub(super) struct Cell {
+    pub key: Key,
+    /// What stands for the key where CPUs have other numbers; absent for figures by hand.
+    pub meaning: Option<Meaning>,
+    /// The level or the experiment that it belongs to.
+    pub group: String,
+    pub unit: &'static str,
+    pub better: Better,
+    /// Of each run, the visits. A run that lacks the cell has none.
+    pub runs: Vec<Vec<Visit>>,
+    /// Why there are no figures, where there are none.
+    pub reason: Option<String>,
+}
+
+/// The samples of one visit.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Visit {
+    pub round: u32,
+    pub values: Vec<f64>,
+    /// The core's clock during the visit, in hertz; absent where it was not seen.
+    pub clock: Option<f64>,
+}
+
+/// What makes a cell the same on the same machine.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(super) enum Key {
+    /// A case, and of its figures the named one.
+    Case(Box<Case>, &'static str),
+    /// A figure by hand: name and unit.
+    Figure(String, String),
+}
+
+/// What makes cells mean the same on two machines: all that is asked for, but for the numbers of CPUs.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(super) struct Meaning {
+    work: Work,
+    memory: MemorySpec,
+    streams: Vec<StreamMemory>,
+    threads: usize,
+    /// The nodes of the CPUs, where the case names the node of its memory.
+    nodes: Vec<u32>,
+    /// Of a hand-over.
+    relation: Option<Relation>,
+    working_set: Bytes,
+    misaligned_bytes: u32,
+    protocol: Protocol,
+    part: &'static str,
+}
+
+impl Meaning {
+    fn of(case: &Case, part: &'static str, machine: &Machine) -> Meaning {
+        let node = |cpu: &u32| machine.cpu(*cpu).and_then(|cpu| cpu.node.get());
+        let mut nodes: Vec<u32> = case.cpus.iter().filter_map(node).collect();
+        nodes.sort_unstable();
+        nodes.dedup();
+        if case.memory.policy == Policy::FirstTouch {
+            nodes.clear();
+        }
+        let pair = [0, 1].map(|index| case.cpus.get(index).copied());
+        let relation = match (&case.work, pair) {
+            (Work::Handover(_), [Some(a), Some(b)]) => Some(machine.relation(a, b)),
+            _ => None,
+        };
+        Meaning {
+            work: case.work.clone(),
+            memory: case.memory,
+            streams: case.streams.clone(),
+            threads: case.threads(),
+            nodes,
+            relation,
+            working_set: case.working_set,
+            misaligned_bytes: case.misaligned_bytes,
+            protocol: case.protocol,
+            part,
+        }
+    }
+
+    /// The same whatever the working set.
+    pub fn at_any_size(&self) -> Meaning {
+        let mut work = self.work.clone();
+        if let Work::Loaded(Loaded { chase, .. }) = &mut work {
+            *chase = Bytes(0);
+        }
+        Meaning { work, working_set: Bytes(0), ..self.clone() }
+    }
+}
+
+impl Cell {
+    pub fn working_set(&self) -> Bytes {
+        match &self.key {
+            Key::Case(case, _) => case.working_set,
+            Key::Figure(..) => Bytes(0),
+        }
+    }
+
+    pub fn is_measured(&self) -> bool {
+        self.runs.iter().flatten().any(|visit| !visit.values.is_empty())
+    }
+
+    /// In words, without the numbers of CPUs.
+    pub fn what(&self) -> String {
+        match &self.key {
+            Key::Case(case, "") => case.to_string(),
+            Key::Case(case, part) => format!("{case}, {part}"),
+            Key::Figure(name, _) => name.clone(),
+        }
+    }
+
+    /// The same where CPUs have no numbers: of a hand-over how near they are.
+    pub fn what_it_means(&self) -> String {
+        match (&self.key, &self.meaning) {
+            (Key::Case(case, _), Some(Meaning { relation: Some(relation), work: Work::Handover(handover), .. })) => {
+                format!("hand-over, {relation}, the {}'s page, {}", handover.home, case.memory)
+            }
+            _ => self.what(),
+        }
+    }
+
+    /// Of figures by hand, whatever they say.
+    pub fn unit(&self) -> String {
+        match &self.key {
+            Key::Case(..) => self.unit.into(),
+            Key::Figure(_, unit) => unit.clone(),
+        }
+    }
+
+    /// `CPU 0 3`.
+    pub fn cpus(&self) -> String {
+        match &self.key {
+            Key::Case(case, _) => {
+                format!("CPU {}", case.cpus.iter().map(ToString::to_string).collect::<Vec<_>>().join(" "))
+            }
+            Key::Figure(..) => String::new(),
+        }
+    }
+
+    /// Several cells that mean the same, as one: the samples of one round are one visit.
+    pub fn pooled(cells: &[&Cell]) -> Option<Cell> {
+        let mut whole = (*cells.first()?).clone();
+        for other in &cells[1..] {
+            for (run, more) in whole.runs.iter_mut().zip(&other.runs) {
+                for visit in more {
+                    match run.iter_mut().find(|own| own.round == visit.round) {
+                        Some(own) => own.values.extend(&visit.values),
+                        None => run.push(visit.clone()),
+                    }
+                }
+            }
+        }
+        Some(whole)
+    }
+}
+
+/// The cells of several runs of one side, in the order in which they were first visited.
+pub(super) fn of_records(records: &[Record], reports: &[Report]) -> Vec<Cell> {
+    let mut cells: Vec<Cell> = Vec::new();
+    let mut places: HashMap<Key, usize> = HashMap::new();
+    for (run, (record, report)) in records.iter().zip(reports).enumerate() {
+        for visits in rows::visits(record) {
+            for found in of_case(&visits, record, report) {
+                let at = *places.entry(found.key.clone()).or_insert_with(|| {
+                    cells.push(Cell { runs: vec![Vec::new(); records.len()], ..found.clone() });
+                    cells.len() - 1
+                });
+                cells[at].runs[run] = found.runs.concat();
+                if cells[at].reason.is_none() {
+                    cells[at].reason = found.reason;
+                }
+            }
+        }
+    }
+    cells
+}
+
+/// Reports of records, for the levels of their cells.
+pub(super) fn reports(records: &[Record]) -> Vec<Report> {
+    records.iter().map(report).collect()
+}
+
+/// Figures by hand: lines of one name are several runs.
+pub(super) fn of_figures(figures: &[Figure]) -> Vec<Cell> {
+    let mut cells: Vec<Cell> = Vec::new();
+    for figure in figures {
+        let key = Key::Figure(figure.name.clone(), figure.unit.clone());
+        let run = vec![Visit { round: 0, values: vec![figure.value], clock: figure.clock.map(|Hertz(hz)| hz) }];
+        match cells.iter_mut().find(|cell| cell.key == key) {
+            Some(cell) => cell.runs.push(run),
+            None => cells.push(Cell {
+                key,
+                meaning: None,
+                group: "figures".into(),
+                unit: "",
+                better: figure.better,
+                runs: vec![run],
+                reason: None,
+            }),
+        }
+    }
+    cells
+}
+
+/// What one kind of work is measured in.
+type Quantity = (&'static str, &'static str, Better, Vec<Visit>);
+
+fn of_case(visits: &[&Measurement], record: &Record, report: &Report) -> Vec<Cell> {
+    let case = &visits[0].case;
+    let machine = &record.header.machine;
+    let (group, fault) = place(case, report);
+    let (outcome, reason) = rows::outcome(visits);
+    let reason = fault.or_else(|| reason.map(|reason| format!("{outcome}: {reason}")));
+    let quantities = quantities(case, visits, record.header.clock.hz.0);
+    let cell = |(part, unit, better, visits): Quantity| Cell {
+        key: Key::Case(Box::new(case.clone()), part),
+        meaning: Some(Meaning::of(case, part, machine)),
+        group: group.clone(),
+        unit,
+        better,
+        // A fault in one visit makes the case faulty, as in its row.
+        runs: vec![if reason.is_none() { visits } else { Vec::new() }],
+        reason: reason.clone(),
+    };
+    quantities.into_iter().map(cell).collect()
+}
+
+fn quantities(case: &Case, visits: &[&Measurement], hz: f64) -> Vec<Quantity> {
+    use Better::{Higher, Lower};
+    let each = |values: &dyn Fn(&Measured) -> Vec<f64>| -> Vec<Visit> {
+        let visit = |visit: &&Measurement| match &visit.outcome {
+            Outcome::Measured(measured) => {
+                let clock = rows::core_clock(&[measured], hz);
+                Some(Visit { round: visit.round, values: values(measured), clock })
+            }
+            _ => None,
+        };
+        visits.iter().filter_map(visit).collect()
+    };
+    match &case.work {
+        Work::Kernel(_) if case.protocol == Protocol::FirstUse => {
+            vec![("", "s", Lower, each(&|visit| first_use_s(visit, hz)))]
+        }
+        Work::Kernel(_) | Work::PageCache(_) => vec![("", "B/s", Higher, each(&|visit| payload_bps(visit, hz)))],
+        // By base page, so that a side that got huge pages is comparable with one that did not.
+        Work::Page(_) => {
+            vec![("by 4 KiB", "ns", Lower, each(&|visit| pages::page_ns(visit, case, Bytes(BASE_PAGE), hz)))]
+        }
+        Work::Handover(_) => vec![("", "ns", Lower, each(&|visit| handover::latency_ns(visit, hz)))],
+        Work::Chase(chase) => vec![("", "ns", Lower, each(&|visit| latency::link_ns(visit, *chase, hz)))],
+        Work::Loaded(_) => {
+            let load = each(&|visit| loaded::load_bps(visit, hz, |visit| visit.volume.payload()));
+            let is_loaded = load.iter().any(|visit| !visit.values.is_empty());
+            let latency = ("", "ns", Lower, each(&|visit| loaded::latency_ns(visit, hz)));
+            std::iter::once(latency).chain(is_loaded.then_some(("load", "B/s", Higher, load))).collect()
+        }
+        Work::Scan(scan) => {
+            let at = |index: usize| {
+                each(&|visit| offsets::by_place(visit, *scan, hz).swap_remove(index).1)
+                    .into_iter()
+                    // Cycles already: the clock is out of them.
+                    .map(|visit| Visit { clock: None, ..visit })
+                    .collect()
+            };
+            let names = offsets::place_names(*scan);
+            names.into_iter().enumerate().map(|(index, name)| (name, "cycles", Lower, at(index))).collect()
+        }
+        // Address maps are verdicts, no figures.
+        Work::Conflict(_) => Vec::new(),
+    }
+}
+
+fn payload_bps(visit: &Measured, hz: f64) -> Vec<f64> {
+    let bytes = visit.volume.payload() as f64 * visit.repetitions as f64;
+    visit.samples.ticks.iter().map(|ticks| bytes / (*ticks as f64 / hz)).collect()
+}
+
+/// Seconds from asking for memory to the end of the first pass.
+fn first_use_s(visit: &Measured, hz: f64) -> Vec<f64> {
+    let setup = visit.samples.setup_ticks.iter().copied().chain(std::iter::repeat(0));
+    let pass = visit.samples.ticks.iter().map(|ticks| *ticks as f64 / visit.repetitions as f64);
+    pass.zip(setup).map(|(pass, setup)| (pass + setup as f64) / hz).collect()
+}
+
+/// The group of a case, and why its row says that its figures can't be.
+fn place(case: &Case, report: &Report) -> (String, Option<String>) {
+    let between = || "between levels".to_string();
+    let group = match &case.work {
+        Work::Kernel(_) if case.protocol == Protocol::FirstUse => "first use".into(),
+        Work::Kernel(_) => {
+            let Some(row) = report.rows.iter().find(|row| is_row_of(row, case)) else { return ("nodes".into(), None) };
+            let fault = row.reason.as_ref().filter(|_| row.outcome == "invalid");
+            return (row.level.clone().unwrap_or_else(between), fault.map(|reason| format!("invalid: {reason}")));
+        }
+        Work::Chase(chase) => {
+            let row = report.latency.rows.iter().find(|row| {
+                let own = Chase {
+                    order: row.order,
+                    stride_bytes: row.stride_bytes,
+                    chains: row.chains,
+                    block_bytes: row.block_bytes,
+                };
+                own == *chase && row.cpus == case.cpus && row.working_set_bytes == case.working_set
+            });
+            row.map_or_else(|| "nodes".into(), |row| row.level.clone().unwrap_or_else(between))
+        }
+        Work::Page(_) => "pages".into(),
+        Work::Scan(_) => "offsets".into(),
+        Work::Handover(_) => "cores".into(),
+        Work::Loaded(_) => "under load".into(),
+        Work::PageCache(_) => "page cache".into(),
+        Work::Conflict(_) => "address maps".into(),
+    };
+    (group, None)
+}
+
+fn is_row_of(row: &crate::model::Row, case: &Case) -> bool {
+    let is_variant = |variant: &crate::kernel::Variant| {
+        (row.kernel.as_str(), row.element, row.store, row.load, row.width)
+            == (variant.kernel.as_str(), variant.element, variant.store, variant.load, variant.width)
+    };
+    case.variant().is_some_and(is_variant)
+        && row.asked() == case.memory
+        && row.streams == case.streams
+        && row.cpus == case.cpus
+        && row.working_set_bytes == case.working_set
+        && row.misaligned_bytes == case.misaligned_bytes
+        && row.protocol == case.protocol
+}
