@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use serde::Deserialize;
 
 use super::Machine;
-use crate::units::Bytes;
+use crate::units::{Bytes, words};
 
 /// What a processor can do on paper. Figures are those of one package.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
@@ -125,17 +125,18 @@ pub struct Channels {
     pub source: Option<String>,
 }
 
-/// A mix of additions and multiplications: it decides which part of a core's arithmetic can be used.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Balance {
-    /// Fused multiply-adds.
-    Fma,
-    /// As many additions as multiplications, in instructions of their own.
-    Separate,
-    /// Nothing but additions.
-    Add,
-    /// Nothing but multiplications.
-    Multiply,
+words! {
+    /// A mix of additions and multiplications: it decides which part of a core's arithmetic can be used.
+    Balance, "balance" {
+        /// Fused multiply-adds.
+        Fma = "fma",
+        /// As many additions as multiplications, in instructions of their own.
+        Separate = "add+multiply",
+        /// Nothing but additions.
+        Add = "add",
+        /// Nothing but multiplications.
+        Multiply = "multiply",
+    }
 }
 
 /// Why a sheet can't be used; the text names the cure.
@@ -177,6 +178,21 @@ const MOST_ENTRIES: usize = 64;
 /// The sheets that come with membound: name of the file, text.
 const SHEETS: &[(&str, &str)] = &[
     ("66ak2h12", include_str!("../../specs/66ak2h12.toml")),
+    ("emerald-rapids", include_str!("../../specs/emerald-rapids.toml")),
+    ("grace", include_str!("../../specs/grace.toml")),
+    ("granite-rapids", include_str!("../../specs/granite-rapids.toml")),
+    ("graviton2", include_str!("../../specs/graviton2.toml")),
+    ("graviton3", include_str!("../../specs/graviton3.toml")),
+    ("graviton4", include_str!("../../specs/graviton4.toml")),
+    ("ice-lake-sp", include_str!("../../specs/ice-lake-sp.toml")),
+    ("knc", include_str!("../../specs/knc.toml")),
+    ("knl-7250", include_str!("../../specs/knl-7250.toml")),
+    ("sapphire-rapids", include_str!("../../specs/sapphire-rapids.toml")),
+    ("ultrasparc-t2", include_str!("../../specs/ultrasparc-t2.toml")),
+    ("zen2", include_str!("../../specs/zen2.toml")),
+    ("zen3", include_str!("../../specs/zen3.toml")),
+    ("zen4", include_str!("../../specs/zen4.toml")),
+    ("zen5", include_str!("../../specs/zen5.toml")),
 ];
 
 fn known() -> String {
@@ -345,8 +361,7 @@ impl Arithmetic {
     pub fn most(&self, element_bits: u32) -> Option<f64> {
         let told = self.flops.filter(|_| self.element_bits.contains(&element_bits));
         let of = |balance| self.flops_per_cycle(balance, element_bits);
-        let mixes = [Balance::Fma, Balance::Separate, Balance::Add, Balance::Multiply];
-        mixes.into_iter().filter_map(of).chain(told).reduce(f64::max)
+        Balance::ALL.iter().filter_map(|balance| of(*balance)).chain(told).reduce(f64::max)
     }
 
     fn check(&self, checks: &mut Checks) {
@@ -365,7 +380,8 @@ impl Arithmetic {
         checks.within("flops", self.flops, 0.01, 65536.0);
         let nothing = told.iter().all(Option::is_none) && self.flops.is_none();
         if self.element_bits.is_empty() || nothing {
-            checks.wrong("[[cores.arithmetic]]", "arithmetic needs element_bits, and fma, add, multiply or flops".into());
+            checks
+                .wrong("[[cores.arithmetic]]", "arithmetic needs element_bits, and fma, add, multiply or flops".into());
         }
     }
 }

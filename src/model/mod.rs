@@ -9,6 +9,7 @@ mod kinds;
 pub mod ladder;
 mod latency;
 pub mod levels;
+pub mod limits;
 mod loaded;
 mod nodes;
 mod numa;
@@ -29,13 +30,14 @@ pub use self::nodes::MeasuredNode;
 pub use self::numa::{Limit, Numa, NumaInitiator, NumaRow, Saturation, SideCache};
 
 use self::addrmap::Remainder;
+use self::limits::Limits;
 use self::page_cache::{PageCacheReport, PageCacheRow};
 pub use self::weights::{Tried, Weighting};
 use crate::kernel::chase::Order;
 use crate::kernel::mix::Mix;
 use crate::kernel::scan::Scan;
 use crate::kernel::{Element, LoadKind, StoreKind, Width};
-use crate::machine::{CoreKind, Machine, Relation};
+use crate::machine::{CoreKind, Machine, Relation, Sheet};
 use crate::memory::{MemoryKind, MemorySpec, Obtained, Policy};
 use crate::plan::{Home, Load, PageWork, Protocol, StreamMemory};
 use crate::record::{Clock, End, Environment, Record};
@@ -85,6 +87,8 @@ pub struct Report {
     pub page_cache: PageCacheReport,
     /// Memory kinds side by side, if their first use and steady state were measured.
     pub kinds: Option<Kinds>,
+    /// What the machine can do at most, and how that is known.
+    pub limits: Limits,
     /// Levels of the memory system as the curve shows them, fastest first.
     pub levels: Vec<Level>,
     /// Where non-temporal stores overtake regular ones.
@@ -105,9 +109,16 @@ pub struct Report {
 
 /// Works a report out of a record.
 pub fn report(record: &Record) -> Report {
+    report_against(record, None)
+}
+
+/// The same, with the limits of a sheet that the user names instead of the machine's own.
+pub fn report_against(record: &Record, sheet: Option<&Sheet>) -> Report {
     let header = &record.header;
     let (mut results, on_nodes) = numa::part(rows::merge(record), record);
     let levels = hierarchy::name_levels(&mut results, &header.machine);
+    let known = limits::limits(&header.machine, sheet, &[]);
+    limits::mark_impossible(&mut results, &known, &header.machine);
     let levels = rows::best_of_levels(levels, &results);
     let mut report = Report {
         host: header.host.clone(),
@@ -137,8 +148,10 @@ pub fn report(record: &Record) -> Report {
         findings: Vec::new(),
         warnings: Vec::new(),
         numa: numa::numa(record, on_nodes),
+        limits: Limits::default(),
         rows: results.into_iter().map(|result| result.row).collect(),
     };
+    report.limits = limits::limits(&report.machine, sheet, &report.rows);
     report.handover_groups = handover::groups(&report.handovers);
     report.load_curves = loaded::curves(&report.loaded);
     report.findings = findings::sentences(&report);

@@ -46,6 +46,7 @@ pub fn empty() -> Report {
         before: Environment::default(),
         end: None,
         rows: Vec::new(),
+        limits: Default::default(),
         levels: Vec::new(),
         crossovers: Vec::new(),
         scaling: Vec::new(),
