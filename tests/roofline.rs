@@ -136,7 +136,10 @@ fn a_wrong_sheet_is_told_with_file_line_and_cure() {
         &["mine.toml:7", "32 parsecs"],
     );
     let error = Sheet::find(Path::new("/nowhere/x.toml")).unwrap_err().to_string();
-    assert!(error.contains("/nowhere/x.toml") && error.contains("known sheets are") && error.contains("zen4"), "{error}");
+    assert!(
+        error.contains("/nowhere/x.toml") && error.contains("known sheets are") && error.contains("zen4"),
+        "{error}"
+    );
 }
 
 #[test]

@@ -3,6 +3,7 @@
 pub mod addrmap;
 pub mod advisor;
 mod findings;
+mod flops;
 mod handover;
 mod hierarchy;
 mod kinds;
@@ -16,6 +17,7 @@ mod numa;
 mod offsets;
 pub mod page_cache;
 mod pages;
+pub mod roofline;
 mod rows;
 mod stores;
 mod threads;
@@ -32,12 +34,13 @@ pub use self::numa::{Limit, Numa, NumaInitiator, NumaRow, Saturation, SideCache}
 use self::addrmap::Remainder;
 use self::limits::Limits;
 use self::page_cache::{PageCacheReport, PageCacheRow};
+use self::roofline::Roofline;
 pub use self::weights::{Tried, Weighting};
 use crate::kernel::chase::Order;
 use crate::kernel::mix::Mix;
 use crate::kernel::scan::Scan;
 use crate::kernel::{Element, LoadKind, StoreKind, Width};
-use crate::machine::{CoreKind, Machine, Relation, Sheet};
+use crate::machine::{Balance, CoreKind, Machine, Relation, Sheet};
 use crate::memory::{MemoryKind, MemorySpec, Obtained, Policy};
 use crate::plan::{Home, Load, PageWork, Protocol, StreamMemory};
 use crate::record::{Clock, End, Environment, Record};
@@ -87,6 +90,10 @@ pub struct Report {
     pub page_cache: PageCacheReport,
     /// Memory kinds side by side, if their first use and steady state were measured.
     pub kinds: Option<Kinds>,
+    /// What cores compute in registers: one row a kind of arithmetic and thread count.
+    pub flops: Vec<FlopsRow>,
+    /// Kernels against what bounds them; empty where nothing was computed.
+    pub roofline: Roofline,
     /// What the machine can do at most, and how that is known.
     pub limits: Limits,
     /// Levels of the memory system as the curve shows them, fastest first.
@@ -149,9 +156,12 @@ pub fn report_against(record: &Record, sheet: Option<&Sheet>) -> Report {
         warnings: Vec::new(),
         numa: numa::numa(record, on_nodes),
         limits: Limits::default(),
+        flops: flops::rows(record),
+        roofline: Roofline::default(),
         rows: results.into_iter().map(|result| result.row).collect(),
     };
     report.limits = limits::limits(&report.machine, sheet, &report.rows);
+    report.roofline = roofline::roofline(&report.flops, &report.rows, &report.limits, &report.machine);
     report.handover_groups = handover::groups(&report.handovers);
     report.load_curves = loaded::curves(&report.loaded);
     report.findings = findings::sentences(&report);
@@ -718,6 +728,42 @@ pub struct MapLine {
     pub blocks: Vec<Bytes>,
 }
 
+/// What cores compute when they wait for no data: one tidy row.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct FlopsRow {
+    /// `flops`.
+    pub metric: String,
+    /// What is computed with.
+    pub element: Element,
+    /// Width of an instruction.
+    pub width: Width,
+    /// The mix of additions and multiplications.
+    pub balance: Balance,
+    /// Number of threads.
+    pub threads: usize,
+    /// Their CPUs.
+    pub cpus: Vec<u32>,
+    /// `flop/s`.
+    pub unit: String,
+    /// Floating-point operations a second, over all threads. Absent where nothing was measured.
+    pub flops_per_s: Option<Rate>,
+    /// The same in a core clock cycle, by thread: median.
+    pub flops_per_cycle: Option<f64>,
+    /// True core clock during the samples.
+    pub core_clock_hz: Option<f64>,
+    /// Number of samples.
+    pub samples: usize,
+    /// Times the case was visited.
+    pub rounds: usize,
+    /// `measured`, `unavailable`, `crashed` or `invalid`.
+    pub outcome: String,
+    /// Why, where not measured.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// As in bandwidth rows.
+    pub flags: Vec<String>,
+}
+
 /// Any row, as `--format json` prints them one after the other.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(untagged)]
@@ -740,6 +786,8 @@ pub enum AnyRow {
     Numa(Box<NumaRow>),
     /// `page-cache`
     PageCache(Box<PageCacheRow>),
+    /// `flops`
+    Flops(Box<FlopsRow>),
 }
 
 impl Report {
@@ -755,7 +803,8 @@ impl Report {
         let numa = self.numa.iter().flat_map(Numa::any_rows);
         let page_cache = self.page_cache.rows.iter().cloned().map(|row| AnyRow::PageCache(Box::new(row)));
         let all = bandwidth.chain(pages).chain(offsets).chain(handovers).chain(loaded).chain(addrmap).chain(latency);
-        all.chain(numa).chain(page_cache)
+        let flops = self.flops.iter().cloned().map(|row| AnyRow::Flops(Box::new(row)));
+        all.chain(numa).chain(page_cache).chain(flops)
     }
 }
 

@@ -6,6 +6,7 @@ mod cores;
 mod latency;
 mod numa;
 mod page_cache;
+mod roofline;
 
 use std::collections::BTreeSet;
 
@@ -47,6 +48,7 @@ pub fn page(report: &Report) -> String {
         addrmap::section(report),
         numa::section(report),
         page_cache::section(report),
+        roofline::section(report),
         stream(report),
         charts("samples", "Samples", SAMPLES, chart::distributions(report)),
         warnings(report),

@@ -4,9 +4,11 @@ mod addrmap;
 mod advisor;
 mod handover;
 mod latency;
+mod limits;
 mod loaded;
 mod numa;
 mod page_cache;
+mod roofline;
 mod sweep;
 mod weights;
 
@@ -29,8 +31,10 @@ use crate::units::{Bytes, Nanoseconds, significant, utc};
 pub use addrmap::addrmap;
 pub use advisor::advice;
 pub use latency::{latency, latency_maps};
+pub use limits::{limits, sheet};
 pub use numa::numa;
 pub use page_cache::page_cache;
+pub use roofline::roofline;
 pub use sweep::sweep;
 pub use weights::weights;
 

@@ -47,6 +47,8 @@ pub fn empty() -> Report {
         end: None,
         rows: Vec::new(),
         limits: Default::default(),
+        flops: Vec::new(),
+        roofline: Default::default(),
         levels: Vec::new(),
         crossovers: Vec::new(),
         scaling: Vec::new(),
