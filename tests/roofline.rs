@@ -3,10 +3,22 @@
 mod common;
 
 use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
 
-use membound::kernel::{Element, Width};
+use common::simulated;
+use membound::kernel::flops::Flops;
+use membound::kernel::{Element, Isa, StoreKind, Width};
 use membound::machine::{Balance, Sheet};
-use membound::model::limits::{Basis, limits};
+use membound::memory::Places;
+use membound::model::limits::{Basis, CacheLimit, Limit, Limits, limits};
+use membound::model::roofline::Bound;
+use membound::model::{self, AnyRow, Report};
+use membound::plan::{self, Case, Work};
+use membound::record::Outcome;
+use membound::run::native::Native;
+use membound::run::{Executor, Quota};
+use membound::view::{csv, svg, terminal};
 use proptest::prelude::*;
 
 fn sheet(name: &str) -> Sheet {
@@ -182,4 +194,171 @@ fn limits_of_a_machine_follow_from_sheet_and_clock() {
     assert!(memory.says.contains("2 channels of 64 bits DDR3 at 1600 MT/s"), "{}", memory.says);
     let none = limits(&machine, None, &[]);
     assert_eq!((none.sheet, none.memory_bps, none.flops.len()), (None, None, 0));
+}
+
+fn limit(value: f64, basis: Basis) -> Option<Limit> {
+    Some(Limit { value, basis, says: "by hand".into() })
+}
+
+/// Memory of 100 GB/s, a first level of 64 GB/s loaded and 32 stored by one core.
+#[test]
+fn shares_are_of_the_slower_side() {
+    let machine = common::empty().machine;
+    let cache = CacheLimit {
+        level: "L1".into(),
+        load_bps: limit(64e9, Basis::Specified),
+        store_bps: limit(32e9, Basis::Specified),
+    };
+    let known = Limits { memory_bps: limit(100e9, Basis::Configured), caches: vec![cache], ..Limits::default() };
+    let at = |kernel, store, level: &str| {
+        let mut row = common::row(kernel, store, Width::W256, 1, 1 << 30);
+        row.level = Some(level.into());
+        known.of_row(&row, &machine)
+    };
+    // 24 of 32 bytes are payload; all of them with non-temporal stores.
+    near(at("triad", StoreKind::Regular, "memory"), 75e9);
+    near(at("triad", StoreKind::Nt, "memory"), 100e9);
+    // 16 B loaded in 0.25 ns beside 8 B stored in 0.25 ns: 24 B.
+    near(at("triad", StoreKind::Regular, "L1"), 96e9);
+    near(at("load", StoreKind::Regular, "L1"), 64e9);
+    assert_eq!(at("load", StoreKind::Regular, "L2"), None);
+    let best = Limits { memory_bps: limit(100e9, Basis::BestMeasured), ..Limits::default() };
+    let row = common::row("load", StoreKind::Regular, Width::W256, 1, 1 << 30);
+    assert_eq!(best.of_row(&row, &machine), None, "the best measured is no limit");
+}
+
+/// A whole run on the simulated machine: memory delivers 8 GB/s of the bus to one thread, whatever the mix.
+fn simulated_report() -> Report {
+    let machine = simulated::machine(2, false);
+    let frame = simulated::frame(&machine);
+    let cases = plan::roofline(&frame, 2).unwrap();
+    model::report(&simulated::run(&machine, &cases, &mut simulated::fake()))
+}
+
+#[test]
+fn loops_in_simulated_memory_are_predicted() {
+    let report = simulated_report();
+    let point = |kernel: &str, store| {
+        let mut points = report.roofline.points.iter().filter(|point| point.level == "memory");
+        let ours = |row: &membound::model::Row| row.kernel == kernel && row.store == store && row.threads == 1;
+        points.find(|point| ours(&report.rows[point.row])).unwrap_or_else(|| panic!("no point of {kernel}"))
+    };
+    let triad = point("triad", StoreKind::Regular);
+    // 2 flops for 32 B of the bus: 0.5 GF/s at 8 GB/s.
+    near(Some(triad.intensity), 2.0 / 32.0);
+    assert!((triad.predicted / 0.5e9 - 1.0).abs() < 0.02, "{}", triad.predicted);
+    assert!((triad.fraction[0] - 1.0).abs() < 0.03, "{:?}", triad.fraction);
+    assert_eq!((triad.bound, triad.is_partial), (Bound::Bandwidth, false));
+    // Without the write-allocate: 24 B.
+    near(Some(point("triad", StoreKind::Nt).intensity), 2.0 / 24.0);
+    let dot = point("dot", StoreKind::Regular);
+    assert!((dot.predicted / 1e9 - 1.0).abs() < 0.02, "{}", dot.predicted);
+    assert!(report.roofline.answer().unwrap().starts_with("From memory, 2 threads can only be fully used"));
+}
+
+/// One flop in a tick of 1 ns, lane and thread; two where fused.
+#[test]
+fn arithmetic_is_counted_on_the_simulated_machine() {
+    let report = simulated_report();
+    let of = |balance, width, threads| {
+        let mut rows = report.flops.iter().filter(|row| row.element == Element::Double && row.balance == balance);
+        rows.find(|row| row.width == width && row.threads == threads).unwrap().flops_per_s.unwrap().median
+    };
+    for (balance, width, threads, expect) in [
+        (Balance::Add, Width::Scalar, 1, 1e9),
+        (Balance::Fma, Width::Scalar, 1, 2e9),
+        (Balance::Separate, Width::W128, 2, 4e9),
+    ] {
+        assert!((of(balance, width, threads) / expect - 1.0).abs() < 0.03, "{balance} {width}");
+    }
+}
+
+#[test]
+fn views_of_the_roofline() {
+    let mut report = simulated_report();
+    report.host = common::NASTY.into();
+    let text = terminal::roofline(&report);
+    assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
+    assert!(text.contains("Kernels below the roof, 2 threads"), "{text}");
+    let drawing = svg::roofline(&report).unwrap();
+    assert!(!drawing.contains("<script") && drawing.contains("GF/s") && drawing.trim_end().ends_with("</svg>"));
+    assert!(!drawing.contains("NaN") && !drawing.contains("inf"), "{drawing}");
+    assert_eq!(drawing.matches("<text").count(), drawing.matches("</text>").count());
+    assert_eq!(svg::roofline(&common::empty()), None);
+    assert!(terminal::roofline(&common::empty()).starts_with("No roofline"));
+    let rows: Vec<AnyRow> = report.any_rows().filter(|row| matches!(row, AnyRow::Flops(_))).collect();
+    assert!(csv::rows(&rows).lines().next().unwrap().contains("flops_per_s_median,"));
+    for (name, sheet) in Sheet::all() {
+        let text = terminal::sheet(&sheet);
+        assert!(text.lines().all(|line| line.chars().count() <= 80), "{name}\n{text}");
+    }
+}
+
+/// Each piece of machine code runs on this processor, and is held against plain Rust before and after.
+#[test]
+fn arithmetic_for_real() {
+    let of = |element, width| Balance::ALL.iter().map(move |&balance| Flops { element, width, balance });
+    let all = Element::ALL.iter().flat_map(|&e| Width::ALL.iter().flat_map(move |&w| of(e, w)));
+    let mut native = Native::new(&[], Places::default(), false).unwrap();
+    let time = Duration::from_millis(1);
+    let quota = Quota { least_samples: 2, most_samples: 3, time, interrupted: &|| false };
+    for flops in all {
+        let kernel = plan::steady(
+            "load",
+            Width::Scalar,
+            StoreKind::Regular,
+            plan::USUAL_MEMORY,
+            vec![0],
+            membound::units::Bytes(0),
+        );
+        let case = Case { work: Work::Flops(flops), ..kernel };
+        match native.visit(&case, &quota) {
+            Outcome::Measured(measured) => {
+                assert_eq!(measured.volume.flops, flops.per_trip());
+                assert!(measured.samples.is_consistent() && measured.repetitions > 0);
+            }
+            Outcome::Unavailable { reason } => {
+                let is_there = Isa::detect().widths().contains(&flops.width) && Isa::detect().fma;
+                assert!(!is_there, "{flops}: {reason}");
+            }
+            other => panic!("{flops}: {other:?}"),
+        }
+    }
+}
+
+/// Before AVX there are two-operand forms, and no fused ones.
+#[test]
+fn arithmetic_without_avx() {
+    let sse = Isa { avx: false, avx2: false, fma: false, avx512: false, sse41: false, sse4a: false };
+    let of = |width, balance| Flops { element: Element::Float, width, balance }.assemble(sse);
+    assert!(of(Width::W128, Balance::Separate).is_ok() && of(Width::Scalar, Balance::Multiply).is_ok());
+    assert!(of(Width::W256, Balance::Add).unwrap_err().to_string().contains("AVX"));
+    assert!(of(Width::W128, Balance::Fma).unwrap_err().to_string().contains("FMA"));
+}
+
+fn membound(arguments: &[&str]) -> (i32, String, String) {
+    let output = Command::new(env!("CARGO_BIN_EXE_membound")).args(arguments).output().unwrap();
+    let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+    (output.status.code().unwrap(), text(output.stdout), text(output.stderr))
+}
+
+#[test]
+fn a_machine_on_paper() {
+    let (code, text, _) = membound(&["machine", "--spec", "ultrasparc-t2"]);
+    assert_eq!(code, 0);
+    let answer = text.split("\n\n").next().unwrap().replace('\n', " ");
+    let expect = "UltraSPARC T2: 11.2 GF/s in double precision, memory 60.0 GB/s: machine balance 5.36 B/flop, 0.187 flop/B.";
+    assert_eq!(answer.trim_end(), expect);
+    let (code, text, _) = membound(&["machine", "--spec", "66ak2h12"]);
+    assert_eq!(code, 0);
+    for figure in ["44.8", "22.4", "11.2", "154", "57.6", "25.6 GB/s"] {
+        assert!(text.contains(figure), "{figure}\n{text}");
+    }
+    let (code, _, talk) = membound(&["machine", "--spec", "no-such-sheet"]);
+    assert_eq!(code, 2);
+    assert!(talk.contains("known sheets are") && talk.contains("zen4"), "{talk}");
+    let (code, _, talk) = membound(&["roofline", "--spec", "no-such-sheet"]);
+    assert_eq!(code, 2, "{talk}");
+    let (_, text, _) = membound(&["machine", "--spec", "list"]);
+    assert!(text.lines().count() >= 16 && text.contains("graviton4"), "{text}");
 }

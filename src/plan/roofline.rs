@@ -20,7 +20,7 @@ const NT: [&str; 4] = ["store", "copy", "triad", "schoenauer"];
 /// All cases, for one thread, for those behind one last-level cache (`domain` of them) and for all.
 pub fn roofline(frame: &Frame, domain: usize) -> Result<Vec<Case>, PlanError> {
     let most = frame.placement.most();
-    let mut cases = Vec::new();
+    let mut cases = curve(frame)?;
     for threads in [1, domain.clamp(1, most), most] {
         let cpus = frame.placement.first(threads)?;
         cases.extend(arithmetic(frame).map(|flops| in_registers(flops, cpus.clone())));
@@ -37,6 +37,16 @@ pub fn roofline(frame: &Frame, domain: usize) -> Result<Vec<Case>, PlanError> {
         }
     }
     Ok(distinct(cases))
+}
+
+/// One thread's loads over working sets: they show where levels begin and end, whatever a virtual machine claims.
+fn curve(frame: &Frame) -> Result<Vec<Case>, PlanError> {
+    let cpus = frame.placement.first(1)?;
+    frame
+        .sweep(2, frame.memory_size(1))
+        .into_iter()
+        .map(|size| over(frame, "load", StoreKind::Regular, &cpus, size))
+        .collect()
 }
 
 /// Every width and balance in double precision; single precision at the widest.

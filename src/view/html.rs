@@ -23,7 +23,7 @@ use super::{
 use crate::model::{Cost, Kind, Kinds, Level, OffsetRow, PageRow, Rate, Report, Row, StreamTable};
 use crate::plan::Protocol;
 use crate::record::Environment;
-use crate::units::{Bytes, BytesPerSecond, Nanoseconds, count, significant, utc};
+use crate::units::{Bytes, BytesPerSecond, Nanoseconds, count, percent, significant, utc};
 
 const ECHARTS_GZ: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/echarts.js.gz"));
 const SCRIPT: &str = include_str!("report.js");
@@ -226,6 +226,9 @@ fn level_cell(report: &Report, level: &Level, kernel: &str, count: usize) -> Mar
     html! {
         td.num title={ (row.store) " stores, width " (row.width) "; 95 % interval " (low) " to " (high) } {
             (gbps(rate.median)) " " small { (spread(&rate)) }
+            @if let Some(share) = report.limits.share(row, &report.machine) {
+                br; small { (percent(share)) " of the limit" }
+            }
         }
     }
 }
