@@ -246,13 +246,13 @@ fn loops_in_simulated_memory_are_predicted() {
     let triad = point("triad", StoreKind::Regular);
     // 2 flops for 32 B of the bus: 0.5 GF/s at 8 GB/s.
     near(Some(triad.intensity), 2.0 / 32.0);
-    assert!((triad.predicted / 0.5e9 - 1.0).abs() < 0.02, "{}", triad.predicted);
-    assert!((triad.fraction[0] - 1.0).abs() < 0.03, "{:?}", triad.fraction);
+    assert!((triad.predicted / 0.5e9 - 1.0).abs() < 0.08, "{}", triad.predicted);
+    assert!((triad.fraction[0] - 1.0).abs() < 0.08, "{:?}", triad.fraction);
     assert_eq!((triad.bound, triad.is_partial), (Bound::Bandwidth, false));
     // Without the write-allocate: 24 B.
     near(Some(point("triad", StoreKind::Nt).intensity), 2.0 / 24.0);
     let dot = point("dot", StoreKind::Regular);
-    assert!((dot.predicted / 1e9 - 1.0).abs() < 0.02, "{}", dot.predicted);
+    assert!((dot.predicted / 1e9 - 1.0).abs() < 0.08, "{}", dot.predicted);
     assert!(report.roofline.answer().unwrap().starts_with("From memory, 2 threads can only be fully used"));
 }
 
@@ -347,7 +347,8 @@ fn a_machine_on_paper() {
     let (code, text, _) = membound(&["machine", "--spec", "ultrasparc-t2"]);
     assert_eq!(code, 0);
     let answer = text.split("\n\n").next().unwrap().replace('\n', " ");
-    let expect = "UltraSPARC T2: 11.2 GF/s in double precision, memory 60.0 GB/s: machine balance 5.36 B/flop, 0.187 flop/B.";
+    let expect =
+        "UltraSPARC T2: 11.2 GF/s in double precision, memory 60.0 GB/s: machine balance 5.36 B/flop, 0.187 flop/B.";
     assert_eq!(answer.trim_end(), expect);
     let (code, text, _) = membound(&["machine", "--spec", "66ak2h12"]);
     assert_eq!(code, 0);

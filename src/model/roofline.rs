@@ -4,13 +4,14 @@
 //! from its level; both are measured with loops that do nothing else. The greater of the two decides:
 //! `flops / max(arithmetic, data)` is `min(peak, bandwidth x intensity)`, the peak being that of the loop's own mix of
 //! instructions and the bandwidth that of its own mix of reads and writes. Data of the first level is what loads and
-//! stores touch; beyond, it is what crosses the bus, write-allocates included.
+//! stores touch; beyond, it is what crosses the bus, write-allocates included. A ceiling is what the machine has shown that
+//! it can do, so it is the best sample; what a loop reached is its median.
 
 use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::limits::Limits;
-use super::{FlopsRow, Row};
+use super::{FlopsRow, Rate, Row};
 use crate::kernel::formula::{Expr, Formula, Operation, Target};
 use crate::kernel::{Element, Kernel, StoreKind, Width};
 use crate::machine::{Balance, CpuSet, Machine};
@@ -49,8 +50,8 @@ pub struct ArithmeticCeiling {
     pub balance: Balance,
     /// Threads.
     pub threads: usize,
-    /// Flops a second as measured: [median, low, high]; absent where they were not.
-    pub measured: Option<[f64; 3]>,
+    /// Flops a second as measured; absent where they were not. The best sample is the ceiling.
+    pub measured: Option<Rate>,
     /// By the sheet.
     pub specified: Option<f64>,
 }
@@ -68,8 +69,8 @@ pub struct BandwidthCeiling {
     pub width: Width,
     /// Threads.
     pub threads: usize,
-    /// Bus bytes a second (in the first level: payload): [median, low, high].
-    pub measured: [f64; 3],
+    /// Bus bytes a second (in the first level: payload). The best sample is the ceiling.
+    pub measured: Rate,
     /// The limit of the level for this kernel, where one is known without measuring.
     pub specified: Option<f64>,
     /// Index of the row.
@@ -254,7 +255,7 @@ impl Ceilings<'_> {
                 width: row.width,
                 balance: row.balance,
                 threads: row.threads,
-                measured: measured.map(|rate| [rate.median, rate.ci95[0], rate.ci95[1]]),
+                measured,
                 specified,
             })
         };
@@ -282,7 +283,7 @@ impl Ceilings<'_> {
                 width: row.width,
                 threads: row.threads,
                 measured: rate,
-                specified: known.zip(row.payload_bps).map(|(limit, payload)| limit * rate[0] / payload.median),
+                specified: known.zip(row.payload_bps).map(|(limit, payload)| limit * rate.median / payload.median),
                 row: index,
             })
         };
@@ -291,7 +292,7 @@ impl Ceilings<'_> {
         for ceiling in self.rows.iter().enumerate().filter_map(of) {
             let key = |c: &BandwidthCeiling| (c.level.clone(), c.threads, c.kernel.clone(), c.store);
             match found.iter_mut().find(|other| key(other) == key(&ceiling)) {
-                Some(other) if other.measured[0] < ceiling.measured[0] => *other = ceiling,
+                Some(other) if other.measured.best < ceiling.measured.best => *other = ceiling,
                 Some(_) => {}
                 None => found.push(ceiling),
             }
@@ -308,7 +309,8 @@ impl Ceilings<'_> {
                     == (row.element, row.width, balance, row.threads)
                     && other.outcome == "measured"
             };
-            let measured = self.flops.iter().find(ours).and_then(|row| Some(row.flops_per_s?.median));
+            let best = |other: &FlopsRow| Some(other.flops_per_s?.best * at_clock_of(row, other.core_clock_hz));
+            let measured = self.flops.iter().find(ours).and_then(best);
             measured.or_else(|| self.specified(row.element, row.width, balance, &row.cpus))
         };
         Pace {
@@ -330,7 +332,12 @@ impl Ceilings<'_> {
                     && other.policy == row.policy
                     && (kernel == "load" || other.store == row.store)
             };
-            let rate = |other: &Row| delivered(other).map(|rate| rate[0]);
+            // The nearest caches run at the clock of the core.
+            let clock = |other: &Row| match level {
+                "L1" | "L2" => at_clock_of(row, other.core_clock_hz),
+                _ => 1.0,
+            };
+            let rate = |other: &Row| delivered(other).map(|rate| rate.best * clock(other));
             let best = |test: &dyn Fn(&&Row) -> bool| {
                 self.rows.iter().filter(alike).filter(test).filter_map(rate).reduce(f64::max)
             };
@@ -388,12 +395,18 @@ impl Ceilings<'_> {
     }
 }
 
+/// What a figure at another clock of the core is to be multiplied with, to be one at a row's clock: wide vectors may lower
+/// it, and neighbours.
+fn at_clock_of(row: &Row, other: Option<f64>) -> f64 {
+    row.core_clock_hz.zip(other).map_or(1.0, |(own, other)| own / other)
+}
+
 fn threads_word(threads: usize) -> String {
     if threads == 1 { "one thread".into() } else { format!("{threads} threads") }
 }
 
-/// What a plain, steady row delivers: payload bytes in the first level, bus bytes beyond. [median, low, high].
-fn delivered(row: &Row) -> Option<[f64; 3]> {
+/// What a plain, steady row delivers: payload bytes in the first level, bus bytes beyond.
+fn delivered(row: &Row) -> Option<Rate> {
     let is_plain = row.outcome == "measured"
         && row.protocol == Protocol::Steady
         && row.streams.is_empty()
@@ -402,7 +415,7 @@ fn delivered(row: &Row) -> Option<[f64; 3]> {
         "L1" => row.payload_bps,
         _ => row.bus_bps,
     };
-    rate.filter(|_| is_plain).map(|rate| [rate.median, rate.ci95[0], rate.ci95[1]])
+    rate.filter(|_| is_plain)
 }
 
 impl Roofline {
@@ -423,14 +436,14 @@ impl Roofline {
     pub fn peak(&self, threads: usize) -> Option<f64> {
         let ours = |ceiling: &&ArithmeticCeiling| ceiling.threads == threads && ceiling.element == Element::Double;
         let ours = || self.arithmetic.iter().filter(ours);
-        let measured = ours().filter_map(|ceiling| Some(ceiling.measured?[0])).reduce(f64::max);
+        let measured = ours().filter_map(|ceiling| Some(ceiling.measured?.best)).reduce(f64::max);
         measured.or_else(|| ours().filter_map(|ceiling| ceiling.specified).reduce(f64::max))
     }
 
     /// Most bus bytes a second of so many threads from memory.
     pub fn memory(&self, threads: usize) -> Option<f64> {
         let ours = |ceiling: &&BandwidthCeiling| ceiling.threads == threads && ceiling.level == "memory";
-        self.bandwidth.iter().filter(ours).map(|ceiling| ceiling.measured[0]).reduce(f64::max)
+        self.bandwidth.iter().filter(ours).map(|ceiling| ceiling.measured.best).reduce(f64::max)
     }
 
     /// The answer in a sentence or two: where the ridge is, and what kernels wait for.

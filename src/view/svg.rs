@@ -190,8 +190,8 @@ fn slopes(report: &Report, threads: usize) -> Vec<Slope> {
     let mut slopes = Vec::new();
     for level in levels {
         let of = || ours().filter(|ceiling| ceiling.level == *level);
-        if let Some(best) = of().max_by(|a, b| a.measured[0].total_cmp(&b.measured[0])) {
-            slopes.push((format!("{level}, {}", best.kernel), best.measured[0], false));
+        if let Some(best) = of().max_by(|a, b| a.measured.best.total_cmp(&b.measured.best)) {
+            slopes.push((format!("{level}, {}", best.kernel), best.measured.best, false));
             slopes.extend(best.specified.map(|rate| (format!("{level}, limit"), rate, true)));
         }
     }
@@ -206,7 +206,7 @@ fn flats(report: &Report, threads: usize) -> Vec<Flat> {
     let mut flats: Vec<Flat> = Vec::new();
     for ceiling in ours.iter().filter(|ceiling| [widest, Width::Scalar].contains(&ceiling.width)) {
         let name = format!("{}, {}", ceiling.balance, ceiling.width);
-        flats.extend(ceiling.measured.map(|figure| (name.clone(), figure[0], false)));
+        flats.extend(ceiling.measured.map(|figure| (name.clone(), figure.best, false)));
         flats.extend(ceiling.specified.map(|flops| (format!("{name}, specified"), flops, true)));
     }
     // Measured ones first: their labels stay where two lie on each other.

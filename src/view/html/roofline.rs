@@ -20,20 +20,20 @@ pub(super) fn section(report: &Report) -> Section {
         @for count in roofline.threads() {
             @if let Some(chart) = svg::of_threads(report, count) { figure { (PreEscaped(chart)) } }
         }
-        (boxed("Arithmetic in registers", html! {
+        (boxed("Arithmetic in registers: best sample", html! {
             thead { tr { th { "arithmetic" } th { "width" } th { "element" } th.num { "threads" }
                 th.num { "GF/s" } th.num { "specified" } } }
             tbody { @for ceiling in &roofline.arithmetic { tr {
                 th { (ceiling.balance) } td { (ceiling.width) } td { (ceiling.element) } td.num { (ceiling.threads) }
-                td.num { (giga(ceiling.measured.map(|figure| figure[0]))) } td.num { (giga(ceiling.specified)) }
+                td.num { (giga(ceiling.measured.map(|rate| rate.best))) } td.num { (giga(ceiling.specified)) }
             } } }
         }))
-        (boxed("Bandwidth without arithmetic: of loads and stores in L1, of the bus beyond", html! {
+        (boxed("Bandwidth without arithmetic, best sample: of loads and stores in L1, of the bus beyond", html! {
             thead { tr { th { "level" } th { "kernel" } th { "stores" } th { "width" } th.num { "threads" }
                 th.num { "GB/s" } th.num { "limit" } } }
             tbody { @for ceiling in &roofline.bandwidth { tr {
                 th { (ceiling.level) } td { (ceiling.kernel) } td { (ceiling.store) } td { (ceiling.width) }
-                td.num { (ceiling.threads) } td.num { (gbps(ceiling.measured[0])) }
+                td.num { (ceiling.threads) } td.num { (gbps(ceiling.measured.best)) }
                 td.num { (ceiling.specified.map_or_else(|| "–".into(), gbps)) }
             } } }
         }))

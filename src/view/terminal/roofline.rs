@@ -40,7 +40,7 @@ fn arithmetic(report: &Report, count: usize) -> String {
     if ours.is_empty() {
         return String::new();
     }
-    let measured = |ceiling: &&ArithmeticCeiling| ceiling.measured.map(|figure| figure[0]);
+    let measured = |ceiling: &&ArithmeticCeiling| ceiling.measured.map(|rate| rate.best);
     let giga = |value: Option<f64>| number(value.map(|flops| flops / 1e9), significant);
     let columns = [
         Column::left("arithmetic", ours.iter().map(|ceiling| ceiling.balance.to_string())),
@@ -50,7 +50,7 @@ fn arithmetic(report: &Report, count: usize) -> String {
         Column::right("specified", ours.iter().map(|ceiling| giga(ceiling.specified))),
         Column::right("reached", ours.iter().map(|ceiling| share(measured(ceiling), ceiling.specified))),
     ];
-    head(&format!("Arithmetic in registers, {}", threads(count))) + &table(&columns)
+    head(&format!("Arithmetic in registers, {}", threads(count))) + &note("The best sample of each.") + &table(&columns)
 }
 
 fn bandwidth(report: &Report, count: usize) -> String {
@@ -66,11 +66,11 @@ fn bandwidth(report: &Report, count: usize) -> String {
         Column::left("kernel", ours.iter().map(|ceiling| ceiling.kernel.clone())),
         Column::left("stores", ours.iter().map(store)),
         Column::left("width", ours.iter().map(|ceiling| ceiling.width.to_string())),
-        Column::right("GB/s", ours.iter().map(|ceiling| gbps(ceiling.measured[0]))),
+        Column::right("GB/s", ours.iter().map(|ceiling| gbps(ceiling.measured.best))),
         Column::right("specified", ours.iter().map(|ceiling| number(ceiling.specified, gbps))),
-        Column::right("reached", ours.iter().map(|ceiling| share(Some(ceiling.measured[0]), ceiling.specified))),
+        Column::right("reached", ours.iter().map(|ceiling| share(Some(ceiling.measured.best), ceiling.specified))),
     ];
-    let about = "Bytes of loads and stores in L1, of the bus beyond (with write-allocates).";
+    let about = "The best sample of each: bytes of loads and stores in L1, of the bus beyond.";
     "\n".to_string() + &head(&format!("Bandwidth, {}", threads(count))) + &note(about) + &table(&columns)
 }
 
@@ -95,7 +95,8 @@ fn points(report: &Report, count: usize) -> String {
         Column::right("reached", ours.iter().map(|(point, _)| percent(point.fraction[0]))),
         Column::left("below", ours.iter().map(|(point, _)| below(point))),
     ];
-    let about = "The roof is what arithmetic and bandwidth, each measured alone, allow for the kernel's own mix.";
+    let about =
+        "GF/s: median. The roof is what arithmetic and bandwidth, each measured alone, allow for the kernel's mix.";
     let is_partial = ours.iter().any(|(point, _)| point.is_partial);
     let half = if is_partial { " *: only one of the two is known." } else { "" };
     let title = format!("Kernels below the roof, {}", threads(count));
