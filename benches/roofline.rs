@@ -57,10 +57,11 @@ fn main() {
     let seed = options.seed.unwrap_or_else(common::fresh_seed);
     let machine = Machine::live();
     let frame = Frame::new(&machine, Isa::detect(), None).unwrap_or_else(|fault| stop(fault));
+    let time = Duration::from_secs_f64(options.seconds);
     let cases = cases(&frame);
     println!("{}\nseed {seed}, {} cases\n", machine.summary(), cases.len());
     let mut here = Here::new(&cases, Places::default(), false).unwrap_or_else(|fault| stop(fault));
-    let deadline = Instant::now() + Duration::from_secs_f64(options.seconds);
+    let deadline = Instant::now() + time;
     let session = Session { machine, seed, deadline, samples: 7, record: None, quiet: true };
     let finished = measure(&cases, &mut here, &session).unwrap_or_else(|fault| stop(fault));
     show(&model::report(&finished.record));
@@ -68,7 +69,7 @@ fn main() {
 
 /// The usual cases of one thread, the loops that are not among them, and single-precision ones with their ceilings.
 fn cases(frame: &Frame) -> Vec<Case> {
-    let usual = plan::roofline(frame, 1).unwrap_or_else(|fault| stop(fault));
+    let usual = plan::roofline(frame, 1, Duration::MAX).unwrap_or_else(|fault| stop(fault));
     let mut cases: Vec<Case> = usual.into_iter().filter(|case| case.threads() == 1).collect();
     let of = |cases: &[Case], kernel: &str| -> Vec<Case> {
         let is_ours = |case: &&Case| case.variant().is_some_and(|variant| variant.kernel == kernel);

@@ -231,7 +231,7 @@ fn shares_are_of_the_slower_side() {
 fn simulated_report() -> Report {
     let machine = simulated::machine(2, false);
     let frame = simulated::frame(&machine);
-    let cases = plan::roofline(&frame, 2).unwrap();
+    let cases = plan::roofline(&frame, 2, Duration::from_secs(600)).unwrap();
     model::report(&simulated::run(&machine, &cases, &mut simulated::fake()))
 }
 
@@ -256,6 +256,24 @@ fn loops_in_simulated_memory_are_predicted() {
     assert!(report.roofline.answer().unwrap().starts_with("From memory, 2 threads can only be fully used"));
 }
 
+/// Less time, fewer kernels in memory; never fewer ceilings.
+#[test]
+fn a_small_budget_leaves_kernels_out() {
+    let machine = simulated::machine(2, false);
+    let frame = simulated::frame(&machine);
+    let of = |seconds| plan::roofline(&frame, 2, Duration::from_secs(seconds)).unwrap();
+    let (few, many) = (of(1), of(600));
+    let memory = many.iter().map(|case| case.working_set).max().unwrap();
+    let count = |cases: &[Case], is_ceiling: bool| {
+        let of = |case: &&Case| {
+            case.variant().is_some_and(|v| ["load", "store", "copy"].contains(&&*v.kernel) == is_ceiling)
+        };
+        cases.iter().filter(|case| case.working_set.0 * 2 > memory.0).filter(of).count()
+    };
+    assert!(count(&few, false) < count(&many, false), "{} of {}", few.len(), many.len());
+    assert_eq!(count(&few, true), count(&many, true));
+}
+
 /// One flop in a tick of 1 ns, lane and thread; two where fused.
 #[test]
 fn arithmetic_is_counted_on_the_simulated_machine() {
@@ -277,7 +295,7 @@ fn arithmetic_is_counted_on_the_simulated_machine() {
 fn views_of_the_roofline() {
     let mut report = simulated_report();
     report.host = common::NASTY.into();
-    let text = terminal::roofline(&report);
+    let text = anstream::adapter::strip_str(&terminal::roofline(&report)).to_string();
     assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
     assert!(text.contains("Kernels below the roof, 2 threads"), "{text}");
     let drawing = svg::roofline(&report).unwrap();
@@ -289,7 +307,7 @@ fn views_of_the_roofline() {
     let rows: Vec<AnyRow> = report.any_rows().filter(|row| matches!(row, AnyRow::Flops(_))).collect();
     assert!(csv::rows(&rows).lines().next().unwrap().contains("flops_per_s_median,"));
     for (name, sheet) in Sheet::all() {
-        let text = terminal::sheet(&sheet);
+        let text = anstream::adapter::strip_str(&terminal::sheet(&sheet)).to_string();
         assert!(text.lines().all(|line| line.chars().count() <= 80), "{name}\n{text}");
     }
 }

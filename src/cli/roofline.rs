@@ -71,8 +71,9 @@ fn measured(
     draw: &dyn Fn(&Report) -> anyhow::Result<()>,
 ) -> anyhow::Result<Done> {
     let (machine, frame) = args.run.frame()?;
-    let cases = plan::roofline(&frame, domain(&machine, args)).map_err(usage)?;
-    let deadline = started + args.run.budget.unwrap_or(BUDGET);
+    let budget = args.run.budget.unwrap_or(BUDGET);
+    let cases = plan::roofline(&frame, domain(&machine, args), budget).map_err(usage)?;
+    let deadline = started + budget;
     let (run, record) = (&args.run, args.record.as_ref());
     measure::finish_against(run, None, record, machine, &cases, deadline, terminal::roofline, &mut |r| draw(r), sheet)
 }

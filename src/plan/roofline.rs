@@ -1,6 +1,8 @@
 //! The roofline: what cores compute in registers, what each level delivers without any arithmetic, and kernels between
 //! the two.
 
+use std::time::Duration;
+
 use super::bandwidth::{check_size, level_sizes, tidy};
 use super::{Case, Frame, PlanError, Protocol, USUAL_MEMORY, Work, distinct, steady};
 use crate::kernel::flops::Flops;
@@ -17,8 +19,24 @@ const BETWEEN: usize = 3;
 /// Kernels whose non-temporal stores are looked at in memory.
 const NT: [&str; 4] = ["store", "copy", "triad", "schoenauer"];
 
-/// All cases, for one thread, for those behind one last-level cache (`domain` of them) and for all.
-pub fn roofline(frame: &Frame, domain: usize) -> Result<Vec<Case>, PlanError> {
+/// All cases, for one thread, for those behind one last-level cache (`domain` of them) and for all: with as many kernels as
+/// the budget has room for. A machine with large caches needs large working sets to get past them.
+pub fn roofline(frame: &Frame, domain: usize, budget: Duration) -> Result<Vec<Case>, PlanError> {
+    /// Share of the budget that the first round may take; the others are what intervals are made of.
+    const FIRST_ROUND: f64 = 0.5;
+    let mut cases = Vec::new();
+    for kernels in [POINTS.len(), 4, 2, 1] {
+        cases = with_kernels(frame, domain, kernels)?;
+        let first_round: Duration = cases.iter().map(Case::least_time).sum();
+        if first_round <= budget.mul_f64(FIRST_ROUND) {
+            break;
+        }
+    }
+    Ok(cases)
+}
+
+/// So many kernels with arithmetic in the first level and in memory.
+fn with_kernels(frame: &Frame, domain: usize, kernels: usize) -> Result<Vec<Case>, PlanError> {
     let most = frame.placement.most();
     let mut cases = curve(frame)?;
     for threads in [1, domain.clamp(1, most), most] {
@@ -27,11 +45,16 @@ pub fn roofline(frame: &Frame, domain: usize) -> Result<Vec<Case>, PlanError> {
         let sizes = level_sizes(frame, threads);
         let last = sizes.len().saturating_sub(1);
         for (index, &size) in sizes.iter().enumerate() {
-            let kernels = if index == 0 || index == last { &POINTS[..] } else { &POINTS[..BETWEEN] };
-            for name in CEILINGS.iter().chain(kernels) {
+            let points = match index {
+                0 => &POINTS[..],
+                _ if index == last => &POINTS[..kernels],
+                _ => &POINTS[..BETWEEN],
+            };
+            for name in CEILINGS.iter().chain(points) {
                 cases.push(over(frame, name, StoreKind::Regular, &cpus, size)?);
             }
-            for name in NT.iter().filter(|_| index == last) {
+            let is_asked = |name: &&&str| index == last && (CEILINGS.contains(*name) || points.contains(*name));
+            for name in NT.iter().filter(is_asked) {
                 cases.push(over(frame, name, StoreKind::Nt, &cpus, size)?);
             }
         }
