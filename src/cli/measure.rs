@@ -11,7 +11,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 
 use super::report::present;
 use super::{Done, Format, PlaceArgs, RunArgs, usage};
-use crate::machine::Machine;
+use crate::machine::{Machine, Sheet};
 use crate::memory::Places;
 use crate::model::addrmap::Experiment;
 use crate::model::{self, Report};
@@ -104,6 +104,22 @@ pub fn finish_with(
     table: fn(&Report) -> String,
     also: &mut dyn FnMut(&Report) -> anyhow::Result<()>,
 ) -> anyhow::Result<Done> {
+    finish_against(args, places, record, machine, cases, deadline, table, also, None)
+}
+
+/// The same, with the limits of a sheet that the user named.
+#[allow(clippy::too_many_arguments)] // Those of `finish_with`, and one.
+pub fn finish_against(
+    args: &RunArgs,
+    places: Option<&PlaceArgs>,
+    record: Option<&PathBuf>,
+    machine: Machine,
+    cases: &[Case],
+    deadline: Instant,
+    table: fn(&Report) -> String,
+    also: &mut dyn FnMut(&Report) -> anyhow::Result<()>,
+    sheet: Option<&Sheet>,
+) -> anyhow::Result<Done> {
     if args.list {
         return Ok(Done::ok(list(cases)));
     }
@@ -119,7 +135,7 @@ pub fn finish_with(
     let mut here = Here::new(cases, places, args.verify)?;
     let finished = measure(cases, &mut here, &session)?;
     tell(&finished, &session);
-    let report = model::report(&finished.record);
+    let report = model::report_against(&finished.record, sheet);
     let fault = also(&report).err();
     if let Some(fault) = &fault {
         let _ = writeln!(anstream::stderr(), "membound: {fault:#}");

@@ -15,6 +15,7 @@ pub mod memory;
 pub mod numa;
 pub mod page_cache;
 pub mod report;
+pub mod roofline;
 pub mod sweep;
 
 use std::path::PathBuf;
@@ -70,6 +71,8 @@ pub enum Command {
     /// Measure the memory of each node from each set of CPUs; say what each node is and how many cores saturate it; or
     /// --page-cache: what page cache does to a program beside it
     Numa(numa::NumaArgs),
+    /// What bounds loops, arithmetic or bandwidth, and how near they come: ceilings measured and specified, as a chart too
+    Roofline(roofline::RooflineArgs),
     /// Push page cache out of the nodes: touches what memory can be had, and gives it back
     Sweep(sweep::SweepArgs),
     /// Which stream of a loop should lie on which node, and what that gains: from records of the nodes' speed
@@ -342,6 +345,7 @@ pub fn execute(cli: &Cli) -> anyhow::Result<Done> {
         Some(Command::Addrmap(args)) => addrmap::run(args),
         Some(Command::Latency(args)) => latency::run(args),
         Some(Command::Numa(args)) => numa::run(args),
+        Some(Command::Roofline(args)) => roofline::run(args),
         Some(Command::Sweep(args)) => sweep::run(args),
         Some(Command::Advise(args)) => Ok(Done::ok(advise::run(args)?)),
         Some(Command::Compare(args)) => compare::run(args),
@@ -380,6 +384,7 @@ impl Cli {
             Some(Command::Addrmap(args)) => args.run.color,
             Some(Command::Latency(args)) => args.run.color,
             Some(Command::Numa(args)) => args.run.color,
+            Some(Command::Roofline(args)) => args.run.color,
             _ => self.characterise.run.color,
         }
     }

@@ -8,6 +8,9 @@ pub mod chase;
 #[cfg(target_arch = "x86_64")]
 mod chase_x86_64;
 pub mod code;
+pub mod flops;
+#[cfg(target_arch = "x86_64")]
+mod flops_x86_64;
 pub mod formula;
 #[cfg(target_arch = "x86_64")]
 pub mod handover;

@@ -19,6 +19,7 @@ mod pages;
 mod room;
 mod settings;
 mod source;
+mod spec;
 mod topology;
 
 use std::path::{Path, PathBuf};
@@ -41,6 +42,7 @@ pub use pages::{HugePool, Memory, Pages, ThpSize};
 pub use room::{NodeRoom, Room, margin};
 pub use settings::Settings;
 pub use source::Source;
+pub use spec::{Arithmetic, Balance, Channels, Cores, Sheet, SheetCache, SheetError, Signs};
 pub use topology::Relation;
 
 use crate::units::{Bytes, BytesPerSecond};

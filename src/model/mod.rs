@@ -4,18 +4,21 @@ pub mod addrmap;
 pub mod advisor;
 pub mod compare;
 mod findings;
+mod flops;
 mod handover;
 mod hierarchy;
 mod kinds;
 pub mod ladder;
 mod latency;
 pub mod levels;
+pub mod limits;
 mod loaded;
 mod nodes;
 mod numa;
 mod offsets;
 pub mod page_cache;
 mod pages;
+pub mod roofline;
 mod rows;
 mod stores;
 mod threads;
@@ -30,13 +33,15 @@ pub use self::nodes::MeasuredNode;
 pub use self::numa::{Limit, Numa, NumaInitiator, NumaRow, Saturation, SideCache};
 
 use self::addrmap::Remainder;
+use self::limits::Limits;
 use self::page_cache::{PageCacheReport, PageCacheRow};
+use self::roofline::Roofline;
 pub use self::weights::{Tried, Weighting};
 use crate::kernel::chase::Order;
 use crate::kernel::mix::Mix;
 use crate::kernel::scan::Scan;
 use crate::kernel::{Element, LoadKind, StoreKind, Width};
-use crate::machine::{CoreKind, Machine, Relation};
+use crate::machine::{Balance, CoreKind, Machine, Relation, Sheet};
 use crate::memory::{MemoryKind, MemorySpec, Obtained, Policy};
 use crate::plan::{Home, Load, PageWork, Protocol, StreamMemory};
 use crate::record::{Clock, End, Environment, Record};
@@ -86,6 +91,12 @@ pub struct Report {
     pub page_cache: PageCacheReport,
     /// Memory kinds side by side, if their first use and steady state were measured.
     pub kinds: Option<Kinds>,
+    /// What cores compute in registers: one row a kind of arithmetic and thread count.
+    pub flops: Vec<FlopsRow>,
+    /// Kernels against what bounds them; empty where nothing was computed.
+    pub roofline: Roofline,
+    /// What the machine can do at most, and how that is known.
+    pub limits: Limits,
     /// Levels of the memory system as the curve shows them, fastest first.
     pub levels: Vec<Level>,
     /// Where non-temporal stores overtake regular ones.
@@ -106,9 +117,16 @@ pub struct Report {
 
 /// Works a report out of a record.
 pub fn report(record: &Record) -> Report {
+    report_against(record, None)
+}
+
+/// The same, with the limits of a sheet that the user names instead of the machine's own.
+pub fn report_against(record: &Record, sheet: Option<&Sheet>) -> Report {
     let header = &record.header;
     let (mut results, on_nodes) = numa::part(rows::merge(record), record);
     let levels = hierarchy::name_levels(&mut results, &header.machine);
+    let known = limits::limits(&header.machine, sheet, &[]);
+    limits::mark_impossible(&mut results, &known, &header.machine);
     let levels = rows::best_of_levels(levels, &results);
     let mut report = Report {
         host: header.host.clone(),
@@ -138,8 +156,13 @@ pub fn report(record: &Record) -> Report {
         findings: Vec::new(),
         warnings: Vec::new(),
         numa: numa::numa(record, on_nodes),
+        limits: Limits::default(),
+        flops: flops::rows(record),
+        roofline: Roofline::default(),
         rows: results.into_iter().map(|result| result.row).collect(),
     };
+    report.limits = limits::limits(&report.machine, sheet, &report.rows);
+    report.roofline = roofline::roofline(&report.flops, &report.rows, &report.limits, &report.machine);
     report.handover_groups = handover::groups(&report.handovers);
     report.load_curves = loaded::curves(&report.loaded);
     report.findings = findings::sentences(&report);
@@ -706,6 +729,42 @@ pub struct MapLine {
     pub blocks: Vec<Bytes>,
 }
 
+/// What cores compute when they wait for no data: one tidy row.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct FlopsRow {
+    /// `flops`.
+    pub metric: String,
+    /// What is computed with.
+    pub element: Element,
+    /// Width of an instruction.
+    pub width: Width,
+    /// The mix of additions and multiplications.
+    pub balance: Balance,
+    /// Number of threads.
+    pub threads: usize,
+    /// Their CPUs.
+    pub cpus: Vec<u32>,
+    /// `flop/s`.
+    pub unit: String,
+    /// Floating-point operations a second, over all threads. Absent where nothing was measured.
+    pub flops_per_s: Option<Rate>,
+    /// The same in a core clock cycle, by thread: median.
+    pub flops_per_cycle: Option<f64>,
+    /// True core clock during the samples.
+    pub core_clock_hz: Option<f64>,
+    /// Number of samples.
+    pub samples: usize,
+    /// Times the case was visited.
+    pub rounds: usize,
+    /// `measured`, `unavailable`, `crashed` or `invalid`.
+    pub outcome: String,
+    /// Why, where not measured.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// As in bandwidth rows.
+    pub flags: Vec<String>,
+}
+
 /// Any row, as `--format json` prints them one after the other.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(untagged)]
@@ -728,6 +787,8 @@ pub enum AnyRow {
     Numa(Box<NumaRow>),
     /// `page-cache`
     PageCache(Box<PageCacheRow>),
+    /// `flops`
+    Flops(Box<FlopsRow>),
 }
 
 impl Report {
@@ -743,7 +804,8 @@ impl Report {
         let numa = self.numa.iter().flat_map(Numa::any_rows);
         let page_cache = self.page_cache.rows.iter().cloned().map(|row| AnyRow::PageCache(Box::new(row)));
         let all = bandwidth.chain(pages).chain(offsets).chain(handovers).chain(loaded).chain(addrmap).chain(latency);
-        all.chain(numa).chain(page_cache)
+        let flops = self.flops.iter().cloned().map(|row| AnyRow::Flops(Box::new(row)));
+        all.chain(numa).chain(page_cache).chain(flops)
     }
 }
 

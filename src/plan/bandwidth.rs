@@ -158,7 +158,7 @@ fn streams_of(kernel: &Kernel, streams: &[StreamMemory]) -> Vec<StreamMemory> {
     streams.iter().filter(has).cloned().collect()
 }
 
-fn level_sizes(frame: &Frame, threads: usize) -> Vec<Bytes> {
+pub(super) fn level_sizes(frame: &Frame, threads: usize) -> Vec<Bytes> {
     let caches = frame.probes().into_iter().map(|(_, size)| Bytes(size.0 * threads as u64));
     caches.filter(|size| size.0 < frame.memory_size(threads).0 / 4).chain([frame.memory_size(threads)]).collect()
 }

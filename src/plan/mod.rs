@@ -11,6 +11,7 @@ mod latency;
 mod numa;
 mod page_cache;
 mod pages;
+mod roofline;
 mod weights;
 
 use std::fmt;
@@ -20,6 +21,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::kernel::chase::{Chase, Order};
+use crate::kernel::flops::Flops;
 use crate::kernel::mix::Mix;
 use crate::kernel::scan::Scan;
 use crate::kernel::{Element, LoadKind, StoreKind, Variant, Width};
@@ -37,6 +39,7 @@ pub use latency::{LatencyChoice, MAP_STRIDE, SPARSE_STRIDE, latency, latency_cho
 pub use numa::{NUMA_CHASE, NoTarget, NumaChoice, Way, caches_of, has_places, numa};
 pub use page_cache::{CacheChoice, Cure, PageCache, cures, page_cache};
 pub use pages::first_touch;
+pub use roofline::roofline;
 pub use weights::{RATIOS, weights};
 
 /// What is done.
@@ -59,6 +62,8 @@ pub enum Work {
     Chase(Chase),
     /// A kernel over fresh memory beside a filled page cache: a bandwidth, and where pages come to lie.
     PageCache(PageCache),
+    /// Arithmetic in registers alone: flops a second.
+    Flops(Flops),
 }
 
 words! {
@@ -207,7 +212,8 @@ impl Case {
             | Work::Loaded(_)
             | Work::Conflict(_)
             | Work::Chase(_)
-            | Work::PageCache(_) => None,
+            | Work::PageCache(_)
+            | Work::Flops(_) => None,
         }
     }
 
@@ -285,6 +291,7 @@ impl fmt::Display for Case {
             Work::Conflict(batch) => write!(f, "{} pairs of lines ({})", batch.pairs.len(), batch.stage)?,
             Work::Chase(chase) => write!(f, "{chase}")?,
             Work::PageCache(work) => write!(f, "{work}")?,
+            Work::Flops(flops) => return write!(f, "{flops}, {threads} thread{plural}"),
         }
         write!(f, ", {}, {}", self.working_set, self.memory)?;
         for StreamMemory { stream, memory } in &self.streams {

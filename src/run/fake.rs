@@ -3,6 +3,7 @@
 
 use super::{Executor, Quota};
 use crate::kernel::chase::Chase;
+use crate::kernel::flops::Flops;
 use crate::kernel::mix::Mix;
 use crate::memory::Obtained;
 use crate::plan::{Case, Conflict, LINE, Load, Work};
@@ -198,6 +199,12 @@ impl Executor for Fake {
                 }
                 _ => needs_two_cores(),
             },
+            // A flop in each tick, lane and thread; two where fused.
+            Work::Flops(flops) => {
+                let threads = case.threads() as u64;
+                let volume = Volume { elements: threads, flops: threads * flops.per_trip(), ..Volume::default() };
+                self.measured(case, volume, (Flops::CHAINS * Flops::LINKS) as f64, quota)
+            }
             Work::Kernel(_) | Work::Page(_) | Work::Scan(_) | Work::PageCache(_) => {
                 let volume = volume(case);
                 self.measured(case, volume, volume.payload() as f64 / self.truth(case) * HZ, quota)

@@ -7,6 +7,8 @@ mod chase;
 mod conflict;
 pub mod fake;
 #[cfg(target_arch = "x86_64")]
+mod flops;
+#[cfg(target_arch = "x86_64")]
 mod handover;
 #[cfg(target_arch = "x86_64")]
 pub mod here;

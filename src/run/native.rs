@@ -19,6 +19,7 @@ use super::team::{Task, Team};
 use super::{Executor, Quota};
 use crate::kernel::chase::Chase;
 use crate::kernel::code::{Call, Executable};
+use crate::kernel::flops::Flops;
 use crate::kernel::handover::handover as handover_code;
 use crate::kernel::{CHAIN_LINKS, Isa, Kernel, Unsupported, Variant, assemble, core_clock_chain, naive};
 use crate::memory::{Obtained, Places};
@@ -196,6 +197,7 @@ impl Native {
             Work::Conflict(batch) => self.prober.visit(case, batch, quota, &tools(scan::SAMPLE)),
             Work::Chase(chase) => self.run_chase(case, *chase, quota),
             Work::PageCache(work) => self.run_beside_cache(case, work, quota),
+            Work::Flops(flops) => self.run_flops(case, *flops, quota),
         }
     }
 
@@ -274,6 +276,13 @@ impl Native {
         let chain = || core_clock(&self.chain, self.ticker);
         let team = Team::new(case, quota, self.ticker, self.clock.hz, &chain);
         let measured = pages::measure(case, work, team, self.ticker, self.arenas.places())?;
+        Ok(Outcome::Measured(Box::new(Measured { core_clock_links: CORE_CLOCK_LINKS, ..measured })))
+    }
+
+    fn run_flops(&mut self, case: &Case, flops: Flops, quota: &Quota<'_>) -> Result<Outcome, Outcome> {
+        let chain = || core_clock(&self.chain, self.ticker);
+        let team = Team::new(case, quota, self.ticker, self.clock.hz, &chain);
+        let measured = super::flops::measure(case, flops, team, self.isa)?;
         Ok(Outcome::Measured(Box::new(Measured { core_clock_links: CORE_CLOCK_LINKS, ..measured })))
     }
 

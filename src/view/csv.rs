@@ -5,7 +5,7 @@ use super::{protocol_word, streams};
 use crate::model::compare::{Comparison, ComparisonRow};
 use crate::model::page_cache::PageCacheRow;
 use crate::model::{
-    AddrmapRow, AnyRow, Cost, HandoverRow, LatencyRow, LoadedRow, NumaRow, OffsetRow, PageRow, Rate, Row,
+    AddrmapRow, AnyRow, Cost, FlopsRow, HandoverRow, LatencyRow, LoadedRow, NumaRow, OffsetRow, PageRow, Rate, Row,
 };
 use crate::plan::Load;
 
@@ -84,6 +84,27 @@ const PAGE: &[Column<PageRow>] = &[
     ("Bps_ci95_low", |row| low(row.bps)),
     ("Bps_ci95_high", |row| high(row.bps)),
     ("faults_per_page", |row| text(row.faults_per_page)),
+    ("samples", |row| row.samples.to_string()),
+    ("rounds", |row| row.rounds.to_string()),
+    ("outcome", |row| row.outcome.clone()),
+    ("reason", |row| text(row.reason.as_ref())),
+    ("flags", |row| joined(&row.flags)),
+];
+
+const FLOPS: &[Column<FlopsRow>] = &[
+    ("metric", |row| row.metric.clone()),
+    ("element", |row| row.element.to_string()),
+    ("width", |row| row.width.to_string()),
+    ("balance", |row| row.balance.to_string()),
+    ("threads", |row| row.threads.to_string()),
+    ("cpus", |row| joined(&row.cpus)),
+    ("unit", |row| row.unit.clone()),
+    ("flops_per_s_best", |row| best(row.flops_per_s)),
+    ("flops_per_s_median", |row| median(row.flops_per_s)),
+    ("flops_per_s_ci95_low", |row| low(row.flops_per_s)),
+    ("flops_per_s_ci95_high", |row| high(row.flops_per_s)),
+    ("flops_per_cycle", |row| text(row.flops_per_cycle)),
+    ("core_clock_hz", |row| text(row.core_clock_hz)),
     ("samples", |row| row.samples.to_string()),
     ("rounds", |row| row.rounds.to_string()),
     ("outcome", |row| row.outcome.clone()),
@@ -360,6 +381,7 @@ fn cells(row: &AnyRow) -> Vec<(&'static str, String)> {
         AnyRow::Latency(row) => of(LATENCY, row),
         AnyRow::Numa(row) => of(NUMA, row),
         AnyRow::PageCache(row) => of(PAGE_CACHE, row),
+        AnyRow::Flops(row) => of(FLOPS, row),
     }
 }
 

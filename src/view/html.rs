@@ -7,6 +7,7 @@ mod cores;
 mod latency;
 mod numa;
 mod page_cache;
+mod roofline;
 
 use std::collections::BTreeSet;
 
@@ -23,7 +24,7 @@ use super::{
 use crate::model::{Cost, Kind, Kinds, Level, OffsetRow, PageRow, Rate, Report, Row, StreamTable};
 use crate::plan::Protocol;
 use crate::record::Environment;
-use crate::units::{Bytes, BytesPerSecond, Nanoseconds, count, significant, utc};
+use crate::units::{Bytes, BytesPerSecond, Nanoseconds, count, percent, significant, utc};
 
 pub use compare::comparison;
 
@@ -50,6 +51,7 @@ pub fn page(report: &Report) -> String {
         addrmap::section(report),
         numa::section(report),
         page_cache::section(report),
+        roofline::section(report),
         stream(report),
         charts("samples", "Samples", SAMPLES, chart::distributions(report)),
         warnings(report),
@@ -228,6 +230,9 @@ fn level_cell(report: &Report, level: &Level, kernel: &str, count: usize) -> Mar
     html! {
         td.num title={ (row.store) " stores, width " (row.width) "; 95 % interval " (low) " to " (high) } {
             (gbps(rate.median)) " " small { (spread(&rate)) }
+            @if let Some(share) = report.limits.share(row, &report.machine) {
+                br; small { (percent(share)) " of the limit" }
+            }
         }
     }
 }

@@ -5,9 +5,11 @@ mod advisor;
 mod compare;
 mod handover;
 mod latency;
+mod limits;
 mod loaded;
 mod numa;
 mod page_cache;
+mod roofline;
 mod sweep;
 mod weights;
 
@@ -25,14 +27,16 @@ use super::{
 use crate::kernel::scan::Scan;
 use crate::model::{Cost, Crossover, Kind, Level, OffsetRow, PageRow, Rate, Report, Row, StreamTable, Warning};
 use crate::plan::PageWork;
-use crate::units::{Bytes, Nanoseconds, significant, utc};
+use crate::units::{Bytes, Nanoseconds, percent, significant, utc};
 
 pub use addrmap::addrmap;
 pub use advisor::advice;
 pub use compare::comparison;
 pub use latency::{latency, latency_maps};
+pub use limits::{limits, sheet};
 pub use numa::numa;
 pub use page_cache::page_cache;
+pub use roofline::roofline;
 pub use sweep::sweep;
 pub use weights::weights;
 
@@ -362,7 +366,26 @@ fn levels(report: &Report) -> String {
         Column::right(kernel, level_cells(report, &counts, blank, cell))
     });
     text += &table(&columns.into_iter().chain(kernels).collect::<Vec<_>>());
-    text
+    text + &shares(report, &counts)
+}
+
+/// How near the levels come to what is known of them without measuring; empty where nothing is.
+fn shares(report: &Report, counts: &[usize]) -> String {
+    let share = |level: &Level, kernel: &str, count| {
+        level_row(report, level, kernel, count).and_then(|row| report.limits.share(row, &report.machine))
+    };
+    let name = Column::left("", level_cells(report, counts, threads, |level, _| format!("  {}", level.name)));
+    let mut columns = vec![name];
+    for kernel in level_kernels(report) {
+        let cell = |level: &Level, count| number(share(level, kernel, count), percent);
+        columns.push(Column::right(kernel, level_cells(report, counts, blank, cell)));
+    }
+    if columns[1..].iter().all(|column| column.cells.iter().all(|cell| cell.is_empty() || cell == "-")) {
+        return String::new();
+    }
+    let of = report.limits.memory_bps.as_ref().filter(|limit| limit.is_known());
+    let memory = of.map_or(String::new(), |limit| format!(" Memory: {}, {}.", limit.basis, limit.says));
+    note(&format!("The same as a share of the limit.{memory}")) + &table(&columns)
 }
 
 /// A column of the levels table: for each thread count a title, then a cell for each level.

@@ -1,0 +1,144 @@
+//! How near the roofline's predictions come to what is measured, in one run.
+//!
+//! `cargo bench --bench roofline [-- --seconds S --seed N]`
+//!
+//! One thread, twelve loops of known balance in the first-level cache and in memory, beside the ceilings that the
+//! predictions rest on. All are visited in turns, in random order. A prediction rests on loops without arithmetic and on
+//! arithmetic without loads and stores, never on the loop itself.
+
+mod common;
+
+use std::time::{Duration, Instant};
+
+use clap::Parser;
+use common::{print_row, stop};
+use membound::cli::measure::{Session, measure};
+use membound::kernel::{Element, Isa, Kernel, StoreKind};
+use membound::machine::Machine;
+use membound::memory::Places;
+use membound::model::{self, Report, Row};
+use membound::plan::{self, Case, Frame, Work};
+use membound::run::here::Here;
+use membound::units::{percent, significant};
+
+#[derive(Parser)]
+struct Options {
+    /// Seconds of the whole run
+    #[arg(long, default_value_t = 60.0)]
+    seconds: f64,
+    /// Seed of the order of visits
+    #[arg(long)]
+    seed: Option<u64>,
+    /// Given by cargo
+    #[arg(long, hide = true)]
+    bench: bool,
+}
+
+/// The loops, each with its element.
+const LOOPS: [(&str, Element); 12] = [
+    ("scale", Element::Double),
+    ("add", Element::Double),
+    ("triad", Element::Double),
+    ("schoenauer", Element::Double),
+    ("update", Element::Double),
+    ("daxpy", Element::Double),
+    ("sum", Element::Double),
+    ("dot", Element::Double),
+    ("jacobi", Element::Double),
+    ("jacobi-long", Element::Double),
+    ("triad", Element::Float),
+    ("dot", Element::Float),
+];
+/// What a prediction may be off.
+const MARGIN: f64 = 0.10;
+
+fn main() {
+    let options = Options::parse();
+    let seed = options.seed.unwrap_or_else(common::fresh_seed);
+    let machine = Machine::live();
+    let frame = Frame::new(&machine, Isa::detect(), None).unwrap_or_else(|fault| stop(fault));
+    let time = Duration::from_secs_f64(options.seconds);
+    let cases = cases(&frame);
+    println!("{}\nseed {seed}, {} cases\n", machine.summary(), cases.len());
+    let mut here = Here::new(&cases, Places::default(), false).unwrap_or_else(|fault| stop(fault));
+    let deadline = Instant::now() + time;
+    let session = Session { machine, seed, deadline, samples: 7, record: None, quiet: true };
+    let finished = measure(&cases, &mut here, &session).unwrap_or_else(|fault| stop(fault));
+    show(&model::report(&finished.record));
+}
+
+/// The usual cases of one thread, the loops that are not among them, and single-precision ones with their ceilings.
+fn cases(frame: &Frame) -> Vec<Case> {
+    let usual = plan::roofline(frame, 1, Duration::MAX).unwrap_or_else(|fault| stop(fault));
+    let mut cases: Vec<Case> = usual.into_iter().filter(|case| case.threads() == 1).collect();
+    let of = |cases: &[Case], kernel: &str| -> Vec<Case> {
+        let is_ours = |case: &&Case| case.variant().is_some_and(|variant| variant.kernel == kernel);
+        cases.iter().filter(is_ours).cloned().collect()
+    };
+    let with = |case: Case, kernel: &str, element: Element| match case.work {
+        Work::Kernel(variant) => {
+            Case { work: Work::Kernel(membound::kernel::Variant { kernel: kernel.into(), element, ..variant }), ..case }
+        }
+        _ => case,
+    };
+    let long = of(&cases, "jacobi").into_iter().map(|case| with(case, "jacobi-long", Element::Double));
+    let single = ["load", "store", "copy", "triad", "dot"].into_iter().flat_map(|kernel| {
+        let sizes = of(&cases, "triad")
+            .into_iter()
+            .filter(|case| case.variant().is_some_and(|variant| variant.store == StoreKind::Regular));
+        sizes.map(move |case| with(case, kernel, Element::Float)).collect::<Vec<_>>()
+    });
+    let more: Vec<Case> = long.chain(single.collect::<Vec<_>>()).collect();
+    cases.extend(more);
+    plan::distinct(cases)
+}
+
+fn show(report: &Report) {
+    let mut within = 0;
+    let mut all = 0;
+    for level in ["L1", "memory"] {
+        println!("{level}");
+        heading();
+        for (kernel, element) in LOOPS {
+            match ratio(report, level, kernel, element) {
+                Some(is_within) => (all, within) = (all + 1, within + usize::from(is_within)),
+                None => println!("{kernel}, {element}: not measured in {level}"),
+            }
+        }
+        println!();
+    }
+    println!("{within} of {all} within {} of the prediction", percent(MARGIN));
+}
+
+fn heading() {
+    print_row(&[
+        (&"loop", -40),
+        (&"flop/B", 7),
+        (&"predicted", 10),
+        (&"measured", 10),
+        (&"measured/predicted [95 %]", 28),
+        (&"waits for", -11),
+        (&"", -12),
+    ]);
+}
+
+/// Prints a line; whether the whole interval lies within the margin.
+fn ratio(report: &Report, level: &str, kernel: &str, element: Element) -> Option<bool> {
+    let is_ours = |row: &Row| row.kernel == kernel && row.element == element && row.store == StoreKind::Regular;
+    let mut points = report.roofline.points.iter().filter(|point| point.level == level);
+    let point = points.find(|point| report.rows.get(point.row).is_some_and(is_ours))?;
+    let [middle, low, high] = point.fraction;
+    let is_within = low >= 1.0 - MARGIN && high <= 1.0 + MARGIN;
+    let text = Kernel::named(kernel).map_or(kernel, |kernel| kernel.text);
+    let name: String = format!("{text} ({element})").chars().take(40).collect();
+    print_row(&[
+        (&name, -40),
+        (&significant(point.intensity), 7),
+        (&significant(point.predicted / 1e9), 10),
+        (&significant(point.flops_per_s[0] / 1e9), 10),
+        (&format!("{middle:.3} [{low:.3}, {high:.3}]"), 28),
+        (&point.bound, -11),
+        (&if is_within { "within 10 %" } else { "beyond 10 %" }, -12),
+    ]);
+    Some(is_within)
+}
