@@ -19,6 +19,8 @@ mod rows;
 mod stores;
 mod threads;
 pub mod tiers;
+mod traffic;
+pub mod verdict;
 pub mod warnings;
 mod weights;
 
@@ -26,6 +28,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 pub use self::nodes::MeasuredNode;
+pub use self::traffic::Traffic;
+pub use self::verdict::Verdict;
 pub use self::numa::{Limit, Numa, NumaInitiator, NumaRow, Saturation, SideCache};
 
 use self::addrmap::Remainder;
@@ -101,6 +105,8 @@ pub struct Report {
     pub findings: Vec<String>,
     /// What disturbed or limits the figures.
     pub warnings: Vec<Warning>,
+    /// Why memory-bound code is not faster here.
+    pub verdict: Verdict,
 }
 
 /// Works a report out of a record.
@@ -131,11 +137,12 @@ pub fn report(record: &Record) -> Report {
         levels,
         crossovers: stores::crossovers(&results),
         scaling: threads::scaling(&results),
-        write_allocate: stores::write_allocate(&results),
+        write_allocate: traffic::write_allocate(&results),
         weightings: weights::weightings(&results),
         stream: threads::stream_table(&results, record),
         findings: Vec::new(),
         warnings: Vec::new(),
+        verdict: Verdict::default(),
         numa: numa::numa(record, on_nodes),
         rows: results.into_iter().map(|result| result.row).collect(),
     };
@@ -143,6 +150,7 @@ pub fn report(record: &Record) -> Report {
     report.load_curves = loaded::curves(&report.loaded);
     report.findings = findings::sentences(&report);
     report.warnings = findings::warnings(&report, record);
+    report.verdict = verdict::verdict(&report);
     report
 }
 
@@ -818,10 +826,18 @@ pub struct WriteAllocate {
     pub regular: usize,
     /// Index of the row with non-temporal stores.
     pub nt: usize,
+    /// Payload bytes of an element.
+    pub payload_bytes: u64,
+    /// Bytes on the bus of an element with regular stores, each of which allocates.
+    pub bus_bytes: u64,
     /// Payload speed, nt against regular: [ratio, low, high].
     pub gain: [f64; 3],
-    /// What the traffic alone would give.
+    /// The ratio of the bytes: `bus_bytes` / `payload_bytes`.
     pub bound: f64,
+    /// Whether so many threads load at 95 % or more of the best rate; false also where one number of threads was measured.
+    pub saturates: bool,
+    /// What the ratio says.
+    pub traffic: Traffic,
 }
 
 /// Memory kinds side by side: copying a buffer to each from regular memory.
