@@ -28,9 +28,9 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 pub use self::nodes::MeasuredNode;
+pub use self::numa::{Limit, Numa, NumaInitiator, NumaRow, Saturation, SideCache};
 pub use self::traffic::Traffic;
 pub use self::verdict::Verdict;
-pub use self::numa::{Limit, Numa, NumaInitiator, NumaRow, Saturation, SideCache};
 
 use self::addrmap::Remainder;
 use self::page_cache::{PageCacheReport, PageCacheRow};
@@ -137,7 +137,7 @@ pub fn report(record: &Record) -> Report {
         levels,
         crossovers: stores::crossovers(&results),
         scaling: threads::scaling(&results),
-        write_allocate: traffic::write_allocate(&results),
+        write_allocate: traffic::write_allocate(&results, &header.machine),
         weightings: weights::weightings(&results),
         stream: threads::stream_table(&results, record),
         findings: Vec::new(),

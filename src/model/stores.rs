@@ -1,7 +1,7 @@
 //! Store kinds against each other: where one overtakes another as working sets grow.
 
-use super::rows::Result;
 use super::Crossover;
+use super::rows::Result;
 use crate::kernel::{Element, Kernel, StoreKind};
 use crate::stats;
 use crate::units::{Bytes, significant};

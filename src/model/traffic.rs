@@ -12,10 +12,11 @@
 //!
 //! Between the two, the ratio alone decides nothing, and the answer is `unclear`.
 
-use super::rows::Result as KernelResult;
+use super::WriteAllocate;
+use super::rows::{Result as KernelResult, is_in_memory};
 use super::stores::{bound, groups, usable};
-use super::{Rate, WriteAllocate};
 use crate::kernel::{Element, Kernel, StoreKind};
+use crate::machine::Machine;
 use crate::stats;
 use crate::units::words;
 
@@ -39,22 +40,24 @@ words! {
 }
 
 /// Regular against non-temporal stores in memory, for every kernel that was measured with both.
-pub(super) fn write_allocate(results: &[KernelResult]) -> Vec<WriteAllocate> {
-    let carried = carried(results);
-    let saturating = saturating_threads(results);
+pub(super) fn write_allocate(results: &[KernelResult], machine: &Machine) -> Vec<WriteAllocate> {
+    let in_memory: Vec<&KernelResult> = results.iter().filter(|r| usable(r) && is_in_memory(&r.row, machine)).collect();
+    let carried = carried(&in_memory);
+    let saturating = saturating_threads(&in_memory);
     let mut found = Vec::new();
     for (kernel, threads) in groups(results) {
-        let (Some(row), Some(regular), Some(nt)) = (
+        let (Some(row), Some(slow), Some(fast)) = (
             Kernel::named(&kernel),
-            fastest(results, &kernel, threads, StoreKind::Regular),
-            fastest(results, &kernel, threads, StoreKind::Nt),
+            fastest(&in_memory, &kernel, threads, StoreKind::Regular),
+            fastest(&in_memory, &kernel, threads, StoreKind::Nt),
         ) else {
             continue;
         };
-        let (slow, fast) = (&results[regular], &results[nt]);
         if slow.case.working_set != fast.case.working_set || slow.row.element != fast.row.element {
             continue;
         }
+        let index = |one: &KernelResult| results.iter().position(|other| std::ptr::eq(one, other));
+        let (Some(regular), Some(nt)) = (index(slow), index(fast)) else { continue };
         let traffic = row.traffic(StoreKind::Regular, slow.row.element);
         let (gain, bound) = (stats::ratio(&fast.batches(), &slow.batches()), bound(&kernel));
         let with_allocates = slow.row.bus_bps.map_or(0.0, |rate| rate.median);
@@ -75,41 +78,40 @@ pub(super) fn write_allocate(results: &[KernelResult]) -> Vec<WriteAllocate> {
     found
 }
 
-/// The largest working set in memory of a kernel and store kind, and of that the fastest width.
-fn fastest(results: &[KernelResult], kernel: &str, threads: usize, store: StoreKind) -> Option<usize> {
-    let is_ours = |r: &KernelResult| {
-        let row = &r.row;
-        usable(r)
-            && (row.kernel.as_str(), row.threads, row.store) == (kernel, threads, store)
-            && row.level.as_deref() == Some("memory")
+/// The largest working set of a kernel and store kind, and of that the fastest width.
+fn fastest<'a>(
+    in_memory: &[&'a KernelResult],
+    kernel: &str,
+    threads: usize,
+    store: StoreKind,
+) -> Option<&'a KernelResult> {
+    let is_ours = |r: &&KernelResult| (r.row.kernel.as_str(), r.row.threads, r.row.store) == (kernel, threads, store);
+    let better = |a: &&KernelResult, b: &&KernelResult| {
+        a.case.working_set.cmp(&b.case.working_set).then(median(a).total_cmp(&median(b)))
     };
-    let key = |i: &usize| (results[*i].case.working_set, median(results[*i].row.payload_bps));
-    let better = |a: &usize, b: &usize| key(a).0.cmp(&key(b).0).then(key(a).1.total_cmp(&key(b).1));
-    (0..results.len()).filter(|i| is_ours(&results[*i])).max_by(better)
+    in_memory.iter().copied().filter(is_ours).max_by(better)
 }
 
-fn median(rate: Option<Rate>) -> f64 {
-    rate.map_or(0.0, |rate| rate.median)
+/// Median payload rate; 0 without one.
+fn median(result: &KernelResult) -> f64 {
+    result.row.payload_bps.map_or(0.0, |rate| rate.median)
 }
 
 /// The most that the bus was seen to carry, in bytes a second: by kernels whose traffic holds no write-allocate.
-fn carried(results: &[KernelResult]) -> f64 {
-    let is_sure = |r: &&KernelResult| {
-        let bytes = Kernel::named(&r.row.kernel).map(|row| row.traffic(r.row.store, Element::Double));
-        usable(r) && r.row.level.as_deref() == Some("memory") && bytes.is_some_and(|bytes| bytes.write_allocated == 0)
+fn carried(in_memory: &[&KernelResult]) -> f64 {
+    let is_sure = |r: &&&KernelResult| {
+        let traffic = Kernel::named(&r.row.kernel).map(|row| row.traffic(r.row.store, Element::Double));
+        traffic.is_some_and(|traffic| traffic.write_allocated == 0)
     };
-    results.iter().filter(is_sure).map(|r| median(r.row.payload_bps)).fold(0.0, f64::max)
+    in_memory.iter().filter(is_sure).map(|r| median(r)).fold(0.0, f64::max)
 }
 
 /// The fewest threads that load nearly as fast as any number measured; absent where only one number was.
-fn saturating_threads(results: &[KernelResult]) -> Option<usize> {
-    let is_load = |r: &&KernelResult| usable(r) && r.row.kernel == "load" && r.row.level.as_deref() == Some("memory");
-    let loads: Vec<(usize, f64)> =
-        results.iter().filter(is_load).map(|r| (r.row.threads, median(r.row.payload_bps))).collect();
-    let best = loads.iter().map(|load| load.1).fold(0.0, f64::max);
-    let is_several = loads.iter().any(|load| load.0 != loads[0].0);
-    let enough = loads.iter().filter(|load| load.1 >= SATURATED * best).map(|load| load.0).min();
-    enough.filter(|_| is_several)
+fn saturating_threads(in_memory: &[&KernelResult]) -> Option<usize> {
+    let loads = || in_memory.iter().filter(|r| r.row.kernel == "load").map(|r| (r.row.threads, median(r)));
+    let (best, first) = (loads().map(|load| load.1).fold(0.0, f64::max), loads().next()?.0);
+    let is_several = loads().any(|load| load.0 != first);
+    loads().filter(|load| is_several && load.1 >= SATURATED * best).map(|load| load.0).min()
 }
 
 /// What the ratio [value, low, high] says, `bound` being that of the bytes, `with_allocates` the bus rate of regular stores

@@ -203,8 +203,7 @@ fn uneven_nodes(machine: &Machine) -> Option<Warning> {
         "fit memory alike on all nodes; until then keep to one: numactl --cpunodebind={0} --membind={0}",
         greatest.1
     );
-    is_uneven(least.0, greatest.0)
-        .then(|| warning(head::UNEVEN_NODES, evidence, cure))
+    is_uneven(least.0, greatest.0).then(|| warning(head::UNEVEN_NODES, evidence, cure))
 }
 
 /// Which channel a module is on cannot be read, but modules of different sizes never fill channels alike.
@@ -361,6 +360,5 @@ fn steal(record: &Record) -> Option<Warning> {
     let share = stolen / (end.wall_s * cpus).max(stolen);
     let evidence = format!("{} s of CPU time during the run, {} of all", significant(stolen), percent(share));
     let cure = "see the flag `steal` on single rows; ask for dedicated cores, or repeat when the host is quiet";
-    (stolen > threshold::STEAL_S && share > threshold::STEAL)
-        .then(|| warning(head::STEAL, evidence, cure))
+    (stolen > threshold::STEAL_S && share > threshold::STEAL).then(|| warning(head::STEAL, evidence, cure))
 }

@@ -12,6 +12,7 @@ mod rules;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::rows::is_in_memory;
 use super::warnings::head;
 use super::{Report, Row, Warning};
 use crate::kernel::StoreKind;
@@ -148,9 +149,10 @@ pub struct Verdict {
 }
 
 /// Looks for every cause.
-pub(super) fn verdict(report: &Report) -> Verdict {
+pub fn verdict(report: &Report) -> Verdict {
     let Some(scene) = Scene::of(report) else { return Verdict::default() };
-    let mut causes: Vec<Cause> = rules::RULES.iter().filter_map(|(kind, rule)| rule(&scene)?.cause(*kind, &scene)).collect();
+    let mut causes: Vec<Cause> =
+        rules::RULES.iter().filter_map(|(kind, rule)| rule(&scene)?.cause(*kind, &scene)).collect();
     causes.sort_by(|a, b| rank(b).partial_cmp(&rank(a)).unwrap_or(std::cmp::Ordering::Equal));
     Verdict { gap: Some(scene.gap), causes }
 }
@@ -208,7 +210,8 @@ impl<'a> Scene<'a> {
         let reached_bps = rate(plain);
         let best = memory_rows(report).max_by(|a, b| rate(a).total_cmp(&rate(b))).unwrap_or(plain);
         let measured = || {
-            let what = format!("the best measured, {} with {} stores and {} threads", best.kernel, best.store, best.threads);
+            let what =
+                format!("the best measured, {} with {} stores and {} threads", best.kernel, best.store, best.threads);
             (rate(best).max(reached_bps), what)
         };
         // A peak that was exceeded is none: the figures are a cache's, or the modules not all there are.
@@ -235,7 +238,7 @@ fn steady_rows(report: &Report) -> impl Iterator<Item = &Row> {
 }
 
 fn memory_rows(report: &Report) -> impl Iterator<Item = &Row> {
-    steady_rows(report).filter(|row| row.level.as_deref() == Some("memory"))
+    steady_rows(report).filter(|row| is_in_memory(row, &report.machine))
 }
 
 /// The plain case: see the head of this file. Where nothing reached memory, the largest working set stands for it.
@@ -243,7 +246,7 @@ fn plain(report: &Report) -> Option<(usize, &Row)> {
     /// The kernel that is asked for first is the one that stands for memory-bound code.
     const KERNELS: [&str; 6] = ["triad", "copy", "add", "scale", "store", "load"];
     let place = |row: &Row| KERNELS.iter().position(|kernel| *kernel == row.kernel);
-    let is_in_memory = |row: &Row| row.level.as_deref() == Some("memory");
+    let is_in_memory = |row: &Row| is_in_memory(row, &report.machine);
     let is_plain = |row: &&Row| row.store == StoreKind::Regular && place(row).is_some();
     let key = |row: &Row| {
         (
@@ -256,9 +259,8 @@ fn plain(report: &Report) -> Option<(usize, &Row)> {
             row.working_set_bytes,
         )
     };
-    let row = steady_rows(report)
-        .filter(is_plain)
-        .max_by(|a, b| key(a).cmp(&key(b)).then(rate(a).total_cmp(&rate(b))))?;
+    let row =
+        steady_rows(report).filter(is_plain).max_by(|a, b| key(a).cmp(&key(b)).then(rate(a).total_cmp(&rate(b))))?;
     let last_level = report.machine.last_level_bytes(&row.cpus.iter().copied().collect());
     // Runs that never left the caches asked another question.
     let is_about_memory = is_in_memory(row) || last_level.is_none_or(|cache| row.working_set_bytes >= cache);

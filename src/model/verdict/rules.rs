@@ -4,8 +4,8 @@
 use std::collections::BTreeSet;
 
 use super::super::stores::ratio_text;
-use super::super::warnings::{base_clock, full_nodes};
-use super::super::{Row, rows::median};
+use super::super::warnings::{base_clock, full_nodes, is_uneven};
+use super::super::{NumaRow, Rate, Row, rows::median};
 use super::{CauseKind, Found, GivesBack, Scene, memory_rows, peak, rate, steady_rows};
 use crate::machine::{CpuSet, Machine};
 use crate::memory::MemoryKind;
@@ -19,8 +19,8 @@ mod threshold {
     pub const WRITE_ALLOCATE: f64 = 1.03;
     /// Share of what one more thread would add alone that it must still add, for memory not to be saturated.
     pub const STILL_RISING: f64 = 0.5;
-    /// Share of pages on other nodes.
-    pub const STRAY_PAGES: f64 = 0.02;
+    /// Share of pages on other nodes: less is the end of a stream, rounded to pages.
+    pub const STRAY_PAGES: f64 = 0.05;
     /// A core clock below this share of the one expected is no throttling: an add takes many cycles of the host.
     pub const EMULATED: f64 = 0.25;
     /// Share of time taken by others. A timer of 1000 Hz takes some 0.3 %, noise of 5 % a sixth of a percent.
@@ -96,47 +96,51 @@ fn is_same_place(row: &Row, plain: &Row) -> bool {
 }
 
 /// One thread's loads of the plain memory over rising working sets, at the fastest width.
-fn load_curve(scene: &Scene<'_>) -> Vec<(Bytes, f64)> {
+fn load_curve(scene: &Scene<'_>) -> Vec<(Bytes, Rate)> {
     let is_ours = |row: &&Row| {
         row.kernel == "load" && row.threads == 1 && row.memory == scene.plain.memory && row.misaligned_bytes == 0
     };
-    let mut points: Vec<(Bytes, f64)> = Vec::new();
+    let mut points: Vec<(Bytes, Rate)> = Vec::new();
     for row in steady_rows(scene.report).filter(is_ours) {
+        let Some(rate) = row.payload_bps else { continue };
         match points.iter_mut().find(|point| point.0 == row.working_set_bytes) {
-            Some(point) => point.1 = point.1.max(rate(row)),
-            None => points.push((row.working_set_bytes, rate(row))),
+            Some(point) if point.1.median < rate.median => point.1 = rate,
+            Some(_) => {}
+            None => points.push((row.working_set_bytes, rate)),
         }
     }
     points.sort_by_key(|point| point.0);
     points
 }
 
+/// The payload is more than memory can move, the curve still falls at its end, or the working set is less than four times
+/// the caches. Bytes on the bus are no proof: where write-allocates are evaded, fewer cross it than are counted.
 fn in_cache(scene: &Scene<'_>) -> Option<Found> {
     let plain = scene.plain;
     let curve = load_curve(scene);
     let last = curve.last().copied();
     let before = last.and_then(|last| curve.iter().rfind(|point| point.0.0 * 2 <= last.0.0)).copied();
-    let claimed = scene.report.machine.last_level_bytes(&plain.cpus.iter().copied().collect());
-    let bus = plain.bus_bps.map_or(0.0, |rate| rate.median);
-    let evidence = if let Some((peak, whose)) = peak(scene.report).filter(|peak| bus > threshold::ABOVE_PEAK * peak.0) {
-        format!("{} on the bus, more than the {} that memory can move by {whose}", gbps(bus), gbps(peak))
-    } else if let (Some(last), Some(before)) = (last, before)
-        && last.1 < threshold::FLAT * before.1
+    let caches = scene.report.machine.last_level_bytes(&plain.cpus.iter().copied().collect());
+    let is_small = |caches: &Bytes| plain.working_set_bytes.0 < 4 * caches.0;
+    let falls = |last: Rate, before: Rate| last.ci95[1] < threshold::FLAT * before.ci95[0];
+    let evidence = if let Some((peak, whose)) =
+        peak(scene.report).filter(|peak| rate(plain) > threshold::ABOVE_PEAK * peak.0)
     {
-        let [slow, fast] = [gbps(last.1), gbps(before.1)];
+        format!("{} of payload, more than the {} that memory can move by {whose}", gbps(rate(plain)), gbps(peak))
+    } else if let (Some(last), Some(before)) = (last, before)
+        && falls(last.1, before.1)
+    {
+        let [slow, fast] = [last.1, before.1].map(|rate| gbps(rate.median));
         format!("loads still fall at the largest working set: {fast} at {}, {slow} at {}", before.0, last.0)
-    } else if plain.level.as_deref() != Some("memory") {
-        let size = plain.working_set_bytes;
-        match claimed {
-            Some(cache) => format!("the largest working set, {size}, is not beyond four times the caches of {cache}"),
-            None => format!("the largest working set, {size}, is at the speed of a cache"),
-        }
+    } else if let Some(caches) = caches.filter(is_small) {
+        format!("the largest working set, {}, is less than four times the caches of {caches}", plain.working_set_bytes)
     } else {
         return None;
     };
-    let size = Bytes(4 * plain.working_set_bytes.0.max(last.map_or(0, |last| last.0.0)));
+    let size = Bytes(4 * plain.working_set_bytes.0.max(last.map_or(0, |last| last.0.0))).to_string().replace(' ', "");
     let (kernel, threads) = (&plain.kernel, plain.threads);
-    let cure = format!("give larger working sets (--size {size}); a virtual machine may have more cache than it is told");
+    let cure =
+        format!("give larger working sets (--size {size}); a virtual machine may have more cache than it is told");
     let test = format!("membound bandwidth --kernel load,{kernel} --threads 1,{threads} --size {size}");
     found(evidence, GivesBack::Unknown, cure, test)
 }
@@ -185,14 +189,15 @@ fn memory_type(scene: &Scene<'_>) -> Option<Found> {
     let (first, last) = (curve.first().copied(), curve.last().copied());
     let is_device = matches!(plain.memory, Bar | BarWc | DmaHeapUncached);
     let flat = first.zip(last).filter(|(first, last)| {
-        curve.len() >= threshold::ROWS && first.1 < threshold::CACHED * last.1 && first.1 < threshold::CACHE_BPS
+        let [first, last] = [first.1.median, last.1.median];
+        curve.len() >= threshold::ROWS && first < threshold::CACHED * last && first < threshold::CACHE_BPS
     });
     let evidence = match flat {
         Some((first, last)) => format!(
             "one thread loads {} from {} and {} from {}: nothing of it is cached",
-            gbps(first.1),
+            gbps(first.1.median),
             first.0,
-            gbps(last.1),
+            gbps(last.1.median),
             last.0
         ),
         None if is_device => format!("the memory is of the kind {}, which the processor does not cache", plain.memory),
@@ -203,7 +208,8 @@ fn memory_type(scene: &Scene<'_>) -> Option<Found> {
     let usual = best(scene, |row| is_alike(row, plain) && row.cpus == plain.cpus && row.memory == MemoryKind::Thp);
     let usual = usual.filter(|usual| is_device && is_faster(usual, plain));
     let back = usual.map_or(GivesBack::Unknown, |usual| GivesBack::Measured(rate(usual) - rate(plain)));
-    let cure = "map it write-back, or copy to cached memory first and work there; write with nt stores, read with nt loads";
+    let cure =
+        "map it write-back, or copy to cached memory first and work there; write with nt stores, read with nt loads";
     (!is_emulated).then(|| found(evidence, back, cure, "membound kinds"))?
 }
 
@@ -241,7 +247,8 @@ fn few_cores(scene: &Scene<'_>) -> Option<Found> {
     let reached = scene.gap.reached_bps;
     let rising = still_rising(scene);
     let (evidence, back) = if touched > 0 && touched < domains.len() {
-        let evidence = format!("{busy} of {} cores ran, on {touched} of {} {what}", machine.cores().len(), domains.len());
+        let evidence =
+            format!("{busy} of {} cores ran, on {touched} of {} {what}", machine.cores().len(), domains.len());
         (evidence, GivesBack::Estimated(reached * (domains.len() - touched) as f64 / touched as f64))
     } else if let Some((from, to, share)) = rising.filter(|rising| rising.2 > threshold::STILL_RISING) {
         let evidence = format!(
@@ -257,7 +264,9 @@ fn few_cores(scene: &Scene<'_>) -> Option<Found> {
     };
     // What is beyond the limit no core can add.
     let back = match back {
-        GivesBack::Estimated(bps) => GivesBack::Estimated(if peak(scene.report).is_some() { bps.min(scene.gap.bps()) } else { bps }),
+        GivesBack::Estimated(bps) => {
+            GivesBack::Estimated(if peak(scene.report).is_some() { bps.min(scene.gap.bps()) } else { bps })
+        }
         other => other,
     };
     let usable = machine.usable_cpus();
@@ -291,21 +300,31 @@ fn few_channels(scene: &Scene<'_>) -> Option<Found> {
         let sizes: Vec<Bytes> = dimms.iter().filter_map(|dimm| dimm.size.get()).collect();
         let (filled, slots) = (sizes.len(), dimms.len());
         if filled > 0 && 2 * filled < slots {
-            let evidence = format!("{filled} of {slots} slots are filled; with two slots to a channel that leaves {} channels empty", slots / 2 - filled);
+            let evidence = format!(
+                "{filled} of {slots} slots are filled; with two slots to a channel that leaves {} channels empty",
+                slots / 2 - filled
+            );
             let back = GivesBack::Estimated(scene.gap.reached_bps * (slots as f64 / 2.0 / filled as f64 - 1.0));
             return found(evidence, back, "fit a module to each channel (dmidecode -t memory lists the slots)", test);
         }
         let distinct: BTreeSet<Bytes> = sizes.iter().copied().collect();
         if let (Some(least), Some(most), true) = (distinct.first(), distinct.last(), distinct.len() > 1) {
-            let evidence = format!("modules of {least} to {most}: beyond the size of the smallest, fewer channels take turns");
-            return found(evidence, GivesBack::Unknown, "fit modules of one size on all channels (dmidecode -t memory lists them)", test);
+            let evidence =
+                format!("modules of {least} to {most}: beyond the size of the smallest, fewer channels take turns");
+            return found(
+                evidence,
+                GivesBack::Unknown,
+                "fit modules of one size on all channels (dmidecode -t memory lists them)",
+                test,
+            );
         }
     }
-    let sizes = || machine.nodes.iter().filter(|node| node.has_cpus()).filter_map(|node| Some((node.total.get()?, node.id)));
+    let sizes =
+        || machine.nodes.iter().filter(|node| node.has_cpus()).filter_map(|node| Some((node.total.get()?, node.id)));
     let (least, most) = (sizes().min()?, sizes().max()?);
     let evidence = format!("node {} has {}, node {} has {}, and both have CPUs", least.1, least.0, most.1, most.0);
     let cure = "fit memory alike on all nodes";
-    super::super::warnings::is_uneven(least.0, most.0).then(|| found(evidence, GivesBack::Unknown, cure, test))?
+    is_uneven(least.0, most.0).then(|| found(evidence, GivesBack::Unknown, cure, test))?
 }
 
 fn write_allocate(scene: &Scene<'_>) -> Option<Found> {
@@ -338,7 +357,8 @@ fn page_size(scene: &Scene<'_>) -> Option<Found> {
     use MemoryKind::{Base, Huge1G, Huge2M, Thp};
     let plain = scene.plain;
     let is_refused = |row: &Row| row.memory == Thp && huge_share(row).is_some_and(|share| share < threshold::HUGE);
-    let twin = |row: &Row| is_alike(row, plain) && is_same_place(row, plain) && row.misaligned_bytes == plain.misaligned_bytes;
+    let twin =
+        |row: &Row| is_alike(row, plain) && is_same_place(row, plain) && row.misaligned_bytes == plain.misaligned_bytes;
     let base = best(scene, |row| twin(row) && (row.memory == Base || is_refused(row)))?;
     let huge = best(scene, |row| twin(row) && matches!(row.memory, Thp | Huge2M | Huge1G) && !is_refused(row));
     let setting = scene.report.machine.settings.thp.known();
@@ -348,32 +368,56 @@ fn page_size(scene: &Scene<'_>) -> Option<Found> {
     } else {
         "ask for huge pages: madvise(MADV_HUGEPAGE) on aligned memory, or a pool of them (vm.nr_hugepages)"
     };
-    let test = format!("membound bandwidth --kernel {} --memory 4k,thp,huge-2m --threads {}", plain.kernel, plain.threads);
+    let test =
+        format!("membound bandwidth --kernel {} --memory 4k,thp,huge-2m --threads {}", plain.kernel, plain.threads);
     match huge {
         Some(huge) if is_faster(huge, base) => {
-            let evidence = format!("{} in huge pages ({}), {} in base pages", gbps(rate(huge)), huge.memory, gbps(rate(base)));
+            let evidence =
+                format!("{} in huge pages ({}), {} in base pages", gbps(rate(huge)), huge.memory, gbps(rate(base)));
             found(evidence, GivesBack::Measured(rate(huge) - rate(base)), cure, test)
         }
         None if is_refused(base) => {
             let share = huge_share(base).unwrap_or(0.0);
             let why = if is_off { "; the kernel's setting is never" } else { "" };
-            found(format!("huge pages were asked for, {} of the memory is made of them{why}", percent(share)), GivesBack::Unknown, cure, test)
+            found(
+                format!("huge pages were asked for, {} of the memory is made of them{why}", percent(share)),
+                GivesBack::Unknown,
+                cure,
+                test,
+            )
         }
         _ => None,
     }
 }
 
-/// Share of a row's pages on nodes where they do not belong, and the node that has most of them.
+/// At least so large a share of a row's pages lies on other nodes than the threads that use them, and the node that has
+/// most of them: each node should have as much of the pages as of the threads (all threads have as much to do), or where
+/// nodes were named, the pages should be there. What one node has too much, others lack.
 fn strays(row: &Row, machine: &Machine) -> Option<(f64, u32)> {
-    let home: BTreeSet<u32> = match row.policy.is_first_touch() {
-        true => row.cpus.iter().map(|cpu| machine.cpu(*cpu)?.node.get()).collect::<Option<_>>()?,
-        false => row.policy.nodes().iter().collect(),
-    };
     let pages = &row.obtained.as_ref()?.pages_on_node;
-    let away = || pages.iter().filter(|found| !home.contains(&found.node));
-    let most = away().max_by_key(|found| found.pages)?;
-    let (stray, all): (u64, u64) = (away().map(|found| found.pages).sum(), pages.iter().map(|found| found.pages).sum());
-    Some((stray as f64 / all.max(1) as f64, most.node))
+    let all = pages.iter().map(|found| found.pages).sum::<u64>().max(1) as f64;
+    let nodes: Vec<u32> = row.cpus.iter().map(|cpu| machine.cpu(*cpu)?.node.get()).collect::<Option<_>>()?;
+    let has_memory = |id: &u32| machine.nodes_with_memory().any(|node| node.id == *id);
+    let (is_first_touch, named) = (row.policy.is_first_touch(), row.policy.nodes());
+    if is_first_touch && !nodes.iter().all(has_memory) {
+        return None;
+    }
+    let excess = |node: u32, pages: u64| {
+        let found = pages as f64 / all;
+        match is_first_touch {
+            true => found - nodes.iter().filter(|home| **home == node).count() as f64 / nodes.len() as f64,
+            false => {
+                if named.iter().any(|named| named == node) {
+                    0.0
+                } else {
+                    found
+                }
+            }
+        }
+    };
+    let excesses = pages.iter().map(|found| (excess(found.node, found.pages).max(0.0), found.node));
+    let most = excesses.clone().max_by(|a, b| a.0.total_cmp(&b.0))?;
+    Some((excesses.map(|excess| excess.0).sum(), most.1))
 }
 
 /// Pages of the plain case that lie elsewhere: their share, of which node most, and what they cost.
@@ -394,11 +438,11 @@ fn stray_pages(scene: &Scene<'_>) -> Option<(f64, u32, GivesBack)> {
 /// How many times as fast a domain has its own node as `node`: the median over ways and domains.
 fn slowdown(scene: &Scene<'_>, node: u32) -> Option<f64> {
     let numa = scene.report.numa.as_ref()?;
-    let bandwidth = |row: &&super::super::NumaRow| row.payload_bps.is_some() && row.outcome == "measured";
+    let bandwidth = |row: &&NumaRow| row.payload_bps.is_some() && row.outcome == "measured";
     let far = numa.rows.iter().filter(bandwidth).filter(|row| row.node == node);
     let times = far.filter_map(|far| {
         let home = numa.initiators.iter().find(|initiator| initiator.name == far.initiator)?.node?;
-        let is_near = |near: &&super::super::NumaRow| {
+        let is_near = |near: &&NumaRow| {
             (&near.initiator, near.way, near.cores, near.node) == (&far.initiator, far.way, far.cores, home)
         };
         let near = numa.rows.iter().filter(bandwidth).find(is_near)?;
@@ -413,7 +457,10 @@ fn wrong_node(scene: &Scene<'_>) -> Option<Found> {
         return None;
     }
     let (share, node, back) = stray_pages(scene)?;
-    let evidence = format!("{} of the pages lie on other nodes than the threads that use them, most on node {node}", percent(share));
+    let evidence = format!(
+        "{} of the pages lie on other nodes than the threads that use them, most on node {node}",
+        percent(share)
+    );
     let cure = "let each thread touch its pages first, or bind them (numactl --localalloc, --membind)";
     found(evidence, back, cure, "membound numa")
 }
@@ -423,12 +470,14 @@ fn page_cache(scene: &Scene<'_>) -> Option<Found> {
     let report = scene.report;
     let test = "membound numa --page-cache";
     let cure = "sync; echo 1 > /proc/sys/vm/drop_caches (as root) before the job, or membound sweep as anybody";
-    let worst = report.page_cache.curves.iter().filter_map(|curve| report.page_cache.rows.get(curve.worst?)).find_map(|row| {
-        let [ratio, _, high] = row.against_no_file?;
-        (high < 1.0).then_some((row, ratio))
-    });
+    let worst =
+        report.page_cache.curves.iter().filter_map(|curve| report.page_cache.rows.get(curve.worst?)).find_map(|row| {
+            let [ratio, _, high] = row.against_no_file?;
+            (high < 1.0).then_some((row, ratio))
+        });
     if let Some((row, ratio)) = worst {
-        let evidence = format!("beside a file of {} the {} runs at {} of its speed", row.file_bytes, row.kernel, percent(ratio));
+        let evidence =
+            format!("beside a file of {} the {} runs at {} of its speed", row.file_bytes, row.kernel, percent(ratio));
         let back = GivesBack::Estimated(scene.gap.reached_bps * (1.0 - ratio));
         return found(evidence, back, cure, test);
     }
@@ -455,7 +504,9 @@ fn clock(scene: &Scene<'_>) -> Option<Found> {
     let evidence =
         format!("cores ran at {}, {} of the {whose} of {}{set}", Hertz(clock), percent(ratio), Hertz(expected));
     let cure = match governor {
-        Some(_) => "cpupower frequency-set -g performance; if that does not help, look for heat or a power limit (turbostat)",
+        Some(_) => {
+            "cpupower frequency-set -g performance; if that does not help, look for heat or a power limit (turbostat)"
+        }
         None => "look for heat, a power limit or a cap on the clock: turbostat, cpupower frequency-info, dmesg",
     };
     // At the most: memory does not run by the core clock.
@@ -466,7 +517,8 @@ fn clock(scene: &Scene<'_>) -> Option<Found> {
 
 /// Whether two of these CPUs are hardware threads of one core.
 fn shares_cores(machine: &Machine, cpus: &[u32]) -> bool {
-    let other = |cpu: &u32| machine.cpu(*cpu).is_some_and(|c| c.core_cpus.iter().any(|id| id != *cpu && cpus.contains(&id)));
+    let other =
+        |cpu: &u32| machine.cpu(*cpu).is_some_and(|c| c.core_cpus.iter().any(|id| id != *cpu && cpus.contains(&id)));
     cpus.iter().any(other)
 }
 
@@ -475,7 +527,8 @@ fn smt(scene: &Scene<'_>) -> Option<Found> {
     if !shares_cores(machine, &plain.cpus) {
         return None;
     }
-    let apart = best(scene, |row| is_alike(row, plain) && row.memory == plain.memory && !shares_cores(machine, &row.cpus))?;
+    let apart =
+        best(scene, |row| is_alike(row, plain) && row.memory == plain.memory && !shares_cores(machine, &row.cpus))?;
     let evidence = format!(
         "{} with {} threads, one a core; {} with {} threads",
         gbps(rate(apart)),
@@ -484,7 +537,8 @@ fn smt(scene: &Scene<'_>) -> Option<Found> {
         plain.threads
     );
     let cpus: CpuSet = apart.cpus.iter().copied().collect();
-    let cure = format!("use one hardware thread a core: OMP_PLACES=cores OMP_NUM_THREADS={}, or CPUs {cpus}", apart.threads);
+    let cure =
+        format!("use one hardware thread a core: OMP_PLACES=cores OMP_NUM_THREADS={}, or CPUs {cpus}", apart.threads);
     let test = format!("membound bandwidth --kernel {} --threads {},{}", plain.kernel, apart.threads, plain.threads);
     let back = GivesBack::Measured(rate(apart) - rate(plain));
     is_faster(apart, plain).then(|| found(evidence, back, cure, test))?
@@ -526,9 +580,8 @@ fn numa_balancing(scene: &Scene<'_>) -> Option<Found> {
          touched",
         rows.len()
     );
-    let back = fast_tenth(scene.plain).map_or(GivesBack::Unknown, |times| {
-        GivesBack::Estimated(scene.gap.reached_bps * (times - 1.0))
-    });
+    let back = fast_tenth(scene.plain)
+        .map_or(GivesBack::Unknown, |times| GivesBack::Estimated(scene.gap.reached_bps * (times - 1.0)));
     let test = format!("membound bandwidth --kernel {} --threads {}", scene.plain.kernel, scene.plain.threads);
     (mode > 0 && nodes > 1 && share >= threshold::FAULTS)
         .then(|| found(evidence, back, "sysctl kernel.numa_balancing=0, and pin threads and memory", test))?
@@ -593,7 +646,8 @@ fn neighbour(scene: &Scene<'_>) -> Option<Found> {
         percent(caches - 1.0)
     );
     let cure = "repeat when others are quiet, or take the machine alone; pqos -m all shows who uses memory where that is allowed";
-    let test = format!("membound bandwidth --kernel {} --threads {} --samples 200", scene.plain.kernel, scene.plain.threads);
+    let test =
+        format!("membound bandwidth --kernel {} --threads {} --samples 200", scene.plain.kernel, scene.plain.threads);
     let back = GivesBack::Estimated(scene.gap.reached_bps * (plain - 1.0).max(0.0));
     (is_memory_alone && !is_balanced).then(|| found(evidence, back, cure, test))?
 }
