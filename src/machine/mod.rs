@@ -20,6 +20,7 @@ mod room;
 mod settings;
 mod source;
 mod topology;
+mod uncore;
 
 use std::path::{Path, PathBuf};
 
@@ -42,6 +43,7 @@ pub use room::{NodeRoom, Room, margin};
 pub use settings::Settings;
 pub use source::Source;
 pub use topology::Relation;
+pub use uncore::{ControllerCounter, Direction, controller_counters};
 
 use crate::units::{Bytes, BytesPerSecond};
 

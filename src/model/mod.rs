@@ -29,7 +29,7 @@ use serde::{Deserialize, Serialize};
 
 pub use self::nodes::MeasuredNode;
 pub use self::numa::{Limit, Numa, NumaInitiator, NumaRow, Saturation, SideCache};
-pub use self::traffic::Traffic;
+pub use self::traffic::{Traffic, Witness, witness};
 pub use self::verdict::Verdict;
 
 use self::addrmap::Remainder;

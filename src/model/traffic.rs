@@ -135,6 +135,44 @@ fn judge(gain: [f64; 3], bound: f64, with_allocates: f64, carried: f64) -> Traff
     }
 }
 
+words! {
+    /// What bytes counted in the memory controllers say of the write-allocate: a second witness beside the ratio.
+    Witness, "witness" {
+        /// They are payload and write-allocates.
+        Allocates = "allocates",
+        /// They are the payload alone.
+        Evades = "evades",
+        /// They are neither.
+        Neither = "neither",
+    }
+}
+
+/// What the controllers moved against what was counted from the loop, bytes over the same time. `None` where the two ways
+/// differ too little to tell them apart, as for kernels without a write-allocate.
+pub fn witness(moved: f64, payload: f64, bus: f64) -> Option<Witness> {
+    /// Others use the memory as well: programs, tables of pages.
+    const NEAR: f64 = 0.08;
+    let is_near = |bytes: f64| (moved / bytes - 1.0).abs() <= NEAR;
+    let tells = payload > 0.0 && bus > payload * (1.0 + 2.0 * NEAR);
+    let says = match (is_near(bus), is_near(payload)) {
+        (true, _) => Witness::Allocates,
+        (_, true) => Witness::Evades,
+        _ => Witness::Neither,
+    };
+    tells.then_some(says)
+}
+
+impl Witness {
+    /// Whether it speaks against what the ratio said. An unclear ratio says nothing that could be denied.
+    pub fn disagrees(self, traffic: Traffic) -> bool {
+        match traffic {
+            Traffic::AsCounted => self != Witness::Allocates,
+            Traffic::Evaded => self != Witness::Evades,
+            Traffic::NtHeldBack | Traffic::Unclear => false,
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -158,5 +196,16 @@ mod tests {
         check([1.5, 1.0, 2.0], 1.5, 26.0, Traffic::Unclear);
         check([1.8, 1.78, 1.82], 1.5, 26.0, Traffic::Unclear);
         check([f64::NAN; 3], 1.5, 26.0, Traffic::Unclear);
+    }
+
+    /// A triad of 24 bytes of payload and 32 on the bus.
+    #[test]
+    fn the_second_witness() {
+        assert_eq!(witness(32.9, 24.0, 32.0), Some(Witness::Allocates));
+        assert_eq!(witness(24.5, 24.0, 32.0), Some(Witness::Evades));
+        assert_eq!(witness(28.0, 24.0, 32.0), Some(Witness::Neither));
+        assert_eq!(witness(16.0, 16.0, 16.0), None, "an update has no write-allocate");
+        assert!(Witness::Evades.disagrees(Traffic::AsCounted) && Witness::Allocates.disagrees(Traffic::Evaded));
+        assert!(!Witness::Allocates.disagrees(Traffic::AsCounted) && !Witness::Neither.disagrees(Traffic::Unclear));
     }
 }

@@ -30,7 +30,8 @@ pub type Shape = (u32, u32, u32);
 pub struct Machines(HashMap<Shape, Machine>);
 
 impl Machines {
-    fn of(&mut self, shape: Shape) -> Machine {
+    /// The machine of a shape, with nothing to complain about.
+    pub fn of(&mut self, shape: Shape) -> Machine {
         self.0.entry(shape).or_insert_with(|| machine(shape)).clone()
     }
 }
