@@ -21,6 +21,9 @@ pub struct ReportArgs {
     /// Print the warnings alone, with their cures, and write no page
     #[arg(long)]
     pub warnings: bool,
+    /// Print the verdict alone: why memory-bound code is not faster here, causes ranked; and write no page
+    #[arg(long, conflicts_with = "warnings")]
+    pub verdict: bool,
     /// Print as; csv and json print the rows of all records and write no page
     #[arg(long, value_enum, default_value_t = Format::Table)]
     pub format: Format,
@@ -31,6 +34,9 @@ pub fn run(args: &ReportArgs) -> anyhow::Result<Done> {
     let reports: Vec<(&PathBuf, Report)> = args.records.iter().zip(read(&args.records)?).collect();
     if args.warnings {
         return warnings(&reports, args.format).map(Done::ok);
+    }
+    if args.verdict {
+        return verdicts(&reports, args.format).map(Done::ok);
     }
     if args.format != Format::Table {
         let rows: Vec<_> = reports.iter().flat_map(|(_, report)| report.any_rows()).collect();
@@ -57,20 +63,38 @@ pub fn read(records: &[PathBuf]) -> anyhow::Result<Vec<Report>> {
     records.iter().map(|path| Ok(model::report(&Record::read(path).map_err(usage)?))).collect()
 }
 
-/// The warnings of all records, each with its record.
-fn warnings(reports: &[(&PathBuf, Report)], format: Format) -> anyhow::Result<String> {
+/// A view of several records: a text for each, below its name where there are several.
+fn of_each(reports: &[(&PathBuf, Report)], view: impl Fn(&Report) -> String) -> String {
     let text = |(path, report): &(&PathBuf, Report)| {
-        let text = view::terminal::warnings(report);
-        let text = if text.is_empty() { "No warnings.\n".into() } else { text };
+        let text = view(report);
         if reports.len() > 1 { format!("{}\n{text}", path.display()) } else { text }
     };
+    reports.iter().map(text).collect::<Vec<_>>().join("\n")
+}
+
+fn named<'a>(reports: &'a [(&PathBuf, Report)]) -> Vec<(String, &'a Report)> {
+    reports.iter().map(|(path, report)| (path.display().to_string(), report)).collect()
+}
+
+/// The warnings of all records, each with its record.
+fn warnings(reports: &[(&PathBuf, Report)], format: Format) -> anyhow::Result<String> {
+    let text = |report: &Report| {
+        let text = view::terminal::warnings(report);
+        if text.is_empty() { "No warnings.\n".into() } else { text }
+    };
     match format {
-        Format::Table => Ok(reports.iter().map(text).collect::<Vec<_>>().join("\n")),
-        Format::Json => {
-            let named: Vec<_> = reports.iter().map(|(path, report)| (path.display().to_string(), report)).collect();
-            Ok(view::json::warnings(&named))
-        }
+        Format::Table => Ok(of_each(reports, text)),
+        Format::Json => Ok(view::json::warnings(&named(reports))),
         Format::Csv => Err(usage("warnings are sentences, not a table; print them with --format table or json")),
+    }
+}
+
+/// The verdicts of all records, each with its record.
+fn verdicts(reports: &[(&PathBuf, Report)], format: Format) -> anyhow::Result<String> {
+    match format {
+        Format::Table => Ok(of_each(reports, view::terminal::verdict)),
+        Format::Json => Ok(view::json::verdicts(&named(reports))),
+        Format::Csv => Err(usage("a verdict is sentences, not a table; print it with --format table or json")),
     }
 }
 

@@ -21,6 +21,7 @@ mod settings;
 mod source;
 mod spec;
 mod topology;
+mod uncore;
 
 use std::path::{Path, PathBuf};
 
@@ -44,6 +45,7 @@ pub use settings::Settings;
 pub use source::Source;
 pub use spec::{Arithmetic, Balance, Channels, Cores, Sheet, SheetCache, SheetError, Signs};
 pub use topology::Relation;
+pub use uncore::{ControllerCounter, Direction, controller_counters};
 
 use crate::units::{Bytes, BytesPerSecond};
 

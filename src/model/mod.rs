@@ -23,6 +23,8 @@ mod rows;
 mod stores;
 mod threads;
 pub mod tiers;
+mod traffic;
+pub mod verdict;
 pub mod warnings;
 mod weights;
 
@@ -31,6 +33,8 @@ use serde::{Deserialize, Serialize};
 
 pub use self::nodes::MeasuredNode;
 pub use self::numa::{Limit, Numa, NumaInitiator, NumaRow, Saturation, SideCache};
+pub use self::traffic::{Traffic, Witness, witness};
+pub use self::verdict::Verdict;
 
 use self::addrmap::Remainder;
 use self::limits::Limits;
@@ -113,6 +117,8 @@ pub struct Report {
     pub findings: Vec<String>,
     /// What disturbed or limits the figures.
     pub warnings: Vec<Warning>,
+    /// Why memory-bound code is not faster here.
+    pub verdict: Verdict,
 }
 
 /// Works a report out of a record.
@@ -150,11 +156,12 @@ pub fn report_against(record: &Record, sheet: Option<&Sheet>) -> Report {
         levels,
         crossovers: stores::crossovers(&results),
         scaling: threads::scaling(&results),
-        write_allocate: stores::write_allocate(&results),
+        write_allocate: traffic::write_allocate(&results, &header.machine),
         weightings: weights::weightings(&results),
         stream: threads::stream_table(&results, record),
         findings: Vec::new(),
         warnings: Vec::new(),
+        verdict: Verdict::default(),
         numa: numa::numa(record, on_nodes),
         limits: Limits::default(),
         flops: flops::rows(record),
@@ -167,6 +174,7 @@ pub fn report_against(record: &Record, sheet: Option<&Sheet>) -> Report {
     report.load_curves = loaded::curves(&report.loaded);
     report.findings = findings::sentences(&report);
     report.warnings = findings::warnings(&report, record);
+    report.verdict = verdict::verdict(&report);
     report
 }
 
@@ -881,10 +889,18 @@ pub struct WriteAllocate {
     pub regular: usize,
     /// Index of the row with non-temporal stores.
     pub nt: usize,
+    /// Payload bytes of an element.
+    pub payload_bytes: u64,
+    /// Bytes on the bus of an element with regular stores, each of which allocates.
+    pub bus_bytes: u64,
     /// Payload speed, nt against regular: [ratio, low, high].
     pub gain: [f64; 3],
-    /// What the traffic alone would give.
+    /// The ratio of the bytes: `bus_bytes` / `payload_bytes`.
     pub bound: f64,
+    /// Whether so many threads load at 95 % or more of the best rate; false also where one number of threads was measured.
+    pub saturates: bool,
+    /// What the ratio says.
+    pub traffic: Traffic,
 }
 
 /// Memory kinds side by side: copying a buffer to each from regular memory.

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 
 use super::{Cost, FirstUse, Level, LevelBest, Rate, Row};
 use crate::kernel::{Kernel, Variant};
+use crate::machine::Machine;
 use crate::memory::{MemoryKind, Obtained};
 use crate::plan::{Case, PageWork, Protocol, Work};
 use crate::record::{Measured, Measurement, Outcome, Record};
@@ -55,6 +56,16 @@ pub(super) fn merge(record: &Record) -> Vec<Result> {
         (place, case.protocol, row.store, row.load, row.element, row.width, case.clone())
     });
     results
+}
+
+/// Whether a row's working set lies in memory: by its level; where it has none, by STREAM's rule of four times the caches,
+/// which holds where the caches are as claimed.
+pub(super) fn is_in_memory(row: &Row, machine: &Machine) -> bool {
+    let beyond = || {
+        let caches = machine.last_level_bytes(&row.cpus.iter().copied().collect());
+        !machine.is_virtual() && caches.is_some_and(|caches| row.working_set_bytes.0 >= 4 * caches.0)
+    };
+    row.level.as_ref().map_or_else(beyond, |level| level == "memory")
 }
 
 /// The visits to each case, in the order in which cases were first visited.

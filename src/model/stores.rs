@@ -1,7 +1,7 @@
-//! Store kinds against each other: where one overtakes, what the write-allocate costs.
+//! Store kinds against each other: where one overtakes another as working sets grow.
 
+use super::Crossover;
 use super::rows::Result;
-use super::{Crossover, WriteAllocate};
 use crate::kernel::{Element, Kernel, StoreKind};
 use crate::stats;
 use crate::units::{Bytes, significant};
@@ -25,7 +25,7 @@ pub(super) fn crossovers(results: &[Result]) -> Vec<Crossover> {
     found
 }
 
-fn groups(results: &[Result]) -> Vec<(String, usize)> {
+pub(super) fn groups(results: &[Result]) -> Vec<(String, usize)> {
     let mut groups = Vec::new();
     for result in results {
         let group = (result.row.kernel.clone(), result.row.threads);
@@ -36,7 +36,7 @@ fn groups(results: &[Result]) -> Vec<(String, usize)> {
     groups
 }
 
-fn usable(result: &Result) -> bool {
+pub(super) fn usable(result: &Result) -> bool {
     result.row.outcome == "measured"
         && result.row.payload_bps.is_some()
         && result.case.protocol == crate::plan::Protocol::Steady
@@ -108,47 +108,11 @@ fn crossover(kernel: &str, threads: usize, pairs: &[(&Result, &Result)]) -> Cros
 
 /// How much faster than regular stores others may be by the traffic alone: all of them can do without the
 /// write-allocate, `rep` at the processor's discretion.
-fn bound(kernel: &str) -> f64 {
+pub(super) fn bound(kernel: &str) -> f64 {
     let Some(row) = Kernel::named(kernel) else { return 1.0 };
     // The same for all elements.
     let bus = |store| row.traffic(store, Element::Double).bus() as f64;
     bus(StoreKind::Regular) / bus(StoreKind::Nt)
-}
-
-/// Regular against non-temporal stores in memory, for every kernel whose stores allocate.
-pub(super) fn write_allocate(results: &[Result]) -> Vec<WriteAllocate> {
-    let mut found = Vec::new();
-    for (kernel, threads) in groups(results) {
-        let pick = |store: StoreKind| {
-            let in_memory = |r: &&(usize, &Result)| {
-                usable(r.1)
-                    && r.1.row.kernel == kernel
-                    && r.1.row.threads == threads
-                    && r.1.row.store == store
-                    && r.1.row.level.as_deref() == Some("memory")
-            };
-            let all: Vec<(usize, &Result)> = results.iter().enumerate().collect();
-            // The largest working set, and of that the faster width.
-            let speed = |r: &Result| r.row.payload_bps.map_or(0.0, |rate| rate.median);
-            let best = all.iter().filter(in_memory).max_by(|a, b| {
-                (a.1.case.working_set, speed(a.1))
-                    .partial_cmp(&(b.1.case.working_set, speed(b.1)))
-                    .unwrap_or(std::cmp::Ordering::Equal)
-            });
-            best.copied()
-        };
-        let (Some((regular, slow)), Some((nt, fast))) = (pick(StoreKind::Regular), pick(StoreKind::Nt)) else {
-            continue;
-        };
-        let bound = bound(&kernel);
-        let is_alike = slow.case.working_set == fast.case.working_set && slow.row.element == fast.row.element;
-        if bound > 1.0 && is_alike {
-            let gain = stats::ratio(&fast.batches(), &slow.batches());
-            found.push(WriteAllocate { kernel, threads, regular, nt, gain, bound });
-        }
-    }
-    found.sort_by_key(|w| (w.threads, Kernel::place(&w.kernel)));
-    found
 }
 
 /// `1.42 [1.38, 1.45]`

@@ -9,7 +9,7 @@ use super::Warning;
 use super::rows::{self, core_clock, median, visits};
 use crate::machine::{CpuSet, Hypervisor, Machine, Node};
 use crate::plan::{Case, Work};
-use crate::record::{Measured, Measurement, Outcome, Record};
+use crate::record::{Clock, Measured, Measurement, Outcome, Record};
 use crate::units::{Bytes, Hertz, percent, significant};
 
 /// Thresholds: shares of one, or ratios.
@@ -35,6 +35,20 @@ mod threshold {
     pub const STEAL: f64 = 0.005;
     /// And seconds of it at least.
     pub const STEAL_S: f64 = 0.05;
+}
+
+/// How those warnings begin of which a verdict may have more to say.
+pub(super) mod head {
+    pub const GOVERNOR: &str = "the frequency governor is not performance";
+    pub const NUMA_BALANCING: &str = "NUMA balancing is on";
+    pub const NO_HUGE_PAGES: &str = "transparent huge pages are off";
+    pub const UNEVEN_NODES: &str = "memory is unevenly populated";
+    pub const UNEVEN_MODULES: &str = "memory modules differ";
+    pub const STRAY_PAGES: &str = "pages lie on the wrong node";
+    pub const SIBLINGS: &str = "threads shared a core";
+    pub const SLOW_CLOCK: &str = "cores were slower than they should be";
+    pub const STEAL: &str = "the hypervisor took time";
+    pub const PAGE_CACHE: &str = "page cache fills node";
 }
 
 /// A warning: what is the case, how that is known, and what helps.
@@ -86,14 +100,14 @@ fn governor(machine: &Machine) -> Option<Warning> {
     };
     let cpus: CpuSet = machine.cpus.iter().filter(of_cpu).map(|cpu| cpu.id).collect();
     let evidence = format!("scaling_governor is {governor} on CPUs {cpus}");
-    Some(warning("the frequency governor is not performance", evidence, "cpupower frequency-set -g performance"))
+    Some(warning(head::GOVERNOR, evidence, "cpupower frequency-set -g performance"))
 }
 
 fn numa_balancing(machine: &Machine) -> Option<Warning> {
     let (mode, nodes) = (machine.settings.numa_balancing.get()?, machine.nodes_with_memory().count());
     let evidence =
         format!("kernel.numa_balancing is {mode} on {nodes} nodes, so pages may move while they are measured");
-    (mode > 0 && nodes > 1).then(|| warning("NUMA balancing is on", evidence, "sysctl kernel.numa_balancing=0"))
+    (mode > 0 && nodes > 1).then(|| warning(head::NUMA_BALANCING, evidence, "sysctl kernel.numa_balancing=0"))
 }
 
 fn zone_reclaim(machine: &Machine) -> Option<Warning> {
@@ -109,7 +123,7 @@ fn thp(machine: &Machine) -> Option<Warning> {
     let is_off = machine.settings.thp.known().is_some_and(|mode| mode == "never");
     is_off.then(|| {
         warning(
-            "transparent huge pages are off",
+            head::NO_HUGE_PAGES,
             "/sys/kernel/mm/transparent_hugepage/enabled says never, so `thp` memory has base pages",
             "echo madvise > /sys/kernel/mm/transparent_hugepage/enabled",
         )
@@ -123,25 +137,32 @@ fn swap(machine: &Machine) -> Option<Warning> {
     (used.0 as f64 > threshold::SWAP * total.0 as f64).then(|| warning("swap is in use", evidence, cure))
 }
 
-/// With a single node the kernel gives page cache up, and there is no other node that pages could go to instead.
-fn page_cache(machine: &Machine) -> Vec<Warning> {
-    let nodes: Vec<&Node> = machine.nodes_with_memory().collect();
-    let full = |node: &&Node| {
-        let (total, free, cache) = (node.total.get()?, node.free.get()?, node.page_cache.get()?);
-        let is_full = (free.0 as f64) < threshold::NODE_FREE * total.0 as f64
-            && cache.0 as f64 > threshold::CACHE_TO_FREE * free.0 as f64;
-        is_full.then(|| {
-            let evidence = format!(
-                "of {total} there {cache} are page cache and {free} are free, so new pages may go to other nodes"
-            );
-            let cure = format!(
-                "sync; echo 1 > /proc/sys/vm/drop_caches (as root), or keep pages there with numactl --membind={}",
-                node.id
-            );
-            warning(&format!("page cache fills node {}", node.id), evidence, cure)
-        })
+/// Nodes full of page cache. With a single node the kernel gives page cache up, and there is no other node that pages could
+/// go to instead.
+pub(super) fn full_nodes(machine: &Machine) -> Vec<&Node> {
+    let is_full = |node: &&Node| {
+        let (Some(total), Some(free), Some(cache)) = (node.total.get(), node.free.get(), node.page_cache.get()) else {
+            return false;
+        };
+        (free.0 as f64) < threshold::NODE_FREE * total.0 as f64
+            && cache.0 as f64 > threshold::CACHE_TO_FREE * free.0 as f64
     };
-    if nodes.len() < 2 { Vec::new() } else { nodes.iter().filter_map(full).collect() }
+    let nodes: Vec<&Node> = machine.nodes_with_memory().collect();
+    if nodes.len() < 2 { Vec::new() } else { nodes.into_iter().filter(is_full).collect() }
+}
+
+fn page_cache(machine: &Machine) -> Vec<Warning> {
+    let of_node = |node: &Node| {
+        let (total, free, cache) = (node.total.get()?, node.free.get()?, node.page_cache.get()?);
+        let evidence =
+            format!("of {total} there {cache} are page cache and {free} are free, so new pages may go to other nodes");
+        let cure = format!(
+            "sync; echo 1 > /proc/sys/vm/drop_caches (as root), or keep pages there with numactl --membind={}",
+            node.id
+        );
+        Some(warning(&format!("{} {}", head::PAGE_CACHE, node.id), evidence, cure))
+    };
+    full_nodes(machine).into_iter().filter_map(of_node).collect()
 }
 
 /// Last-level caches of which this process may use some CPUs only: others evict its lines.
@@ -165,6 +186,11 @@ fn split_domains(machine: &Machine) -> Option<Warning> {
     Some(warning("the CPUs allowed split a last-level cache", evidence, cure))
 }
 
+/// Whether the least and the greatest memory of nodes with CPUs differ by more than what the kernel takes at boot.
+pub(super) fn is_uneven(least: Bytes, greatest: Bytes) -> bool {
+    (least.0 as f64) < threshold::UNEVEN * greatest.0 as f64
+}
+
 /// Nodes without CPUs are memory of another kind, and may have any size.
 fn uneven_nodes(machine: &Machine) -> Option<Warning> {
     let with_cpus = |node: &&Node| node.cpus.known().is_some_and(|cpus| !cpus.is_empty());
@@ -177,8 +203,7 @@ fn uneven_nodes(machine: &Machine) -> Option<Warning> {
         "fit memory alike on all nodes; until then keep to one: numactl --cpunodebind={0} --membind={0}",
         greatest.1
     );
-    ((least.0.0 as f64) < threshold::UNEVEN * greatest.0.0 as f64)
-        .then(|| warning("memory is unevenly populated", evidence, cure))
+    is_uneven(least.0, greatest.0).then(|| warning(head::UNEVEN_NODES, evidence, cure))
 }
 
 /// Which channel a module is on cannot be read, but modules of different sizes never fill channels alike.
@@ -189,7 +214,7 @@ fn uneven_modules(machine: &Machine) -> Option<Warning> {
     }
     let parts: Vec<String> = sizes.iter().map(|(size, count)| format!("{count} of {size}")).collect();
     let cure = "fit modules of one size on all channels (dmidecode -t memory lists them)";
-    (sizes.len() > 1).then(|| warning("memory modules differ", parts.join(", "), cure))
+    (sizes.len() > 1).then(|| warning(head::UNEVEN_MODULES, parts.join(", "), cure))
 }
 
 /// The nodes on which a case's pages belong: the node they are bound to, or those of the threads that touch them first.
@@ -237,7 +262,7 @@ fn stray_pages(record: &Record) -> Option<Warning> {
         percent(*share)
     );
     let cure = "free the threads' own nodes (sync; echo 1 > /proc/sys/vm/drop_caches), or bind pages with --node";
-    Some(warning("pages lie on the wrong node", evidence, cure))
+    Some(warning(head::STRAY_PAGES, evidence, cure))
 }
 
 /// Kernels only: hand-overs between hardware threads of one core are measured on purpose.
@@ -260,19 +285,18 @@ fn siblings(record: &Record) -> Option<Warning> {
         pairs.len(),
         cases.len()
     );
-    Some(warning("threads shared a core", evidence, format!("use one hardware thread a core: --cpus {one_each}")))
+    Some(warning(head::SIBLINGS, evidence, format!("use one hardware thread a core: --cpus {one_each}")))
 }
 
-/// The clock that a CPU should have at least: its base clock. The time stamp counter runs at that of the processor.
-fn base_clock(record: &Record, cpu: u32) -> Option<(Hertz, &'static str, f64)> {
-    let machine = &record.header.machine;
+/// The clock that a CPU should have at least, whose it is, and the share of it that is still well: its base clock. The time
+/// stamp counter runs at that of the processor.
+pub(super) fn base_clock(machine: &Machine, clock: &Clock, cpu: u32) -> Option<(Hertz, &'static str, f64)> {
     let frequency = machine.cpu(cpu).and_then(|cpu| cpu.frequency.known());
     if let Some(base) = frequency.and_then(|frequency| frequency.base.get()) {
         return Some((base, "base clock", threshold::BASE_CLOCK));
     }
-    let kinds = machine.kinds().len();
-    if record.header.clock.name == "tsc" && kinds <= 1 {
-        return Some((record.header.clock.hz, "time stamp counter", threshold::BASE_CLOCK));
+    if clock.name == "tsc" && machine.kinds().len() <= 1 {
+        return Some((clock.hz, "time stamp counter", threshold::BASE_CLOCK));
     }
     Some((frequency?.hardware_max.get()?, "greatest clock", threshold::GREATEST_CLOCK))
 }
@@ -282,7 +306,7 @@ fn slow_clock(record: &Record) -> Option<Warning> {
     let of_case = |visits: &Vec<&Measurement>| {
         let case = &visits[0].case;
         let clock = core_clock(&rows::measured(visits), hz)?;
-        let (expected, whose, least) = base_clock(record, *case.cpus.first()?)?;
+        let (expected, whose, least) = base_clock(&record.header.machine, &record.header.clock, *case.cpus.first()?)?;
         Some((clock / expected.0, least, clock, expected, whose))
     };
     let clocks: Vec<_> = visits(record).iter().filter_map(of_case).collect();
@@ -293,7 +317,7 @@ fn slow_clock(record: &Record) -> Option<Warning> {
     }
     let (ratio, _, clock, expected, whose) = slow.into_iter().min_by(|a, b| a.0.total_cmp(&b.0))?;
     let evidence = format!("down to {}, {} of the {whose} of {expected}", Hertz(*clock), percent(*ratio));
-    Some(warning("cores were slower than they should be", evidence, COOLER))
+    Some(warning(head::SLOW_CLOCK, evidence, COOLER))
 }
 
 const COOLER: &str = "look for heat, a power limit or a cap on the clock: turbostat, cpupower frequency-info, dmesg";
@@ -336,6 +360,5 @@ fn steal(record: &Record) -> Option<Warning> {
     let share = stolen / (end.wall_s * cpus).max(stolen);
     let evidence = format!("{} s of CPU time during the run, {} of all", significant(stolen), percent(share));
     let cure = "see the flag `steal` on single rows; ask for dedicated cores, or repeat when the host is quiet";
-    (stolen > threshold::STEAL_S && share > threshold::STEAL)
-        .then(|| warning("the hypervisor took time", evidence, cure))
+    (stolen > threshold::STEAL_S && share > threshold::STEAL).then(|| warning(head::STEAL, evidence, cure))
 }

@@ -8,6 +8,7 @@ mod latency;
 mod numa;
 mod page_cache;
 mod roofline;
+mod verdict;
 
 use std::collections::BTreeSet;
 
@@ -17,9 +18,9 @@ use maud::{DOCTYPE, Markup, PreEscaped, html};
 
 use super::chart::{self, Chart};
 use super::{
-    ALONE, Flag, PAGES_CAPTION, SPREAD_CAPTION, alone, bound, break_even, crossing, crossover_line, crossovers,
-    element_note, gbps, level_kernels, level_row, level_threads, machine_line, measured_kinds, page_cost, page_reasons,
-    page_works, ratio, reasons, spread, streams, threads,
+    ALONE, Flag, PAGES_CAPTION, SPREAD_CAPTION, TRAFFIC, alone, bound, break_even, crossing, crossover_line,
+    crossovers, element_note, gbps, level_kernels, level_row, level_threads, machine_line, measured_kinds, page_cost,
+    page_reasons, page_works, ratio, reasons, spread, streams, threads,
 };
 use crate::model::{Cost, Kind, Kinds, Level, OffsetRow, PageRow, Rate, Report, Row, StreamTable};
 use crate::plan::Protocol;
@@ -54,6 +55,7 @@ pub fn page(report: &Report) -> String {
         roofline::section(report),
         stream(report),
         charts("samples", "Samples", SAMPLES, chart::distributions(report)),
+        verdict::section(report),
         warnings(report),
         environment(report),
         method(report),
@@ -264,27 +266,34 @@ fn store_kinds(report: &Report) -> Section {
 }
 
 fn write_allocate(report: &Report) -> Section {
-    let about = "A regular store first reads the line it writes. Non-temporal stores save that read: the bound is the gain \
-                 if traffic were all that counts.";
+    let about = "A regular store first reads the line it writes. Non-temporal stores save that read, so that the two differ by the \
+                 ratio of bytes, if traffic is all that counts and enough threads saturate memory.";
     let rate = |index: usize, rate: fn(&Row) -> Option<Rate>| {
         report.rows.get(index).and_then(rate).map_or_else(|| "–".into(), |rate| BytesPerSecond(rate.median).to_string())
     };
+    let means = |traffic| TRAFFIC.iter().find(|(other, _)| *other == traffic).map_or("", |(_, means)| means);
     let table = || {
         boxed(
-            "Write-allocate at memory level: medians",
+            "Write-allocate at memory level: medians; bytes of an element as counted from the loop",
             html! {
                 thead { tr {
-                    th { "kernel" } th.num { "threads" } th.num { "regular, payload" } th.num { "regular, bus" }
-                    th.num { "nt, payload" } th.num { "gain [95 %]" } th.num { "bound" }
+                    th { "kernel" } th.num { "threads" } th { "saturate memory" } th.num { "payload bytes" } th.num { "bus bytes" }
+                    th.num { "regular, payload" } th.num { "regular, bus" } th.num { "nt, payload" }
+                    th.num { "nt : regular [95 %]" } th.num { "bytes counted" } th { "so" } th { "which means" }
                 } }
                 tbody { @for case in &report.write_allocate { tr {
                     th { (case.kernel) }
                     td.num { (case.threads) }
+                    td { @if case.saturates { "yes" } }
+                    td.num { (case.payload_bytes) }
+                    td.num { (case.bus_bytes) }
                     td.num { (rate(case.regular, |row| row.payload_bps)) }
                     td.num { (rate(case.regular, |row| row.bus_bps)) }
                     td.num { (rate(case.nt, |row| row.payload_bps)) }
                     td.num { (ratio(case.gain)) }
                     td.num { (bound(case.bound)) }
+                    td { (case.traffic) }
+                    td { (means(case.traffic)) }
                 } } }
             },
         )
@@ -440,10 +449,12 @@ fn pages(report: &Report) -> Section {
 }
 
 fn warnings(report: &Report) -> Section {
+    // The verdict tells of the rest.
+    let others = || report.verdict.other_warnings(&report.warnings);
     let list = || {
-        html! { dl.warnings { @for warning in &report.warnings { dt { (warning.text) } dd { (warning.cure) } } } }
+        html! { dl.warnings { @for warning in others() { dt { (warning.text) } dd { (warning.cure) } } } }
     };
-    text("warnings", "Warnings", "", (!report.warnings.is_empty()).then(list))
+    text("warnings", "Warnings", "", others().next().is_some().then(list))
 }
 
 fn environment(report: &Report) -> Section {

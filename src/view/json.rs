@@ -4,7 +4,7 @@ use serde::Serialize;
 
 use crate::machine::{Machine, NodeNature};
 use crate::model::compare::{Comparison, ComparisonRow};
-use crate::model::{AnyRow, Report, Warning, warnings::of_machine};
+use crate::model::{AnyRow, Report, Verdict, Warning, warnings::of_machine};
 
 /// One array of tidy rows, a row on each line.
 pub fn rows(rows: &[AnyRow]) -> String {
@@ -27,6 +27,22 @@ pub fn warnings(reports: &[(String, &Report)]) -> String {
     let mut lines = Vec::new();
     for (record, report) in reports {
         lines.extend(report.warnings.iter().map(|warning| Line { record, warning }));
+    }
+    array(&lines)
+}
+
+/// One array of verdicts, one on each line, each with the name of its record.
+pub fn verdicts(reports: &[(String, &Report)]) -> String {
+    #[derive(Serialize)]
+    struct Line<'a> {
+        record: &'a str,
+        sentence: Option<String>,
+        #[serde(flatten)]
+        verdict: &'a Verdict,
+    }
+    let mut lines = Vec::new();
+    for (record, report) in reports {
+        lines.push(Line { record, sentence: report.verdict.sentence(), verdict: &report.verdict });
     }
     array(&lines)
 }

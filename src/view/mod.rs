@@ -25,7 +25,7 @@ use crate::model::compare::{Comparison, ComparisonRow, Verdict};
 use crate::model::page_cache::PageCacheRow;
 use crate::model::{
     BreakEven, Cost, Crossover, HandoverRow, Kind, Kinds, LatencyLevel, LatencyRow, Level, LevelBest, LoadCurve,
-    LoadedRow, MapLine, Numa, NumaInitiator, NumaRow, PageRow, Rate, Report, Row, TranslationLevel,
+    LoadedRow, MapLine, Numa, NumaInitiator, NumaRow, PageRow, Rate, Report, Row, Traffic, TranslationLevel,
 };
 use crate::plan::{PageWork, Protocol, Way};
 use crate::units::{Bytes, BytesPerSecond, Nanoseconds, count, percent, significant};
@@ -375,6 +375,14 @@ fn bound(bound: f64) -> String {
     let known = fractions.iter().find(|(value, _)| (value - bound).abs() < 1e-3);
     known.map_or_else(|| significant(bound), |(_, text)| (*text).into())
 }
+
+/// What is said of the write-allocate, and what that means.
+const TRAFFIC: [(Traffic, &str); 4] = [
+    (Traffic::AsCounted, "each regular store reads its line first, nt stores do not"),
+    (Traffic::Evaded, "regular stores move more than the bus could carry if they read their lines first"),
+    (Traffic::NtHeldBack, "nt stores are slower than regular ones: something else than traffic limits them"),
+    (Traffic::Unclear, "the ratio fits neither"),
+];
 
 /// A ratio with its interval: `1.38 [1.36, 1.40]`.
 fn ratio(gain: [f64; 3]) -> String {

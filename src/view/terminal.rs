@@ -11,6 +11,7 @@ mod numa;
 mod page_cache;
 mod roofline;
 mod sweep;
+mod verdict;
 mod weights;
 
 use std::collections::BTreeSet;
@@ -19,13 +20,15 @@ use std::fmt::Write;
 use anstyle::Style;
 
 use super::{
-    ALONE, CROSSINGS, FLAGS, Flag, PAGES_CAPTION, SPREAD_CAPTION, alone, bound, break_even_word, crossing,
+    ALONE, CROSSINGS, FLAGS, Flag, PAGES_CAPTION, SPREAD_CAPTION, TRAFFIC, alone, bound, break_even_word, crossing,
     crossover_line, crossovers, element_note, gbps, level_kernels, level_row, level_threads, machine_line,
     measured_kinds, offset_cost, page_cost, page_reasons, page_works, protocol_word, ratio, reasons, scans, spread,
     store_groups, store_words, streams, threads,
 };
 use crate::kernel::scan::Scan;
-use crate::model::{Cost, Crossover, Kind, Level, OffsetRow, PageRow, Rate, Report, Row, StreamTable, Warning};
+use crate::model::{
+    Cost, Crossover, Kind, Level, OffsetRow, PageRow, Rate, Report, Row, StreamTable, Traffic, Warning, WriteAllocate,
+};
 use crate::plan::PageWork;
 use crate::units::{Bytes, Nanoseconds, percent, significant, utc};
 
@@ -38,6 +41,7 @@ pub use numa::numa;
 pub use page_cache::page_cache;
 pub use roofline::roofline;
 pub use sweep::sweep;
+pub use verdict::verdict;
 pub use weights::weights;
 
 const COLUMNS: usize = 80;
@@ -68,7 +72,8 @@ pub fn summary(report: &Report) -> String {
             .as_ref()
             .map(|table| format!("{}{}", head("STREAM table"), stream_table(table)))
             .unwrap_or_default(),
-        warnings(report),
+        warning_list(report.verdict.other_warnings(&report.warnings)),
+        verdict::section(report),
     ];
     sections.into_iter().filter(|section| !section.is_empty()).collect::<Vec<_>>().join("\n")
 }
@@ -439,23 +444,31 @@ fn write_allocate(report: &Report) -> String {
         return String::new();
     }
     let cases = &report.write_allocate;
-    let rate = |index: usize, rate: fn(&Row) -> Option<Rate>| {
-        report.rows.get(index).and_then(rate).map_or_else(|| "-".into(), |rate| gbps(rate.median))
+    let rate = |index: usize| {
+        report.rows.get(index).and_then(|row| row.payload_bps).map_or_else(|| "-".into(), |rate| gbps(rate.median))
     };
+    let threads = |case: &WriteAllocate| format!("{}{}", case.threads, if case.saturates { "*" } else { "" });
     let columns = [
         Column::left("kernel", cases.iter().map(|case| case.kernel.clone())),
-        Column::right("threads", cases.iter().map(|case| case.threads.to_string())),
-        Column::right("regular", cases.iter().map(|case| rate(case.regular, |row| row.payload_bps))),
-        Column::right("on the bus", cases.iter().map(|case| rate(case.regular, |row| row.bus_bps))),
-        Column::right("nt", cases.iter().map(|case| rate(case.nt, |row| row.payload_bps))),
-        Column::right("gain", cases.iter().map(|case| ratio(case.gain))),
-        Column::right("bound", cases.iter().map(|case| bound(case.bound))),
+        Column::right("threads", cases.iter().map(threads)),
+        Column::right("B\npayload", cases.iter().map(|case| case.payload_bytes.to_string())),
+        Column::right("B\nbus", cases.iter().map(|case| case.bus_bytes.to_string())),
+        Column::right("regular", cases.iter().map(|case| rate(case.regular))),
+        Column::right("nt", cases.iter().map(|case| rate(case.nt))),
+        Column::right("nt : regular", cases.iter().map(|case| ratio(case.gain))),
+        Column::right("counted", cases.iter().map(|case| bound(case.bound))),
+        Column::left("so", cases.iter().map(|case| case.traffic.to_string())),
     ];
-    head("Write-allocate, at memory level")
-        + &note(
-            "GB/s, medians: payload with regular stores, what that moves on the bus, payload with nt stores. The bound is the gain that the saved traffic allows.",
-        )
-        + &table(&columns)
+    let note_text = "Bytes of an element: payload, and on the bus if each regular store reads its line first. GB/s of payload, \
+                     medians; their ratio, and that of the bytes counted. With * threads saturate memory: only there is the \
+                     ratio one of traffic.";
+    head("Write-allocate, at memory level") + &note(note_text) + &table(&columns) + &traffic_legend(cases)
+}
+
+/// What the words of the last column mean, of those that occur.
+fn traffic_legend(cases: &[WriteAllocate]) -> String {
+    let occurs = |traffic: &&(Traffic, &str)| cases.iter().any(|case| case.traffic == traffic.0);
+    TRAFFIC.iter().filter(occurs).map(|(traffic, means)| paragraph(&format!("{traffic}: {means}"), "  ")).collect()
 }
 
 fn scaling(report: &Report) -> String {
@@ -474,11 +487,13 @@ fn scaling(report: &Report) -> String {
 
 /// What to distrust, and what helps. Empty where there is nothing.
 pub fn warnings(report: &Report) -> String {
-    if report.warnings.is_empty() {
-        return String::new();
-    }
+    warning_list(report.warnings.iter())
+}
+
+fn warning_list<'a>(warnings: impl Iterator<Item = &'a Warning>) -> String {
     let warning = |w: &Warning| item(&w.text) + &paragraph(&format!("-> {}", w.cure), "  ");
-    head("Warnings, each with its cure") + &report.warnings.iter().map(warning).collect::<String>()
+    let text: String = warnings.map(warning).collect();
+    if text.is_empty() { text } else { head("Warnings, each with its cure") + &text }
 }
 
 /// The columns that say what was measured.

@@ -10,7 +10,7 @@ use membound::machine::{Dimm, Fact, Machine};
 use membound::memory::{MemoryKind, MemorySpec, NodePages, Obtained, Policy};
 use membound::model::{
     BreakEven, Cost, Crossover, Kind, Kinds, Level, LevelBest, OffsetRow, PageRow, Rate, Report, Row, Scaling,
-    StreamLine, StreamTable, Warning, WriteAllocate,
+    StreamLine, StreamTable, Traffic, Warning, WriteAllocate,
 };
 use membound::plan::{PageWork, Protocol};
 use membound::record::{Clock, End, Environment, Measurement, Record};
@@ -61,6 +61,7 @@ pub fn empty() -> Report {
         stream: None,
         findings: Vec::new(),
         warnings: Vec::new(),
+        verdict: Default::default(),
     }
 }
 
@@ -213,15 +214,22 @@ pub fn rich() -> Report {
                 rows: vec![find("copy", nt, 1, size), find("copy", nt, 2, size)],
             })
             .collect(),
-        write_allocate: [("store", 2.0), ("copy", 1.5), ("triad", 4.0 / 3.0)]
+        write_allocate: [("store", 8, 16), ("copy", 16, 24), ("triad", 24, 32)]
             .into_iter()
-            .map(|(kernel, bound)| WriteAllocate {
+            .map(|(kernel, payload_bytes, bus_bytes)| {
+                (kernel, payload_bytes, bus_bytes, bus_bytes as f64 / payload_bytes as f64)
+            })
+            .map(|(kernel, payload_bytes, bus_bytes, bound)| WriteAllocate {
                 kernel: kernel.into(),
                 threads: 2,
                 regular: find(kernel, regular, 2, 1 << 30),
                 nt: find(kernel, nt, 2, 1 << 30),
+                payload_bytes,
+                bus_bytes,
                 gain: [bound * 0.95, bound * 0.94, bound * 0.96],
                 bound,
+                saturates: true,
+                traffic: Traffic::AsCounted,
             })
             .collect(),
         stream: Some(stream()),
