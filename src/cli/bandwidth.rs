@@ -28,6 +28,10 @@ pub struct BandwidthArgs {
     /// Write a record to this file
     #[arg(long, value_name = "FILE")]
     pub record: Option<PathBuf>,
+    /// Measure energy instead of speed: watts at rest and under each kernel, joules a gigabyte and a flop, by the meters
+    /// that `membound machine` lists; with `membound bandwidth` alone
+    #[arg(long)]
+    pub energy: bool,
 }
 
 /// Which of the three.
@@ -39,6 +43,8 @@ pub enum What {
     Stores,
     /// STREAM.
     Stream,
+    /// Any cases, with meters of energy around each sample.
+    Energy,
 }
 
 impl What {
@@ -49,6 +55,7 @@ impl What {
             What::Bandwidth => plan::bandwidth(frame, &choice),
             What::Stores => plan::stores(frame, &choice),
             What::Stream => plan::stream_choice(frame, &choice),
+            What::Energy => plan::energy(frame, &choice),
         };
         cases.map_err(usage)
     }
@@ -58,7 +65,7 @@ impl What {
         let common =
             [("--load", !args.load.is_empty()), ("--unroll", args.unroll.is_some()), ("--misalign", args.misalign > 0)];
         let own = match self {
-            What::Bandwidth => return Ok(()),
+            What::Bandwidth | What::Energy => return Ok(()),
             What::Stores => vec![("--store", !args.store.is_empty())],
             What::Stream => vec![
                 ("--kernel", !args.kernel.is_empty()),
@@ -73,17 +80,30 @@ impl What {
         }
     }
 
+    /// Energy instead of speed.
+    fn or_energy(self, energy: bool) -> anyhow::Result<What> {
+        match (energy, self) {
+            (false, what) => Ok(what),
+            (true, What::Bandwidth | What::Energy) => Ok(What::Energy),
+            (true, _) => Err(usage("--energy does not apply here; `membound bandwidth` takes it")),
+        }
+    }
+
     fn view(self) -> fn(&Report) -> String {
         match self {
             What::Bandwidth => terminal::rows,
             What::Stores => terminal::stores,
             What::Stream => terminal::stream,
+            What::Energy => terminal::energy,
         }
     }
 
     /// Enough for the usual choice on a quiet machine; a run ends sooner when every interval is narrow.
     fn budget(self) -> Duration {
-        Duration::from_secs(if self == What::Stores { 30 } else { 15 })
+        Duration::from_secs(match self {
+            What::Stores | What::Energy => 30,
+            What::Bandwidth | What::Stream => 15,
+        })
     }
 }
 
@@ -91,6 +111,7 @@ impl What {
 pub fn run(args: &BandwidthArgs, what: What) -> anyhow::Result<Done> {
     let started = Instant::now();
     let (machine, frame) = args.run.frame()?;
+    let what = what.or_energy(args.energy)?;
     let cases = what.cases(&frame, &args.choice)?;
     let deadline = started + args.run.budget.unwrap_or(what.budget());
     measure::finish(&args.run, Some(&args.places), args.record.as_ref(), machine, &cases, deadline, what.view())

@@ -2,6 +2,7 @@
 
 pub mod addrmap;
 pub mod advisor;
+pub mod energy;
 mod findings;
 mod handover;
 mod hierarchy;
@@ -29,6 +30,7 @@ pub use self::nodes::MeasuredNode;
 pub use self::numa::{Limit, Numa, NumaInitiator, NumaRow, Saturation, SideCache};
 
 use self::addrmap::Remainder;
+use self::energy::EnergyRow;
 use self::page_cache::{PageCacheReport, PageCacheRow};
 pub use self::weights::{Tried, Weighting};
 use crate::kernel::chase::Order;
@@ -77,6 +79,8 @@ pub struct Report {
     pub load_curves: Vec<LoadCurve>,
     /// Where lines live: one row a memory that was asked about.
     pub addrmap: Vec<AddrmapRow>,
+    /// What work costs in energy: one row a case and meter.
+    pub energy: Vec<EnergyRow>,
     /// What chases tell.
     pub latency: Latency,
     /// Memory from everywhere, if that was measured.
@@ -127,6 +131,7 @@ pub fn report(record: &Record) -> Report {
         loaded: loaded::rows(record),
         load_curves: Vec::new(),
         addrmap: addrmap::rows(record),
+        energy: energy::rows(record),
         end: record.end.clone(),
         levels,
         crossovers: stores::crossovers(&results),
@@ -727,6 +732,8 @@ pub enum AnyRow {
     Numa(Box<NumaRow>),
     /// `page-cache`
     PageCache(Box<PageCacheRow>),
+    /// `energy`
+    Energy(Box<EnergyRow>),
 }
 
 impl Report {
@@ -741,8 +748,9 @@ impl Report {
         let addrmap = self.addrmap.iter().cloned().map(|row| AnyRow::Addrmap(Box::new(row)));
         let numa = self.numa.iter().flat_map(Numa::any_rows);
         let page_cache = self.page_cache.rows.iter().cloned().map(|row| AnyRow::PageCache(Box::new(row)));
+        let energy = self.energy.iter().cloned().map(|row| AnyRow::Energy(Box::new(row)));
         let all = bandwidth.chain(pages).chain(offsets).chain(handovers).chain(loaded).chain(addrmap).chain(latency);
-        all.chain(numa).chain(page_cache)
+        all.chain(numa).chain(page_cache).chain(energy)
     }
 }
 

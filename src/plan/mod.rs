@@ -5,6 +5,7 @@ mod bandwidth;
 mod characterise;
 mod conflict;
 mod cores;
+mod energy;
 mod frame;
 mod kinds;
 mod latency;
@@ -31,6 +32,7 @@ pub use bandwidth::{Choice, bandwidth, stores, stream, stream_choice};
 pub use characterise::{Detail, characterise};
 pub use conflict::{Conflict, LINE, Stage, conflict, known_page};
 pub use cores::{STEPS, handovers, loaded};
+pub use energy::energy;
 pub use frame::{Frame, PlanError};
 pub use kinds::{BUFFER, Breadth, REGULAR, kinds};
 pub use latency::{LatencyChoice, MAP_STRIDE, SPARSE_STRIDE, latency, latency_choice, latency_map};
@@ -59,6 +61,8 @@ pub enum Work {
     Chase(Chase),
     /// A kernel over fresh memory beside a filled page cache: a bandwidth, and where pages come to lie.
     PageCache(PageCache),
+    /// Nothing: the thread sleeps. What the machine draws then is the ground on which a kernel's energy stands.
+    Idle,
 }
 
 words! {
@@ -149,6 +153,8 @@ pub enum Protocol {
     /// named) are unmapped and mapped again. Work on pages: before each sample every thread's mapping is made anew and
     /// brought to the state that the work starts from.
     FirstUse,
+    /// As `Steady`, but each sample lasts as long as meters of energy need, and they are read around it.
+    Energy,
 }
 
 /// A stream in a memory of its own.
@@ -207,7 +213,8 @@ impl Case {
             | Work::Loaded(_)
             | Work::Conflict(_)
             | Work::Chase(_)
-            | Work::PageCache(_) => None,
+            | Work::PageCache(_)
+            | Work::Idle => None,
         }
     }
 
@@ -251,6 +258,8 @@ impl Case {
             // Writes the cycle, and reads it once.
             (Work::Chase(_), _) => bytes / TOUCHES_PER_S,
             (_, Protocol::Stream) => 10.0 * pass,
+            // A warm-up and two samples of a fifth of a second.
+            (_, Protocol::Energy) => 0.6 + 4.0 * pass,
             _ => 4.0 * pass,
         };
         Duration::from_secs_f64(VISIT_S + work)
@@ -285,6 +294,7 @@ impl fmt::Display for Case {
             Work::Conflict(batch) => write!(f, "{} pairs of lines ({})", batch.pairs.len(), batch.stage)?,
             Work::Chase(chase) => write!(f, "{chase}")?,
             Work::PageCache(work) => write!(f, "{work}")?,
+            Work::Idle => return f.write_str("idle, energy"),
         }
         write!(f, ", {}, {}", self.working_set, self.memory)?;
         for StreamMemory { stream, memory } in &self.streams {
@@ -295,6 +305,7 @@ impl fmt::Display for Case {
             Protocol::FirstUse => f.write_str(", first use")?,
             Protocol::Stream => f.write_str(", STREAM passes")?,
             Protocol::Refilled => f.write_str(", refilled")?,
+            Protocol::Energy => f.write_str(", energy")?,
             Protocol::Steady => {}
         }
         if self.misaligned_bytes > 0 { write!(f, ", unaligned") } else { Ok(()) }

@@ -4,12 +4,15 @@
 #![allow(unsafe_code)]
 
 use std::collections::HashMap;
+use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use super::arena::{Arenas, Ground, Layout, check_exact, timed_scalar};
 use super::chase::Chaser;
 use super::conflict::Prober;
+use super::energy::{self, Meters};
 use super::handover;
+use super::idle;
 use super::loaded::{self, Bench};
 use super::page_cache::Surroundings;
 use super::pages;
@@ -21,8 +24,9 @@ use crate::kernel::chase::Chase;
 use crate::kernel::code::{Call, Executable};
 use crate::kernel::handover::handover as handover_code;
 use crate::kernel::{CHAIN_LINKS, Isa, Kernel, Unsupported, Variant, assemble, core_clock_chain, naive};
+use crate::machine::{Machine, Source};
 use crate::memory::{Obtained, Places};
-use crate::plan::{Case, PageCache, PageWork, Work};
+use crate::plan::{Case, PageCache, PageWork, Protocol, Work};
 use crate::record::{Clock, Measured, Outcome, Volume};
 
 /// Trips of the core clock chain, short and long. What is kept is the difference, 20,000 cycles, so that the cost of the
@@ -54,6 +58,8 @@ pub struct Native {
     bench: Bench,
     prober: Prober,
     chaser: Chaser,
+    /// Meters of energy, looked for when they are first asked for; or why there are none.
+    meters: Option<Result<Mutex<Meters>, String>>,
 }
 
 /// Why measuring can't even start.
@@ -85,6 +91,7 @@ impl Native {
             bench: Bench::default(),
             prober: Prober::default(),
             chaser: Chaser::default(),
+            meters: None,
         };
         native.expect(cases);
         Ok(native)
@@ -165,6 +172,9 @@ impl Executor for Native {
 
 impl Native {
     fn try_visit(&mut self, case: &Case, quota: &Quota<'_>) -> Result<Outcome, Outcome> {
+        if case.protocol == Protocol::Energy {
+            self.find_meters()?;
+        }
         let tools = |sample: Duration| Tools {
             ticker: self.ticker,
             isa: self.isa,
@@ -196,6 +206,7 @@ impl Native {
             Work::Conflict(batch) => self.prober.visit(case, batch, quota, &tools(scan::SAMPLE)),
             Work::Chase(chase) => self.run_chase(case, *chase, quota),
             Work::PageCache(work) => self.run_beside_cache(case, work, quota),
+            Work::Idle => self.run_idle(case, quota),
         }
     }
 
@@ -221,7 +232,7 @@ impl Native {
             return Err(unavailable("the kernel has no code"));
         };
         let chain = || core_clock(&self.chain, self.ticker);
-        let team = Team::new(case, quota, self.ticker, self.clock.hz, &chain);
+        let team = metered(Team::new(case, quota, self.ticker, self.clock.hz, &chain), case, &self.meters);
         let passes = |ground| Passes {
             ground,
             variant,
@@ -277,11 +288,36 @@ impl Native {
         Ok(Outcome::Measured(Box::new(Measured { core_clock_links: CORE_CLOCK_LINKS, ..measured })))
     }
 
+    /// Looks for meters of energy, once.
+    fn find_meters(&mut self) -> Result<(), Outcome> {
+        let hz = self.clock.hz;
+        let find = || energy::open(&Machine::live().energy, &Source::live(), hz);
+        match self.meters.get_or_insert_with(find) {
+            Ok(_) => Ok(()),
+            Err(reason) => Err(unavailable(reason)),
+        }
+    }
+
+    fn run_idle(&mut self, case: &Case, quota: &Quota<'_>) -> Result<Outcome, Outcome> {
+        let chain = || core_clock(&self.chain, self.ticker);
+        let team = metered(Team::new(case, quota, self.ticker, self.clock.hz, &chain), case, &self.meters);
+        let measured = idle::measure(team)?;
+        Ok(Outcome::Measured(Box::new(Measured { core_clock_links: CORE_CLOCK_LINKS, ..measured })))
+    }
+
     fn run_chase(&mut self, case: &Case, chase: Chase, quota: &Quota<'_>) -> Result<Outcome, Outcome> {
         let chain = || core_clock(&self.chain, self.ticker);
         let team = Team::new(case, quota, self.ticker, self.clock.hz, &chain);
         let measured = self.chaser.visit(case, chase, team, self.arenas.places())?;
         Ok(Outcome::Measured(Box::new(Measured { core_clock_links: CORE_CLOCK_LINKS, ..measured })))
+    }
+}
+
+/// A team whose samples meters are read around, where the case wants that.
+fn metered<'a>(team: Team<'a>, case: &Case, meters: &'a Option<Result<Mutex<Meters>, String>>) -> Team<'a> {
+    match meters {
+        Some(Ok(meters)) if case.protocol == Protocol::Energy => team.metered(meters),
+        _ => team,
     }
 }
 

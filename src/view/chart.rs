@@ -2,6 +2,7 @@
 //! option object of the chart library is made there: it needs functions (labels of logarithmic axes, whiskers), which
 //! no JSON can hold. So the typed option builder of the charming crate is not used, only the script in its package.
 
+mod energy;
 mod latency;
 mod loaded;
 mod page_cache;
@@ -21,6 +22,7 @@ use crate::plan::Protocol;
 use crate::record::BASE_PAGE;
 use crate::units::{Bytes, count, percent};
 
+pub(super) use energy::energy;
 pub(super) use latency::latency;
 pub(super) use loaded::loaded;
 pub(super) use page_cache::page_cache;

@@ -2,6 +2,7 @@
 //! (`payload_Bps_median`), lists are joined by spaces, absent values are empty.
 
 use super::{protocol_word, streams};
+use crate::model::energy::EnergyRow;
 use crate::model::page_cache::PageCacheRow;
 use crate::model::{
     AddrmapRow, AnyRow, Cost, HandoverRow, LatencyRow, LoadedRow, NumaRow, OffsetRow, PageRow, Rate, Row,
@@ -104,6 +105,48 @@ const OFFSET: &[Column<OffsetRow>] = &[
     ("cycles_median", |row| text(row.cycles.map(|cost| cost.median))),
     ("cycles_ci95_low", |row| cost_low(row.cycles)),
     ("cycles_ci95_high", |row| cost_high(row.cycles)),
+    ("samples", |row| row.samples.to_string()),
+    ("rounds", |row| row.rounds.to_string()),
+    ("outcome", |row| row.outcome.clone()),
+    ("reason", |row| text(row.reason.as_ref())),
+    ("flags", |row| joined(&row.flags)),
+];
+
+const ENERGY: &[Column<EnergyRow>] = &[
+    ("metric", |row| row.metric.clone()),
+    ("meter", |row| text(row.meter.as_ref())),
+    ("kernel", |row| row.kernel.clone()),
+    ("store", |row| text(row.store)),
+    ("width", |row| text(row.width)),
+    ("memory", |row| text(row.memory)),
+    ("threads", |row| row.threads.to_string()),
+    ("cpus", |row| joined(&row.cpus)),
+    ("working_set_bytes", |row| row.working_set_bytes.0.to_string()),
+    ("unit", |row| row.unit.clone()),
+    ("power_W_best", |row| text(row.power_w.map(|cost| cost.best))),
+    ("power_W_median", |row| text(row.power_w.map(|cost| cost.median))),
+    ("power_W_ci95_low", |row| cost_low(row.power_w)),
+    ("power_W_ci95_high", |row| cost_high(row.power_w)),
+    ("idle_power_W_median", |row| text(row.idle_power_w.map(|cost| cost.median))),
+    ("idle_power_W_ci95_low", |row| cost_low(row.idle_power_w)),
+    ("idle_power_W_ci95_high", |row| cost_high(row.idle_power_w)),
+    ("payload_Bps_best", |row| best(row.payload_bps)),
+    ("payload_Bps_median", |row| median(row.payload_bps)),
+    ("payload_Bps_ci95_low", |row| low(row.payload_bps)),
+    ("payload_Bps_ci95_high", |row| high(row.payload_bps)),
+    ("payload_J_per_GB_median", |row| text(row.payload_j_per_gb.map(|cost| cost.median))),
+    ("payload_J_per_GB_ci95_low", |row| cost_low(row.payload_j_per_gb)),
+    ("payload_J_per_GB_ci95_high", |row| cost_high(row.payload_j_per_gb)),
+    ("bus_J_per_GB_median", |row| text(row.bus_j_per_gb.map(|cost| cost.median))),
+    ("bus_J_per_GB_ci95_low", |row| cost_low(row.bus_j_per_gb)),
+    ("bus_J_per_GB_ci95_high", |row| cost_high(row.bus_j_per_gb)),
+    ("beyond_idle_J_per_GB_median", |row| text(row.beyond_idle_j_per_gb.map(|cost| cost.median))),
+    ("beyond_idle_J_per_GB_ci95_low", |row| cost_low(row.beyond_idle_j_per_gb)),
+    ("beyond_idle_J_per_GB_ci95_high", |row| cost_high(row.beyond_idle_j_per_gb)),
+    ("J_per_Gflop_median", |row| text(row.j_per_gflop.map(|cost| cost.median))),
+    ("J_per_Gflop_ci95_low", |row| cost_low(row.j_per_gflop)),
+    ("J_per_Gflop_ci95_high", |row| cost_high(row.j_per_gflop)),
+    ("step_error", |row| text(row.step_error)),
     ("samples", |row| row.samples.to_string()),
     ("rounds", |row| row.rounds.to_string()),
     ("outcome", |row| row.outcome.clone()),
@@ -323,6 +366,7 @@ fn cells(row: &AnyRow) -> Vec<(&'static str, String)> {
         AnyRow::Latency(row) => of(LATENCY, row),
         AnyRow::Numa(row) => of(NUMA, row),
         AnyRow::PageCache(row) => of(PAGE_CACHE, row),
+        AnyRow::Energy(row) => of(ENERGY, row),
     }
 }
 

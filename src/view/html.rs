@@ -3,6 +3,7 @@
 
 mod addrmap;
 mod cores;
+mod energy;
 mod latency;
 mod numa;
 mod page_cache;
@@ -47,6 +48,7 @@ pub fn page(report: &Report) -> String {
         addrmap::section(report),
         numa::section(report),
         page_cache::section(report),
+        energy::section(report),
         stream(report),
         charts("samples", "Samples", SAMPLES, chart::distributions(report)),
         warnings(report),

@@ -20,6 +20,7 @@ use crate::kernel::scan::Scan;
 use crate::kernel::{Element, Kernel, LoadKind, StoreKind, Width};
 use crate::machine::Machine;
 use crate::memory::{MemoryKind, MemorySpec};
+use crate::model::energy::EnergyRow;
 use crate::model::page_cache::PageCacheRow;
 use crate::model::{
     BreakEven, Cost, Crossover, HandoverRow, Kind, Kinds, LatencyLevel, LatencyRow, Level, LevelBest, LoadCurve,
@@ -303,6 +304,7 @@ fn protocol_word(protocol: Protocol) -> &'static str {
         Protocol::Stream => "stream",
         Protocol::Refilled => "refilled",
         Protocol::FirstUse => "first use",
+        Protocol::Energy => "energy",
     }
 }
 
@@ -522,6 +524,26 @@ fn reasons(rows: &[Row]) -> Vec<(String, String)> {
 /// The same of work on pages.
 fn page_reasons(rows: &[PageRow]) -> Vec<(String, String)> {
     gathered(rows.iter().map(|row| (format!("{} of {}", row.work, row.memory), &row.outcome, &row.reason)))
+}
+
+/// The rows of each meter, the whole package first.
+fn energy_meters(report: &Report) -> Vec<(String, Vec<&EnergyRow>)> {
+    let mut meters: Vec<(String, Vec<&EnergyRow>)> = Vec::new();
+    for row in &report.energy {
+        let Some(meter) = &row.meter else { continue };
+        match meters.iter_mut().find(|(known, _)| known == meter) {
+            Some((_, rows)) => rows.push(row),
+            None => meters.push((meter.clone(), vec![row])),
+        }
+    }
+    meters.sort_by_key(|(meter, _)| meter != "package");
+    meters
+}
+
+/// Why energy was not measured, each reason once.
+fn energy_reasons(rows: &[EnergyRow]) -> Vec<String> {
+    let found = gathered(rows.iter().map(|row| (row.kernel.clone(), &row.outcome, &row.reason)));
+    found.into_iter().map(|(what, reason)| format!("{what}: {reason}")).collect()
 }
 
 fn gathered<'a>(rows: impl Iterator<Item = (String, &'a String, &'a Option<String>)>) -> Vec<(String, String)> {

@@ -2,6 +2,7 @@
 
 mod addrmap;
 mod advisor;
+mod energy;
 mod handover;
 mod latency;
 mod loaded;
@@ -28,6 +29,7 @@ use crate::units::{Bytes, Nanoseconds, significant, utc};
 
 pub use addrmap::addrmap;
 pub use advisor::advice;
+pub use energy::energy;
 pub use latency::{latency, latency_maps};
 pub use numa::numa;
 pub use page_cache::page_cache;
@@ -57,6 +59,7 @@ pub fn summary(report: &Report) -> String {
         numa::section(report),
         weights::section(report),
         page_cache::section(report),
+        energy::section(report),
         report
             .stream
             .as_ref()

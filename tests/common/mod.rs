@@ -35,6 +35,7 @@ pub fn empty() -> Report {
         loaded: Vec::new(),
         load_curves: Vec::new(),
         addrmap: Vec::new(),
+        energy: Vec::new(),
         latency: Default::default(),
         page_cache: Default::default(),
         host: String::new(),
