@@ -212,6 +212,23 @@ pub struct Samples {
     /// What meters of energy told of each sample; empty where none was read.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub energy: Vec<EnergySamples>,
+    /// What was computed, where that is what was asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub results: Option<Results>,
+}
+
+/// What sums came to, sample by sample. Numbers stand as the bits of a double (binary64 of IEEE 754).
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+pub struct Results {
+    /// The sum; of a triad a number that stands for all bits of its elements.
+    pub bits: Vec<u64>,
+    /// Steps from one double to the next between the result and the exact one, rounded once; of a triad those of its
+    /// farthest element.
+    pub ulps: Vec<u64>,
+    /// The exact sum, rounded once; 0 of a triad.
+    pub exact: u64,
+    /// The exact sum of magnitudes, rounded once; 0 of a triad.
+    pub magnitude: u64,
 }
 
 /// What a meter of energy told, sample by sample.
@@ -267,6 +284,7 @@ impl Samples {
             && [self.fastest_thread_ticks.len(), self.core_clock_ticks.len()] == [n; 2]
             && [self.setup_ticks.len(), self.load_repetitions.len()].iter().all(|length| [0, n].contains(length))
             && self.energy.iter().all(|meter| [meter.microjoules.len(), meter.ticks.len()] == [n; 2])
+            && self.results.iter().all(|results| [results.bits.len(), results.ulps.len()] == [n; 2])
             && [&self.lost_us, &self.steal_jiffies, &self.switches, &self.faults, &self.migrations]
                 .iter()
                 .all(|column| column.len() == n)

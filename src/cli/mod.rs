@@ -14,6 +14,7 @@ pub mod memory;
 pub mod numa;
 pub mod page_cache;
 pub mod report;
+pub mod rounding;
 pub mod sweep;
 
 use std::path::PathBuf;
@@ -69,6 +70,9 @@ pub enum Command {
     /// Measure the memory of each node from each set of CPUs; say what each node is and how many cores saturate it; or
     /// --page-cache: what page cache does to a program beside it
     Numa(numa::NumaArgs),
+    /// Add up the same numbers in many ways: which widths, orders and threads change the result, by how much, and what a
+    /// result that never changes costs in speed
+    Rounding(rounding::RoundingArgs),
     /// Push page cache out of the nodes: touches what memory can be had, and gives it back
     Sweep(sweep::SweepArgs),
     /// Which stream of a loop should lie on which node, and what that gains: from records of the nodes' speed
@@ -337,6 +341,7 @@ pub fn execute(cli: &Cli) -> anyhow::Result<Done> {
         Some(Command::Addrmap(args)) => addrmap::run(args),
         Some(Command::Latency(args)) => latency::run(args),
         Some(Command::Numa(args)) => numa::run(args),
+        Some(Command::Rounding(args)) => rounding::run(args),
         Some(Command::Sweep(args)) => sweep::run(args),
         Some(Command::Advise(args)) => Ok(Done::ok(advise::run(args)?)),
         Some(Command::Report(args)) => report::run(args),
@@ -373,6 +378,7 @@ impl Cli {
             Some(Command::Addrmap(args)) => args.run.color,
             Some(Command::Latency(args)) => args.run.color,
             Some(Command::Numa(args)) => args.run.color,
+            Some(Command::Rounding(args)) => args.run.color,
             _ => self.characterise.run.color,
         }
     }

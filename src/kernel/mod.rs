@@ -8,6 +8,7 @@ pub mod chase;
 #[cfg(target_arch = "x86_64")]
 mod chase_x86_64;
 pub mod code;
+pub mod exact;
 pub mod formula;
 #[cfg(target_arch = "x86_64")]
 pub mod handover;

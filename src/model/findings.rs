@@ -34,6 +34,7 @@ pub(super) fn sentences(report: &Report) -> Vec<String> {
     all.extend(super::numa::sentences(report));
     all.extend(super::page_cache::sentences(report));
     all.extend(super::energy::sentences(report));
+    all.extend(super::rounding::sentences(&report.rounding));
     all
 }
 

@@ -16,6 +16,7 @@ mod numa;
 mod offsets;
 pub mod page_cache;
 mod pages;
+pub mod rounding;
 mod rows;
 mod stores;
 mod threads;
@@ -32,6 +33,7 @@ pub use self::numa::{Limit, Numa, NumaInitiator, NumaRow, Saturation, SideCache}
 use self::addrmap::Remainder;
 use self::energy::EnergyRow;
 use self::page_cache::{PageCacheReport, PageCacheRow};
+use self::rounding::{Rounding, RoundingRow};
 pub use self::weights::{Tried, Weighting};
 use crate::kernel::chase::Order;
 use crate::kernel::mix::Mix;
@@ -81,6 +83,8 @@ pub struct Report {
     pub addrmap: Vec<AddrmapRow>,
     /// What work costs in energy: one row a case and meter.
     pub energy: Vec<EnergyRow>,
+    /// One sum in many ways, if that was asked for.
+    pub rounding: Rounding,
     /// What chases tell.
     pub latency: Latency,
     /// Memory from everywhere, if that was measured.
@@ -132,6 +136,7 @@ pub fn report(record: &Record) -> Report {
         load_curves: Vec::new(),
         addrmap: addrmap::rows(record),
         energy: energy::rows(record),
+        rounding: rounding::rounding(record),
         end: record.end.clone(),
         levels,
         crossovers: stores::crossovers(&results),
@@ -734,6 +739,8 @@ pub enum AnyRow {
     PageCache(Box<PageCacheRow>),
     /// `energy`
     Energy(Box<EnergyRow>),
+    /// `rounding`
+    Rounding(Box<RoundingRow>),
 }
 
 impl Report {
@@ -749,8 +756,9 @@ impl Report {
         let numa = self.numa.iter().flat_map(Numa::any_rows);
         let page_cache = self.page_cache.rows.iter().cloned().map(|row| AnyRow::PageCache(Box::new(row)));
         let energy = self.energy.iter().cloned().map(|row| AnyRow::Energy(Box::new(row)));
+        let rounding = self.rounding.rows.iter().cloned().map(|row| AnyRow::Rounding(Box::new(row)));
         let all = bandwidth.chain(pages).chain(offsets).chain(handovers).chain(loaded).chain(addrmap).chain(latency);
-        all.chain(numa).chain(page_cache).chain(energy)
+        all.chain(numa).chain(page_cache).chain(energy).chain(rounding)
     }
 }
 

@@ -12,6 +12,7 @@ mod latency;
 mod numa;
 mod page_cache;
 mod pages;
+mod rounding;
 mod weights;
 
 use std::fmt;
@@ -39,6 +40,7 @@ pub use latency::{LatencyChoice, MAP_STRIDE, SPARSE_STRIDE, latency, latency_cho
 pub use numa::{NUMA_CHASE, NoTarget, NumaChoice, Way, caches_of, has_places, numa};
 pub use page_cache::{CacheChoice, Cure, PageCache, cures, page_cache};
 pub use pages::first_touch;
+pub use rounding::{Data, SUMMED, SumOrder, Summation, rounding};
 pub use weights::{RATIOS, weights};
 
 /// What is done.
@@ -63,6 +65,8 @@ pub enum Work {
     PageCache(PageCache),
     /// Nothing: the thread sleeps. What the machine draws then is the ground on which a kernel's energy stands.
     Idle,
+    /// One sum in one of many ways: a result, and how far it is from the exact one.
+    Rounding(Summation),
 }
 
 words! {
@@ -214,7 +218,8 @@ impl Case {
             | Work::Conflict(_)
             | Work::Chase(_)
             | Work::PageCache(_)
-            | Work::Idle => None,
+            | Work::Idle
+            | Work::Rounding(_) => None,
         }
     }
 
@@ -295,6 +300,7 @@ impl fmt::Display for Case {
             Work::Chase(chase) => write!(f, "{chase}")?,
             Work::PageCache(work) => write!(f, "{work}")?,
             Work::Idle => return f.write_str("idle, energy"),
+            Work::Rounding(way) => return write!(f, "{way}, {}", self.working_set),
         }
         write!(f, ", {}, {}", self.working_set, self.memory)?;
         for StreamMemory { stream, memory } in &self.streams {

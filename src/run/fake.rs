@@ -286,6 +286,7 @@ impl Executor for Fake {
                 }
                 _ => needs_two_cores(),
             },
+            Work::Rounding(_) => Outcome::Unavailable { reason: "the simulated machine adds up nothing".into() },
             Work::Idle => self.measured(case, Volume::default(), HZ / 1e3, quota),
             Work::Kernel(_) | Work::Page(_) | Work::Scan(_) | Work::PageCache(_) => {
                 let volume = volume(case);

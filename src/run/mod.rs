@@ -24,6 +24,8 @@ mod page_cache;
 #[cfg(target_arch = "x86_64")]
 mod pages;
 #[cfg(target_arch = "x86_64")]
+mod rounding;
+#[cfg(target_arch = "x86_64")]
 mod scan;
 pub mod sweep;
 pub mod sys;

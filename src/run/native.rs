@@ -16,12 +16,13 @@ use super::idle;
 use super::loaded::{self, Bench};
 use super::page_cache::Surroundings;
 use super::pages;
+use super::rounding::Adder;
 use super::scan::{self, Scanner, Tools};
 use super::sys::{self, Ticker};
 use super::team::{Task, Team};
 use super::{Executor, Quota};
 use crate::kernel::chase::Chase;
-use crate::kernel::code::{Call, Executable};
+use crate::kernel::code::{Call, Executable, Fault};
 use crate::kernel::handover::handover as handover_code;
 use crate::kernel::{CHAIN_LINKS, Isa, Kernel, Unsupported, Variant, assemble, core_clock_chain, naive};
 use crate::machine::{Machine, Source};
@@ -58,6 +59,7 @@ pub struct Native {
     bench: Bench,
     prober: Prober,
     chaser: Chaser,
+    adder: Adder,
     /// Meters of energy, looked for when they are first asked for; or why there are none.
     meters: Option<Result<Mutex<Meters>, String>>,
 }
@@ -91,6 +93,7 @@ impl Native {
             bench: Bench::default(),
             prober: Prober::default(),
             chaser: Chaser::default(),
+            adder: Adder::default(),
             meters: None,
         };
         native.expect(cases);
@@ -147,6 +150,26 @@ fn self_test(executable: &Executable, kernel: &Kernel, variant: &Variant, length
         return Err(Outcome::Invalid { reason });
     }
     Ok(())
+}
+
+/// One pass over slices, which must all be as long as the first. Returns the sum, where the kernel has one.
+pub(super) fn over_slices(
+    code: &Executable,
+    kernel: &Kernel,
+    variant: &Variant,
+    streams: &mut [&mut [f64]],
+    scalar: f64,
+) -> Result<f64, Fault> {
+    let formula = kernel.formula();
+    let length = streams.first().map_or(0, |stream| stream.len());
+    assert!(streams.len() == formula.streams.len() && streams.iter().all(|stream| stream.len() == length));
+    assert!(variant.element == crate::kernel::Element::Double && !formula.grid);
+    let addresses: Vec<u64> = streams.iter_mut().map(|stream| stream.as_mut_ptr() as u64).collect();
+    let mut call = Call::new(&formula, variant, &addresses, 1, length as u64);
+    call.scalar = scalar;
+    // SAFETY: the addresses are those of borrowed slices of doubles, one a stream and each `length` long, as asserted.
+    unsafe { code.run(&mut call) }?;
+    Ok(call.result(&formula, variant))
 }
 
 impl Executor for Native {
@@ -207,6 +230,7 @@ impl Native {
             Work::Chase(chase) => self.run_chase(case, *chase, quota),
             Work::PageCache(work) => self.run_beside_cache(case, work, quota),
             Work::Idle => self.run_idle(case, quota),
+            Work::Rounding(way) => self.adder.visit(case, way, quota, &tools(scan::SAMPLE)),
         }
     }
 

@@ -6,6 +6,7 @@ mod energy;
 mod latency;
 mod loaded;
 mod page_cache;
+mod rounding;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -26,6 +27,7 @@ pub(super) use energy::energy;
 pub(super) use latency::latency;
 pub(super) use loaded::loaded;
 pub(super) use page_cache::page_cache;
+pub(super) use rounding::rounding;
 
 const GBPS: &str = "payload bandwidth, GB/s";
 const WORKING_SET: &str = "working set, all threads";

@@ -4,6 +4,7 @@
 use super::{protocol_word, streams};
 use crate::model::energy::EnergyRow;
 use crate::model::page_cache::PageCacheRow;
+use crate::model::rounding::RoundingRow;
 use crate::model::{
     AddrmapRow, AnyRow, Cost, HandoverRow, LatencyRow, LoadedRow, NumaRow, OffsetRow, PageRow, Rate, Row,
 };
@@ -105,6 +106,36 @@ const OFFSET: &[Column<OffsetRow>] = &[
     ("cycles_median", |row| text(row.cycles.map(|cost| cost.median))),
     ("cycles_ci95_low", |row| cost_low(row.cycles)),
     ("cycles_ci95_high", |row| cost_high(row.cycles)),
+    ("samples", |row| row.samples.to_string()),
+    ("rounds", |row| row.rounds.to_string()),
+    ("outcome", |row| row.outcome.clone()),
+    ("reason", |row| text(row.reason.as_ref())),
+    ("flags", |row| joined(&row.flags)),
+];
+
+const ROUNDING: &[Column<RoundingRow>] = &[
+    ("metric", |row| row.metric.clone()),
+    ("kernel", |row| row.kernel.clone()),
+    ("data", |row| row.data.to_string()),
+    ("seed", |row| row.seed.to_string()),
+    ("width", |row| row.width.to_string()),
+    ("unroll", |row| row.unroll.to_string()),
+    ("fused", |row| row.fused.to_string()),
+    ("order", |row| row.order.to_string()),
+    ("blocks", |row| row.blocks.to_string()),
+    ("cpus", |row| joined(&row.cpus)),
+    ("working_set_bytes", |row| row.working_set_bytes.0.to_string()),
+    ("unit", |row| row.unit.clone()),
+    ("result", |row| text(row.result)),
+    ("result_bits", |row| text(row.result_bits.as_ref())),
+    ("exact", |row| text(row.exact)),
+    ("condition", |row| text(row.condition)),
+    ("ulps", |row| text(row.ulps)),
+    ("is_repeatable", |row| row.is_repeatable.to_string()),
+    ("payload_Bps_best", |row| best(row.payload_bps)),
+    ("payload_Bps_median", |row| median(row.payload_bps)),
+    ("payload_Bps_ci95_low", |row| low(row.payload_bps)),
+    ("payload_Bps_ci95_high", |row| high(row.payload_bps)),
     ("samples", |row| row.samples.to_string()),
     ("rounds", |row| row.rounds.to_string()),
     ("outcome", |row| row.outcome.clone()),
@@ -367,6 +398,7 @@ fn cells(row: &AnyRow) -> Vec<(&'static str, String)> {
         AnyRow::Numa(row) => of(NUMA, row),
         AnyRow::PageCache(row) => of(PAGE_CACHE, row),
         AnyRow::Energy(row) => of(ENERGY, row),
+        AnyRow::Rounding(row) => of(ROUNDING, row),
     }
 }
 

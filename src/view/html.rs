@@ -7,6 +7,7 @@ mod energy;
 mod latency;
 mod numa;
 mod page_cache;
+mod rounding;
 
 use std::collections::BTreeSet;
 
@@ -49,6 +50,7 @@ pub fn page(report: &Report) -> String {
         numa::section(report),
         page_cache::section(report),
         energy::section(report),
+        rounding::section(report),
         stream(report),
         charts("samples", "Samples", SAMPLES, chart::distributions(report)),
         warnings(report),

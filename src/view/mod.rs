@@ -22,6 +22,7 @@ use crate::machine::Machine;
 use crate::memory::{MemoryKind, MemorySpec};
 use crate::model::energy::EnergyRow;
 use crate::model::page_cache::PageCacheRow;
+use crate::model::rounding::RoundingRow;
 use crate::model::{
     BreakEven, Cost, Crossover, HandoverRow, Kind, Kinds, LatencyLevel, LatencyRow, Level, LevelBest, LoadCurve,
     LoadedRow, MapLine, Numa, NumaInitiator, NumaRow, PageRow, Rate, Report, Row, TranslationLevel,
@@ -538,6 +539,24 @@ fn energy_meters(report: &Report) -> Vec<(String, Vec<&EnergyRow>)> {
     }
     meters.sort_by_key(|(meter, _)| meter != "package");
     meters
+}
+
+/// A way of adding up, in few words.
+fn rounding_way(row: &RoundingRow) -> String {
+    let order = match row.blocks {
+        1 => row.order.to_string(),
+        blocks => format!("{} in {blocks}", row.order),
+    };
+    let width = if row.width == Width::Scalar { "scalar".into() } else { format!("{} bits", row.width) };
+    let chain = if row.unroll == 1 { "one chain" } else { "partial sums" };
+    let apart = if row.kernel != "sum" && !row.fused { ", mul + add" } else { "" };
+    format!("{width}, {chain}, {order}{apart}")
+}
+
+/// Why sums are missing, each reason once.
+fn rounding_reasons(rows: &[RoundingRow]) -> Vec<String> {
+    let found = gathered(rows.iter().map(|row| (format!("{} {}", row.kernel, row.data), &row.outcome, &row.reason)));
+    found.into_iter().map(|(what, reason)| format!("{what}: {reason}")).collect()
 }
 
 /// Why energy was not measured, each reason once.

@@ -8,6 +8,7 @@ mod latency;
 mod loaded;
 mod numa;
 mod page_cache;
+mod rounding;
 mod sweep;
 mod weights;
 
@@ -33,6 +34,7 @@ pub use energy::energy;
 pub use latency::{latency, latency_maps};
 pub use numa::numa;
 pub use page_cache::page_cache;
+pub use rounding::rounding;
 pub use sweep::sweep;
 pub use weights::weights;
 
@@ -60,6 +62,7 @@ pub fn summary(report: &Report) -> String {
         weights::section(report),
         page_cache::section(report),
         energy::section(report),
+        rounding::section(report),
         report
             .stream
             .as_ref()

@@ -36,6 +36,7 @@ pub fn empty() -> Report {
         load_curves: Vec::new(),
         addrmap: Vec::new(),
         energy: Vec::new(),
+        rounding: Default::default(),
         latency: Default::default(),
         page_cache: Default::default(),
         host: String::new(),
