@@ -426,6 +426,9 @@ fn checked(measurement: Measurement) -> Result<Measurement, String> {
         _ if matches!(&measurement.case.work, Work::Conflict(batch) if !batch.fits(measurement.case.working_set)) => {
             Err("its pairs lie beyond its memory".into())
         }
+        _ if matches!(measurement.case.work, Work::Streams(streams) if !streams.exists()) => {
+            Err("its streams have a number or an offset that no streams have".into())
+        }
         _ if matches!(measurement.case.work, Work::Chase(chase) if !chase.exists()) => {
             Err("its chase has chains or a stride that no chase has".into())
         }

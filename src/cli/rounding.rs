@@ -17,7 +17,7 @@ pub struct RoundingArgs {
     /// Kernels: sum, dot, triad [default: all three]
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     pub kernel: Vec<String>,
-    /// Working set [default: 4MiB]
+    /// Working set [default: 2MiB]
     #[arg(long, value_name = "SIZE", value_parser = working_set)]
     pub size: Option<Bytes>,
     /// Seed of the numbers that are added up

@@ -21,6 +21,7 @@ pub mod probe;
 pub mod scan;
 #[cfg(target_arch = "x86_64")]
 mod scan_x86_64;
+pub mod streams;
 #[cfg(target_arch = "x86_64")]
 mod x86_64;
 

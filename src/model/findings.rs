@@ -35,6 +35,7 @@ pub(super) fn sentences(report: &Report) -> Vec<String> {
     all.extend(super::page_cache::sentences(report));
     all.extend(super::energy::sentences(report));
     all.extend(super::rounding::sentences(&report.rounding));
+    all.extend(super::streams::sentences(&report.congestion));
     all
 }
 

@@ -19,6 +19,7 @@ mod pages;
 pub mod rounding;
 mod rows;
 mod stores;
+pub mod streams;
 mod threads;
 pub mod tiers;
 pub mod warnings;
@@ -34,6 +35,7 @@ use self::addrmap::Remainder;
 use self::energy::EnergyRow;
 use self::page_cache::{PageCacheReport, PageCacheRow};
 use self::rounding::{Rounding, RoundingRow};
+use self::streams::{Congestion, StreamsRow};
 pub use self::weights::{Tried, Weighting};
 use crate::kernel::chase::Order;
 use crate::kernel::mix::Mix;
@@ -85,6 +87,8 @@ pub struct Report {
     pub energy: Vec<EnergyRow>,
     /// One sum in many ways, if that was asked for.
     pub rounding: Rounding,
+    /// Many streams at once, by their offsets.
+    pub congestion: Congestion,
     /// What chases tell.
     pub latency: Latency,
     /// Memory from everywhere, if that was measured.
@@ -137,6 +141,7 @@ pub fn report(record: &Record) -> Report {
         addrmap: addrmap::rows(record),
         energy: energy::rows(record),
         rounding: rounding::rounding(record),
+        congestion: streams::congestion(record),
         end: record.end.clone(),
         levels,
         crossovers: stores::crossovers(&results),
@@ -741,6 +746,8 @@ pub enum AnyRow {
     Energy(Box<EnergyRow>),
     /// `rounding`
     Rounding(Box<RoundingRow>),
+    /// `streams`
+    Streams(Box<StreamsRow>),
 }
 
 impl Report {
@@ -757,8 +764,9 @@ impl Report {
         let page_cache = self.page_cache.rows.iter().cloned().map(|row| AnyRow::PageCache(Box::new(row)));
         let energy = self.energy.iter().cloned().map(|row| AnyRow::Energy(Box::new(row)));
         let rounding = self.rounding.rows.iter().cloned().map(|row| AnyRow::Rounding(Box::new(row)));
+        let streams = self.congestion.rows.iter().cloned().map(|row| AnyRow::Streams(Box::new(row)));
         let all = bandwidth.chain(pages).chain(offsets).chain(handovers).chain(loaded).chain(addrmap).chain(latency);
-        all.chain(numa).chain(page_cache).chain(energy).chain(rounding)
+        all.chain(numa).chain(page_cache).chain(energy).chain(rounding).chain(streams)
     }
 }
 

@@ -13,7 +13,7 @@ use crate::kernel::{Kernel, Width};
 use crate::plan::{Case, Data, SumOrder, Summation, Work};
 use crate::record::{Measured, Measurement, Record, Results};
 use crate::stats;
-use crate::units::{Bytes, significant};
+use crate::units::{Bytes, count};
 
 /// What one way of adding up came to: a tidy row.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -336,9 +336,9 @@ pub(super) fn sentences(rounding: &Rounding) -> Vec<String> {
 impl Verdict {
     /// The verdict in words.
     pub fn sentence(&self) -> String {
-        let Verdict { kernel, ways, results, ulps: [near, far], .. } = self;
-        let condition =
-            self.condition.map_or_else(|| self.data.to_string(), |c| format!("condition {}", significant(c)));
+        let Verdict { kernel, ways, results, .. } = self;
+        let [near, far] = self.ulps.map(|ulps| count(ulps as f64));
+        let condition = self.condition.map_or_else(|| self.data.to_string(), |c| format!("condition {}", count(c)));
         let plural = if *results == 1 { "" } else { "s" };
         let mut text = format!(
             "{kernel}, {condition}: {ways} ways give {results} different result{plural}, {near} to {far} ULP from the exact one"

@@ -13,6 +13,7 @@ mod numa;
 mod page_cache;
 mod pages;
 mod rounding;
+mod streams;
 mod weights;
 
 use std::fmt;
@@ -24,6 +25,7 @@ use serde::{Deserialize, Serialize};
 use crate::kernel::chase::{Chase, Order};
 use crate::kernel::mix::Mix;
 use crate::kernel::scan::Scan;
+use crate::kernel::streams::Streams;
 use crate::kernel::{Element, LoadKind, StoreKind, Variant, Width};
 use crate::memory::{MemoryKind, MemorySpec};
 use crate::units::{Bytes, words};
@@ -41,6 +43,7 @@ pub use numa::{NUMA_CHASE, NoTarget, NumaChoice, Way, caches_of, has_places, num
 pub use page_cache::{CacheChoice, Cure, PageCache, cures, page_cache};
 pub use pages::first_touch;
 pub use rounding::{Data, SUMMED, SumOrder, Summation, rounding};
+pub use streams::{OFFSETS, streams, touch_of};
 pub use weights::{RATIOS, weights};
 
 /// What is done.
@@ -67,6 +70,8 @@ pub enum Work {
     Idle,
     /// One sum in one of many ways: a result, and how far it is from the exact one.
     Rounding(Summation),
+    /// Many streams at once, each so many bytes from the next: a bandwidth.
+    Streams(Streams),
 }
 
 words! {
@@ -219,7 +224,8 @@ impl Case {
             | Work::Chase(_)
             | Work::PageCache(_)
             | Work::Idle
-            | Work::Rounding(_) => None,
+            | Work::Rounding(_)
+            | Work::Streams(_) => None,
         }
     }
 
@@ -276,6 +282,17 @@ impl Case {
             Work::Chase(chase) => (Chase { chains: 1, ..chase }, self.working_set),
             // The ladder's own chase, so that latency without load is one quantity in both.
             Work::Loaded(loaded) => (Chase::of(Order::Random), loaded.chase),
+            // The numbers, and their exact sum.
+            Work::Rounding(ref way) => {
+                let ground = Summation {
+                    variant: Variant { width: Width::Scalar, unroll: 1, ..way.variant.clone() },
+                    fused: false,
+                    order: SumOrder::Forward,
+                    blocks: 1,
+                    ..way.clone()
+                };
+                return Some(Case { work: Work::Rounding(ground), ..self.clone() });
+            }
             _ => return None,
         };
         let cpus = self.cpus.iter().take(1).copied().collect();
@@ -299,6 +316,7 @@ impl fmt::Display for Case {
             Work::Conflict(batch) => write!(f, "{} pairs of lines ({})", batch.pairs.len(), batch.stage)?,
             Work::Chase(chase) => write!(f, "{chase}")?,
             Work::PageCache(work) => write!(f, "{work}")?,
+            Work::Streams(streams) => write!(f, "{streams}")?,
             Work::Idle => return f.write_str("idle, energy"),
             Work::Rounding(way) => return write!(f, "{way}, {}", self.working_set),
         }

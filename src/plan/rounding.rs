@@ -67,7 +67,7 @@ pub struct Summation {
 /// Kernels that are added up in many ways.
 pub const SUMMED: [&str; 3] = ["sum", "dot", "triad"];
 /// Working set unless one is named: long enough for partial sums to matter, short enough to be summed exactly at once.
-const WORKING_SET: Bytes = Bytes::mib(4);
+const WORKING_SET: Bytes = Bytes::mib(2);
 /// As many blocks as threads that machines commonly have.
 const BLOCKS: [u32; 3] = [2, 8, 64];
 

@@ -1,6 +1,7 @@
 //! A simulated machine: memories with known levels, noise, outliers and modes, for tests of everything behind the
 //! executor. Its clock is named `simulated`, so that its records can't pass for measurements.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -8,6 +9,7 @@ use super::energy::{Dial, Meter, Meters, Scale};
 use super::{Executor, Quota};
 use crate::kernel::chase::Chase;
 use crate::kernel::mix::Mix;
+use crate::kernel::streams::Streams;
 use crate::machine::EnergyPart;
 use crate::memory::Obtained;
 use crate::plan::{Case, Conflict, LINE, Load, Protocol, Work};
@@ -75,6 +77,8 @@ const HZ: f64 = 1e9;
 const IN_FLIGHT: f64 = 10.0;
 /// Nanoseconds of a hand-over, for each bit from the highest in which the numbers of the CPUs differ.
 const HANDOVER_NS: f64 = 20.0;
+/// Targets that streams are spread over at best.
+const CONTROLLERS: u32 = 8;
 /// Bytes that a loading thread moves between two pauses.
 const CHUNK: f64 = 12288.0;
 /// Most of a memory's rate that can be used, and by how much a load takes longer at half of it.
@@ -135,6 +139,18 @@ impl Fake {
         let alone = CHUNK / (CHUNK / last.bytes_per_s + f64::from(delay_ns) * 1e-9);
         let used = (alone * threads as f64 / last.shared_bytes_per_s).min(QUEUE.0);
         (used * last.shared_bytes_per_s, idle_ns * (1.0 + QUEUE.1 * used / (1.0 - used)))
+    }
+
+    /// How many times longer lines of so many streams take because they go to the same targets: those of one step, which are
+    /// asked for at once, wait for the target that has most of them.
+    pub fn congestion(&self, streams: Streams, share: Bytes) -> f64 {
+        let Some(target) = self.target else { return 1.0 };
+        let mut lines = HashMap::new();
+        for stream in 0..u64::from(streams.streams) {
+            *lines.entry(target(stream * streams.pitch(share))).or_insert(0) += 1;
+        }
+        let most = lines.values().copied().max().unwrap_or(1);
+        f64::from(most) / f64::from(streams.streams.div_ceil(CONTROLLERS))
     }
 
     /// The true time of a hand-over, in nanoseconds.
@@ -287,6 +303,13 @@ impl Executor for Fake {
                 _ => needs_two_cores(),
             },
             Work::Rounding(_) => Outcome::Unavailable { reason: "the simulated machine adds up nothing".into() },
+            Work::Streams(streams) => {
+                let share = Bytes(case.working_set.0 / case.threads().max(1) as u64);
+                let [loaded, stored, write_allocated] = streams.bytes(share).map(|bytes| bytes * case.threads() as u64);
+                let volume = Volume { loaded, stored, write_allocated, ..Volume::default() };
+                let rate = self.levels[self.levels.len() - 1].shared_bytes_per_s / self.congestion(*streams, share);
+                self.measured(case, volume, volume.bus() as f64 / rate * HZ, quota)
+            }
             Work::Idle => self.measured(case, Volume::default(), HZ / 1e3, quota),
             Work::Kernel(_) | Work::Page(_) | Work::Scan(_) | Work::PageCache(_) => {
                 let volume = volume(case);

@@ -27,6 +27,8 @@ mod pages;
 mod rounding;
 #[cfg(target_arch = "x86_64")]
 mod scan;
+#[cfg(target_arch = "x86_64")]
+mod streams;
 pub mod sweep;
 pub mod sys;
 #[cfg(target_arch = "x86_64")]

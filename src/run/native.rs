@@ -18,6 +18,7 @@ use super::page_cache::Surroundings;
 use super::pages;
 use super::rounding::Adder;
 use super::scan::{self, Scanner, Tools};
+use super::streams;
 use super::sys::{self, Ticker};
 use super::team::{Task, Team};
 use super::{Executor, Quota};
@@ -230,6 +231,12 @@ impl Native {
             Work::Chase(chase) => self.run_chase(case, *chase, quota),
             Work::PageCache(work) => self.run_beside_cache(case, work, quota),
             Work::Idle => self.run_idle(case, quota),
+            Work::Streams(streams) => {
+                let chain = || core_clock(&self.chain, self.ticker);
+                let team = Team::new(case, quota, self.ticker, self.clock.hz, &chain);
+                let measured = streams::measure(case, *streams, team, self.arenas.places())?;
+                Ok(Outcome::Measured(Box::new(Measured { core_clock_links: CORE_CLOCK_LINKS, ..measured })))
+            }
             Work::Rounding(way) => self.adder.visit(case, way, quota, &tools(scan::SAMPLE)),
         }
     }

@@ -22,7 +22,7 @@ const SCALAR: f64 = 1.1;
 #[derive(Debug, Default)]
 pub(super) struct Adder {
     codes: HashMap<(crate::kernel::Variant, bool), Result<Executable, Outcome>>,
-    arrays: Option<(Made, Arrays)>,
+    arrays: HashMap<Made, Arrays>,
 }
 
 /// What arrays were made for.
@@ -58,10 +58,7 @@ impl Adder {
             self.codes.entry(key).or_insert_with(|| compile(&way.variant, isa)).as_ref().map_err(Outcome::clone)?;
         let elements = (case.working_set.0 / 8) as usize / kernel.formula().streams.len();
         let made = (kernel.name.to_string(), way.data, way.seed, elements);
-        if self.arrays.as_ref().is_none_or(|(known, _)| *known != made) {
-            self.arrays = Some((made, Arrays::new(kernel, way.data, way.seed, elements)));
-        }
-        let Some((_, arrays)) = &self.arrays else { return Err(unavailable("there are no numbers to add up")) };
+        let arrays = &*self.arrays.entry(made).or_insert_with(|| Arrays::new(kernel, way.data, way.seed, elements));
         let sum = || measure(arrays, kernel, way, code, cpu, quota, tools);
         let samples = std::thread::scope(|scope| scope.spawn(sum).join())
             .unwrap_or_else(|_| Err(Outcome::Crashed { reason: "a measuring thread panicked".into() }))?;

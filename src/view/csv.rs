@@ -5,6 +5,7 @@ use super::{protocol_word, streams};
 use crate::model::energy::EnergyRow;
 use crate::model::page_cache::PageCacheRow;
 use crate::model::rounding::RoundingRow;
+use crate::model::streams::StreamsRow;
 use crate::model::{
     AddrmapRow, AnyRow, Cost, HandoverRow, LatencyRow, LoadedRow, NumaRow, OffsetRow, PageRow, Rate, Row,
 };
@@ -136,6 +137,31 @@ const ROUNDING: &[Column<RoundingRow>] = &[
     ("payload_Bps_median", |row| median(row.payload_bps)),
     ("payload_Bps_ci95_low", |row| low(row.payload_bps)),
     ("payload_Bps_ci95_high", |row| high(row.payload_bps)),
+    ("samples", |row| row.samples.to_string()),
+    ("rounds", |row| row.rounds.to_string()),
+    ("outcome", |row| row.outcome.clone()),
+    ("reason", |row| text(row.reason.as_ref())),
+    ("flags", |row| joined(&row.flags)),
+];
+
+const STREAMS: &[Column<StreamsRow>] = &[
+    ("metric", |row| row.metric.clone()),
+    ("touch", |row| row.touch.to_string()),
+    ("streams", |row| row.streams.to_string()),
+    ("offset_bytes", |row| row.offset_bytes.to_string()),
+    ("memory", |row| row.memory.to_string()),
+    ("threads", |row| row.threads.to_string()),
+    ("cpus", |row| joined(&row.cpus)),
+    ("working_set_bytes", |row| row.working_set_bytes.0.to_string()),
+    ("unit", |row| row.unit.clone()),
+    ("payload_Bps_best", |row| best(row.payload_bps)),
+    ("payload_Bps_median", |row| median(row.payload_bps)),
+    ("payload_Bps_ci95_low", |row| low(row.payload_bps)),
+    ("payload_Bps_ci95_high", |row| high(row.payload_bps)),
+    ("bus_Bps_median", |row| median(row.bus_bps)),
+    ("over_aligned", |row| text(row.over_aligned.map(|ratio| ratio[0]))),
+    ("over_aligned_ci95_low", |row| text(row.over_aligned.map(|ratio| ratio[1]))),
+    ("over_aligned_ci95_high", |row| text(row.over_aligned.map(|ratio| ratio[2]))),
     ("samples", |row| row.samples.to_string()),
     ("rounds", |row| row.rounds.to_string()),
     ("outcome", |row| row.outcome.clone()),
@@ -399,6 +425,7 @@ fn cells(row: &AnyRow) -> Vec<(&'static str, String)> {
         AnyRow::PageCache(row) => of(PAGE_CACHE, row),
         AnyRow::Energy(row) => of(ENERGY, row),
         AnyRow::Rounding(row) => of(ROUNDING, row),
+        AnyRow::Streams(row) => of(STREAMS, row),
     }
 }
 

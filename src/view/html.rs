@@ -8,6 +8,7 @@ mod latency;
 mod numa;
 mod page_cache;
 mod rounding;
+mod streams;
 
 use std::collections::BTreeSet;
 
@@ -51,6 +52,7 @@ pub fn page(report: &Report) -> String {
         page_cache::section(report),
         energy::section(report),
         rounding::section(report),
+        streams::section(report),
         stream(report),
         charts("samples", "Samples", SAMPLES, chart::distributions(report)),
         warnings(report),

@@ -23,6 +23,7 @@ use crate::memory::{MemoryKind, MemorySpec};
 use crate::model::energy::EnergyRow;
 use crate::model::page_cache::PageCacheRow;
 use crate::model::rounding::RoundingRow;
+use crate::model::streams::StreamsRow;
 use crate::model::{
     BreakEven, Cost, Crossover, HandoverRow, Kind, Kinds, LatencyLevel, LatencyRow, Level, LevelBest, LoadCurve,
     LoadedRow, MapLine, Numa, NumaInitiator, NumaRow, PageRow, Rate, Report, Row, TranslationLevel,
@@ -551,6 +552,12 @@ fn rounding_way(row: &RoundingRow) -> String {
     let chain = if row.unroll == 1 { "one chain" } else { "partial sums" };
     let apart = if row.kernel != "sum" && !row.fused { ", mul + add" } else { "" };
     format!("{width}, {chain}, {order}{apart}")
+}
+
+/// Why streams are missing, each reason once.
+fn streams_reasons(rows: &[StreamsRow]) -> Vec<String> {
+    let found = gathered(rows.iter().map(|row| (format!("{} {}", row.touch, row.streams), &row.outcome, &row.reason)));
+    found.into_iter().map(|(what, reason)| format!("{what}: {reason}")).collect()
 }
 
 /// Why sums are missing, each reason once.

@@ -9,6 +9,7 @@ mod loaded;
 mod numa;
 mod page_cache;
 mod rounding;
+mod streams;
 mod sweep;
 mod weights;
 
@@ -35,6 +36,7 @@ pub use latency::{latency, latency_maps};
 pub use numa::numa;
 pub use page_cache::page_cache;
 pub use rounding::rounding;
+pub use streams::stream_map;
 pub use sweep::sweep;
 pub use weights::weights;
 
@@ -63,6 +65,7 @@ pub fn summary(report: &Report) -> String {
         page_cache::section(report),
         energy::section(report),
         rounding::section(report),
+        streams::section(report),
         report
             .stream
             .as_ref()

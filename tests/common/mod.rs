@@ -37,6 +37,7 @@ pub fn empty() -> Report {
         addrmap: Vec::new(),
         energy: Vec::new(),
         rounding: Default::default(),
+        congestion: Default::default(),
         latency: Default::default(),
         page_cache: Default::default(),
         host: String::new(),

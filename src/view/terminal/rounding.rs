@@ -3,6 +3,7 @@
 use super::{Column, gbps, head, item, joined, legend, note, ratio, table};
 use crate::model::Report;
 use crate::model::rounding::{RoundingRow, Verdict};
+use crate::units::count;
 use crate::view::{rounding_reasons, rounding_way};
 
 /// The answer, a table for each sum, what disturbed it.
@@ -30,7 +31,7 @@ fn of_sum(report: &Report, verdict: &Verdict) -> String {
     let columns = [
         Column::left("way", rows.iter().map(|row| rounding_way(row))),
         Column::left("bits", letters(&rows).into_iter()),
-        Column::right("ULP", rows.iter().map(|row| row.ulps.map_or_else(|| "-".into(), |ulps| ulps.to_string()))),
+        Column::right("ULP", rows.iter().map(|row| row.ulps.map_or_else(|| "-".into(), |ulps| count(ulps as f64)))),
         Column::left("runs", rows.iter().map(|row| if row.is_repeatable { "same" } else { "differ" }.into())),
         Column::right(
             "GB/s",
