@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::machine::Machine;
+use crate::machine::{EnergyPart, Machine};
 use crate::memory::Obtained;
 use crate::memory::behaviour::IGNORED;
 use crate::plan::{Case, Work};
@@ -209,6 +209,41 @@ pub struct Samples {
     /// Repetitions that the loading threads did while the sample ran, over all of them; empty where nothing loads.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub load_repetitions: Vec<u64>,
+    /// What meters of energy told of each sample; empty where none was read.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub energy: Vec<EnergySamples>,
+    /// What was computed, where that is what was asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub results: Option<Results>,
+}
+
+/// What sums came to, sample by sample. Numbers stand as the bits of a double (binary64 of IEEE 754).
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+pub struct Results {
+    /// The sum; of a triad a number that stands for all bits of its elements.
+    pub bits: Vec<u64>,
+    /// Steps from one double to the next between the result and the exact one, rounded once; of a triad those of its
+    /// farthest element.
+    pub ulps: Vec<u64>,
+    /// The exact sum, rounded once; 0 of a triad.
+    pub exact: u64,
+    /// The exact sum of magnitudes, rounded once; 0 of a triad.
+    pub magnitude: u64,
+}
+
+/// What a meter of energy told, sample by sample.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct EnergySamples {
+    /// The meter's own name.
+    pub meter: String,
+    /// What it tells the energy of.
+    pub part: EnergyPart,
+    /// Microseconds from one change of the counter to the next; 0 of a sensor of power.
+    pub update_us: u64,
+    /// Microjoules from one reading of the meter to the next; nothing where it could not be read.
+    pub microjoules: Vec<Option<u64>>,
+    /// Clock ticks between the two readings: a little more than the sample.
+    pub ticks: Vec<u64>,
 }
 
 /// One sample, as the executor hands it over.
@@ -248,6 +283,8 @@ impl Samples {
         self.ticks.iter().all(|&t| t > 0)
             && [self.fastest_thread_ticks.len(), self.core_clock_ticks.len()] == [n; 2]
             && [self.setup_ticks.len(), self.load_repetitions.len()].iter().all(|length| [0, n].contains(length))
+            && self.energy.iter().all(|meter| [meter.microjoules.len(), meter.ticks.len()] == [n; 2])
+            && self.results.iter().all(|results| [results.bits.len(), results.ulps.len()] == [n; 2])
             && [&self.lost_us, &self.steal_jiffies, &self.switches, &self.faults, &self.migrations]
                 .iter()
                 .all(|column| column.len() == n)
@@ -388,6 +425,9 @@ fn checked(measurement: Measurement) -> Result<Measurement, String> {
         }
         _ if matches!(&measurement.case.work, Work::Conflict(batch) if !batch.fits(measurement.case.working_set)) => {
             Err("its pairs lie beyond its memory".into())
+        }
+        _ if matches!(measurement.case.work, Work::Streams(streams) if !streams.exists()) => {
+            Err("its streams have a number or an offset that no streams have".into())
         }
         _ if matches!(measurement.case.work, Work::Chase(chase) if !chase.exists()) => {
             Err("its chase has chains or a stride that no chase has".into())

@@ -28,6 +28,21 @@ pub struct BandwidthArgs {
     /// Write a record to this file
     #[arg(long, value_name = "FILE")]
     pub record: Option<PathBuf>,
+    /// Measure energy instead of speed: watts at rest and under each kernel, joules a gigabyte and a flop, by the meters
+    /// that `membound machine` lists; with `membound bandwidth` alone
+    #[arg(long)]
+    pub energy: bool,
+    /// Measure many streams at once, at each offset between them: does it matter how arrays lie to each other, and which
+    /// padding is best? Of --kernel it takes load, store and copy
+    #[arg(long, value_enum, value_name = "scan", conflicts_with = "energy")]
+    pub offsets: Option<Offsets>,
+}
+
+/// Which offsets.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum Offsets {
+    /// From one line to 64 KiB, each twice the one before
+    Scan,
 }
 
 /// Which of the three.
@@ -39,6 +54,10 @@ pub enum What {
     Stores,
     /// STREAM.
     Stream,
+    /// Any cases, with meters of energy around each sample.
+    Energy,
+    /// Many streams at each offset between them.
+    Streams,
 }
 
 impl What {
@@ -49,6 +68,8 @@ impl What {
             What::Bandwidth => plan::bandwidth(frame, &choice),
             What::Stores => plan::stores(frame, &choice),
             What::Stream => plan::stream_choice(frame, &choice),
+            What::Energy => plan::energy(frame, &choice),
+            What::Streams => plan::streams(frame, &choice),
         };
         cases.map_err(usage)
     }
@@ -58,8 +79,14 @@ impl What {
         let common =
             [("--load", !args.load.is_empty()), ("--unroll", args.unroll.is_some()), ("--misalign", args.misalign > 0)];
         let own = match self {
-            What::Bandwidth => return Ok(()),
+            What::Bandwidth | What::Energy => return Ok(()),
             What::Stores => vec![("--store", !args.store.is_empty())],
+            What::Streams => vec![
+                ("--store", !args.store.is_empty()),
+                ("--width", !args.width.is_empty()),
+                ("--element float", args.element != Element::Double),
+                ("a kernel other than load, store and copy", args.kernel.iter().any(|k| plan::touch_of(k).is_none())),
+            ],
             What::Stream => vec![
                 ("--kernel", !args.kernel.is_empty()),
                 ("--size", !args.size.is_empty()),
@@ -73,17 +100,36 @@ impl What {
         }
     }
 
+    /// Energy instead of speed, or streams by their offsets.
+    fn or_special(self, args: &BandwidthArgs) -> anyhow::Result<What> {
+        let (what, flag) = match (args.energy, args.offsets) {
+            (true, _) => (What::Energy, "--energy"),
+            (_, Some(Offsets::Scan)) => (What::Streams, "--offsets"),
+            (false, None) => return Ok(self),
+        };
+        match self {
+            What::Bandwidth => Ok(what),
+            _ => Err(usage(format!("{flag} does not apply here; `membound bandwidth` takes it"))),
+        }
+    }
+
     fn view(self) -> fn(&Report) -> String {
         match self {
             What::Bandwidth => terminal::rows,
             What::Stores => terminal::stores,
             What::Stream => terminal::stream,
+            What::Energy => terminal::energy,
+            What::Streams => terminal::stream_map,
         }
     }
 
     /// Enough for the usual choice on a quiet machine; a run ends sooner when every interval is narrow.
     fn budget(self) -> Duration {
-        Duration::from_secs(if self == What::Stores { 30 } else { 15 })
+        Duration::from_secs(match self {
+            What::Stores | What::Energy => 30,
+            What::Streams => 90,
+            What::Bandwidth | What::Stream => 15,
+        })
     }
 }
 
@@ -91,6 +137,7 @@ impl What {
 pub fn run(args: &BandwidthArgs, what: What) -> anyhow::Result<Done> {
     let started = Instant::now();
     let (machine, frame) = args.run.frame()?;
+    let what = what.or_special(args)?;
     let cases = what.cases(&frame, &args.choice)?;
     let deadline = started + args.run.budget.unwrap_or(what.budget());
     measure::finish(&args.run, Some(&args.places), args.record.as_ref(), machine, &cases, deadline, what.view())

@@ -8,9 +8,10 @@ use clap::Args;
 use super::measure::{self, Session};
 use super::report::{present, write_page};
 use super::{Done, Format, RunArgs, usage};
+use crate::machine::energy;
 use crate::memory::Places;
 use crate::model;
-use crate::plan::{self, NumaChoice};
+use crate::plan::{self, Choice, NumaChoice};
 use crate::run::here::Here;
 use crate::units::utc_compact;
 
@@ -44,6 +45,9 @@ pub fn run(args: &CharacteriseArgs) -> anyhow::Result<Done> {
         // A machine whose nodes have no room is still characterised.
         let brief = NumaChoice { is_brief: true, ..NumaChoice::default() };
         cases.extend(plan::numa(&frame, &machine, &brief).map(|(cases, _)| cases).unwrap_or_default());
+    }
+    if machine.energy.known().is_some_and(|meters| !energy::usable(meters).is_empty()) {
+        cases.extend(plan::energy(&frame, &Choice::default()).map_err(usage)?);
     }
     if args.run.list {
         return Ok(Done::ok(measure::list(&cases)));

@@ -16,6 +16,7 @@ pub mod numa;
 pub mod page_cache;
 pub mod report;
 pub mod roofline;
+pub mod rounding;
 pub mod sweep;
 
 use std::path::PathBuf;
@@ -73,6 +74,9 @@ pub enum Command {
     Numa(numa::NumaArgs),
     /// What bounds loops, arithmetic or bandwidth, and how near they come: ceilings measured and specified, as a chart too
     Roofline(roofline::RooflineArgs),
+    /// Add up the same numbers in many ways: which widths, orders and threads change the result, by how much, and what a
+    /// result that never changes costs in speed
+    Rounding(rounding::RoundingArgs),
     /// Push page cache out of the nodes: touches what memory can be had, and gives it back
     Sweep(sweep::SweepArgs),
     /// Which stream of a loop should lie on which node, and what that gains: from records of the nodes' speed
@@ -346,6 +350,7 @@ pub fn execute(cli: &Cli) -> anyhow::Result<Done> {
         Some(Command::Latency(args)) => latency::run(args),
         Some(Command::Numa(args)) => numa::run(args),
         Some(Command::Roofline(args)) => roofline::run(args),
+        Some(Command::Rounding(args)) => rounding::run(args),
         Some(Command::Sweep(args)) => sweep::run(args),
         Some(Command::Advise(args)) => Ok(Done::ok(advise::run(args)?)),
         Some(Command::Compare(args)) => compare::run(args),
@@ -385,6 +390,7 @@ impl Cli {
             Some(Command::Latency(args)) => args.run.color,
             Some(Command::Numa(args)) => args.run.color,
             Some(Command::Roofline(args)) => args.run.color,
+            Some(Command::Rounding(args)) => args.run.color,
             _ => self.characterise.run.color,
         }
     }

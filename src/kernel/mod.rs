@@ -11,6 +11,7 @@ pub mod code;
 pub mod flops;
 #[cfg(target_arch = "x86_64")]
 mod flops_x86_64;
+pub mod exact;
 pub mod formula;
 #[cfg(target_arch = "x86_64")]
 pub mod handover;
@@ -23,6 +24,7 @@ pub mod probe;
 pub mod scan;
 #[cfg(target_arch = "x86_64")]
 mod scan_x86_64;
+pub mod streams;
 #[cfg(target_arch = "x86_64")]
 mod x86_64;
 

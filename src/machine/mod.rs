@@ -8,6 +8,7 @@ mod caches;
 mod cpus;
 mod cpuset;
 mod domains;
+pub mod energy;
 mod fact;
 mod firmware;
 mod identity;
@@ -32,6 +33,7 @@ pub use caches::{Cache, CacheKind};
 pub use cpus::{CoreKind, Cpu, Frequency};
 pub use cpuset::{CpuSet, CpuSetError};
 pub use domains::{Domain, DomainKind};
+pub use energy::{EnergyMeter, EnergyPart, MeterKind};
 pub use fact::Fact;
 pub use firmware::Dimm;
 pub use identity::{Hypervisor, Identity, Tsc};
@@ -77,6 +79,9 @@ pub struct Machine {
     /// Libraries that place memory.
     #[serde(default)]
     pub libraries: Libraries,
+    /// Meters of energy and power; absent where there is none.
+    #[serde(default = "unknown_meters")]
+    pub energy: Fact<Vec<EnergyMeter>>,
     /// Things the machine has, but that could not be understood, and so are in none of the lists above.
     pub unread: Vec<Unread>,
 }
@@ -132,6 +137,7 @@ impl Machine {
     pub fn from_source(source: &Source) -> Self {
         let mut unread = Vec::new();
         let identity = identity::read(source);
+        let is_virtual = matches!(identity.hypervisor.known(), Some(Hypervisor::Unnamed | Hypervisor::Vendor(_)));
         let mut cpus = cpus::read(source, &mut unread);
         let online = cpus.iter().filter(|cpu| cpu.online).map(|cpu| cpu.id).collect();
         let caches = caches::read(source, &online, &mut unread);
@@ -147,6 +153,7 @@ impl Machine {
             limits: limits::read(source),
             settings: settings::read(source, &cpus),
             libraries: libraries::read(source),
+            energy: energy::read(source, is_virtual),
             identity,
             cpus,
             caches,
@@ -213,6 +220,10 @@ impl Machine {
         let nodes = || self.nodes.iter().map(|node| Some(node.total.get()?.0)).sum::<Option<u64>>();
         self.memory.total.get().or_else(|| nodes().filter(|sum| *sum > 0).map(Bytes))
     }
+}
+
+fn unknown_meters() -> Fact<Vec<EnergyMeter>> {
+    Fact::absent("the record is older than the reading of meters")
 }
 
 fn count(n: usize, what: &str) -> String {

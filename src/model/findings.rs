@@ -33,6 +33,9 @@ pub(super) fn sentences(report: &Report) -> Vec<String> {
     all.extend(super::addrmap::sentences(report));
     all.extend(super::numa::sentences(report));
     all.extend(super::page_cache::sentences(report));
+    all.extend(super::energy::sentences(report));
+    all.extend(super::rounding::sentences(&report.rounding));
+    all.extend(super::streams::sentences(&report.congestion));
     all
 }
 

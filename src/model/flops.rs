@@ -33,7 +33,7 @@ fn row(visits: &[&Measurement], hz: f64) -> Option<FlopsRow> {
     Some(row)
 }
 
-fn flops_per_s(visit: &Measured, hz: f64) -> Vec<f64> {
+pub(super) fn flops_per_s(visit: &Measured, hz: f64) -> Vec<f64> {
     let flops = visit.volume.flops as f64 * visit.repetitions as f64;
     visit.samples.ticks.iter().map(|ticks| flops / (*ticks as f64 / hz)).collect()
 }

@@ -3,6 +3,7 @@
 pub mod addrmap;
 pub mod advisor;
 pub mod compare;
+pub mod energy;
 mod findings;
 mod flops;
 mod handover;
@@ -19,8 +20,10 @@ mod offsets;
 pub mod page_cache;
 mod pages;
 pub mod roofline;
+pub mod rounding;
 mod rows;
 mod stores;
+pub mod streams;
 mod threads;
 pub mod tiers;
 mod traffic;
@@ -40,6 +43,9 @@ use self::addrmap::Remainder;
 use self::limits::Limits;
 use self::page_cache::{PageCacheReport, PageCacheRow};
 use self::roofline::Roofline;
+use self::energy::EnergyRow;
+use self::rounding::{Rounding, RoundingRow};
+use self::streams::{Congestion, StreamsRow};
 pub use self::weights::{Tried, Weighting};
 use crate::kernel::chase::Order;
 use crate::kernel::mix::Mix;
@@ -87,6 +93,12 @@ pub struct Report {
     pub load_curves: Vec<LoadCurve>,
     /// Where lines live: one row a memory that was asked about.
     pub addrmap: Vec<AddrmapRow>,
+    /// What work costs in energy: one row a case and meter.
+    pub energy: Vec<EnergyRow>,
+    /// One sum in many ways, if that was asked for.
+    pub rounding: Rounding,
+    /// Many streams at once, by their offsets.
+    pub congestion: Congestion,
     /// What chases tell.
     pub latency: Latency,
     /// Memory from everywhere, if that was measured.
@@ -152,6 +164,9 @@ pub fn report_against(record: &Record, sheet: Option<&Sheet>) -> Report {
         loaded: loaded::rows(record),
         load_curves: Vec::new(),
         addrmap: addrmap::rows(record),
+        energy: energy::rows(record),
+        rounding: rounding::rounding(record),
+        congestion: streams::congestion(record),
         end: record.end.clone(),
         levels,
         crossovers: stores::crossovers(&results),
@@ -797,6 +812,12 @@ pub enum AnyRow {
     PageCache(Box<PageCacheRow>),
     /// `flops`
     Flops(Box<FlopsRow>),
+    /// `energy`
+    Energy(Box<EnergyRow>),
+    /// `rounding`
+    Rounding(Box<RoundingRow>),
+    /// `streams`
+    Streams(Box<StreamsRow>),
 }
 
 impl Report {
@@ -811,9 +832,12 @@ impl Report {
         let addrmap = self.addrmap.iter().cloned().map(|row| AnyRow::Addrmap(Box::new(row)));
         let numa = self.numa.iter().flat_map(Numa::any_rows);
         let page_cache = self.page_cache.rows.iter().cloned().map(|row| AnyRow::PageCache(Box::new(row)));
+        let energy = self.energy.iter().cloned().map(|row| AnyRow::Energy(Box::new(row)));
+        let rounding = self.rounding.rows.iter().cloned().map(|row| AnyRow::Rounding(Box::new(row)));
+        let streams = self.congestion.rows.iter().cloned().map(|row| AnyRow::Streams(Box::new(row)));
         let all = bandwidth.chain(pages).chain(offsets).chain(handovers).chain(loaded).chain(addrmap).chain(latency);
         let flops = self.flops.iter().cloned().map(|row| AnyRow::Flops(Box::new(row)));
-        all.chain(numa).chain(page_cache).chain(flops)
+        all.chain(numa).chain(page_cache).chain(flops).chain(energy).chain(rounding).chain(streams)
     }
 }
 

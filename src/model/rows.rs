@@ -108,7 +108,7 @@ pub(super) fn outcome(visits: &[&Measurement]) -> (String, Option<String>) {
     (found.0.into(), found.1.cloned())
 }
 
-/// The result of a case that is a kernel over streams.
+/// The result of a case that is a kernel over streams. Samples around which meters were read have rows of their own.
 fn result(visits: &[&Measurement], hz: f64) -> Option<Result> {
     let case = visits[0].case.clone();
     let measured = measured(visits);
@@ -122,7 +122,8 @@ fn result(visits: &[&Measurement], hz: f64) -> Option<Result> {
         }
         seconds.extend(times);
     }
-    let mut row = bare_row(&case, case.variant()?);
+    let variant = case.variant().filter(|_| case.protocol != Protocol::Energy)?;
+    let mut row = bare_row(&case, variant);
     let views: Vec<&[f64]> = batches.iter().map(Vec::as_slice).collect();
     if let Some(summary) = stats::summarize(&views) {
         fill(&mut row, &case, &measured, &summary, hz);

@@ -5,6 +5,7 @@ mod bandwidth;
 mod characterise;
 mod conflict;
 mod cores;
+mod energy;
 mod frame;
 mod kinds;
 mod latency;
@@ -12,6 +13,8 @@ mod numa;
 mod page_cache;
 mod pages;
 mod roofline;
+mod rounding;
+mod streams;
 mod weights;
 
 use std::fmt;
@@ -24,6 +27,7 @@ use crate::kernel::chase::{Chase, Order};
 use crate::kernel::flops::Flops;
 use crate::kernel::mix::Mix;
 use crate::kernel::scan::Scan;
+use crate::kernel::streams::Streams;
 use crate::kernel::{Element, LoadKind, StoreKind, Variant, Width};
 use crate::memory::{MemoryKind, MemorySpec};
 use crate::units::{Bytes, words};
@@ -33,6 +37,7 @@ pub use bandwidth::{Choice, bandwidth, stores, stream, stream_choice};
 pub use characterise::{Detail, characterise};
 pub use conflict::{Conflict, LINE, Stage, conflict, known_page};
 pub use cores::{STEPS, handovers, loaded};
+pub use energy::energy;
 pub use frame::{Frame, PlanError};
 pub use kinds::{BUFFER, Breadth, REGULAR, kinds};
 pub use latency::{LatencyChoice, MAP_STRIDE, SPARSE_STRIDE, latency, latency_choice, latency_map};
@@ -40,6 +45,8 @@ pub use numa::{NUMA_CHASE, NoTarget, NumaChoice, Way, caches_of, has_places, num
 pub use page_cache::{CacheChoice, Cure, PageCache, cures, page_cache};
 pub use pages::first_touch;
 pub use roofline::roofline;
+pub use rounding::{Data, SUMMED, SumOrder, Summation, rounding};
+pub use streams::{OFFSETS, streams, touch_of};
 pub use weights::{RATIOS, weights};
 
 /// What is done.
@@ -64,6 +71,12 @@ pub enum Work {
     PageCache(PageCache),
     /// Arithmetic in registers alone: flops a second.
     Flops(Flops),
+    /// Nothing: the thread sleeps. What the machine draws then is the ground on which a kernel's energy stands.
+    Idle,
+    /// One sum in one of many ways: a result, and how far it is from the exact one.
+    Rounding(Summation),
+    /// Many streams at once, each so many bytes from the next: a bandwidth.
+    Streams(Streams),
 }
 
 words! {
@@ -154,6 +167,8 @@ pub enum Protocol {
     /// named) are unmapped and mapped again. Work on pages: before each sample every thread's mapping is made anew and
     /// brought to the state that the work starts from.
     FirstUse,
+    /// As `Steady`, but each sample lasts as long as meters of energy need, and they are read around it.
+    Energy,
 }
 
 /// A stream in a memory of its own.
@@ -214,6 +229,9 @@ impl Case {
             | Work::Chase(_)
             | Work::PageCache(_)
             | Work::Flops(_) => None,
+            | Work::Idle
+            | Work::Rounding(_)
+            | Work::Streams(_) => None,
         }
     }
 
@@ -257,6 +275,8 @@ impl Case {
             // Writes the cycle, and reads it once.
             (Work::Chase(_), _) => bytes / TOUCHES_PER_S,
             (_, Protocol::Stream) => 10.0 * pass,
+            // A warm-up and two samples of a fifth of a second.
+            (_, Protocol::Energy) => 0.6 + 4.0 * pass,
             _ => 4.0 * pass,
         };
         Duration::from_secs_f64(VISIT_S + work)
@@ -268,6 +288,17 @@ impl Case {
             Work::Chase(chase) => (Chase { chains: 1, ..chase }, self.working_set),
             // The ladder's own chase, so that latency without load is one quantity in both.
             Work::Loaded(loaded) => (Chase::of(Order::Random), loaded.chase),
+            // The numbers, and their exact sum.
+            Work::Rounding(ref way) => {
+                let ground = Summation {
+                    variant: Variant { width: Width::Scalar, unroll: 1, ..way.variant.clone() },
+                    fused: false,
+                    order: SumOrder::Forward,
+                    blocks: 1,
+                    ..way.clone()
+                };
+                return Some(Case { work: Work::Rounding(ground), ..self.clone() });
+            }
             _ => return None,
         };
         let cpus = self.cpus.iter().take(1).copied().collect();
@@ -292,6 +323,9 @@ impl fmt::Display for Case {
             Work::Chase(chase) => write!(f, "{chase}")?,
             Work::PageCache(work) => write!(f, "{work}")?,
             Work::Flops(flops) => return write!(f, "{flops}, {threads} thread{plural}"),
+            Work::Streams(streams) => write!(f, "{streams}")?,
+            Work::Idle => return f.write_str("idle, energy"),
+            Work::Rounding(way) => return write!(f, "{way}, {}", self.working_set),
         }
         write!(f, ", {}, {}", self.working_set, self.memory)?;
         for StreamMemory { stream, memory } in &self.streams {
@@ -302,6 +336,7 @@ impl fmt::Display for Case {
             Protocol::FirstUse => f.write_str(", first use")?,
             Protocol::Stream => f.write_str(", STREAM passes")?,
             Protocol::Refilled => f.write_str(", refilled")?,
+            Protocol::Energy => f.write_str(", energy")?,
             Protocol::Steady => {}
         }
         if self.misaligned_bytes > 0 { write!(f, ", unaligned") } else { Ok(()) }

@@ -1,12 +1,19 @@
 //! A simulated machine: memories with known levels, noise, outliers and modes, for tests of everything behind the
 //! executor. Its clock is named `simulated`, so that its records can't pass for measurements.
 
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use super::energy::{Dial, Meter, Meters, Scale};
 use super::{Executor, Quota};
 use crate::kernel::chase::Chase;
 use crate::kernel::flops::Flops;
 use crate::kernel::mix::Mix;
+use crate::kernel::streams::Streams;
+use crate::machine::EnergyPart;
 use crate::memory::Obtained;
-use crate::plan::{Case, Conflict, LINE, Load, Work};
+use crate::plan::{Case, Conflict, LINE, Load, Protocol, Work};
 use crate::record::{Clock, Measured, Outcome, Sample, Samples, Volume};
 use crate::units::{Bytes, Hertz};
 
@@ -34,6 +41,19 @@ pub struct Noise {
     pub drift: f64,
 }
 
+/// What a simulated machine draws, by a counter that changes in steps and starts again from 0.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct FakePower {
+    /// Watts at rest.
+    pub idle_w: f64,
+    /// Joules that each byte on the bus takes beyond that.
+    pub joules_per_byte: f64,
+    /// Microseconds from one change of the counter to the next.
+    pub update_us: u64,
+    /// Greatest value of the counter, in microjoules.
+    pub range_uj: u64,
+}
+
 /// The simulated machine.
 #[derive(Debug, Clone)]
 pub struct Fake {
@@ -45,7 +65,11 @@ pub struct Fake {
     pub crashes: Option<String>,
     /// Whether two lines get in each other's way, by their targets; absent: never.
     pub target: Option<fn(u64) -> u64>,
+    /// What it draws; absent: it has no meter of energy.
+    pub power: Option<FakePower>,
     random: fastrand::Rng,
+    /// Microseconds since the simulation began.
+    clock_us: f64,
 }
 
 /// Ticks a second of the simulated clock.
@@ -54,6 +78,8 @@ const HZ: f64 = 1e9;
 const IN_FLIGHT: f64 = 10.0;
 /// Nanoseconds of a hand-over, for each bit from the highest in which the numbers of the CPUs differ.
 const HANDOVER_NS: f64 = 20.0;
+/// Targets that streams are spread over at best.
+const CONTROLLERS: u32 = 8;
 /// Bytes that a loading thread moves between two pauses.
 const CHUNK: f64 = 12288.0;
 /// Most of a memory's rate that can be used, and by how much a load takes longer at half of it.
@@ -62,7 +88,15 @@ const QUEUE: (f64, f64) = (0.95, 0.3);
 impl Fake {
     /// A machine with `levels` and `noise`; the same seed gives the same samples.
     pub fn new(levels: Vec<FakeLevel>, noise: Noise, seed: u64) -> Self {
-        Fake { levels, noise, crashes: None, target: None, random: fastrand::Rng::with_seed(seed) }
+        Fake {
+            levels,
+            noise,
+            crashes: None,
+            target: None,
+            power: None,
+            random: fastrand::Rng::with_seed(seed),
+            clock_us: 0.0,
+        }
     }
 
     /// The true speed of a case: payload bytes a second.
@@ -108,6 +142,18 @@ impl Fake {
         (used * last.shared_bytes_per_s, idle_ns * (1.0 + QUEUE.1 * used / (1.0 - used)))
     }
 
+    /// How many times longer lines of so many streams take because they go to the same targets: those of one step, which are
+    /// asked for at once, wait for the target that has most of them.
+    pub fn congestion(&self, streams: Streams, share: Bytes) -> f64 {
+        let Some(target) = self.target else { return 1.0 };
+        let mut lines = HashMap::new();
+        for stream in 0..u64::from(streams.streams) {
+            *lines.entry(target(stream * streams.pitch(share))).or_insert(0) += 1;
+        }
+        let most = lines.values().copied().max().unwrap_or(1);
+        f64::from(most) / f64::from(streams.streams.div_ceil(CONTROLLERS))
+    }
+
     /// The true time of a hand-over, in nanoseconds.
     pub fn handover_ns(from: u32, to: u32) -> f64 {
         HANDOVER_NS * f64::from(u32::BITS - (from ^ to).leading_zeros())
@@ -139,7 +185,13 @@ impl Fake {
 
     /// Samples of as many repetitions as take 200 us, each of which truly takes so many ticks.
     fn measured(&mut self, case: &Case, volume: Volume, ticks: f64, quota: &Quota<'_>) -> Outcome {
-        let repetitions = (200e3 / ticks).ceil().max(1.0) as u64;
+        let is_metered = case.protocol == Protocol::Energy;
+        if is_metered && self.power.is_none() {
+            return Outcome::Unavailable { reason: "no meter of energy (simulated)".into() };
+        }
+        let sample_ns = if is_metered { 200e6 } else { 200e3 };
+        let repetitions = (sample_ns / ticks).ceil().max(1.0) as u64;
+        let mut counter = self.power.filter(|_| is_metered).map(|power| Counter::new(power, self.clock_us));
         let visit = (self.normal() * self.noise.drift).exp();
         let mut samples = Samples::default();
         while samples.ticks.len() < quota.most_samples {
@@ -151,8 +203,13 @@ impl Fake {
                 ticks *= 3.0;
             }
             let ticks = ticks.max(1.0) as u64;
+            if let Some(counter) = &mut counter {
+                let watts = counter.power.joules_per_byte * (volume.bus() * repetitions) as f64 / (ticks as f64 / HZ);
+                counter.sample(watts, ticks, &mut samples);
+            }
             samples.push(Sample { ticks, fastest_thread_ticks: ticks, core_clock_ticks: 1333, ..Sample::default() });
         }
+        self.clock_us = counter.map_or(self.clock_us, |counter| counter.clock_us);
         let obtained = Obtained { bytes: case.working_set, ..Obtained::default() };
         Outcome::Measured(Box::new(Measured { volume, repetitions, core_clock_links: 4000, samples, obtained }))
     }
@@ -160,6 +217,53 @@ impl Fake {
     fn normal(&mut self) -> f64 {
         // Irwin-Hall: the sum of 12 uniforms has variance 1.
         (0..12).map(|_| self.random.f64()).sum::<f64>() - 6.0
+    }
+}
+
+/// A simulated counter of energy behind the meters that real ones stand behind.
+struct Counter {
+    power: FakePower,
+    clock_us: f64,
+    microjoules: f64,
+    shown: Arc<AtomicU64>,
+    meters: Meters,
+}
+
+#[derive(Debug)]
+struct FakeMeter(Arc<AtomicU64>);
+
+impl Meter for FakeMeter {
+    fn read(&mut self) -> Option<u64> {
+        Some(self.0.load(Ordering::Relaxed))
+    }
+}
+
+impl Counter {
+    fn new(power: FakePower, clock_us: f64) -> Self {
+        let shown = Arc::new(AtomicU64::new(0));
+        let scale = Scale::Energy { range: Some(power.range_uj) };
+        let dial = Dial { name: "simulated".into(), part: EnergyPart::Package, update_us: power.update_us, scale };
+        let meters = Meters::new(vec![(dial, Box::new(FakeMeter(shown.clone())))], Hertz(HZ));
+        Counter { power, clock_us, microjoules: power.idle_w * clock_us, shown, meters }
+    }
+
+    /// Shows what was used until the last update.
+    fn update(&self, watts: f64) {
+        let late_us = self.clock_us % self.power.update_us as f64;
+        let shown = (self.microjoules - watts * late_us).max(0.0) as u64;
+        self.shown.store(shown % self.power.range_uj, Ordering::Relaxed);
+    }
+
+    /// A sample that draws so many watts beyond those at rest.
+    fn sample(&mut self, watts: f64, ticks: u64, samples: &mut Samples) {
+        self.update(self.power.idle_w);
+        self.meters.begin(&|| 0);
+        let (total, span_us) = (self.power.idle_w + watts, ticks as f64 / HZ * 1e6);
+        self.microjoules += total * span_us;
+        self.clock_us += span_us;
+        self.update(total);
+        let told = self.meters.end(&|| ticks);
+        self.meters.push(told, samples);
     }
 }
 
@@ -205,6 +309,15 @@ impl Executor for Fake {
                 let volume = Volume { elements: threads, flops: threads * flops.per_trip(), ..Volume::default() };
                 self.measured(case, volume, (Flops::CHAINS * Flops::LINKS) as f64, quota)
             }
+            Work::Rounding(_) => Outcome::Unavailable { reason: "the simulated machine adds up nothing".into() },
+            Work::Streams(streams) => {
+                let share = Bytes(case.working_set.0 / case.threads().max(1) as u64);
+                let [loaded, stored, write_allocated] = streams.bytes(share).map(|bytes| bytes * case.threads() as u64);
+                let volume = Volume { loaded, stored, write_allocated, ..Volume::default() };
+                let rate = self.levels[self.levels.len() - 1].shared_bytes_per_s / self.congestion(*streams, share);
+                self.measured(case, volume, volume.bus() as f64 / rate * HZ, quota)
+            }
+            Work::Idle => self.measured(case, Volume::default(), HZ / 1e3, quota),
             Work::Kernel(_) | Work::Page(_) | Work::Scan(_) | Work::PageCache(_) => {
                 let volume = volume(case);
                 self.measured(case, volume, volume.payload() as f64 / self.truth(case) * HZ, quota)

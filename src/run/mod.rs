@@ -5,6 +5,7 @@ pub mod arena;
 mod chase;
 #[cfg(target_arch = "x86_64")]
 mod conflict;
+pub mod energy;
 pub mod fake;
 #[cfg(target_arch = "x86_64")]
 mod flops;
@@ -12,6 +13,8 @@ mod flops;
 mod handover;
 #[cfg(target_arch = "x86_64")]
 pub mod here;
+#[cfg(target_arch = "x86_64")]
+mod idle;
 #[cfg(target_arch = "x86_64")]
 mod loaded;
 #[cfg(all(feature = "kvm", target_os = "linux", target_arch = "x86_64"))]
@@ -23,7 +26,11 @@ mod page_cache;
 #[cfg(target_arch = "x86_64")]
 mod pages;
 #[cfg(target_arch = "x86_64")]
+mod rounding;
+#[cfg(target_arch = "x86_64")]
 mod scan;
+#[cfg(target_arch = "x86_64")]
+mod streams;
 pub mod sweep;
 pub mod sys;
 #[cfg(target_arch = "x86_64")]
@@ -245,7 +252,7 @@ impl State {
 
 fn quota<'a>(case: &Case, schedule: &Schedule<'a>, fair: Duration, left: Duration) -> Quota<'a> {
     match case.protocol {
-        Protocol::Steady | Protocol::Refilled | Protocol::FirstUse => Quota {
+        Protocol::Steady | Protocol::Refilled | Protocol::FirstUse | Protocol::Energy => Quota {
             least_samples: 2.min(schedule.samples),
             most_samples: schedule.samples,
             time: fair.max(Duration::from_millis(2)).min(left),

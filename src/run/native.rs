@@ -4,26 +4,32 @@
 #![allow(unsafe_code)]
 
 use std::collections::HashMap;
+use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use super::arena::{Arenas, Ground, Layout, check_exact, timed_scalar};
 use super::chase::Chaser;
 use super::conflict::Prober;
+use super::energy::{self, Meters};
 use super::handover;
+use super::idle;
 use super::loaded::{self, Bench};
 use super::page_cache::Surroundings;
 use super::pages;
+use super::rounding::Adder;
 use super::scan::{self, Scanner, Tools};
+use super::streams;
 use super::sys::{self, Ticker};
 use super::team::{Task, Team};
 use super::{Executor, Quota};
 use crate::kernel::chase::Chase;
-use crate::kernel::code::{Call, Executable};
+use crate::kernel::code::{Call, Executable, Fault};
 use crate::kernel::flops::Flops;
 use crate::kernel::handover::handover as handover_code;
 use crate::kernel::{CHAIN_LINKS, Isa, Kernel, Unsupported, Variant, assemble, core_clock_chain, naive};
+use crate::machine::{Machine, Source};
 use crate::memory::{Obtained, Places};
-use crate::plan::{Case, PageCache, PageWork, Work};
+use crate::plan::{Case, PageCache, PageWork, Protocol, Work};
 use crate::record::{Clock, Measured, Outcome, Volume};
 
 /// Trips of the core clock chain, short and long. What is kept is the difference, 20,000 cycles, so that the cost of the
@@ -55,6 +61,9 @@ pub struct Native {
     bench: Bench,
     prober: Prober,
     chaser: Chaser,
+    adder: Adder,
+    /// Meters of energy, looked for when they are first asked for; or why there are none.
+    meters: Option<Result<Mutex<Meters>, String>>,
 }
 
 /// Why measuring can't even start.
@@ -86,6 +95,8 @@ impl Native {
             bench: Bench::default(),
             prober: Prober::default(),
             chaser: Chaser::default(),
+            adder: Adder::default(),
+            meters: None,
         };
         native.expect(cases);
         Ok(native)
@@ -143,6 +154,26 @@ fn self_test(executable: &Executable, kernel: &Kernel, variant: &Variant, length
     Ok(())
 }
 
+/// One pass over slices, which must all be as long as the first. Returns the sum, where the kernel has one.
+pub(super) fn over_slices(
+    code: &Executable,
+    kernel: &Kernel,
+    variant: &Variant,
+    streams: &mut [&mut [f64]],
+    scalar: f64,
+) -> Result<f64, Fault> {
+    let formula = kernel.formula();
+    let length = streams.first().map_or(0, |stream| stream.len());
+    assert!(streams.len() == formula.streams.len() && streams.iter().all(|stream| stream.len() == length));
+    assert!(variant.element == crate::kernel::Element::Double && !formula.grid);
+    let addresses: Vec<u64> = streams.iter_mut().map(|stream| stream.as_mut_ptr() as u64).collect();
+    let mut call = Call::new(&formula, variant, &addresses, 1, length as u64);
+    call.scalar = scalar;
+    // SAFETY: the addresses are those of borrowed slices of doubles, one a stream and each `length` long, as asserted.
+    unsafe { code.run(&mut call) }?;
+    Ok(call.result(&formula, variant))
+}
+
 impl Executor for Native {
     fn clock(&self) -> Clock {
         self.clock.clone()
@@ -166,6 +197,9 @@ impl Executor for Native {
 
 impl Native {
     fn try_visit(&mut self, case: &Case, quota: &Quota<'_>) -> Result<Outcome, Outcome> {
+        if case.protocol == Protocol::Energy {
+            self.find_meters()?;
+        }
         let tools = |sample: Duration| Tools {
             ticker: self.ticker,
             isa: self.isa,
@@ -198,6 +232,14 @@ impl Native {
             Work::Chase(chase) => self.run_chase(case, *chase, quota),
             Work::PageCache(work) => self.run_beside_cache(case, work, quota),
             Work::Flops(flops) => self.run_flops(case, *flops, quota),
+            Work::Idle => self.run_idle(case, quota),
+            Work::Streams(streams) => {
+                let chain = || core_clock(&self.chain, self.ticker);
+                let team = Team::new(case, quota, self.ticker, self.clock.hz, &chain);
+                let measured = streams::measure(case, *streams, team, self.arenas.places())?;
+                Ok(Outcome::Measured(Box::new(Measured { core_clock_links: CORE_CLOCK_LINKS, ..measured })))
+            }
+            Work::Rounding(way) => self.adder.visit(case, way, quota, &tools(scan::SAMPLE)),
         }
     }
 
@@ -223,7 +265,7 @@ impl Native {
             return Err(unavailable("the kernel has no code"));
         };
         let chain = || core_clock(&self.chain, self.ticker);
-        let team = Team::new(case, quota, self.ticker, self.clock.hz, &chain);
+        let team = metered(Team::new(case, quota, self.ticker, self.clock.hz, &chain), case, &self.meters);
         let passes = |ground| Passes {
             ground,
             variant,
@@ -286,11 +328,36 @@ impl Native {
         Ok(Outcome::Measured(Box::new(Measured { core_clock_links: CORE_CLOCK_LINKS, ..measured })))
     }
 
+    /// Looks for meters of energy, once.
+    fn find_meters(&mut self) -> Result<(), Outcome> {
+        let hz = self.clock.hz;
+        let find = || energy::open(&Machine::live().energy, &Source::live(), hz);
+        match self.meters.get_or_insert_with(find) {
+            Ok(_) => Ok(()),
+            Err(reason) => Err(unavailable(reason)),
+        }
+    }
+
+    fn run_idle(&mut self, case: &Case, quota: &Quota<'_>) -> Result<Outcome, Outcome> {
+        let chain = || core_clock(&self.chain, self.ticker);
+        let team = metered(Team::new(case, quota, self.ticker, self.clock.hz, &chain), case, &self.meters);
+        let measured = idle::measure(team)?;
+        Ok(Outcome::Measured(Box::new(Measured { core_clock_links: CORE_CLOCK_LINKS, ..measured })))
+    }
+
     fn run_chase(&mut self, case: &Case, chase: Chase, quota: &Quota<'_>) -> Result<Outcome, Outcome> {
         let chain = || core_clock(&self.chain, self.ticker);
         let team = Team::new(case, quota, self.ticker, self.clock.hz, &chain);
         let measured = self.chaser.visit(case, chase, team, self.arenas.places())?;
         Ok(Outcome::Measured(Box::new(Measured { core_clock_links: CORE_CLOCK_LINKS, ..measured })))
+    }
+}
+
+/// A team whose samples meters are read around, where the case wants that.
+fn metered<'a>(team: Team<'a>, case: &Case, meters: &'a Option<Result<Mutex<Meters>, String>>) -> Team<'a> {
+    match meters {
+        Some(Ok(meters)) if case.protocol == Protocol::Energy => team.metered(meters),
+        _ => team,
     }
 }
 

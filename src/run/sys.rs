@@ -70,6 +70,39 @@ impl Peer {
     }
 }
 
+/// A counter of the kernel's power PMU on one CPU, which stands for its package: reading it gives 8 bytes of count.
+#[cfg(target_os = "linux")]
+pub fn power_event(pmu: u32, config: u64, cpu: u32) -> io::Result<std::fs::File> {
+    use std::os::fd::FromRawFd;
+    /// struct perf_event_attr in its first version (include/uapi/linux/perf_event.h): type, size, config; all else is 0.
+    #[repr(C)]
+    #[derive(Debug)]
+    struct Attributes {
+        kind: u32,
+        size: u32,
+        config: u64,
+        others: [u64; 6],
+    }
+    let attributes = Attributes { kind: pmu, size: size_of::<Attributes>() as u32, config, others: [0; 6] };
+    let (every_process, no_group, flags) = (-1, -1, libc::c_ulong::from(8u8));
+    // SAFETY: the kernel reads `size` bytes of `attributes`. Flag 8 (PERF_FLAG_FD_CLOEXEC) makes no other promise.
+    let file = unsafe {
+        libc::syscall(
+            libc::SYS_perf_event_open,
+            &raw const attributes,
+            every_process,
+            cpu as libc::c_int,
+            no_group,
+            flags,
+        )
+    };
+    match i32::try_from(file) {
+        // SAFETY: a descriptor that the kernel has just made for us, and that nobody else knows.
+        Ok(file) if file >= 0 => Ok(unsafe { std::fs::File::from_raw_fd(file) }),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
 /// Works on what a region holds; an error where the memory was taken away meanwhile. Such a region is of no use any more.
 pub fn touch<R>(region: &mut Region, work: impl FnOnce(&mut [u8]) -> R) -> Result<R, TakenAway> {
     guarded(region, |region| work(region.contents()))

@@ -13,6 +13,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use super::Quota;
+use super::energy::Meters;
 use super::native::pin;
 use super::sys::{self, ThreadUsage, Ticker};
 use crate::plan::{Case, Protocol};
@@ -150,6 +151,9 @@ pub(super) struct Team<'a> {
     go_ahead_ticks: u64,
     /// Runs the core clock's chain on the calling thread; its ticks.
     core_clock: &'a (dyn Fn() -> u64 + Sync),
+    /// Meters of energy that are read around each sample.
+    meters: Option<&'a Mutex<Meters>>,
+    hz: Hertz,
     shared: Shared,
 }
 
@@ -164,7 +168,13 @@ impl<'a> Team<'a> {
         let sample = if case.cpus.len() == 1 { LONE_SAMPLE } else { SAMPLE };
         let go_ahead_ticks = (GO_AHEAD.as_secs_f64() * hz.0) as u64;
         let (warm_up, shared) = (WarmUp::new(sample, hz), Shared::new(case.cpus.len()));
-        Team { case, ticker, quota, warm_up, go_ahead_ticks, core_clock, shared }
+        Team { case, ticker, quota, warm_up, go_ahead_ticks, core_clock, meters: None, hz, shared }
+    }
+
+    /// The same with meters read around each sample, and samples as long as they need.
+    pub fn metered(self, meters: &'a Mutex<Meters>) -> Self {
+        let sample = meters.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).sample().max(SAMPLE);
+        Team { warm_up: WarmUp::new(sample, self.hz), meters: Some(meters), ..self }
     }
 
     /// Has each thread do its task, the first the leader's. Returns samples, and the repetitions of each.
@@ -286,18 +296,28 @@ impl<'a> Leader<'a> {
         let enough = self.samples.ticks.len() >= self.team.quota.most_samples
             || (self.samples.ticks.len() >= self.team.quota.least_samples && Instant::now() >= self.deadline);
         let stop = enough || shared.stop.load(Ordering::Acquire) || (self.team.quota.interrupted)();
+        if !stop {
+            self.with_meters(|meters, now| meters.begin(now));
+        }
         let go_at = if stop { 0 } else { self.team.ticker.now() + self.team.go_ahead_ticks };
         shared.go_at.store(go_at, Ordering::Release);
     }
 
+    /// Does something with the meters, where there are any.
+    fn with_meters<R>(&self, what: impl FnOnce(&mut Meters, &dyn Fn() -> u64) -> R) -> Option<R> {
+        let mut meters = self.team.meters?.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        Some(what(&mut meters, &|| self.team.ticker.now()))
+    }
+
     fn take(&mut self) {
+        let told = self.with_meters(|meters, now| meters.end(now));
         let shared = &self.team.shared;
         let starts = shared.slots.iter().map(|s| s.start.load(Ordering::Relaxed));
         let ends = shared.slots.iter().map(|s| s.end.load(Ordering::Relaxed));
         let ticks = ends.max().unwrap_or(1) - starts.min().unwrap_or(0);
         if let Some(warm_up) = &mut self.warm_up {
             let repetitions = shared.repetitions.load(Ordering::Relaxed);
-            let lengthens = matches!(self.team.case.protocol, Protocol::Steady | Protocol::Refilled);
+            let lengthens = matches!(self.team.case.protocol, Protocol::Steady | Protocol::Refilled | Protocol::Energy);
             // STREAM's rule leaves out the first pass and no other; on fresh memory a second pass would be another.
             match warm_up.next(ticks, repetitions).filter(|_| lengthens) {
                 Some(more) => shared.repetitions.store(more, Ordering::Relaxed),
@@ -306,7 +326,11 @@ impl<'a> Leader<'a> {
             return;
         }
         let part = |s: &Slot| s.end.load(Ordering::Relaxed) - s.start.load(Ordering::Relaxed);
-        self.samples.push(Sample {
+        let mut samples = std::mem::take(&mut self.samples);
+        if let Some(told) = told {
+            self.with_meters(|meters, _| meters.push(told, &mut samples));
+        }
+        samples.push(Sample {
             ticks,
             fastest_thread_ticks: shared.slots.iter().map(part).min().unwrap_or(ticks),
             core_clock_ticks: (self.team.core_clock)(),
@@ -317,6 +341,7 @@ impl<'a> Leader<'a> {
             migrations: shared.sum(|s| &s.migrated),
             setup_ticks: shared.slots.iter().map(|s| s.setup.load(Ordering::Relaxed)).max().unwrap_or(0),
         });
+        self.samples = samples;
     }
 }
 

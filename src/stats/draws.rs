@@ -15,13 +15,18 @@ const MISS: f64 = 0.05;
 /// [ratio, low, high]. Medians are geometric means over draws. NaN where one side has no positive draw; the ends are NaN
 /// too where no case has two draws, which would show a spread.
 pub fn ratios_of_draws(base: &[&[f64]], alternatives: &[Vec<&[f64]>]) -> Vec<[f64; 3]> {
+    ratios_among(base, alternatives, alternatives.len())
+}
+
+/// The same, where `comparisons` ratios are looked at in all: those of other bases too.
+pub fn ratios_among(base: &[&[f64]], alternatives: &[Vec<&[f64]>], comparisons: usize) -> Vec<[f64; 3]> {
     let base = log_medians(base);
     let others: Vec<Vec<f64>> = alternatives.iter().map(|batches| log_medians(batches)).collect();
     let all = || std::iter::once(&base).chain(&others).filter(|draws| !draws.is_empty());
     let squares: f64 = all().map(|draws| draws.iter().map(|x| (x - mean(draws)).powi(2)).sum::<f64>()).sum();
     let freedom: usize = all().map(|draws| draws.len() - 1).sum();
     // Without a degree of freedom the variance is NaN, and so are the ends.
-    let quantile = student::quantile(MISS / alternatives.len().max(1) as f64, freedom.max(1) as f64);
+    let quantile = student::quantile(MISS / comparisons.max(1) as f64, freedom.max(1) as f64);
     let ratio = |draws: &Vec<f64>| {
         let middle = mean(draws) - mean(&base);
         let error = (squares / freedom as f64 * (1.0 / draws.len() as f64 + 1.0 / base.len() as f64)).sqrt();

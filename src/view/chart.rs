@@ -3,9 +3,11 @@
 //! no JSON can hold. So the typed option builder of the charming crate is not used, only the script in its package.
 
 mod compare;
+mod energy;
 mod latency;
 mod loaded;
 mod page_cache;
+mod rounding;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -23,9 +25,11 @@ use crate::record::BASE_PAGE;
 use crate::units::{Bytes, count, percent};
 
 pub(super) use compare::comparison;
+pub(super) use energy::energy;
 pub(super) use latency::latency;
 pub(super) use loaded::loaded;
 pub(super) use page_cache::page_cache;
+pub(super) use rounding::rounding;
 
 const GBPS: &str = "payload bandwidth, GB/s";
 const WORKING_SET: &str = "working set, all threads";

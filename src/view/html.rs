@@ -4,11 +4,14 @@
 mod addrmap;
 mod compare;
 mod cores;
+mod energy;
 mod latency;
 mod numa;
 mod page_cache;
 mod roofline;
 mod verdict;
+mod rounding;
+mod streams;
 
 use std::collections::BTreeSet;
 
@@ -53,6 +56,9 @@ pub fn page(report: &Report) -> String {
         numa::section(report),
         page_cache::section(report),
         roofline::section(report),
+        energy::section(report),
+        rounding::section(report),
+        streams::section(report),
         stream(report),
         charts("samples", "Samples", SAMPLES, chart::distributions(report)),
         verdict::section(report),

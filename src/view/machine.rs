@@ -27,6 +27,7 @@ pub fn text(machine: &Machine) -> String {
     modules(&mut page, machine);
     limits(&mut page, machine);
     settings(&mut page, machine);
+    meters(&mut page, machine);
     warnings(&mut page, machine);
     page.finish(machine)
 }
@@ -354,6 +355,21 @@ fn settings(page: &mut Page, machine: &Machine) {
     page.fact("isolated CPUs", &settings.isolated.as_ref().map(counted));
     page.fact("libnuma", &machine.libraries.libnuma);
     page.fact("memkind", &machine.libraries.memkind);
+}
+
+/// Meters of energy; why one can't be read stands at the end.
+fn meters(page: &mut Page, machine: &Machine) {
+    page.heading("Energy meters");
+    let Fact::Known(meters) = &machine.energy else {
+        return page.fact("meters", &machine.energy.clone().map(|_| ""));
+    };
+    let mut rows = vec![row(["part", "meter", "readable"])];
+    for meter in meters {
+        page.note(&meter.name, &meter.reading);
+        let readable = yes_no(meter.reading.known().is_some());
+        rows.push(row([meter.part.word(), &meter.name, readable]));
+    }
+    page.table(rows);
 }
 
 /// What the facts do to figures, and what helps.

@@ -22,7 +22,10 @@ use crate::kernel::{Element, Kernel, LoadKind, StoreKind, Width};
 use crate::machine::Machine;
 use crate::memory::{MemoryKind, MemorySpec};
 use crate::model::compare::{Comparison, ComparisonRow, Verdict};
+use crate::model::energy::EnergyRow;
 use crate::model::page_cache::PageCacheRow;
+use crate::model::rounding::RoundingRow;
+use crate::model::streams::StreamsRow;
 use crate::model::{
     BreakEven, Cost, Crossover, HandoverRow, Kind, Kinds, LatencyLevel, LatencyRow, Level, LevelBest, LoadCurve,
     LoadedRow, MapLine, Numa, NumaInitiator, NumaRow, PageRow, Rate, Report, Row, Traffic, TranslationLevel,
@@ -362,6 +365,7 @@ fn protocol_word(protocol: Protocol) -> &'static str {
         Protocol::Stream => "stream",
         Protocol::Refilled => "refilled",
         Protocol::FirstUse => "first use",
+        Protocol::Energy => "energy",
     }
 }
 
@@ -589,6 +593,50 @@ fn reasons(rows: &[Row]) -> Vec<(String, String)> {
 /// The same of work on pages.
 fn page_reasons(rows: &[PageRow]) -> Vec<(String, String)> {
     gathered(rows.iter().map(|row| (format!("{} of {}", row.work, row.memory), &row.outcome, &row.reason)))
+}
+
+/// The rows of each meter, the whole package first.
+fn energy_meters(report: &Report) -> Vec<(String, Vec<&EnergyRow>)> {
+    let mut meters: Vec<(String, Vec<&EnergyRow>)> = Vec::new();
+    for row in &report.energy {
+        let Some(meter) = &row.meter else { continue };
+        match meters.iter_mut().find(|(known, _)| known == meter) {
+            Some((_, rows)) => rows.push(row),
+            None => meters.push((meter.clone(), vec![row])),
+        }
+    }
+    meters.sort_by_key(|(meter, _)| meter != "package");
+    meters
+}
+
+/// A way of adding up, in few words.
+fn rounding_way(row: &RoundingRow) -> String {
+    let order = match row.blocks {
+        1 => row.order.to_string(),
+        blocks => format!("{} in {blocks}", row.order),
+    };
+    let width = if row.width == Width::Scalar { "scalar".into() } else { format!("{} bits", row.width) };
+    let chain = if row.unroll == 1 { "one chain" } else { "partial sums" };
+    let apart = if row.kernel != "sum" && !row.fused { ", mul + add" } else { "" };
+    format!("{width}, {chain}, {order}{apart}")
+}
+
+/// Why streams are missing, each reason once.
+fn streams_reasons(rows: &[StreamsRow]) -> Vec<String> {
+    let found = gathered(rows.iter().map(|row| (format!("{} {}", row.touch, row.streams), &row.outcome, &row.reason)));
+    found.into_iter().map(|(what, reason)| format!("{what}: {reason}")).collect()
+}
+
+/// Why sums are missing, each reason once.
+fn rounding_reasons(rows: &[RoundingRow]) -> Vec<String> {
+    let found = gathered(rows.iter().map(|row| (format!("{} {}", row.kernel, row.data), &row.outcome, &row.reason)));
+    found.into_iter().map(|(what, reason)| format!("{what}: {reason}")).collect()
+}
+
+/// Why energy was not measured, each reason once.
+fn energy_reasons(rows: &[EnergyRow]) -> Vec<String> {
+    let found = gathered(rows.iter().map(|row| (row.kernel.clone(), &row.outcome, &row.reason)));
+    found.into_iter().map(|(what, reason)| format!("{what}: {reason}")).collect()
 }
 
 fn gathered<'a>(rows: impl Iterator<Item = (String, &'a String, &'a Option<String>)>) -> Vec<(String, String)> {

@@ -3,6 +3,7 @@
 mod addrmap;
 mod advisor;
 mod compare;
+mod energy;
 mod handover;
 mod latency;
 mod limits;
@@ -10,6 +11,8 @@ mod loaded;
 mod numa;
 mod page_cache;
 mod roofline;
+mod rounding;
+mod streams;
 mod sweep;
 mod verdict;
 mod weights;
@@ -35,11 +38,14 @@ use crate::units::{Bytes, Nanoseconds, percent, significant, utc};
 pub use addrmap::addrmap;
 pub use advisor::advice;
 pub use compare::comparison;
+pub use energy::energy;
 pub use latency::{latency, latency_maps};
 pub use limits::{limits, sheet};
 pub use numa::numa;
 pub use page_cache::page_cache;
 pub use roofline::roofline;
+pub use rounding::rounding;
+pub use streams::stream_map;
 pub use sweep::sweep;
 pub use verdict::verdict;
 pub use weights::weights;
@@ -67,6 +73,9 @@ pub fn summary(report: &Report) -> String {
         numa::section(report),
         weights::section(report),
         page_cache::section(report),
+        energy::section(report),
+        rounding::section(report),
+        streams::section(report),
         report
             .stream
             .as_ref()

@@ -7,7 +7,7 @@ use super::figures::Figure;
 use crate::kernel::chase::Chase;
 use crate::machine::{Machine, Relation};
 use crate::memory::{MemorySpec, Policy};
-use crate::model::{Report, handover, latency, loaded, offsets, pages, report, rows};
+use crate::model::{Report, flops, handover, latency, loaded, offsets, pages, report, rows};
 use crate::plan::{Case, Loaded, Protocol, StreamMemory, Work};
 use crate::record::{BASE_PAGE, Measured, Measurement, Outcome, Record};
 use crate::units::{Bytes, Hertz};
@@ -254,7 +254,10 @@ fn quantities(case: &Case, visits: &[&Measurement], hz: f64) -> Vec<Quantity> {
         Work::Kernel(_) if case.protocol == Protocol::FirstUse => {
             vec![("", "s", Lower, each(&|visit| first_use_s(visit, hz)))]
         }
-        Work::Kernel(_) | Work::PageCache(_) => vec![("", "B/s", Higher, each(&|visit| payload_bps(visit, hz)))],
+        Work::Kernel(_) | Work::PageCache(_) | Work::Streams(_) => {
+            vec![("", "B/s", Higher, each(&|visit| payload_bps(visit, hz)))]
+        }
+        Work::Flops(_) => vec![("", "flop/s", Higher, each(&|visit| flops::flops_per_s(visit, hz)))],
         // By base page, so that a side that got huge pages is comparable with one that did not.
         Work::Page(_) => {
             vec![("by 4 KiB", "ns", Lower, each(&|visit| pages::page_ns(visit, case, Bytes(BASE_PAGE), hz)))]
@@ -278,8 +281,8 @@ fn quantities(case: &Case, visits: &[&Measurement], hz: f64) -> Vec<Quantity> {
             let names = offsets::place_names(*scan);
             names.into_iter().enumerate().map(|(index, name)| (name, "cycles", Lower, at(index))).collect()
         }
-        // Address maps are verdicts, no figures.
-        Work::Conflict(_) => Vec::new(),
+        // Verdicts, the ground of others' energy, errors of sums: no speeds.
+        Work::Conflict(_) | Work::Idle | Work::Rounding(_) => Vec::new(),
     }
 }
 
@@ -323,6 +326,10 @@ fn place(case: &Case, report: &Report) -> (String, Option<String>) {
         Work::Loaded(_) => "under load".into(),
         Work::PageCache(_) => "page cache".into(),
         Work::Conflict(_) => "address maps".into(),
+        Work::Flops(_) => "arithmetic".into(),
+        Work::Idle => "idle".into(),
+        Work::Rounding(_) => "rounding".into(),
+        Work::Streams(_) => "streams".into(),
     };
     (group, None)
 }

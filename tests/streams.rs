@@ -1,0 +1,129 @@
+//! Streams and offsets: simulated controllers whose period must be found, flat machines where nothing must be, and real
+//! walks.
+
+mod common;
+
+use anstream::adapter::strip_str;
+use common::simulated;
+use membound::kernel::streams::{Streams, Touch};
+use membound::memory::Places;
+use membound::model::{self, AnyRow, Report};
+use membound::plan::{self, Case, Choice, Work};
+use membound::record::Outcome;
+use membound::run::fake::{Fake, FakeLevel, Noise};
+use membound::run::here::Here;
+use membound::run::{Executor, Quota};
+use membound::units::Bytes;
+use membound::view::{csv, html, json, terminal};
+
+fn cases() -> Vec<Case> {
+    let machine = simulated::machine(2, false);
+    let choice = Choice { sizes: vec![Bytes::mib(512)], ..Choice::default() };
+    plan::streams(&simulated::frame(&machine), &choice).unwrap()
+}
+
+/// Memory at 20 GB/s whose samples scatter by 2 % and whose visits by 3 %.
+fn fake(target: Option<fn(u64) -> u64>, seed: u64) -> Fake {
+    let level = FakeLevel { capacity: Bytes(u64::MAX), bytes_per_s: 10e9, shared_bytes_per_s: 20e9 };
+    let mut fake = Fake::new(vec![level], Noise { sigma: 0.02, drift: 0.03, ..Noise::default() }, seed);
+    fake.target = target;
+    fake
+}
+
+fn report(target: Option<fn(u64) -> u64>, seed: u64) -> Report {
+    let machine = simulated::machine(2, false);
+    model::report(&simulated::run(&machine, &cases(), &mut fake(target, seed)))
+}
+
+#[test]
+fn the_plan_is_streams_by_offsets() {
+    let cases = cases();
+    // Read: 1 stream at 0, five numbers at 12 offsets; copy: no single stream.
+    assert_eq!(cases.len(), 1 + 5 * 12 + 5 * 12);
+    let told = cases[1].to_string();
+    assert_eq!(told, "read 2 streams, each 0 B further, 512 MiB, thp, 2 threads");
+}
+
+/// Eight controllers by address bits: a line's controller is (address / granule) mod 8, so that streams at equal places
+/// modulo 8 granules meet in one, as on the UltraSPARC T2, and run at an eighth of the speed.
+#[test]
+fn the_period_and_the_padding_are_found() {
+    let machines: [(u32, fn(u64) -> u64); 4] =
+        [(64, |a| a / 64 % 8), (128, |a| a / 128 % 8), (256, |a| a / 256 % 8), (512, |a| a / 512 % 8)];
+    for (granule, target) in machines {
+        let report = report(Some(target), 5);
+        for map in &report.congestion.maps {
+            let eight = map.effects.iter().find(|effect| effect.streams == 8).unwrap();
+            let (offset, [gain, low, high]) = eight.best.unwrap();
+            assert_eq!((offset, eight.period), (granule, Some(8 * granule)), "{map:?}");
+            assert!(low <= 8.0 && 8.0 <= high && (6.5..9.5).contains(&gain), "{gain} [{low}, {high}]");
+            // Two streams can be at most twice as fast as one controller.
+            let two = map.effects.iter().find(|effect| effect.streams == 2).unwrap().best.unwrap().1;
+            assert!(two[1] <= 2.0 && 2.0 <= two[2], "{two:?}");
+        }
+        let sentence = report.findings.iter().find(|sentence| sentence.starts_with("read streams")).unwrap();
+        assert!(sentence.contains(&format!("pad by {}", Bytes(granule.into()))), "{sentence}");
+        let period = format!("again after {}", Bytes(8 * u64::from(granule)));
+        assert!(sentence.contains(&period), "{sentence}");
+    }
+}
+
+/// Of 200 runs on a flat machine at most 5 % may claim an effect, for any of the 110 offsets compared.
+#[test]
+fn a_flat_machine_has_no_effect() {
+    let claims = |seed: u64| report(None, seed).congestion.maps.iter().any(|map| !map.effects.is_empty());
+    // Two maps a run, each of which may err in 5 %.
+    let one = |seed: u64| {
+        let report = report(None, seed);
+        let read = report.congestion.maps.iter().find(|map| map.touch == Touch::Read).unwrap();
+        assert_eq!(read.compared, 55);
+        !read.effects.is_empty()
+    };
+    let false_alarms = (0..200).filter(|seed| one(*seed)).count();
+    assert!(false_alarms <= 10, "{false_alarms} of 200");
+    let quiet = (0..200).find(|seed| !claims(*seed)).unwrap();
+    let findings = report(None, quiet).findings;
+    let said =
+        "read streams, 2 threads: how they lie to each other has no effect beyond noise (55 offsets compared at once).";
+    assert!(findings.iter().any(|sentence| sentence == said), "{findings:?}");
+}
+
+#[test]
+fn views_show_the_map() {
+    let report = report(Some(|a| a / 64 % 8), 5);
+    let text = strip_str(&terminal::stream_map(&report)).to_string();
+    assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
+    insta::assert_snapshot!("streams", text);
+    let page = html::page(&report);
+    assert!(page.contains("Streams and offsets") && page.contains("x offset 0 ["));
+    let rows: Vec<AnyRow> = report.any_rows().collect();
+    assert!(json::rows(&rows).contains("\"over_aligned\":[") && csv::rows(&rows).contains("over_aligned_ci95_low"));
+}
+
+/// The walkers themselves check what they leave behind; a wrong pitch or count would be `invalid`.
+#[test]
+fn real_walks_touch_every_line_and_no_other() {
+    let cpu = membound::run::sys::current_cpu().unwrap();
+    let mut cases = Vec::new();
+    for (touch, streams, offset_bytes) in
+        [(Touch::Read, 1, 0), (Touch::Read, 32, 64), (Touch::Write, 3, 65536), (Touch::Copy, 8, 4096)]
+    {
+        let streams = Streams { touch, streams, offset_bytes };
+        let case = cases_of_one(cpu);
+        cases.push(Case { work: Work::Streams(streams), ..case });
+    }
+    let mut here = Here::new(&cases, Places::default(), false).unwrap();
+    let quota = Quota { least_samples: 1, most_samples: 1, time: std::time::Duration::ZERO, interrupted: &|| false };
+    for case in &cases {
+        let Outcome::Measured(visit) = here.visit(case, &quota) else {
+            panic!("{case}: {:?}", here.visit(case, &quota))
+        };
+        let Work::Streams(streams) = case.work else { panic!() };
+        let [loaded, stored, _] = streams.bytes(case.working_set);
+        assert_eq!((visit.volume.loaded, visit.volume.stored), (loaded, stored));
+    }
+}
+
+fn cases_of_one(cpu: u32) -> Case {
+    Case { cpus: vec![cpu], working_set: Bytes::mib(1), ..cases()[0].clone() }
+}
