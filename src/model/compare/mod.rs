@@ -2,7 +2,7 @@
 //! the same on both. A side is one record or several (runs of the same), or figures by hand.
 //!
 //! Cells are found on the other side by the first rule that fits: the same case; the same but for the numbers of CPUs,
-//! which mean nothing on another machine; the same in the same level, where caches and so working sets have other sizes.
+//! which mean nothing on another machine; the same in the same level, where caches, and so working sets, have other sizes.
 
 mod aligned;
 mod cells;
@@ -166,7 +166,11 @@ pub fn compare(a: &Side, b: &Side, noise: f64) -> Comparison {
         Source::Records(records) => cells::of_records(records, reports),
         Source::Figures(figures) => cells::of_figures(figures),
     });
-    let found = align(&cells[0], &cells[1]);
+    let caches_differ = match (&a.source, &b.source) {
+        (Source::Records(a), Source::Records(b)) => environment::caches_differ(a, b),
+        _ => false,
+    };
+    let found = align(&cells[0], &cells[1], caches_differ);
     let mut rows = judged(&found.pairs, noise);
     rows.sort_by(|x, y| place(x).cmp(&place(y)).then(size(y).total_cmp(&size(x))));
     let one_sided = found.only.iter().flat_map(|(verdict, cells)| cells.iter().map(|cell| lone(cell, *verdict)));
@@ -234,7 +238,8 @@ fn judged(pairs: &[Pair], noise: f64) -> Vec<ComparisonRow> {
     };
     let plain = found(&|visit, _| visit.values.clone());
     let in_cycles = found(&|visit, better| {
-        let cycles = |hz: f64| visit.values.iter().map(|x| if better == Better::Higher { x / hz } else { x * hz }).collect();
+        let cycles =
+            |hz: f64| visit.values.iter().map(|x| if better == Better::Higher { x / hz } else { x * hz }).collect();
         visit.clock.map_or_else(Vec::new, cycles)
     });
     let rows = pairs.iter().zip(plain.iter().zip(in_cycles));
@@ -319,8 +324,20 @@ fn lone(lone: &aligned::Lone, verdict: Verdict) -> ComparisonRow {
 /// Groups in the order in which a reader goes through a machine.
 fn place(row: &ComparisonRow) -> (usize, &str) {
     const ORDER: [&str; 14] = [
-        "L1", "L2", "L3", "L4", "memory", "between levels", "nodes", "under load", "cores", "first use", "pages",
-        "offsets", "page cache", "figures",
+        "L1",
+        "L2",
+        "L3",
+        "L4",
+        "memory",
+        "between levels",
+        "nodes",
+        "under load",
+        "cores",
+        "first use",
+        "pages",
+        "offsets",
+        "page cache",
+        "figures",
     ];
     let first = row.group.split(" / ").next().unwrap_or_default();
     (ORDER.iter().position(|name| *name == first).unwrap_or(ORDER.len()), &row.group)
@@ -382,19 +399,22 @@ fn findings(comparison: &Comparison) -> Vec<String> {
     findings.extend([Verdict::Slower, Verdict::Faster].into_iter().filter_map(|verdict| most(comparison, verdict)));
     let mut rest = Vec::new();
     for (verdict, words) in [
-        (Verdict::NotSignificant, "show no significant difference"),
-        (Verdict::WithinNoise, "differ significantly, but within the noise allowed"),
+        (Verdict::NotSignificant, "without a significant difference"),
+        (Verdict::WithinNoise, "with one within the noise allowed"),
+        (Verdict::TooFew, "with too few visits to tell"),
     ] {
-        if count(verdict) > 0 {
+        if count(verdict) > 0 && count(verdict) < all {
             rest.push(format!("{} {words}", count(verdict)));
         }
     }
     if !rest.is_empty() {
-        let others = if count(Verdict::Faster) + count(Verdict::Slower) > 0 { "Of the others " } else { "" };
-        let reach = half_width(comparison).map_or_else(String::new, |reach| {
-            format!("; half of the intervals reach {} or farther to a side, and what is smaller may hide there", percent(reach))
-        });
-        findings.push(format!("{others}{}{reach}.", rest.join(", ")));
+        findings.push(format!("The others: {}.", rest.join(", ")));
+    }
+    if let Some(reach) = half_width(comparison) {
+        findings.push(format!(
+            "Half of the 95 % intervals reach {} or farther to a side: what is smaller may hide there.",
+            percent(reach)
+        ));
     }
     findings
 }
@@ -453,7 +473,9 @@ fn notes(comparison: &Comparison, a: &Side, b: &Side) -> Vec<String> {
                     .into(),
             );
         } else if a.len() == 1 || b.len() == 1 {
-            notes.push("One side has a single run: runs of it are taken to differ as much as those of the other.".into());
+            notes.push(
+                "One side has a single run: runs of it are taken to differ as much as those of the other.".into(),
+            );
         }
         if a.iter().chain(b).any(|record| rows_of_addrmap(record)) {
             notes.push("Address maps are verdicts and are not compared here; see membound report.".into());
