@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 
 use self::aligned::{Pair, align};
 use self::cells::{Cell, Visit};
-use super::Report;
+use crate::model::{Report, rows};
 use crate::record::Record;
 use crate::stats::{Difference, Sides, differences};
 use crate::units::{percent, words};
@@ -255,7 +255,7 @@ fn row(pair: &Pair, found: Difference, equal_clock: Option<Difference>, noise: f
     };
     let clock = |cell: &Cell| {
         let clocks = cell.runs.iter().flatten().filter_map(|visit| visit.clock);
-        super::rows::median(clocks)
+        rows::median(clocks)
     };
     let ratio = speed(found.ratio);
     ComparisonRow {
@@ -422,7 +422,7 @@ fn findings(comparison: &Comparison) -> Vec<String> {
 /// The typical half-width of an interval.
 fn half_width(comparison: &Comparison) -> Option<f64> {
     let width = |row: &ComparisonRow| row.speed_ci95.map(|[low, high]| (high / low).sqrt() - 1.0);
-    super::rows::median(comparison.rows.iter().filter_map(width))
+    rows::median(comparison.rows.iter().filter_map(width))
 }
 
 /// A share as people compare machines: `68.9 %`.
@@ -477,7 +477,7 @@ fn notes(comparison: &Comparison, a: &Side, b: &Side) -> Vec<String> {
                 "One side has a single run: runs of it are taken to differ as much as those of the other.".into(),
             );
         }
-        if a.iter().chain(b).any(|record| rows_of_addrmap(record)) {
+        if a.iter().chain(b).any(has_addrmap) {
             notes.push("Address maps are verdicts and are not compared here; see membound report.".into());
         }
     }
@@ -493,6 +493,6 @@ fn notes(comparison: &Comparison, a: &Side, b: &Side) -> Vec<String> {
     notes
 }
 
-fn rows_of_addrmap(record: &Record) -> bool {
+fn has_addrmap(record: &Record) -> bool {
     record.measurements.iter().any(|visit| matches!(visit.case.work, crate::plan::Work::Conflict(_)))
 }
