@@ -302,7 +302,8 @@ fn mode(figures: &[[f64; 4]; 2]) -> Record {
 
 #[test]
 fn the_published_map_of_four_modes_is_reproduced() {
-    let reports: Vec<(String, Report)> = MODES.iter().map(|(name, figures)| ((*name).into(), model::report(&mode(figures)))).collect();
+    let reports: Vec<(String, Report)> =
+        MODES.iter().map(|(name, figures)| ((*name).into(), model::report(&mode(figures)))).collect();
     for ((name, figures), (_, report)) in MODES.iter().zip(&reports) {
         for (node, expect) in [(1, figures[0]), (0, figures[1])] {
             let line = report.latency.map.iter().find(|line| line.node == Some(node)).unwrap();
@@ -325,7 +326,8 @@ fn the_published_map_of_four_modes_is_reproduced() {
 
 #[test]
 fn two_modes_are_compared_side_by_side() {
-    let side = |index: usize| Side { name: MODES[index].0.into(), source: Source::Records(vec![mode(&MODES[index].1)]) };
+    let side =
+        |index: usize| Side { name: MODES[index].0.into(), source: Source::Records(vec![mode(&MODES[index].1)]) };
     let comparison = compare(&side(0), &side(1), 0.01);
     // Two nodes, 68 cores, three blocks; each visited once, so that nothing can be said of chance.
     assert_eq!((comparison.rows.len(), comparison.count(Verdict::TooFew)), (2 * CORES * 3, 2 * CORES * 3));

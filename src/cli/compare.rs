@@ -38,9 +38,9 @@ pub struct CompareArgs {
 
 fn noise(text: &str) -> Result<f64, String> {
     let percent = text.trim().trim_end_matches('%').parse::<f64>().ok();
-    percent.filter(|percent| (0.0..=1000.0).contains(percent)).ok_or_else(|| {
-        format!("'{text}' is no noise; give a percentage from 0 to 1000, such as 2")
-    })
+    percent
+        .filter(|percent| (0.0..=1000.0).contains(percent))
+        .ok_or_else(|| format!("'{text}' is no noise; give a percentage from 0 to 1000, such as 2"))
 }
 
 /// Compares.

@@ -122,9 +122,8 @@ impl Drawn {
         let draws = self.sides.each_ref().map(Vec::len);
         let test = self.factor().map(|own| {
             let (factor, freedom) = common.moderate(own);
-            let variance = |side: usize| {
-                (factor * self.expected[side]).max(REPEATABLE * REPEATABLE) / draws[side] as f64
-            };
+            let variance =
+                |side: usize| (factor * self.expected[side]).max(REPEATABLE * REPEATABLE) / draws[side] as f64;
             let error = (variance(0) + variance(1)).sqrt();
             let reach = error * student::quantile(MISS, freedom);
             let p = student::outside((b - a) / error, freedom);
@@ -136,7 +135,8 @@ impl Drawn {
 
 /// Draws, each with the variance that its samples let expect, where they show one.
 fn draws(runs: &[Vec<Vec<f64>>], is_of_runs: bool) -> Vec<(f64, Option<f64>)> {
-    let visits = |run: &Vec<Vec<f64>>| -> Vec<(f64, Option<f64>)> { run.iter().filter_map(|visit| draw(visit)).collect() };
+    let visits =
+        |run: &Vec<Vec<f64>>| -> Vec<(f64, Option<f64>)> { run.iter().filter_map(|visit| draw(visit)).collect() };
     let of_run = |run: &Vec<Vec<f64>>| {
         let visits = visits(run);
         let variance = mean(visits.iter().filter_map(|visit| visit.1)).map(|v| v / visits.len() as f64);
@@ -270,7 +270,10 @@ mod tests {
         ("0.1 to 5 %", |cell| Noise { sample: 0.001 * 50f64.powf((cell % 100) as f64 / 99.0), ..QUIET }),
         ("visits differ by 1 %", |_| Noise { visit: 0.01, ..QUIET }),
         ("visits of every fourth cell by 3 %", |cell| Noise { visit: if cell % 4 == 0 { 0.03 } else { 0.0 }, ..QUIET }),
-        ("visits differ by 0.1 to 5 %", |cell| Noise { visit: 0.001 * 50f64.powf((cell % 100) as f64 / 99.0), ..QUIET }),
+        ("visits differ by 0.1 to 5 %", |cell| Noise {
+            visit: 0.001 * 50f64.powf((cell % 100) as f64 / 99.0),
+            ..QUIET
+        }),
         ("5 % of samples late", |_| Noise { late: 0.05, ..QUIET }),
     ];
 

@@ -289,7 +289,8 @@ fn compared_figure(value: Option<f64>, row: &ComparisonRow) -> String {
 fn speed_figure(speed: Option<f64>, ci95: Option<[f64; 2]>) -> String {
     let Some(speed) = speed else { return "-".into() };
     // From ten times on, three digits.
-    let percent = |speed: f64| if speed < 9.9995 { format!("{:.1}", 100.0 * speed) } else { significant(100.0 * speed) };
+    let percent =
+        |speed: f64| if speed < 9.9995 { format!("{:.1}", 100.0 * speed) } else { significant(100.0 * speed) };
     match ci95 {
         Some([low, high]) => format!("{} ±{}", percent(speed), percent((speed - low).max(high - speed))),
         None => percent(speed),

@@ -39,8 +39,8 @@ pub(super) struct Aligned<'a> {
 }
 
 /// Matches cells by one rule after the other; what a rule matched is no longer there for the next. Cells without a figure
-/// match nothing, but tell why.
-pub(super) fn align<'a>(a: &'a [Cell], b: &'a [Cell]) -> Aligned<'a> {
+/// match nothing, but tell why. Only where caches differ is another working set the same level's.
+pub(super) fn align<'a>(a: &'a [Cell], b: &'a [Cell], caches_differ: bool) -> Aligned<'a> {
     let measured = |cells: &'a [Cell]| cells.iter().filter(|cell| cell.is_measured()).collect::<Vec<_>>();
     let mut left = [measured(a), measured(b)];
     let mut pairs = Vec::new();
@@ -48,27 +48,28 @@ pub(super) fn align<'a>(a: &'a [Cell], b: &'a [Cell]) -> Aligned<'a> {
     let rule = if by_name { Matched::Name } else { Matched::Case };
     pairs.extend(matched(&mut left, rule, |cell| Some(cell.key.clone())));
     // A case whose counterpart says why it has no figure is not to be matched with another.
-    let is_told = |cell: &Cell, others: &[Cell]| others.iter().any(|other| other.key == cell.key && other.reason.is_some());
+    let is_told =
+        |cell: &Cell, others: &[Cell]| others.iter().any(|other| other.key == cell.key && other.reason.is_some());
     let [told_a, told_b] = [(0, b), (1, a)].map(|(side, others)| {
         let (told, free) = left[side].iter().partition::<Vec<&Cell>, _>(|cell| is_told(cell, others));
         left[side] = free;
         told
     });
     pairs.extend(matched(&mut left, Matched::Meaning, |cell| cell.meaning.clone()));
-    pairs.extend(of_levels(&mut left));
+    if caches_differ {
+        pairs.extend(of_levels(&mut left));
+    }
     tell_apart(&mut pairs);
     let [left_a, left_b] = left;
     let lone = |told: Vec<&'a Cell>, left: Vec<&'a Cell>, others: &[Cell]| -> Vec<Lone<'a>> {
         let reason = |cell: &Cell| {
-            let is_same = |other: &&Cell| other.key == cell.key || (other.meaning.is_some() && other.meaning == cell.meaning);
+            let is_same =
+                |other: &&Cell| other.key == cell.key || (other.meaning.is_some() && other.meaning == cell.meaning);
             others.iter().filter(is_same).find_map(|other| other.reason.clone())
         };
         told.into_iter().chain(left).map(|cell| Lone { cell, reason: reason(cell) }).collect()
     };
-    Aligned {
-        pairs,
-        only: [(Verdict::OnlyA, lone(told_a, left_a, b)), (Verdict::OnlyB, lone(told_b, left_b, a))],
-    }
+    Aligned { pairs, only: [(Verdict::OnlyA, lone(told_a, left_a, b)), (Verdict::OnlyB, lone(told_b, left_b, a))] }
 }
 
 /// Takes out of `left` what has the same key on both sides. Cells of one side with the same key become one.

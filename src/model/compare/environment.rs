@@ -43,6 +43,12 @@ pub(super) fn changes(a: &[Record], b: &[Record], cells: [&[Cell]; 2]) -> Vec<Ch
     facts.chain(CLOCK.change(clocks[0], clocks[1])).chain(states).collect()
 }
 
+/// Whether the first records' machines have other caches.
+pub(super) fn caches_differ(a: &[Record], b: &[Record]) -> bool {
+    let of = |records: &[Record]| records.first().map(|record| caches(&record.header.machine));
+    of(a) != of(b)
+}
+
 const UNKNOWN: &str = "unknown";
 
 fn change(what: &str, a: String, b: String) -> Option<Change> {
@@ -86,7 +92,9 @@ const FACTS: &[Named] = &[
     ("isolated CPUs", |record| text(&record.header.machine.settings.isolated)),
     ("huge page pools", |record| Some(pools(&record.header.machine))),
     ("limit of CPU time", |record| Some(cpu_time(&record.header.machine))),
-    ("limit of memory", |record| Some(record.header.machine.memory_limit().map_or("none".into(), |l| l.limit.to_string()))),
+    ("limit of memory", |record| {
+        Some(record.header.machine.memory_limit().map_or("none".into(), |l| l.limit.to_string()))
+    }),
 ];
 
 fn text<T: ToString>(fact: &Fact<T>) -> Option<String> {
@@ -255,7 +263,8 @@ fn huge(record: &Record) -> Option<f64> {
 fn elsewhere(record: &Record) -> Option<f64> {
     let (mut all, mut other) = (0u64, 0u64);
     for visit in record.measurements.iter().filter(|visit| visit.case.memory.policy != Policy::FirstTouch) {
-        let (Some(node), crate::record::Outcome::Measured(measured)) = (visit.case.memory.node(), &visit.outcome) else {
+        let (Some(node), crate::record::Outcome::Measured(measured)) = (visit.case.memory.node(), &visit.outcome)
+        else {
             continue;
         };
         for found in &measured.obtained.pages_on_node {

@@ -42,7 +42,9 @@ pub enum FigureError {
         source: std::io::Error,
     },
     /// A line is wrong.
-    #[error("{path}:{line}: {fault}; write name,unit,better,value or name,unit,better,value,clock, such as Kraken,ms,lower,5883,1.5GHz")]
+    #[error(
+        "{path}:{line}: {fault}; write name,unit,better,value or name,unit,better,value,clock, such as Kraken,ms,lower,5883,1.5GHz"
+    )]
     Line {
         /// The file.
         path: PathBuf,
@@ -94,7 +96,9 @@ impl Figure {
 fn plain(fault: &csv::Error) -> String {
     match fault.kind() {
         csv::ErrorKind::Deserialize { err, .. } => err.kind().to_string(),
-        csv::ErrorKind::UnequalLengths { expected_len, len, .. } => format!("{len} fields where the head has {expected_len}"),
+        csv::ErrorKind::UnequalLengths { expected_len, len, .. } => {
+            format!("{len} fields where the head has {expected_len}")
+        }
         _ => fault.to_string(),
     }
 }

@@ -2,7 +2,7 @@
 //! the same on both. A side is one record or several (runs of the same), or figures by hand.
 //!
 //! Cells are found on the other side by the first rule that fits: the same case; the same but for the numbers of CPUs,
-//! which mean nothing on another machine; the same in the same level, where caches and so working sets have other sizes.
+//! which mean nothing on another machine; the same in the same level, where caches, and so working sets, have other sizes.
 
 mod aligned;
 mod cells;
@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 
 use self::aligned::{Pair, align};
 use self::cells::{Cell, Visit};
-use super::Report;
+use crate::model::{Report, rows};
 use crate::record::Record;
 use crate::stats::{Difference, Sides, differences};
 use crate::units::{percent, words};
@@ -166,7 +166,11 @@ pub fn compare(a: &Side, b: &Side, noise: f64) -> Comparison {
         Source::Records(records) => cells::of_records(records, reports),
         Source::Figures(figures) => cells::of_figures(figures),
     });
-    let found = align(&cells[0], &cells[1]);
+    let caches_differ = match (&a.source, &b.source) {
+        (Source::Records(a), Source::Records(b)) => environment::caches_differ(a, b),
+        _ => false,
+    };
+    let found = align(&cells[0], &cells[1], caches_differ);
     let mut rows = judged(&found.pairs, noise);
     rows.sort_by(|x, y| place(x).cmp(&place(y)).then(size(y).total_cmp(&size(x))));
     let one_sided = found.only.iter().flat_map(|(verdict, cells)| cells.iter().map(|cell| lone(cell, *verdict)));
@@ -234,7 +238,8 @@ fn judged(pairs: &[Pair], noise: f64) -> Vec<ComparisonRow> {
     };
     let plain = found(&|visit, _| visit.values.clone());
     let in_cycles = found(&|visit, better| {
-        let cycles = |hz: f64| visit.values.iter().map(|x| if better == Better::Higher { x / hz } else { x * hz }).collect();
+        let cycles =
+            |hz: f64| visit.values.iter().map(|x| if better == Better::Higher { x / hz } else { x * hz }).collect();
         visit.clock.map_or_else(Vec::new, cycles)
     });
     let rows = pairs.iter().zip(plain.iter().zip(in_cycles));
@@ -250,7 +255,7 @@ fn row(pair: &Pair, found: Difference, equal_clock: Option<Difference>, noise: f
     };
     let clock = |cell: &Cell| {
         let clocks = cell.runs.iter().flatten().filter_map(|visit| visit.clock);
-        super::rows::median(clocks)
+        rows::median(clocks)
     };
     let ratio = speed(found.ratio);
     ComparisonRow {
@@ -319,8 +324,20 @@ fn lone(lone: &aligned::Lone, verdict: Verdict) -> ComparisonRow {
 /// Groups in the order in which a reader goes through a machine.
 fn place(row: &ComparisonRow) -> (usize, &str) {
     const ORDER: [&str; 14] = [
-        "L1", "L2", "L3", "L4", "memory", "between levels", "nodes", "under load", "cores", "first use", "pages",
-        "offsets", "page cache", "figures",
+        "L1",
+        "L2",
+        "L3",
+        "L4",
+        "memory",
+        "between levels",
+        "nodes",
+        "under load",
+        "cores",
+        "first use",
+        "pages",
+        "offsets",
+        "page cache",
+        "figures",
     ];
     let first = row.group.split(" / ").next().unwrap_or_default();
     (ORDER.iter().position(|name| *name == first).unwrap_or(ORDER.len()), &row.group)
@@ -382,19 +399,22 @@ fn findings(comparison: &Comparison) -> Vec<String> {
     findings.extend([Verdict::Slower, Verdict::Faster].into_iter().filter_map(|verdict| most(comparison, verdict)));
     let mut rest = Vec::new();
     for (verdict, words) in [
-        (Verdict::NotSignificant, "show no significant difference"),
-        (Verdict::WithinNoise, "differ significantly, but within the noise allowed"),
+        (Verdict::NotSignificant, "without a significant difference"),
+        (Verdict::WithinNoise, "with one within the noise allowed"),
+        (Verdict::TooFew, "with too few visits to tell"),
     ] {
-        if count(verdict) > 0 {
+        if count(verdict) > 0 && count(verdict) < all {
             rest.push(format!("{} {words}", count(verdict)));
         }
     }
     if !rest.is_empty() {
-        let others = if count(Verdict::Faster) + count(Verdict::Slower) > 0 { "Of the others " } else { "" };
-        let reach = half_width(comparison).map_or_else(String::new, |reach| {
-            format!("; half of the intervals reach {} or farther to a side, and what is smaller may hide there", percent(reach))
-        });
-        findings.push(format!("{others}{}{reach}.", rest.join(", ")));
+        findings.push(format!("The others: {}.", rest.join(", ")));
+    }
+    if let Some(reach) = half_width(comparison) {
+        findings.push(format!(
+            "Half of the 95 % intervals reach {} or farther to a side: what is smaller may hide there.",
+            percent(reach)
+        ));
     }
     findings
 }
@@ -402,7 +422,7 @@ fn findings(comparison: &Comparison) -> Vec<String> {
 /// The typical half-width of an interval.
 fn half_width(comparison: &Comparison) -> Option<f64> {
     let width = |row: &ComparisonRow| row.speed_ci95.map(|[low, high]| (high / low).sqrt() - 1.0);
-    super::rows::median(comparison.rows.iter().filter_map(width))
+    rows::median(comparison.rows.iter().filter_map(width))
 }
 
 /// A share as people compare machines: `68.9 %`.
@@ -453,9 +473,11 @@ fn notes(comparison: &Comparison, a: &Side, b: &Side) -> Vec<String> {
                     .into(),
             );
         } else if a.len() == 1 || b.len() == 1 {
-            notes.push("One side has a single run: runs of it are taken to differ as much as those of the other.".into());
+            notes.push(
+                "One side has a single run: runs of it are taken to differ as much as those of the other.".into(),
+            );
         }
-        if a.iter().chain(b).any(|record| rows_of_addrmap(record)) {
+        if a.iter().chain(b).any(has_addrmap) {
             notes.push("Address maps are verdicts and are not compared here; see membound report.".into());
         }
     }
@@ -471,6 +493,6 @@ fn notes(comparison: &Comparison, a: &Side, b: &Side) -> Vec<String> {
     notes
 }
 
-fn rows_of_addrmap(record: &Record) -> bool {
+fn has_addrmap(record: &Record) -> bool {
     record.measurements.iter().any(|visit| matches!(visit.case.work, crate::plan::Work::Conflict(_)))
 }

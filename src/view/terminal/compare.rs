@@ -43,12 +43,14 @@ fn changes(comparison: &Comparison) -> String {
     if comparison.changes.is_empty() {
         return note("Machine, settings and state are the same on both sides, as far as records tell.");
     }
-    let lines = comparison.changes.iter().map(|change| item(&format!("{}: {} in A, {} in B", change.what, change.a, change.b)));
+    let lines =
+        comparison.changes.iter().map(|change| item(&format!("{}: {} in A, {} in B", change.what, change.a, change.b)));
     head("Not the same on both sides: look here for causes first") + &lines.collect::<String>()
 }
 
 fn cells(comparison: &Comparison, all: bool) -> String {
-    let groups: Vec<String> = comparison.groups().iter().map(|(name, rows)| group(comparison, name, rows, all)).collect();
+    let groups: Vec<String> =
+        comparison.groups().iter().map(|(name, rows)| group(comparison, name, rows, all)).collect();
     if groups.is_empty() {
         return String::new();
     }
@@ -117,7 +119,8 @@ fn one_sided(comparison: &Comparison) -> String {
 
 /// Maps of both sides beside each other, where there are any.
 fn maps(comparison: &Comparison) -> String {
-    let named: Vec<(String, &Report)> = comparison.reports.iter().map(|(name, report)| (name.clone(), report)).collect();
+    let named: Vec<(String, &Report)> =
+        comparison.reports.iter().map(|(name, report)| (name.clone(), report)).collect();
     latency_maps(&named)
 }
 
