@@ -163,7 +163,7 @@ fn time_taken_by_hand() {
             let mut one = visit(&kernel(name, StoreKind::Regular, 1, Bytes::kib(16)), 200e9, &[]);
             let Outcome::Measured(measured) = &mut one.outcome else { panic!("{one:?}") };
             let sample = Sample { core_clock_ticks: 13_333, ..Sample::default() };
-            measured.samples = Samples::default();
+            (measured.samples, measured.repetitions) = (Samples::default(), 100);
             for n in 0..100 {
                 let ticks = if n < hits { 30_000 } else { 20_000 };
                 measured.samples.push(Sample { ticks, fastest_thread_ticks: ticks, ..sample });

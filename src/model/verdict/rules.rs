@@ -120,7 +120,11 @@ fn in_cache(scene: &Scene<'_>) -> Option<Found> {
     let curve = load_curve(scene);
     let last = curve.last().copied();
     let before = last.and_then(|last| curve.iter().rfind(|point| point.0.0 * 2 <= last.0.0)).copied();
-    let caches = scene.report.machine.last_level_bytes(&plain.cpus.iter().copied().collect());
+    let machine = &scene.report.machine;
+    // The CPUs of a virtual machine may lie on caches of their own, whatever it is told.
+    let of_each = || Some(Bytes(machine.last_level(*plain.cpus.first()?)?.size.0 * plain.cpus.len() as u64));
+    let told = || machine.last_level_bytes(&plain.cpus.iter().copied().collect());
+    let caches = if machine.is_virtual() { of_each() } else { told() };
     let is_small = |caches: &Bytes| plain.working_set_bytes.0 < 4 * caches.0;
     let falls = |last: Rate, before: Rate| last.ci95[1] < threshold::FLAT * before.ci95[0];
     let evidence = if let Some((peak, whose)) =
