@@ -142,10 +142,11 @@ fn in_cache(scene: &Scene<'_>) -> Option<Found> {
         return None;
     };
     let size = Bytes(4 * plain.working_set_bytes.0.max(last.map_or(0, |last| last.0.0))).to_string().replace(' ', "");
-    let (kernel, threads) = (&plain.kernel, plain.threads);
+    let (kernel, threads) =
+        (&plain.kernel, if plain.threads == 1 { "1".into() } else { format!("1,{}", plain.threads) });
     let cure =
         format!("give larger working sets (--size {size}); a virtual machine may have more cache than it is told");
-    let test = format!("membound bandwidth --kernel load,{kernel} --threads 1,{threads} --size {size}");
+    let test = format!("membound bandwidth --kernel load,{kernel} --threads {threads} --size {size}");
     found(evidence, GivesBack::Unknown, cure, test)
 }
 
@@ -339,7 +340,7 @@ fn write_allocate(scene: &Scene<'_>) -> Option<Found> {
     let case = [plain.kernel.as_str(), "copy", "store"].into_iter().find_map(of_kernel)?;
     let [gain, low, _] = case.gain;
     let evidence = format!(
-        "nt stores make the {} {} as fast, of {} by the bytes that they save",
+        "the {} runs {} as fast with nt stores; the bytes that they save explain {}",
         case.kernel,
         ratio_text(case.gain),
         significant(case.bound)
