@@ -10,7 +10,8 @@
 //! - Something *holds nt stores back*: one thread has few buffers for them. Then nt stores are slower than regular ones
 //!   although they move no more bytes than any way of storing must.
 //!
-//! Between the two, the ratio alone decides nothing, and the answer is `unclear`.
+//! Between the two, the ratio alone decides nothing, and the answer is `unclear`. And nt stores may gain more than the bytes: a
+//! regular store waits for its line, and a bus that turns between reads and writes loses time.
 
 use super::WriteAllocate;
 use super::rows::{Result as KernelResult, is_in_memory};
@@ -30,6 +31,8 @@ words! {
     Traffic, "traffic" {
         /// The ratio is that of the bytes counted.
         AsCounted = "as counted",
+        /// nt stores gain more than the bytes that they save.
+        AboveCount = "above count",
         /// Regular stores move more than the bus could carry with write-allocates.
         Evaded = "evaded",
         /// nt stores are slower than regular ones.
@@ -130,6 +133,8 @@ fn judge(gain: [f64; 3], bound: f64, with_allocates: f64, carried: f64) -> Traff
         Traffic::Evaded
     } else if high < 1.0 - ALIKE {
         Traffic::NtHeldBack
+    } else if low > bound * (1.0 + ALIKE) {
+        Traffic::AboveCount
     } else {
         Traffic::Unclear
     }
@@ -166,7 +171,7 @@ impl Witness {
     /// Whether it speaks against what the ratio said. An unclear ratio says nothing that could be denied.
     pub fn disagrees(self, traffic: Traffic) -> bool {
         match traffic {
-            Traffic::AsCounted => self != Witness::Allocates,
+            Traffic::AsCounted | Traffic::AboveCount => self != Witness::Allocates,
             Traffic::Evaded => self != Witness::Evades,
             Traffic::NtHeldBack | Traffic::Unclear => false,
         }
@@ -194,7 +199,8 @@ mod tests {
         // Slower than regular stores, and those beyond what the bus carries with write-allocates.
         check([0.6, 0.58, 0.62], 1.5, 38.0, Traffic::Evaded);
         check([1.5, 1.0, 2.0], 1.5, 26.0, Traffic::Unclear);
-        check([1.8, 1.78, 1.82], 1.5, 26.0, Traffic::Unclear);
+        check([1.8, 1.78, 1.82], 1.5, 26.0, Traffic::AboveCount);
+        check([1.8, 1.4, 2.2], 1.5, 26.0, Traffic::AsCounted);
         check([f64::NAN; 3], 1.5, 26.0, Traffic::Unclear);
     }
 

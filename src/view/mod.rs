@@ -382,8 +382,12 @@ fn bound(bound: f64) -> String {
 }
 
 /// What is said of the write-allocate, and what that means.
-const TRAFFIC: [(Traffic, &str); 4] = [
+const TRAFFIC: [(Traffic, &str); 5] = [
     (Traffic::AsCounted, "each regular store reads its line first, nt stores do not"),
+    (
+        Traffic::AboveCount,
+        "nt stores gain more than the bytes saved: waiting for lines, or turning the bus, costs on top",
+    ),
     (Traffic::Evaded, "regular stores move more than the bus could carry if they read their lines first"),
     (Traffic::NtHeldBack, "nt stores are slower than regular ones: something else than traffic limits them"),
     (Traffic::Unclear, "the ratio fits neither"),

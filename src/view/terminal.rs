@@ -459,13 +459,13 @@ fn write_allocate(report: &Report) -> String {
     let threads = |case: &WriteAllocate| format!("{}{}", case.threads, if case.saturates { "*" } else { "" });
     let columns = [
         Column::left("kernel", cases.iter().map(|case| case.kernel.clone())),
-        Column::right("threads", cases.iter().map(threads)),
-        Column::right("B\npayload", cases.iter().map(|case| case.payload_bytes.to_string())),
-        Column::right("B\nbus", cases.iter().map(|case| case.bus_bytes.to_string())),
-        Column::right("regular", cases.iter().map(|case| rate(case.regular))),
+        Column::right("thr-\neads", cases.iter().map(threads)),
+        Column::right("pay-\nload", cases.iter().map(|case| case.payload_bytes.to_string())),
+        Column::right("bus", cases.iter().map(|case| case.bus_bytes.to_string())),
+        Column::right("regu-\nlar", cases.iter().map(|case| rate(case.regular))),
         Column::right("nt", cases.iter().map(|case| rate(case.nt))),
         Column::right("nt : regular", cases.iter().map(|case| ratio(case.gain))),
-        Column::right("counted", cases.iter().map(|case| bound(case.bound))),
+        Column::right("count-\ned", cases.iter().map(|case| bound(case.bound))),
         Column::left("so", cases.iter().map(|case| case.traffic.to_string())),
     ];
     let note_text = "Bytes of an element: payload, and on the bus if each regular store reads its line first. GB/s of payload, \

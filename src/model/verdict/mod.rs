@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 use super::rows::is_in_memory;
 use super::warnings::head;
 use super::{Report, Row, Warning};
-use crate::kernel::StoreKind;
+use crate::kernel::{Kernel, StoreKind};
 use crate::memory::MemoryKind;
 use crate::plan::Protocol;
 use crate::units::{BytesPerSecond, percent, words};
@@ -210,8 +210,7 @@ impl<'a> Scene<'a> {
         let reached_bps = rate(plain);
         let best = memory_rows(report).max_by(|a, b| rate(a).total_cmp(&rate(b))).unwrap_or(plain);
         let measured = || {
-            let what =
-                format!("the best measured, {} with {} stores and {} threads", best.kernel, best.store, best.threads);
+            let what = format!("the best measured: {}", what_ran(&best.kernel, best.store, best.threads));
             (rate(best).max(reached_bps), what)
         };
         // A peak that was exceeded is none: the figures are a cache's, or the modules not all there are.
@@ -219,6 +218,13 @@ impl<'a> Scene<'a> {
         let gap = Gap { kernel: plain.kernel.clone(), threads: plain.threads, row, reached_bps, limit_bps, limit };
         Some(Scene { report, plain, gap })
     }
+}
+
+/// `triad, regular stores, 8 threads`
+fn what_ran(kernel: &str, store: StoreKind, threads: usize) -> String {
+    let stores = Kernel::named(kernel).is_some_and(|row| row.formula().store().is_some());
+    let store = if stores { format!(", {store} stores") } else { String::new() };
+    format!("{kernel}{store}, {threads} thread{}", if threads == 1 { "" } else { "s" })
 }
 
 /// Median payload rate; 0 without one.
@@ -273,7 +279,7 @@ impl Verdict {
     pub fn sentence(&self) -> Option<String> {
         let gap = self.gap.as_ref()?;
         let (reached, limit) = (BytesPerSecond(gap.reached_bps), BytesPerSecond(gap.limit_bps));
-        let threads = if gap.threads == 1 { "one thread".into() } else { format!("{} threads", gap.threads) };
+        let plain = what_ran(&gap.kernel, StoreKind::Regular, gap.threads);
         let share = percent(gap.reached_bps / gap.limit_bps);
         let why = match self.causes.first() {
             None => "nothing measured here says why it is not faster".to_string(),
@@ -283,8 +289,8 @@ impl Verdict {
             },
         };
         Some(format!(
-            "A {} with regular stores and {threads} moves {reached} of payload from memory, {share} of {limit} ({}); {why}.",
-            gap.kernel, gap.limit
+            "Memory gives {reached} of payload to the plain case ({plain}), {share} of {limit} ({}); {why}.",
+            gap.limit
         ))
     }
 
