@@ -316,3 +316,21 @@ fn views_show_meters_and_their_absence() {
     assert!(text.starts_with("- Energy was not measured: no meter of energy (simulated)."), "{text}");
     assert!(html::page(&without).contains("no meter of energy (simulated)"));
 }
+
+/// The command for real: figures where this machine has a meter, else the reason, which is no failure.
+#[test]
+fn the_command_measures_or_says_why_not() {
+    let run = |args: &[&str]| std::process::Command::new(env!("CARGO_BIN_EXE_membound")).args(args).output().unwrap();
+    let brief = ["--kernel", "load", "--size", "64KiB", "--threads", "1", "--budget", "2s", "--quiet"];
+    let out = run(&[&["bandwidth", "--energy", "--format", "json"], &brief[..]].concat());
+    assert_eq!(out.status.code(), Some(0), "{}", String::from_utf8_lossy(&out.stderr));
+    let rows: Vec<serde_json::Value> = serde_json::from_slice(&out.stdout).unwrap();
+    assert!(!rows.is_empty() && rows.iter().all(|row| row["metric"] == "energy"));
+    for row in &rows {
+        let is_told = row["outcome"] == "measured" || row["reason"].as_str().is_some_and(|reason| reason.len() > 20);
+        assert!(is_told, "{row}");
+    }
+    let wrong = run(&["stream", "--energy"]);
+    assert_eq!(wrong.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&wrong.stderr).contains("`membound bandwidth` takes it"));
+}

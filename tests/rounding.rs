@@ -152,3 +152,17 @@ fn the_plan_has_every_order() {
     [0.1; 10].iter().for_each(|x| exact.add(*x));
     assert_eq!(exact.value(), 1.0, "ten times the double nearest to 0.1, rounded once");
 }
+
+#[test]
+fn the_command_adds_up_for_real() {
+    let run = |args: &[&str]| std::process::Command::new(env!("CARGO_BIN_EXE_membound")).args(args).output().unwrap();
+    let out = run(&["rounding", "--kernel", "sum", "--size", "64KiB", "--budget", "3s", "--quiet", "--format", "json"]);
+    assert_eq!(out.status.code(), Some(0), "{}", String::from_utf8_lossy(&out.stderr));
+    let rows: Vec<serde_json::Value> = serde_json::from_slice(&out.stdout).unwrap();
+    let schema = serde_json::to_value(schemars::schema_for!(AnyRow)).unwrap();
+    let validator = jsonschema::validator_for(&schema).unwrap();
+    assert!(rows.iter().all(|row| validator.is_valid(row)) && rows.iter().any(|row| row["outcome"] == "measured"));
+    let wrong = run(&["rounding", "--kernel", "copy"]);
+    assert_eq!(wrong.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&wrong.stderr).contains("use one of: sum, dot, triad"));
+}

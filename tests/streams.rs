@@ -127,3 +127,22 @@ fn real_walks_touch_every_line_and_no_other() {
 fn cases_of_one(cpu: u32) -> Case {
     Case { cpus: vec![cpu], working_set: Bytes::mib(1), ..cases()[0].clone() }
 }
+
+#[test]
+fn the_command_walks_for_real() {
+    let run = |args: &[&str]| std::process::Command::new(env!("CARGO_BIN_EXE_membound")).args(args).output().unwrap();
+    let brief = ["--size", "1MiB", "--threads", "1", "--budget", "2s", "--quiet", "--format", "json"];
+    let out = run(&[&["bandwidth", "--offsets", "scan", "--kernel", "store"], &brief[..]].concat());
+    assert_eq!(out.status.code(), Some(0), "{}", String::from_utf8_lossy(&out.stderr));
+    let rows: Vec<serde_json::Value> = serde_json::from_slice(&out.stdout).unwrap();
+    assert!(rows.iter().any(|row| row["metric"] == "streams" && row["outcome"] == "measured"));
+    for (args, says) in [
+        (&["bandwidth", "--offsets", "scan", "--kernel", "triad"][..], "other than load, store and copy"),
+        (&["stores", "--offsets", "scan"], "`membound bandwidth` takes it"),
+        (&["bandwidth", "--offsets", "scan", "--size", "1KiB"], "give at least"),
+    ] {
+        let wrong = run(args);
+        let talk = String::from_utf8_lossy(&wrong.stderr).to_string();
+        assert!(wrong.status.code() == Some(2) && talk.contains(says), "{args:?}: {talk}");
+    }
+}

@@ -133,7 +133,7 @@ mod tests {
         let mut exact = Exact::default();
         exact.add_product(0.1, 10.0);
         exact.add(-1.0);
-        // 0.1 is 0.1 + 2^-54 * 0.4 * ... : what a fused multiply-add leaves.
+        // What a fused multiply-add leaves: it rounds once too.
         assert_eq!(exact.value(), 0.1f64.mul_add(10.0, -1.0));
         let mut least = Exact::default();
         least.add_product(5e-324, 5e-324);

@@ -10,7 +10,7 @@ use super::Rate;
 use super::rows::{flags, measured, outcome, visits};
 use super::stores::ratio_text;
 use crate::kernel::{Kernel, Width};
-use crate::plan::{Case, Data, SumOrder, Summation, Work};
+use crate::plan::{Case, Data, SUMMED, SumOrder, Summation, Work};
 use crate::record::{Measured, Measurement, Record, Results};
 use crate::stats;
 use crate::units::{Bytes, count};
@@ -324,13 +324,11 @@ fn costs(ways: &[&Way]) -> Vec<Cost> {
 
 /// One sentence a kernel: the worst of its data.
 pub(super) fn sentences(rounding: &Rounding) -> Vec<String> {
-    let kernels: BTreeSet<(usize, &String)> =
-        rounding.verdicts.iter().map(|v| (Kernel::place(&v.kernel), &v.kernel)).collect();
-    let worst = |(_, kernel): (usize, &String)| {
-        let worst = rounding.verdicts.iter().filter(|v| v.kernel == *kernel).max_by_key(|verdict| verdict.ulps[1])?;
-        Some(worst.sentence())
+    let worst = |kernel: &&str| {
+        let ours = rounding.verdicts.iter().filter(|verdict| verdict.kernel == **kernel);
+        ours.max_by_key(|verdict| verdict.ulps[1]).map(Verdict::sentence)
     };
-    kernels.into_iter().filter_map(worst).collect()
+    SUMMED.iter().filter_map(worst).collect()
 }
 
 impl Verdict {
@@ -355,9 +353,9 @@ impl Verdict {
         }
         if let Some(cost) = self.costs.iter().min_by(|a, b| a.slower[0].total_cmp(&b.slower[0])) {
             text += &format!(
-                "; the cheapest order that every machine can keep ({}) runs at 1/{} of the fastest",
-                cost.way,
-                ratio_text(cost.slower)
+                "; the fastest way is {} as fast as the cheapest that every machine can keep ({})",
+                ratio_text(cost.slower),
+                cost.way
             );
         }
         text + "."

@@ -232,12 +232,10 @@ impl StreamMap {
         let StreamMap { touch, threads, compared, .. } = self;
         let plural = if *threads == 1 { "" } else { "s" };
         let what = format!("{touch} streams, {threads} thread{plural}");
-        let gain = |effect: &&Effect| effect.best.map(|(_, [ratio, ..])| ratio);
-        let greatest = self
-            .effects
-            .iter()
-            .filter(|e| gain(e).is_some())
-            .max_by(|a, b| gain(a).unwrap_or(0.0).total_cmp(&gain(b).unwrap_or(0.0)));
+        // The fewest streams that gain as much as any: with more, a smaller padding may do, but not for fewer.
+        let gains = self.effects.iter().filter_map(|effect| effect.best.map(|(_, [ratio, ..])| ratio));
+        let most = gains.fold(0.0, f64::max);
+        let greatest = self.effects.iter().find(|effect| effect.best.is_some_and(|(_, [.., high])| high >= most));
         let range = |[ratio, low, high]: [f64; 3]| {
             format!("{} x [{}, {}]", significant(ratio), significant(low), significant(high))
         };

@@ -25,6 +25,7 @@ use super::{Executor, Quota};
 use crate::kernel::chase::Chase;
 use crate::kernel::code::{Call, Executable, Fault};
 use crate::kernel::flops::Flops;
+use crate::kernel::formula::Formula;
 use crate::kernel::handover::handover as handover_code;
 use crate::kernel::{CHAIN_LINKS, Isa, Kernel, Unsupported, Variant, assemble, core_clock_chain, naive};
 use crate::machine::{Machine, Source};
@@ -157,21 +158,20 @@ fn self_test(executable: &Executable, kernel: &Kernel, variant: &Variant, length
 /// One pass over slices, which must all be as long as the first. Returns the sum, where the kernel has one.
 pub(super) fn over_slices(
     code: &Executable,
-    kernel: &Kernel,
+    formula: &Formula,
     variant: &Variant,
     streams: &mut [&mut [f64]],
     scalar: f64,
 ) -> Result<f64, Fault> {
-    let formula = kernel.formula();
     let length = streams.first().map_or(0, |stream| stream.len());
     assert!(streams.len() == formula.streams.len() && streams.iter().all(|stream| stream.len() == length));
     assert!(variant.element == crate::kernel::Element::Double && !formula.grid);
     let addresses: Vec<u64> = streams.iter_mut().map(|stream| stream.as_mut_ptr() as u64).collect();
-    let mut call = Call::new(&formula, variant, &addresses, 1, length as u64);
+    let mut call = Call::new(formula, variant, &addresses, 1, length as u64);
     call.scalar = scalar;
     // SAFETY: the addresses are those of borrowed slices of doubles, one a stream and each `length` long, as asserted.
     unsafe { code.run(&mut call) }?;
-    Ok(call.result(&formula, variant))
+    Ok(call.result(formula, variant))
 }
 
 impl Executor for Native {

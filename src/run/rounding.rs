@@ -89,10 +89,10 @@ fn measure(
     let mut results =
         Results { exact: arrays.exact.to_bits(), magnitude: arrays.magnitude.to_bits(), ..Results::default() };
     let (mut samples, mut steal) = (Samples::default(), StealMeter::new());
-    let deadline = Instant::now() + quota.time;
+    let (deadline, formula) = (Instant::now() + quota.time, kernel.formula());
     let run = |streams: &mut [Vec<f64>]| -> Result<f64, Fault> {
         let mut slices: Vec<&mut [f64]> = streams.iter_mut().map(Vec::as_mut_slice).collect();
-        add_up(&mut slices, &mut |part| over_slices(code, kernel, &way.variant, part, SCALAR), way)
+        add_up(&mut slices, &mut |part| over_slices(code, &formula, &way.variant, part, SCALAR), way)
     };
     // The first pass brings data and code into the caches.
     run(&mut streams).map_err(super::native::crashed)?;
@@ -110,7 +110,7 @@ fn measure(
         });
         let sample = sample.map_err(super::native::crashed)?;
         samples.push(Sample { core_clock_ticks, steal_jiffies: steal.since_last(), ..sample });
-        let (bits, ulps) = match kernel.formula().store() {
+        let (bits, ulps) = match formula.store() {
             None => (result.to_bits(), ulps_apart(result, arrays.exact)),
             Some(_) => checked(&streams),
         };
