@@ -260,6 +260,26 @@ impl Formula {
         self.streams.iter().any(|stream| stream.loaded && stream.stored)
     }
 
+    /// Whether all that passes do to streams changed in place is to add the same to them each time.
+    pub fn adds_up(&self) -> bool {
+        let is_changed = |access: &Access| self.streams[access.stream].loaded && self.streams[access.stream].stored;
+        let is_free = |expr: &Expr| {
+            let mut reads = false;
+            expr.each(&mut |expr| reads |= matches!(expr, Expr::Element(access) if is_changed(access)));
+            !reads
+        };
+        self.statements.iter().all(|statement| match (statement.target, &statement.value) {
+            (Target::Element(target), value) if is_changed(&target) => match value {
+                Expr::Binary(Operation::Add, left, right) => {
+                    (**left == Expr::Element(target) && is_free(right))
+                        || (**right == Expr::Element(target) && is_free(left))
+                }
+                _ => false,
+            },
+            _ => true,
+        })
+    }
+
     /// Whether some elements are chosen by an index stream.
     pub fn gathers(&self) -> bool {
         self.streams.iter().any(|stream| stream.role == Role::Index)

@@ -117,6 +117,11 @@ impl Element {
         }
     }
 
+    /// Places in a stream as they lie in memory: whole numbers of an element's size.
+    pub fn encode_index(self, places: &[f64]) -> Vec<u8> {
+        places.iter().flat_map(|place| (*place as u64).to_le_bytes().into_iter().take(self.bytes() as usize)).collect()
+    }
+
     /// The numbers that lie in `bytes`; what is left over at the end is none.
     pub fn decode(self, bytes: &[u8]) -> Vec<f64> {
         match self {

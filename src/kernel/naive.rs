@@ -6,7 +6,7 @@
 //! + - * / and the root; doubles have 53, floats 24). Only fused operations are done in floats.
 
 use super::Element;
-use super::formula::{Expr, Formula, Function, IndexOrder, Operation, Role, Target};
+use super::formula::{Expr, Formula, Function, IndexOrder, Operation, Target};
 
 /// A loop and the numbers that it works with.
 #[derive(Debug, Clone, Copy)]
@@ -79,12 +79,11 @@ impl Twin<'_> {
         }
     }
 
-    /// One pass over whole streams, in place; `columns` elements in each of `rows` rows. Returns the sums or, where the
-    /// loop only loads, the last value.
-    pub fn pass(&self, streams: &mut [Vec<f64>], rows: usize, columns: usize) -> Vec<f64> {
+    /// One pass over whole streams, in place; `columns` elements in each of `rows` rows.
+    pub fn pass(&self, streams: &mut [Vec<f64>], rows: usize, columns: usize) -> Answer {
         let margins = self.formula.margins();
         let inner = |length: usize, before: u64, after: u64| before as usize..length.saturating_sub(after as usize);
-        let mut results = vec![0.0; self.formula.sums.len()];
+        let mut answer = Answer { sums: vec![Total::default(); self.formula.sums.len()], last: None };
         for row in inner(rows, margins.above, margins.below) {
             for column in inner(columns, margins.left, margins.right) {
                 let place = Place { row, column, columns };
@@ -94,13 +93,89 @@ impl Twin<'_> {
                         Target::Element(access) => {
                             streams[access.stream][place.number(access.row, access.column)] = value;
                         }
-                        Target::Sum(sum) => results[sum] += value,
-                        Target::Nothing => results = vec![value],
+                        Target::Sum(sum) => answer.sums[sum].add(value, 1),
+                        Target::Nothing => answer.last = Some(value),
                     }
                 }
             }
         }
-        results
+        answer
+    }
+}
+
+/// What a pass leaves behind beside its streams.
+#[derive(Debug, Clone, Default)]
+pub struct Answer {
+    /// The sums, in the formula's order.
+    pub sums: Vec<Total>,
+    /// The last value, where the loop only loads.
+    pub last: Option<f64>,
+}
+
+impl Answer {
+    /// Compares it with what machine code left, whose partial sums took so many additions each. `Err` says what differs.
+    pub fn check(&self, found: &[f64], element: Element, additions: u64) -> Result<(), String> {
+        let last = found.iter().zip(self.last).find(|(found, last)| !is_same(**found, *last));
+        if let Some((found, last)) = last {
+            return Err(format!("the result is {found}, must be {last}"));
+        }
+        self.sums.iter().zip(found).try_for_each(|(total, found)| total.check(*found, element, additions))
+    }
+}
+
+/// What a reduction adds up.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Total {
+    /// The sum.
+    pub sum: f64,
+    /// What adding to `sum` lost so far.
+    lost: f64,
+    /// Sum of the addends' magnitudes.
+    pub magnitude: f64,
+    /// The largest of them.
+    pub largest: f64,
+    /// Whether some addends are no whole numbers.
+    pub has_fractions: bool,
+}
+
+/// Additions by which partial sums become one (8 registers of 16 elements), roundings of an addend, and what is to spare.
+const JOINING: u64 = 256;
+
+impl Total {
+    /// Adds `count` times `value`.
+    pub fn add(&mut self, value: f64, count: u64) {
+        let all = value * count as f64;
+        // Compensated (Kahan), so that its own error is that of a few additions.
+        let corrected = all - self.lost;
+        let sum = self.sum + corrected;
+        self.lost = (sum - self.sum) - corrected;
+        self.sum = sum;
+        self.magnitude += all.abs();
+        self.largest = self.largest.max(value.abs());
+        self.has_fractions |= value.fract() != 0.0;
+    }
+
+    /// How far a right result may be from the sum: not at all where no partial sum of so many additions can be rounded.
+    /// Else the bound n u on the error of summation, relative to the sum of magnitudes (u = 2^-53 or 2^-24: Higham,
+    /// Accuracy and Stability of Numerical Algorithms, section 4.2), for the additions to a partial sum and some more.
+    /// `None`, where that bound would let results pass that are wrong by a quarter.
+    pub fn tolerance(&self, element: Element, additions: u64) -> Option<f64> {
+        let exact = element.exact_up_to();
+        if !self.has_fractions && self.largest * additions as f64 <= exact {
+            return Some(0.0);
+        }
+        let bound = (additions + JOINING) as f64 / exact;
+        (bound <= 0.25).then_some(bound * self.magnitude)
+    }
+
+    /// Compares the sum with machine code's. `Err` says what differs.
+    pub fn check(&self, found: f64, element: Element, additions: u64) -> Result<(), String> {
+        let tolerance = self.tolerance(element, additions).unwrap_or(0.0);
+        if (found - self.sum).abs() <= tolerance || is_same(found, self.sum) {
+            return Ok(());
+        }
+        let within = if tolerance > 0.0 { format!(" within {tolerance:e}") } else { String::new() };
+        Err(format!("data check failed: the result is {found}, must be {}{within}", self.sum))
     }
 }
 
@@ -153,14 +228,6 @@ pub fn index(order: IndexOrder, place: usize, length: usize) -> usize {
     }
 }
 
-/// What a stream holds as `place`, where numbers are `values`.
-pub fn content(role: Role, order: IndexOrder, place: usize, length: usize, values: impl Fn(usize) -> f64) -> f64 {
-    match role {
-        Role::Index => index(order, place, length) as f64,
-        Role::Values | Role::Gathered => values(place),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -209,8 +276,9 @@ mod tests {
             for (&element, is_fused) in Element::ALL.iter().zip([true, false]) {
                 let twin = Twin { formula: &formula, element, scalar: 3.0, is_fused };
                 let (mut found, mut expect) = (streams.clone(), streams.clone());
-                let result = twin.pass(&mut found, rows, columns);
-                assert_eq!(Some(result), by_hand(kernel.name, &mut expect, 3.0, rows, columns), "{}", kernel.name);
+                let answer = twin.pass(&mut found, rows, columns);
+                let results: Vec<f64> = answer.sums.iter().map(|total| total.sum).chain(answer.last).collect();
+                assert_eq!(Some(results), by_hand(kernel.name, &mut expect, 3.0, rows, columns), "{}", kernel.name);
                 assert_eq!(found, expect, "{}", kernel.name);
             }
         }
@@ -258,6 +326,26 @@ mod tests {
         let found = |element| value("a[i] = b[i] + c[i] - c[i]", element, false, 1.0, 2f64.powi(24));
         assert_eq!((found(Element::Float), found(Element::Double)), (0.0, 1.0));
         assert_eq!(value("a[i] = b[i]/c[i]", Element::Float, false, 1.0, 3.0), f64::from(1f32 / 3f32));
+    }
+
+    /// 100 additions to a partial sum of floats: (100 + 256) / 2^24 of the magnitudes.
+    #[test]
+    fn sums_may_be_as_far_off_as_rounding_takes_them() {
+        let mut total = Total::default();
+        total.add(0.5, 40);
+        total.add(-1.25, 8);
+        assert_eq!((total.sum, total.magnitude, total.largest), (10.0, 30.0, 1.25));
+        let tolerance = 356.0 / 2f64.powi(24) * 30.0;
+        assert_eq!(total.tolerance(Element::Float, 100), Some(tolerance));
+        assert_eq!(total.check(10.0 + 0.99 * tolerance, Element::Float, 100), Ok(()));
+        assert!(total.check(10.0 - 1.01 * tolerance, Element::Float, 100).is_err());
+        assert!(total.check(f64::NAN, Element::Float, 100).is_err());
+        assert_eq!(total.tolerance(Element::Float, 1 << 22), None);
+        let mut whole = Total::default();
+        whole.add(2.0, 1 << 23);
+        assert_eq!(whole.tolerance(Element::Float, 1 << 23), Some(0.0));
+        assert!(whole.check(2f64.powi(24) - 1.0, Element::Float, 1 << 23).is_err());
+        assert_eq!(whole.tolerance(Element::Float, (1 << 23) + 1), None);
     }
 
     #[test]

@@ -73,9 +73,7 @@ impl Isa {
 /// Bytes of a cache line: main loops start on one.
 pub(super) const LINE: usize = 64;
 
-/// Vector registers that every width has.
-const REGISTERS: usize = 16;
-/// Register of the scalars; other constants lie below it.
+/// Register of the scalars, the last that every width has; other constants lie below it.
 const SCALAR: usize = 15;
 /// Registers that hold addresses.
 const POINTERS: [AsmRegister64; 9] = [rbx, rcx, rdx, rsi, r8, r9, r10, r11, rax];
