@@ -377,7 +377,11 @@ impl fmt::Display for Formula {
             }
             f.write_str(&self.expression(&statement.value, SUM))?;
         }
-        if self.gathers() && self.order == IndexOrder::Sequential { f.write_str(" with sequential index") } else { Ok(()) }
+        if self.gathers() && self.order == IndexOrder::Sequential {
+            f.write_str(" with sequential index")
+        } else {
+            Ok(())
+        }
     }
 }
 

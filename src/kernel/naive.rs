@@ -358,7 +358,8 @@ mod tests {
             }
         }
         // No stride prevails.
-        let steps = (0..4096).map(|i| index(IndexOrder::Random, i + 1, 5000) as i64 - index(IndexOrder::Random, i, 5000) as i64);
+        let steps = (0..4096)
+            .map(|i| index(IndexOrder::Random, i + 1, 5000) as i64 - index(IndexOrder::Random, i, 5000) as i64);
         let mut count = std::collections::HashMap::new();
         steps.for_each(|step| *count.entry(step).or_insert(0) += 1);
         assert!(count.values().max() < Some(&41), "a step of {:?}", count.iter().max_by_key(|entry| entry.1));

@@ -13,9 +13,7 @@
 
 use std::fmt;
 
-use super::formula::{
-    Access, Expr, Formula, Function, IndexOrder, Operation, Role, Statement, Stream, Target,
-};
+use super::formula::{Access, Expr, Formula, Function, IndexOrder, Operation, Role, Statement, Stream, Target};
 
 /// What is wrong with a loop's text, and where.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -183,7 +181,11 @@ impl Parser<'_> {
         if !self.rest().is_empty() {
             return self.expected("the end");
         }
-        if self.formula.gathers() { Ok(()) } else { self.fault_at(start, "the loop has no index stream, such as k in b[k[i]]") }
+        if self.formula.gathers() {
+            Ok(())
+        } else {
+            self.fault_at(start, "the loop has no index stream, such as k in b[k[i]]")
+        }
     }
 
     fn statement(&mut self) -> Result<Statement, FormulaError> {
@@ -454,7 +456,10 @@ impl Parser<'_> {
             return self.fault_at(0, "every one of several statements must store, or add to a sum");
         }
         if let Some(name) = formula.scalars.iter().find(|name| formula.sums.contains(name)) {
-            return self.fault_at(self.place_of(name), format!("'{name}' is a sum; it can't be read in the loop that adds to it"));
+            return self.fault_at(
+                self.place_of(name),
+                format!("'{name}' is a sum; it can't be read in the loop that adds to it"),
+            );
         }
         self.mentions.iter().try_for_each(|mention| self.check_mention(mention))?;
         // Written out it must be readable again: records name loops by that text.
@@ -467,7 +472,10 @@ impl Parser<'_> {
         let stream = &self.formula.streams[read.access.stream];
         let fault = |fault: String| self.fault_at(read.at, fault);
         if read.by.role() != stream.role {
-            return fault(format!("'{}' holds numbers in order, numbers to choose from, or indices, and one only", stream.name));
+            return fault(format!(
+                "'{}' holds numbers in order, numbers to choose from, or indices, and one only",
+                stream.name
+            ));
         }
         if self.formula.grid && stream.role != Role::Values {
             return fault("index streams go with plain arrays only".into());
@@ -536,7 +544,7 @@ mod tests {
         check("a[i] = b[k[i]] + k[i]", 9, "one only");
         check("k[i] = b[k[i]]", 0, "one only");
         check("a[i] = a[k[i]]", 0, "one only");
-        check("a[j][i] = b[k[j][i]]", 10, "plain arrays only");
+        check("a[j][i] = b[k[j][i]]", 12, "plain arrays only");
         check("a[i] = b[j][i]", 7, "indexed alike");
         check("a[i] = i*b[i]", 7, "i counts elements");
         check("b[i]; c[i]", 0, "several statements");

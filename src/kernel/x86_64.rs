@@ -800,9 +800,7 @@ impl<'a> Generator<'a> {
     fn gather(&mut self, stream: usize, index: Access, to: usize, width: Width, k: u64) -> Result<(), IcedError> {
         let element = self.variant.element;
         let base: Register = self.pointer(stream, 0).into();
-        let by = |index: Register| {
-            MemoryOperand::new(base, index, element.bytes() as u32, 0, 0, false, Register::None)
-        };
+        let by = |index: Register| MemoryOperand::new(base, index, element.bytes() as u32, 0, 0, false, Register::None);
         if width == Width::Scalar {
             let place = self.memory(index, width, k);
             self.asm.add_instruction(match element {
