@@ -3,6 +3,7 @@
 mod addrmap;
 mod advisor;
 mod handover;
+mod kernel;
 mod latency;
 mod loaded;
 mod numa;
@@ -28,6 +29,7 @@ use crate::units::{Bytes, Nanoseconds, significant, utc};
 
 pub use addrmap::addrmap;
 pub use advisor::advice;
+pub use kernel::kernel;
 pub use latency::{latency, latency_maps};
 pub use numa::numa;
 pub use page_cache::page_cache;
