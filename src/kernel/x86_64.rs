@@ -1083,7 +1083,8 @@ fn sign_masks(element: Element) -> [u64; 2] {
     [sign, sign - 1]
 }
 
-/// Registers that computing `expr` takes at most: a fused operation holds its sum while both factors are computed.
+/// Registers that computing `expr` takes at most, fused or not: a fused operation holds its sum while both factors are
+/// computed.
 fn temporaries(expr: &Expr) -> usize {
     match expr {
         Expr::Scalar(_) | Expr::Number(_) => 0,
@@ -1095,10 +1096,16 @@ fn temporaries(expr: &Expr) -> usize {
             let [x, y, z] = operands.each_ref().map(temporaries);
             1 + z.max(x).max(1 + y)
         }
-        Expr::Binary(Operation::Add, left, right) if Expr::fused(left, right).is_some() => {
-            1 + temporaries(left).max(temporaries(right))
+        Expr::Binary(operation, left, right) => {
+            let apart = temporaries(left).max(1 + temporaries(right));
+            match Expr::fused(left, right) {
+                Some(([x, y], addend)) if *operation == Operation::Add => {
+                    let product = temporaries(x).max(1 + temporaries(y));
+                    apart.max(temporaries(addend)).max(1 + product)
+                }
+                _ => apart,
+            }
         }
-        Expr::Binary(_, left, right) => temporaries(left).max(1 + temporaries(right)),
     }
 }
 
