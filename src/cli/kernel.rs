@@ -58,7 +58,8 @@ pub struct KernelArgs {
 const BUDGET: Duration = Duration::from_secs(15);
 
 fn scalar(text: &str) -> Result<(String, f64), String> {
-    let (name, value) = text.split_once('=').ok_or_else(|| format!("'{text}' gives no scalar a value, as s=0.25 does"))?;
+    let (name, value) =
+        text.split_once('=').ok_or_else(|| format!("'{text}' gives no scalar a value, as s=0.25 does"))?;
     match value.trim().parse::<f64>() {
         Ok(value) if value.is_finite() => Ok((name.trim().into(), value)),
         _ => Err(format!("'{}' is no number such as 0.25 or 1e-3", value.trim())),

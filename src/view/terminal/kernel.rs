@@ -2,7 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use super::{Column, figure, flag_letters, item, legend, level_name, note, number, paragraph, reason_lines, rows, table};
+use super::{
+    Column, figure, flag_letters, item, legend, level_name, note, number, paragraph, reason_lines, rows, table,
+};
 use crate::kernel::Kernel;
 use crate::model::{Report, Row};
 use crate::units::significant;
