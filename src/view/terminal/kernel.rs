@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::{
-    Column, figure, flag_letters, item, legend, level_name, note, number, paragraph, reason_lines, rows, table,
+    Column, figure, flag_letters, item, joined, legend, level_name, note, number, paragraph, reason_lines, rows, table,
 };
 use crate::kernel::Kernel;
 use crate::model::{Report, Row};
@@ -15,7 +15,7 @@ pub fn kernel(report: &Report) -> String {
     let names: BTreeSet<&str> = report.rows.iter().map(|row| row.kernel.as_str()).collect();
     let loops = names.into_iter().filter_map(Kernel::named).map(|kernel| of_kernel(kernel, report));
     let text = loops.collect::<Vec<_>>().join("\n");
-    if text.is_empty() { rows(report) } else { text + &super::warnings(report) }
+    if text.is_empty() { rows(report) } else { joined([text, super::warnings(report), String::new()]) }
 }
 
 fn of_kernel(kernel: &Kernel, report: &Report) -> String {
@@ -33,7 +33,7 @@ fn of_kernel(kernel: &Kernel, report: &Report) -> String {
         Column::right("B/cycle", cells(&|row| number(row.bytes_per_cycle, significant))),
         Column::left("flag", cells(&|row| flag_letters(&row.flags))),
     ];
-    columns.retain(|column| column.cells.iter().any(|cell| !cell.is_empty()));
+    columns.retain(|column| !column.is_blank() && column.cells.iter().any(|cell| !cell.is_empty()));
     paragraph(&sentence(kernel, &rows), "")
         + "\n"
         + &note(&format!("GB/s is payload, GF/s 10^9 flops a second; {SPREAD_CAPTION}."))
@@ -59,7 +59,7 @@ fn sentence(kernel: &Kernel, rows: &[&Row]) -> String {
     let near = fastest(&|row| row.threads == far.threads && Some(row.working_set_bytes) == near_size);
     let flops = far.flops_per_s.map_or_else(String::new, |flops| format!(" and {} GF/s", giga(flops)));
     format!(
-        "{}; {} GB/s{flops} from {} with {} of {}{}.",
+        "{}; {} GB/s{flops} from {} ({}, {}){}.",
         needs(kernel, far),
         number(far.payload_bps.map(|rate| rate.median), gbps),
         place(far),
