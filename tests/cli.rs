@@ -428,6 +428,55 @@ fn kernels_are_listed_with_their_code() {
     assert!(code.contains("main loop") && code.contains("movntpd") && code.contains("sfence"), "{code}");
     let code = succeeds(&["kernel", "--listing", "scale", "--width", "128", "--store", "nt", "--element", "float"]);
     assert!(code.contains("cvtsd2ss") && code.contains("mulps") && code.contains("movntps"), "{code}");
+    let code = succeeds(&["kernel", "--listing", "a[i]=sqrt(b[i])/t", "--set", "t=2", "--width", "128"]);
+    assert!(code.contains("a[i] = sqrt(b[i])/2") && code.contains("sqrtpd") && code.contains("divpd"), "{code}");
+}
+
+const SHORT: [&str; 7] = ["--size", "16KiB,256KiB", "--threads", "1", "--budget", "1s", "--quiet"];
+
+#[test]
+fn a_loop_of_ones_own_is_measured() {
+    let text = succeeds(&[&["kernel", "a[i]=b[i] + s*c[i]"][..], &SHORT].concat());
+    let needs = "a[i] = b[i] + s*c[i]: 2 flops, 24 B payload (32 B with write-allocate) an element, 16 B/flop on the bus \
+                 (0.0625 flop/B);";
+    assert!(text.replace('\n', " ").starts_with(needs), "{text}");
+    assert!(text.contains("GF/s") && text.lines().all(|line| line.chars().count() <= 80), "{text}");
+
+    let own = ["kernel", "x += b[i]*c[k[i]]; y += 0.1*b[i+1]", "--element", "float", "--format", "json"];
+    let rows: serde_json::Value = serde_json::from_str(&succeeds(&[&own[..], &SHORT].concat())).unwrap();
+    for row in rows.as_array().unwrap() {
+        assert_eq!(row["kernel"], "x += b[i]*c[k[i]]; y += 0.1*b[i+1]");
+        assert_eq!(row["outcome"], "measured", "{row}");
+        // 4 flops for 12 bytes.
+        let [payload, flops] = [&row["payload_Bps"]["median"], &row["flops_per_s"]].map(|v| v.as_f64().unwrap());
+        assert!((flops / payload * 3.0 - 1.0).abs() < 1e-9, "{row}");
+    }
+
+    let list = succeeds(&[&["kernel", "a[i] = s*b[i]", "--set", "s=0.5", "--list"][..], &SHORT].concat());
+    assert!(list.contains("a[i] = 0.5*b[i]") && list.contains("4 cases"), "{list}");
+}
+
+#[test]
+fn loops_changed_in_place_are_checked_however_often_they_ran() {
+    for text in ["a[i] += b[i]*c[i]", "a[i] = 0.7*a[i] + 0.25*b[i] + 1", "x += a[i]; a[i] = max(a[i], b[i]/c[i])"] {
+        let rows = succeeds(&[&["kernel", text, "--format", "json"][..], &SHORT].concat());
+        let rows: serde_json::Value = serde_json::from_str(&rows).unwrap();
+        assert!(rows.as_array().unwrap().iter().all(|row| row["outcome"] == "measured"), "{rows}");
+    }
+    let output = run(&[&["kernel", "a[i] = 1e-60*a[i] + 1e-320", "--format", "json"][..], &SHORT].concat());
+    assert!(text(&output.stdout).contains("compute with such numbers far slower"), "{}", text(&output.stdout));
+}
+
+#[test]
+fn a_loop_that_cannot_be_is_shown_with_the_place() {
+    refuses(&["kernel"], &["give a loop", "--list"]);
+    refuses(&["kernel", "a[i] = sin(b[i])"], &["unknown function 'sin'", "\n  a[i] = sin(b[i])\n         ^"]);
+    refuses(&["kernel", "a[i] = a[i-1] + b[i]"], &["depend on each other", "\n         ^"]);
+    refuses(&["kernel", "a[i] = b[i]", "--set", "s=2"], &["no scalar 's'"]);
+    refuses(&["kernel", "a[i] = b[i]", "--index", "random"], &["no index stream"]);
+    refuses(&["kernel", "a[i] = b[i]", "--kernel", "triad"], &["--kernel does not apply"]);
+    refuses(&["kernel", "a[i] = b[i]*c[i]", "--store", "rep", "--width", "scalar"], &["copy and fill"]);
+    refuses(&["kernel", "a[i] = b[i+9] + b[i-9]", "--size", "100"], &["give at least 304 B"]);
 }
 
 #[test]

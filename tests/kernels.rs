@@ -1,13 +1,13 @@
-//! Every kernel, element, width, store and load kind against its naive twin: lengths that are no multiple of anything, odd
-//! alignments, one element; and nothing outside the arrays is touched.
+//! Every kernel, element, width, store and load kind against its naive twin, and any loop of a user's: lengths that are no
+//! multiple of anything, odd alignments, one element; and nothing outside the arrays is touched.
 #![cfg(target_arch = "x86_64")]
 #![allow(unsafe_code)]
 
 use iced_x86::{Decoder, DecoderOptions, OpAccess};
 use membound::kernel::code::{Call, Executable, MachineCode};
-use membound::kernel::{
-    CATALOG, Element, Isa, Kernel, LoadKind, StoreKind, Unsupported, Variant, Width, assemble, naive,
-};
+use membound::kernel::formula::{Formula, Role};
+use membound::kernel::naive::{Twin, index, is_same};
+use membound::kernel::{CATALOG, Element, Isa, Kernel, LoadKind, StoreKind, Unsupported, Variant, Width, assemble};
 use proptest::prelude::*;
 
 fn variants(kernel: &Kernel, unroll: u32) -> Vec<Variant> {
@@ -49,14 +49,16 @@ struct Arrays {
 }
 
 impl Arrays {
-    fn new(streams: usize, element: Element, elements: usize, shifts: &[usize]) -> Self {
+    fn new(formula: &Formula, element: Element, elements: usize, shifts: &[usize]) -> Self {
         let bytes = elements * element.bytes() as usize;
         let mut arrays = Arrays { buffers: Vec::new(), starts: Vec::new(), element, bytes };
-        for stream in 0..streams {
+        for (stream, role) in formula.streams.iter().map(|stream| stream.role).enumerate() {
             let mut buffer = vec![CANARY; bytes + 2 * GUARD + 128];
             let start = buffer[GUARD..].as_ptr().align_offset(64) + GUARD + shifts[stream % shifts.len()];
+            let places = || (0..elements).map(|i| index(formula.order, i, elements) as f64).collect::<Vec<_>>();
             let numbers: Vec<f64> = (0..elements).map(|i| value(stream, i)).collect();
-            buffer[start..start + bytes].copy_from_slice(&element.encode(&numbers));
+            let contents = if role == Role::Index { element.encode_index(&places()) } else { element.encode(&numbers) };
+            buffer[start..start + bytes].copy_from_slice(&contents);
             arrays.buffers.push(buffer);
             arrays.starts.push(start);
         }
@@ -88,31 +90,41 @@ fn check_against_twin(kernel: &Kernel, variant: &Variant, isa: Isa, rows: usize,
     let what = format!("{variant} x{} {isa:?} {rows}x{columns} at {shifts:?}", variant.unroll);
     let formula = kernel.formula();
     let elements = rows * columns;
-    let mut arrays = Arrays::new(formula.streams.len(), variant.element, elements, shifts);
-    let mut twin: Vec<Vec<f64>> = (0..formula.streams.len()).map(|s| arrays.values(s)).collect();
-    let answer = naive::run(kernel, &mut twin, 3.0, rows, columns).unwrap_or_else(|| panic!("{what}: no twin"));
+    let mut arrays = Arrays::new(&formula, variant.element, elements, shifts);
+    let contents = |(stream, role): (usize, Role)| match role {
+        Role::Index => (0..elements).map(|i| index(formula.order, i, elements) as f64).collect(),
+        _ => arrays.values(stream),
+    };
+    let mut streams: Vec<Vec<f64>> = formula.streams.iter().map(|s| s.role).enumerate().map(contents).collect();
+    let twin = Twin { formula: &formula, element: variant.element, scalar: 3.0, is_fused: isa.fma };
+    let answer = twin.pass(&mut streams, rows, columns);
 
     let executable = Executable::new(&code).unwrap();
     let mut call = Call::new(&formula, variant, &arrays.addresses(), rows as u64, columns as u64);
     call.scalar = 3.0;
     // Repeating changes nothing unless a stream is changed in place.
-    let in_place = formula.streams.iter().any(|stream| stream.loaded && stream.stored);
-    call.repetitions = if in_place { 1 } else { 3 };
-    let inner = if formula.grid { (rows - 2) * (columns - 2) } else { elements };
-    assert_eq!(call.elements(variant), inner as u64, "{what}");
+    call.repetitions = if formula.is_in_place() { 1 } else { 3 };
+    let margins = formula.margins();
+    let inner = (rows as u64 - margins.above - margins.below) * (columns as u64 - margins.left - margins.right);
+    assert_eq!(call.elements(variant), inner, "{what}");
     // Each addition goes to one of so many partial sums.
-    let sums = 8 * variant.width.elements(variant.element);
-    assert!(call.most_additions(variant) * sums * call.rows >= inner as u64, "{what}");
-    // SAFETY: the addresses are those of live arrays of rows x columns elements, borrowed by nobody else.
+    let (sums, additions) = (8 * variant.width.elements(variant.element), call.most_additions(&formula, variant));
+    assert!(formula.sums.is_empty() || additions * sums * call.rows >= inner, "{what}");
+    // SAFETY: the addresses are those of live arrays of rows x columns elements, borrowed by nobody else; indices are
+    // below that.
     unsafe { executable.run(&mut call) }.unwrap();
-    for (stream, expect) in twin.iter().enumerate() {
-        assert_eq!(&arrays.values(stream), expect, "{what}: stream {stream}");
-    }
-    match answer {
-        naive::Answer::Sum(expect) | naive::Answer::Last(expect) => {
-            assert_eq!(call.result(&formula, variant), expect, "{what}");
+    for (stream, expect) in
+        streams.iter().enumerate().filter(|(stream, _)| formula.streams[*stream].role != Role::Index)
+    {
+        for (i, (found, expect)) in arrays.values(stream).iter().zip(expect).enumerate() {
+            assert!(is_same(*found, *expect), "{what}: stream {stream}, element {i} is {found}, not {expect}");
         }
-        naive::Answer::Stored => {}
+    }
+    // Sums that leave the range of elements depend on the order of additions.
+    let is_ordinary = answer.sums.iter().all(|total| total.magnitude < 1e30);
+    if is_ordinary {
+        let checked = answer.check(&call.results(&formula, variant), variant.element, additions);
+        assert_eq!(checked, Ok(()), "{what}");
     }
     arrays.assert_guards_untouched(&what);
 }
@@ -146,6 +158,123 @@ proptest! {
         let (variant, isas) = (&all[pick.index(all.len())], isas());
         check_against_twin(kernel, variant, isas[isa.index(isas.len())], rows, columns, &shifts);
     }
+}
+
+/// An expression over streams at several offsets, gathered elements, scalars and numbers, zeros among them: quotients and
+/// roots of what is not ordinary must agree bit for bit, too.
+fn expression() -> impl Strategy<Value = String> {
+    let leaves = ["b[i]", "b[i-1]", "c[i+2]", "d[i-3]", "e[k[i+1]]", "s", "t", "0.5", "3", "-1.25"];
+    let leaf = prop::sample::select(leaves.to_vec()).prop_map(String::from);
+    leaf.prop_recursive(4, 12, 3, |inner| {
+        let two = || (inner.clone(), inner.clone());
+        prop_oneof![
+            (two(), prop::sample::select(vec!["+", "-", "*", "/"]))
+                .prop_map(|((x, y), sign)| format!("({x}) {sign} ({y})")),
+            (two(), prop::sample::select(vec!["min", "max"])).prop_map(|((x, y), name)| format!("{name}({x}, {y})")),
+            (inner.clone(), prop::sample::select(vec!["sqrt", "abs", "-"]))
+                .prop_map(|(x, name)| format!("{name}({x})")),
+            (two(), inner.clone()).prop_map(|((x, y), z)| format!("fma({x}, {y}, {z})")),
+        ]
+    })
+}
+
+/// Loops that store, add up, change a stream in place, or several of these.
+fn any_loop() -> impl Strategy<Value = String> {
+    let forms = [
+        "a[i] = E",
+        "a[i+2] = E",
+        "a[i] += E",
+        "x += b[i]*(E)",
+        "x += E + b[i]; y += c[i]",
+        "b[i-2]*(E)",
+        "a[i] = E; f[i] = b[i]*(E)",
+        "a[i-1] = E; x += c[i] - (E); x += d[i]",
+        "f[i] = a[i]; a[i] = a[i]*0.5 + (E)",
+    ];
+    (prop::sample::select(forms.to_vec()), expression(), any::<bool>()).prop_map(|(form, text, sequential)| {
+        let text = form.replace('E', &text);
+        let order = if sequential && text.contains("k[") { " with sequential index" } else { "" };
+        text + order
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 1500, ..ProptestConfig::default() })]
+    #[test]
+    fn any_loop_of_ones_own_is_right(
+        text in any_loop(), pick in any::<prop::sample::Index>(), isa in any::<prop::sample::Index>(),
+        unroll in 1u32..17, length in 1usize..200, shifts in prop::collection::vec(0usize..16, 4),
+    ) {
+        // Elements lie at multiples of their size or not at all.
+        let Ok(kernel) = Kernel::find(&text) else { return Ok(()) };
+        let (all, isas) = (variants(kernel, unroll), isas());
+        let columns = length + kernel.least_elements() as usize - 1;
+        let shifts: Vec<usize> = shifts.iter().map(|shift| shift * 8).collect();
+        check_against_twin(kernel, &all[pick.index(all.len())], isas[isa.index(isas.len())], 1, columns, &shifts);
+    }
+}
+
+/// Every width, store and load kind of loops that are likely to be asked for.
+#[test]
+fn loops_of_ones_own_agree_with_their_twins_at_awkward_lengths() {
+    for text in [
+        "y[i] = alpha*x[i] + beta*z[i]",
+        "a[i] = b[i+1] - 2*b[i] + b[i-1]",
+        "a[i] = sqrt(b[i]*b[i] + c[i]*c[i])/s",
+        "a[i] = -min(abs(b[i]), max(c[i], 0.5))",
+        "a[i] = fma(b[i], c[i], fma(d[i], e[i], f[i]))",
+        "a[i+3] = b[i]; c[i-5] = b[i]*s",
+        "x += b[i]*c[i]; y += b[i]*b[i]; z += c[i]",
+        "a[i] = b[k[i]]",
+        "a[i] += v[i]*x[col[i]] with sequential index",
+        "x += v[i]*u[k[i+1]]",
+    ] {
+        let kernel = Kernel::find(text).unwrap();
+        for isa in isas() {
+            for variant in variants(kernel, 4) {
+                for length in [1, 3, 8, 33, 100] {
+                    let columns = length + kernel.least_elements() as usize - 1;
+                    check_against_twin(kernel, &variant, isa, 1, columns, &[0, 8]);
+                }
+            }
+        }
+    }
+}
+
+/// The same tree is the same machine code, whatever streams and scalars are called.
+#[test]
+fn a_users_loop_is_the_built_in_kernels_machine_code() {
+    for (name, texts) in [
+        ("triad", vec!["a[i] = b[i] + s*c[i]", "out[i]=(x[i])+alpha*y_2[i]", "c[i] = a[i] + s*b[i];"]),
+        ("daxpy", vec!["a[i] += s*b[i]", "y[i] = y[i] + alpha*x[i]"]),
+        ("dot", vec!["sum += b[i]*c[i]", "r += x[i] * y[i]"]),
+        ("schoenauer", vec!["p[i] = q[i] + r[i]*t[i]"]),
+    ] {
+        for text in texts {
+            let own = Kernel::find(text).unwrap();
+            assert_ne!(own.name, name);
+            for isa in isas() {
+                for variant in variants(Kernel::find(name).unwrap(), 8) {
+                    let code = |kernel: &str| assemble(&Variant { kernel: kernel.into(), ..variant.clone() }, isa);
+                    assert_eq!(code(own.name), code(name), "{text} {variant} {isa:?}");
+                }
+            }
+        }
+    }
+    let code = |kernel: &str| assemble(&plain(Kernel::find(kernel).unwrap().name), Isa::detect()).unwrap();
+    assert_ne!(code("a[i] = s*b[i] - c[i]"), code("triad"));
+}
+
+#[test]
+fn loops_that_need_too_many_registers_are_refused() {
+    let of = |text: &str| assemble(&plain(Kernel::find(text).unwrap().name), Isa::detect()).map(drop);
+    let nested = |depth: usize| format!("a[i] = {}b[i]{}", "(b[i]/".repeat(depth), ")".repeat(depth));
+    assert_eq!(of(&nested(14)), Ok(()));
+    let fault = of(&nested(15)).unwrap_err().to_string();
+    assert!(fault.contains("more vector registers than there are (16)"), "{fault}");
+    let numbers = |count: usize| (1..=count).map(|n| format!(" + b[i]*{n}")).collect::<String>();
+    assert_eq!(of(&format!("a[i] = b[i]{}", numbers(12))), Ok(()));
+    assert!(of(&format!("a[i] = b[i]{}", numbers(16))).is_err());
 }
 
 /// As many passes as there are whole numbers, and some more: what the check of timed passes relies on.

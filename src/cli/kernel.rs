@@ -1,42 +1,126 @@
-//! `membound kernel`: the catalog, and the machine code that will run.
+//! `membound kernel`: a loop of the user's own, measured; the catalog; the machine code that will run.
+
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
 
 use clap::Args;
 
-use super::usage;
-use crate::kernel::{CATALOG, Element, Isa, Kernel, LoadKind, StoreKind, Variant, Width, assemble, listing};
-use crate::plan;
+use super::measure;
+use super::{ChoiceArgs, Done, PlaceArgs, RunArgs, usage};
+use crate::kernel::formula::{Formula, IndexOrder};
+use crate::kernel::{CATALOG, Isa, Kernel, LoadKind, StoreKind, Unsupported, Variant, Width, assemble, listing};
+use crate::plan::{self, Case};
+use crate::units::words;
+use crate::view::terminal;
 
-/// Flags of `membound kernel`.
-#[derive(Debug, Clone, Args)]
-pub struct KernelArgs {
-    /// Show all kernels with their loops and traffic
-    #[arg(long, required_unless_present = "listing", conflicts_with = "listing")]
-    pub list: bool,
-    /// Show the machine code of this kernel, decoded from the bytes that will run
-    #[arg(long, value_name = "NAME")]
-    pub listing: Option<String>,
-    /// Width: scalar, 128, 256, 512 [default: the widest]
-    #[arg(long)]
-    pub width: Option<Width>,
-    /// What streams are arrays of: double (8 bytes), float (4 bytes)
-    #[arg(long, default_value_t = Element::Double)]
-    pub element: Element,
-    /// Store kind: regular, nt, nt-masked, rep
-    #[arg(long, default_value_t = StoreKind::Regular)]
-    pub store: StoreKind,
-    /// Load kind: regular, nt
-    #[arg(long, default_value_t = LoadKind::Regular)]
-    pub load: LoadKind,
-    /// Accesses in one trip of the main loop
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=32))]
-    pub unroll: Option<u32>,
+words! {
+    /// What index streams hold.
+    IndexWord, "order of indices" {
+        /// Every place once, in random order.
+        Random = "random",
+        /// One place after the other.
+        Sequential = "sequential",
+    }
 }
 
-/// The text to print.
-pub fn run(args: &KernelArgs) -> anyhow::Result<String> {
-    match &args.listing {
-        Some(name) => code(name, args),
-        None => Ok(catalog()),
+/// Flags of `membound kernel`. `--list` alone lists the kernels, with a loop its cases.
+#[derive(Debug, Clone, Args)]
+#[command(mut_arg("kernel", |flag| flag.hide(true)))]
+pub struct KernelArgs {
+    /// The loop: one or more statements for each element, such as 'a[i] = b[i] + s*c[i]' or 'x += a[i]*b[i]'.
+    /// + - * / min max sqrt abs fma; offsets b[i-1]; gathers b[k[i]]; a kernel's name does, too
+    #[arg(value_name = "LOOP", conflicts_with = "listing")]
+    pub text: Option<String>,
+    /// Show the machine code of this kernel or loop, decoded from the bytes that will run
+    #[arg(long, value_name = "NAME|LOOP")]
+    pub listing: Option<String>,
+    /// Give a scalar of the loop a value of its own, such as s=0.25 [default: 3, or 1 where a stream is changed in place]
+    #[arg(long, value_name = "NAME=NUMBER", value_parser = scalar, allow_hyphen_values = true)]
+    pub set: Vec<(String, f64)>,
+    /// What index streams hold: random, sequential [default: random]
+    #[arg(long, value_name = "ORDER")]
+    pub index: Option<IndexWord>,
+    /// What to measure
+    #[command(flatten)]
+    pub choice: ChoiceArgs,
+    /// Where memory comes from
+    #[command(flatten)]
+    pub places: PlaceArgs,
+    /// How to run
+    #[command(flatten)]
+    pub run: RunArgs,
+    /// Write a record to this file
+    #[arg(long, value_name = "FILE")]
+    pub record: Option<PathBuf>,
+}
+
+/// Enough for the usual choice on a quiet machine.
+const BUDGET: Duration = Duration::from_secs(15);
+
+fn scalar(text: &str) -> Result<(String, f64), String> {
+    let (name, value) =
+        text.split_once('=').ok_or_else(|| format!("'{text}' gives no scalar a value, as s=0.25 does"))?;
+    match value.trim().parse::<f64>() {
+        Ok(value) if value.is_finite() => Ok((name.trim().into(), value)),
+        _ => Err(format!("'{}' is no number such as 0.25 or 1e-3", value.trim())),
+    }
+}
+
+/// Measures a loop, or tells what there is.
+pub fn run(args: &KernelArgs) -> anyhow::Result<Done> {
+    match (&args.text, &args.listing) {
+        (Some(text), _) => measured(kernel(text, args)?, args),
+        (None, Some(name)) => code(kernel(name, args)?, args).map(Done::ok),
+        (None, None) if args.run.list => Ok(Done::ok(catalog())),
+        (None, None) => Err(usage(
+            "give a loop, such as 'a[i] = b[i] + s*c[i]', --list for the kernels there are, or --listing NAME",
+        )),
+    }
+}
+
+/// The kernel of that name, or the loop with what the flags say of it.
+fn kernel(name: &str, args: &KernelArgs) -> anyhow::Result<&'static Kernel> {
+    if !args.choice.kernel.is_empty() {
+        return Err(usage("--kernel does not apply here: give the loop itself; `membound bandwidth` takes --kernel"));
+    }
+    let known = CATALOG.iter().find(|kernel| kernel.name == name);
+    if args.set.is_empty() && args.index.is_none() {
+        return Kernel::find(name).map_err(usage);
+    }
+    let mut formula = Formula::parse(known.map_or(name, |kernel| kernel.text)).map_err(usage)?;
+    for (scalar, value) in &args.set {
+        formula.set(scalar, *value).map_err(usage)?;
+    }
+    if args.index.is_some() && !formula.gathers() {
+        return Err(usage("the loop has no index stream, such as k in b[k[i]]; leave out --index"));
+    }
+    match args.index {
+        Some(IndexWord::Random) => formula.order = IndexOrder::Random,
+        Some(IndexWord::Sequential) => formula.order = IndexOrder::Sequential,
+        None => {}
+    }
+    Kernel::find(&formula.to_string()).map_err(usage)
+}
+
+fn measured(kernel: &'static Kernel, args: &KernelArgs) -> anyhow::Result<Done> {
+    let started = Instant::now();
+    let (machine, frame) = args.run.frame()?;
+    let choice = plan::Choice { kernels: vec![kernel], ..args.choice.choice()? };
+    let cases = plan::bandwidth(&frame, &choice).map_err(usage)?;
+    refuse_what_no_code_does(&cases)?;
+    let deadline = started + args.run.budget.unwrap_or(BUDGET);
+    let record = args.record.as_ref();
+    measure::finish(&args.run, Some(&args.places), record, machine, &cases, deadline, terminal::kernel)
+}
+
+/// A loop of which no case has machine code is wrong usage; else those that have none say why among the others.
+fn refuse_what_no_code_does(cases: &[Case]) -> anyhow::Result<()> {
+    let isa = Isa::detect();
+    let tried: Vec<Result<_, Unsupported>> =
+        cases.iter().filter_map(Case::variant).map(|variant| assemble(variant, isa)).collect();
+    match tried.iter().find_map(|result| result.as_ref().err()) {
+        Some(fault) if tried.iter().all(Result::is_err) => Err(usage(fault)),
+        _ => Ok(()),
     }
 }
 
@@ -56,17 +140,16 @@ fn catalog() -> String {
     text
 }
 
-fn code(name: &str, args: &KernelArgs) -> anyhow::Result<String> {
-    let kernel = Kernel::find(name).map_err(usage)?;
-    let isa = Isa::detect();
-    let width = args.width.or_else(|| isa.widths().last().copied()).unwrap_or(Width::Scalar);
+fn code(kernel: &Kernel, args: &KernelArgs) -> anyhow::Result<String> {
+    let (isa, choice) = (Isa::detect(), &args.choice);
+    let width = choice.width.first().copied().or_else(|| isa.widths().last().copied()).unwrap_or(Width::Scalar);
     let variant = Variant {
-        kernel: name.into(),
-        element: args.element,
+        kernel: kernel.name.into(),
+        element: choice.element,
         width,
-        store: args.store,
-        load: args.load,
-        unroll: args.unroll.unwrap_or_else(|| plan::unroll(width)),
+        store: choice.store.first().copied().unwrap_or(StoreKind::Regular),
+        load: choice.load.first().copied().unwrap_or(LoadKind::Regular),
+        unroll: choice.unroll.unwrap_or_else(|| plan::unroll(width)),
     };
     let machine_code = assemble(&variant, isa).map_err(usage)?;
     let head = format!("; {variant}, unroll {}: {}\n; {}\n", variant.unroll, kernel.text, kernel.traffic_letters());

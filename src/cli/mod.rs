@@ -85,8 +85,8 @@ pub enum Command {
     Compare(compare::CompareArgs),
     /// Redraw summary and report from records
     Report(report::ReportArgs),
-    /// List the kernels, or the machine code that will run
-    Kernel(kernel::KernelArgs),
+    /// Measure a loop of your own, such as 'a[i] = b[i] + s*c[i]'; list the kernels, or the machine code that will run
+    Kernel(Box<kernel::KernelArgs>),
     /// Print the JSON schema of a record's lines, of result rows, or of the cells of a comparison
     Schema {
         /// Which schema
@@ -278,7 +278,7 @@ pub fn usage(fault: impl std::fmt::Display) -> anyhow::Error {
 impl ChoiceArgs {
     /// The choice in the plan's terms.
     pub fn choice(&self) -> anyhow::Result<Choice> {
-        let mut kernels = Vec::new();
+        let mut kernels: Vec<&'static Kernel> = Vec::new();
         for name in &self.kernel {
             match name.as_str() {
                 "all" => kernels.extend(crate::kernel::CATALOG),
@@ -355,7 +355,7 @@ pub fn execute(cli: &Cli) -> anyhow::Result<Done> {
         Some(Command::Advise(args)) => Ok(Done::ok(advise::run(args)?)),
         Some(Command::Compare(args)) => compare::run(args),
         Some(Command::Report(args)) => report::run(args),
-        Some(Command::Kernel(args)) => Ok(Done::ok(kernel::run(args)?)),
+        Some(Command::Kernel(args)) => kernel::run(args),
         Some(Command::Schema { of }) => {
             let schema = match of {
                 SchemaOf::Record => crate::record::schema(),
@@ -384,6 +384,7 @@ impl Cli {
         match &self.command {
             Some(Command::Bandwidth(args) | Command::Stores(args) | Command::Stream(args)) => args.run.color,
             Some(Command::Kinds(args)) => args.run.color,
+            Some(Command::Kernel(args)) => args.run.color,
             Some(Command::C2c(args)) => args.run.color,
             Some(Command::Loaded(args)) => args.run.color,
             Some(Command::Addrmap(args)) => args.run.color,

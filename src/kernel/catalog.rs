@@ -1,4 +1,7 @@
-//! The kernels that the field compares by, one row each. Everything else about a row follows from its text.
+//! The kernels that the field compares by, one row each. Everything else about a row follows from its text. A loop of a
+//! user's own is a row like these: its text is its name.
+
+use std::sync::{Mutex, PoisonError};
 
 use super::formula::Formula;
 use super::{Element, StoreKind, Unsupported};
@@ -75,10 +78,19 @@ const fn row(name: &'static str, text: &'static str, about: &'static str) -> Ker
     Kernel { name, text, rows: Rows::None, about }
 }
 
+/// Most loops that one process keeps.
+const OWN_MOST: usize = 4096;
+
+/// Works on the loops of users, in the order in which they were first met.
+fn own<R>(work: impl FnOnce(&mut Vec<&'static Kernel>) -> R) -> R {
+    static LOOPS: Mutex<Vec<&'static Kernel>> = Mutex::new(Vec::new());
+    work(&mut LOOPS.lock().unwrap_or_else(PoisonError::into_inner))
+}
+
 impl Kernel {
-    /// The row of that name.
+    /// The row of that name, or of the loop that the name spells out.
     pub fn named(name: &str) -> Option<&'static Kernel> {
-        CATALOG.iter().find(|kernel| kernel.name == name)
+        Self::find(name).ok()
     }
 
     /// A name's place in the catalog, to sort by; foreign names come last.
@@ -86,17 +98,59 @@ impl Kernel {
         CATALOG.iter().position(|kernel| kernel.name == name).unwrap_or(CATALOG.len())
     }
 
-    /// The row of that name, or an error that lists all names.
+    /// The row of that name, or of the loop that the name spells out; else an error that lists all names or shows what is
+    /// wrong with the loop.
     pub fn find(name: &str) -> Result<&'static Kernel, Unsupported> {
-        Self::named(name).ok_or_else(|| Unsupported::UnknownKernel {
-            name: name.into(),
-            known: CATALOG.iter().map(|k| k.name).collect::<Vec<_>>().join(", "),
+        let known = CATALOG.iter().find(|kernel| kernel.name == name);
+        match known.or_else(|| own(|loops| loops.iter().find(|own| own.name == name).copied())) {
+            Some(kernel) => Ok(kernel),
+            // No kernel's name has a bracket, and every loop has one.
+            None if name.contains('[') => Self::own(name),
+            None => Err(Unsupported::UnknownKernel {
+                name: name.into(),
+                known: CATALOG.iter().map(|k| k.name).collect::<Vec<_>>().join(", "),
+            }),
+        }
+    }
+
+    /// Keeps a user's loop, once, by its agreed text. Rows are shared by all that hold one, so what is kept stays: texts
+    /// are short ([`TEXT_MOST`](super::TEXT_MOST)), and there are at most [`OWN_MOST`] of them.
+    fn own(text: &str) -> Result<&'static Kernel, Unsupported> {
+        let formula = Formula::parse(text).map_err(Unsupported::Loop)?;
+        if formula.grid {
+            return Err(Unsupported::NoSuchInstruction(
+                "loops of your own go over plain arrays, as a[i]; over grids there are jacobi and jacobi-long",
+            ));
+        }
+        let text = formula.to_string();
+        own(|loops| match loops.iter().find(|own| own.name == text) {
+            Some(kernel) => Ok(*kernel),
+            None if loops.len() == OWN_MOST => {
+                Err(Unsupported::NoSuchInstruction("one run can't have more than 4096 different loops"))
+            }
+            None => {
+                let text: &'static str = Box::leak(text.into_boxed_str());
+                let kernel: &'static Kernel = Box::leak(Box::new(row(text, text, "a loop of your own")));
+                loops.push(kernel);
+                Ok(kernel)
+            }
         })
+    }
+
+    /// Whether it is a loop of a user's own.
+    pub fn is_own(&self) -> bool {
+        self.name.contains('[')
     }
 
     /// The loop's text as a tree.
     pub fn formula(&self) -> Formula {
-        Formula::parse(self.text).expect("a test parses every row of the catalog")
+        Formula::parse(self.text).expect("a test parses every row of the catalog, and other texts came from a tree")
+    }
+
+    /// Fewest elements of each stream with which the loop computes one.
+    pub fn least_elements(&self) -> u64 {
+        // Rows of a grid are made long enough.
+        if self.rows == Rows::None { self.formula().margins().least_columns() } else { 1 }
     }
 
     /// Bytes that one element moves. Elements of one row count once, however many of its neighbours are used.
@@ -125,7 +179,7 @@ impl Kernel {
     /// is one row.
     pub fn shape(&self, elements: u64, element: Element) -> (u64, u64) {
         match self.rows {
-            Rows::None => (1, elements),
+            Rows::None => (1, elements.max(self.least_elements())),
             Rows::Short => ((elements / 256).max(3), 256.min((elements / 3).max(3))),
             // A multiple of a line, so that all rows are aligned alike.
             Rows::Long => (6, (elements / 6 / element.in_line()).max(1) * element.in_line()),
@@ -196,6 +250,37 @@ mod tests {
         assert_eq!(ratio("triad"), 4.0 / 3.0);
         assert_eq!(ratio("schoenauer"), 1.25);
         assert_eq!(ratio("update"), 1.0);
+    }
+
+    #[test]
+    fn a_loop_of_ones_own_is_found_by_its_text() {
+        let kernel = Kernel::find("x[i]=y[i]+2*z[i-1]").unwrap();
+        assert_eq!((kernel.name, kernel.text), ("x[i] = y[i] + 2*z[i-1]", "x[i] = y[i] + 2*z[i-1]"));
+        assert!(std::ptr::eq(kernel, Kernel::named(kernel.name).unwrap()));
+        let traffic = kernel.traffic(StoreKind::Regular, Element::Double);
+        assert_eq!((traffic.loaded, traffic.stored, traffic.write_allocated), (16, 8, 8));
+        assert_eq!((kernel.traffic_letters(), kernel.least_elements()), ("L2 S1 WA".into(), 2));
+        assert!(kernel.is_own() && CATALOG.iter().all(|kernel| !kernel.is_own()));
+        let fault = Kernel::find("x[i] = y[k]").unwrap_err().to_string();
+        assert!(fault.ends_with("\n  x[i] = y[k]\n           ^"), "{fault}");
+        assert!(Kernel::find("a[j][i] = b[j][i]").unwrap_err().to_string().contains("jacobi"));
+    }
+
+    /// Loads of one stream count once, whatever their offsets; a gather reads the element and its index.
+    #[test]
+    fn traffic_of_ones_own_loop_is_as_counted_by_hand() {
+        let check = |text: &str, expect: [u64; 3]| {
+            for (element, bytes) in [(Element::Double, 8), (Element::Float, 4)] {
+                let traffic = Kernel::find(text).unwrap().traffic(StoreKind::Regular, element);
+                let found = [traffic.loaded, traffic.stored, traffic.write_allocated];
+                assert_eq!(found, expect.map(|count| count * bytes), "{text} {element}");
+            }
+        };
+        check("a[i] = b[i-1] + b[i] + b[i+1]", [1, 1, 1]);
+        check("a[i] += b[i]", [2, 1, 0]);
+        check("a[i] = b[i]; c[i] = sqrt(b[i])", [1, 2, 2]);
+        check("x += v[i]*u[k[i]]", [3, 0, 0]);
+        check("a[i] = b[i]*a[i]; c[i] = d[i]", [3, 2, 1]);
     }
 
     #[test]

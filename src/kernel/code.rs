@@ -13,9 +13,9 @@ use std::ptr;
 use std::sync::Once;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering, compiler_fence};
 
-use super::formula::{Formula, Target};
+use super::formula::{Access, Formula, Role, Target};
 use super::scan::REGISTER;
-use super::{LoadKind, StoreKind, Variant, Width};
+use super::{LoadKind, SUMS_MOST, StoreKind, Variant, Width};
 
 /// Assembled bytes, position-independent.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -30,8 +30,13 @@ pub struct MachineCode {
 
 /// Sums are kept in this many registers: latency (4 cycles) x adds a cycle (2) on every core since Haswell and Zen.
 pub(super) const SUMS: usize = 8;
-/// Bytes of the lane area: a register of 512 bits for each sum.
+/// Bytes of the lane area: a register of 512 bits for each partial sum.
 const LANES: usize = SUMS * REGISTER;
+
+/// Registers that each of so many sums is kept in: together no more than [`SUMS`].
+pub(super) fn partial_sums(sums: usize) -> usize {
+    SUMS / sums.max(1).next_power_of_two()
+}
 
 /// The arguments and results of one call. The layout is known to the assembler by the offsets below.
 #[derive(Debug, Clone)]
@@ -57,12 +62,14 @@ pub struct Call {
     pub scalar: f64,
     saved_stack: u64,
     fault: u64,
-    /// An element: the sum of single elements, or the last one loaded.
-    single: [u8; 8],
     /// Whether a pass is nothing but blocks of plain arrays.
     even: u64,
+    /// Lets the lanes begin on a line.
+    spare: u64,
     /// Elements, as registers were stored.
     lanes: [u8; LANES],
+    /// An element for each sum: the sum of single elements. The last one loaded, where nothing is summed.
+    singles: [[u8; 8]; SUMS_MOST],
 }
 
 impl Call {
@@ -76,9 +83,9 @@ impl Call {
     pub(super) const TAIL: i32 = 144;
     pub(super) const SCALAR: i32 = 152;
     pub(super) const SAVED_STACK: i32 = 160;
-    pub(super) const SINGLE: i32 = 176;
-    pub(super) const EVEN: i32 = 184;
+    pub(super) const EVEN: i32 = 176;
     pub(super) const LANES: i32 = 192;
+    pub(super) const SINGLES: i32 = 704;
 
     /// A call with nothing to do but `repetitions` trips.
     pub fn empty(repetitions: u64) -> Self {
@@ -94,9 +101,10 @@ impl Call {
             scalar: 0.0,
             saved_stack: 0,
             fault: 0,
-            single: [0; 8],
             even: 0,
+            spare: 0,
             lanes: [0; LANES],
+            singles: [[0; 8]; SUMS_MOST],
         }
     }
 
@@ -106,27 +114,33 @@ impl Call {
         let mut call = Call::empty(1);
         let element_bytes = variant.element.bytes();
         let row_bytes = columns * element_bytes;
-        // A grid's border is read, not computed.
-        let border = u64::from(formula.grid);
-        let elements = columns.saturating_sub(2 * border);
-        call.rows = rows.saturating_sub(2 * border);
+        // Margins are read, not computed.
+        let margins = formula.margins();
+        let elements = columns.saturating_sub(margins.left + margins.right);
+        call.rows = rows.saturating_sub(margins.above + margins.below);
         call.row_bytes = row_bytes;
         let pairs = formula.lanes_of_access();
         for (slot, &(stream, row)) in call.pointers.iter_mut().zip(&pairs) {
-            let first = border as i64 * (row_bytes + element_bytes) as i64;
-            *slot = arrays[stream].wrapping_add_signed(first + i64::from(row) * row_bytes as i64);
+            let first = (margins.above * row_bytes + margins.left * element_bytes) as i64;
+            *slot = match formula.streams[stream].role {
+                // Indices count from a gathered stream's first element.
+                Role::Gathered => arrays[stream],
+                _ => arrays[stream].wrapping_add_signed(first + i64::from(row) * row_bytes as i64),
+            };
         }
         if variant.store == StoreKind::Rep {
             call.tail = elements;
             return call;
         }
         let mut aligned: Vec<u64> = Vec::new();
-        for (&address, &(stream, row)) in call.pointers.iter().zip(&pairs) {
-            let stored_nt =
-                variant.store == StoreKind::Nt && formula.store().is_some_and(|a| (a.stream, a.row) == (stream, row));
-            let loaded_nt = variant.load == LoadKind::Nt
-                && formula.loads().iter().any(|a| (a.stream, a.row, a.column) == (stream, row, 0));
-            if stored_nt || loaded_nt {
+        for (&address, &pair) in call.pointers.iter().zip(&pairs) {
+            let is_here = |access: &&Access| (access.stream, access.row) == pair;
+            if variant.store == StoreKind::Nt {
+                let at = |access: &Access| address.wrapping_add_signed(i64::from(access.column) * element_bytes as i64);
+                aligned.extend(formula.stores().iter().filter(is_here).map(at));
+            }
+            let is_loaded_nt = |access: &Access| access.column == 0 && formula.streams[pair.0].role == Role::Values;
+            if variant.load == LoadKind::Nt && formula.loads().iter().filter(is_here).any(is_loaded_nt) {
                 aligned.push(address);
             }
         }
@@ -196,25 +210,36 @@ impl Call {
         row * self.rows
     }
 
-    /// After a call that reduces: the sum. After one that only loads: the last element loaded.
-    pub fn result(&self, formula: &Formula, variant: &Variant) -> f64 {
+    /// After a call that reduces: its sums. After one that only loads: the last value.
+    pub fn results(&self, formula: &Formula, variant: &Variant) -> Vec<f64> {
         let vector_bytes = variant.width.bytes(variant.element) as usize;
         let decode = |bytes: &[u8]| variant.element.decode(bytes);
-        let single = decode(&self.single)[0];
-        let is_single = self.tail > 0 || self.blocks + self.vectors == 0 || variant.width == Width::Scalar;
-        match formula.target {
-            // The lane area holds registers of the variant's own width. Their sum is one of doubles: the partial sums are
-            // the machine code's, and they alone are rounded to elements.
-            Target::Sum => decode(&self.lanes[..SUMS * vector_bytes]).iter().sum::<f64>() + single,
-            Target::Nothing if is_single => single,
-            Target::Nothing => decode(&self.lanes[..vector_bytes]).last().copied().unwrap_or(single),
-            Target::Element(_) => 0.0,
+        let single = |sum: usize| decode(&self.singles[sum])[0];
+        if formula.sums.is_empty() {
+            let is_single = self.tail > 0 || self.blocks + self.vectors == 0 || variant.width == Width::Scalar;
+            let last = decode(&self.lanes[..vector_bytes]).last().copied().filter(|_| !is_single);
+            let only_loads = formula.stores().is_empty();
+            return only_loads.then(|| last.unwrap_or(single(0))).into_iter().collect();
         }
+        // The lane area holds registers of the variant's own width. Their sum is one of doubles: the partial sums are the
+        // machine code's, and they alone are rounded to elements.
+        let bytes = partial_sums(formula.sums.len()) * vector_bytes;
+        let sum = |sum: usize| decode(&self.lanes[sum * bytes..][..bytes]).iter().sum::<f64>() + single(sum);
+        (0..formula.sums.len()).map(sum).collect()
     }
 
-    /// Most additions to one of a reduction's partial sums in a pass.
-    pub fn most_additions(&self, variant: &Variant) -> u64 {
-        self.blocks * u64::from(variant.unroll).div_ceil(SUMS as u64) + self.vectors + self.peel + self.tail
+    /// The first of [`Self::results`]; 0 where there is none.
+    pub fn result(&self, formula: &Formula, variant: &Variant) -> f64 {
+        self.results(formula, variant).first().copied().unwrap_or(0.0)
+    }
+
+    /// Most additions to one of a reduction's partial sums in a pass, of so many statements that add to one sum.
+    pub fn most_additions(&self, formula: &Formula, variant: &Variant) -> u64 {
+        let of_one = |sum: usize| formula.statements.iter().filter(|s| s.target == Target::Sum(sum)).count() as u64;
+        let statements = (0..formula.sums.len()).map(of_one).max().unwrap_or(0);
+        let registers = partial_sums(formula.sums.len()) as u64;
+        let trip = u64::from(variant.unroll).div_ceil(registers);
+        (self.blocks * trip + self.vectors + self.peel + self.tail) * statements
     }
 }
 
@@ -467,8 +492,8 @@ mod tests {
         check(Call::TAIL, offset_of!(Call, tail));
         check(Call::SCALAR, offset_of!(Call, scalar));
         check(Call::SAVED_STACK, offset_of!(Call, saved_stack));
-        check(Call::SINGLE, offset_of!(Call, single));
         check(Call::EVEN, offset_of!(Call, even));
+        check(Call::SINGLES, offset_of!(Call, singles));
         check(Call::LANES, offset_of!(Call, lanes));
     }
 }

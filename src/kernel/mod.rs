@@ -1,6 +1,6 @@
-//! Kernels: what is done to memory. A kernel is a row of [`CATALOG`]; its text decides its streams, its traffic and
-//! the machine code that runs. [`Variant`] adds what the streams are arrays of and how they are touched: element, width,
-//! store kind, load kind, unroll.
+//! Kernels: what is done to memory. A kernel is a row of [`CATALOG`] or a loop of a user's own; its text decides its
+//! streams, its traffic and the machine code that runs. [`Variant`] adds what the streams are arrays of and how they are
+//! touched: element, width, store kind, load kind, unroll.
 
 mod catalog;
 #[cfg(target_arch = "x86_64")]
@@ -19,6 +19,7 @@ pub mod mix;
 pub mod naive;
 #[cfg(target_arch = "x86_64")]
 pub mod pair;
+mod parser;
 #[cfg(target_arch = "x86_64")]
 pub mod probe;
 pub mod scan;
@@ -36,6 +37,7 @@ use serde::{Deserialize, Serialize};
 use crate::units::words;
 
 pub use catalog::{CATALOG, Kernel, Rows, Traffic};
+pub use parser::{OFFSET_MOST, STREAMS_MOST, SUMS_MOST, TEXT_MOST};
 #[cfg(target_arch = "x86_64")]
 pub use x86_64::{CHAIN_LINKS, Isa, assemble, core_clock_chain, listing};
 
@@ -120,6 +122,11 @@ impl Element {
         }
     }
 
+    /// Places in a stream as they lie in memory: whole numbers of an element's size.
+    pub fn encode_index(self, places: &[f64]) -> Vec<u8> {
+        places.iter().flat_map(|place| (*place as u64).to_le_bytes().into_iter().take(self.bytes() as usize)).collect()
+    }
+
     /// The numbers that lie in `bytes`; what is left over at the end is none.
     pub fn decode(self, bytes: &[u8]) -> Vec<f64> {
         match self {
@@ -172,7 +179,7 @@ impl StoreKind {
 /// A kernel and how it touches its streams: exactly one piece of machine code.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 pub struct Variant {
-    /// The kernel's name in the catalog.
+    /// The kernel's name in the catalog, or the text of a user's loop.
     pub kernel: String,
     /// What its streams are arrays of; where it is not said: doubles.
     #[serde(default, skip_serializing_if = "Element::is_usual")]
@@ -221,6 +228,9 @@ pub enum Unsupported {
         /// The names there are.
         known: String,
     },
+    /// A loop that can't be read, or whose elements can't be computed side by side.
+    #[error("{0}")]
+    Loop(formula::FormulaError),
     /// The assembler refused: a fault of this program.
     #[error("the assembler refused the kernel: {0}")]
     Assembler(String),

@@ -21,8 +21,8 @@ use iced_x86::{
     Code, Decoder, DecoderOptions, Formatter, IcedError, Instruction, IntelFormatter, MemoryOperand, Register,
 };
 
-use super::code::{Call, MachineCode, SUMS};
-use super::formula::{Access, Expr, Formula, Operation, Target};
+use super::code::{Call, MachineCode, partial_sums};
+use super::formula::{Access, Expr, Formula, Function, Operation, Role, Target};
 use super::{Element, LoadKind, StoreKind, Unsupported, Variant, Width};
 
 /// The instruction sets that decide which variants exist. Read with CPUID and XCR0: a set that the operating system
@@ -73,15 +73,8 @@ impl Isa {
 /// Bytes of a cache line: main loops start on one.
 pub(super) const LINE: usize = 64;
 
-const SCALAR_SUM: usize = 12;
-/// maskmovdqu's masks: the whole register, and its first element.
-const WHOLE_MASK: usize = 13;
-const ELEMENT_MASK: usize = 12;
-/// Register of the scalar `s`; numbers of the text lie below it.
+/// Register of the scalars, the last that every width has; other constants lie below it.
 const SCALAR: usize = 15;
-/// Temporaries must stay below this.
-const TEMPORARIES_END: usize = 12;
-
 /// Registers that hold addresses.
 const POINTERS: [AsmRegister64; 9] = [rbx, rcx, rdx, rsi, r8, r9, r10, r11, rax];
 
@@ -111,7 +104,7 @@ fn check(formula: &Formula, variant: &Variant, isa: Isa) -> Result<(), Unsupport
         StoreKind::NtMasked if variant.width > Width::W128 => {
             return Err(Never("masked non-temporal stores (maskmovdqu) are 128 bits wide"));
         }
-        StoreKind::Rep if !matches!(formula.value, Expr::Element(_) | Expr::Scalar | Expr::Number(_)) => {
+        StoreKind::Rep if !is_copy_or_fill(formula) => {
             return Err(Never("rep movs and rep stos can only copy and fill"));
         }
         StoreKind::Rep if variant.width != Width::Scalar => {
@@ -131,10 +124,27 @@ fn check(formula: &Formula, variant: &Variant, isa: Isa) -> Result<(), Unsupport
             _ => {}
         }
     }
+    if formula.gathers() && variant.width == Width::W128 && !isa.avx2 {
+        return Err(Lacks("AVX2, which gathers need; use --width scalar"));
+    }
+    if formula.gathers() && variant.width == Width::W256 && !isa.avx2 {
+        return Err(Lacks("AVX2, which gathers need"));
+    }
     if !(1..=32).contains(&variant.unroll) {
         return Err(Never("unroll must be from 1 to 32"));
     }
     Ok(())
+}
+
+/// Whether it is one array copied, element for element, or filled: what string instructions can do.
+fn is_copy_or_fill(formula: &Formula) -> bool {
+    let margins = formula.margins();
+    match &formula.statements[..] {
+        [statement] if margins.least_columns() == 1 && !formula.grid && !formula.is_in_place() => {
+            matches!(statement.value, Expr::Element(_) | Expr::Scalar(_) | Expr::Number(_))
+        }
+        _ => false,
+    }
 }
 
 /// A dependent chain of additions: one link takes one core cycle on every x86 core, so timing it gives the true core
@@ -224,7 +234,11 @@ enum Op {
     Store,
     StoreNt,
     Arithmetic(Operation),
+    Root,
+    And,
+    Xor,
     MultiplyAdd,
+    Gather,
     Move,
     Clear,
 }
@@ -272,6 +286,52 @@ fn opcode(op: Op, width: Width, avx: bool) -> Code {
             VEX_Vmulpd_ymm_ymm_ymmm256,
             EVEX_Vmulpd_zmm_k1z_zmm_zmmm512b64_er,
         ]),
+        (Op::Arithmetic(Operation::Divide), false) => legacy(Divsd_xmm_xmmm64, Divpd_xmm_xmmm128),
+        (Op::Arithmetic(Operation::Minimum), false) => legacy(Minsd_xmm_xmmm64, Minpd_xmm_xmmm128),
+        (Op::Arithmetic(Operation::Maximum), false) => legacy(Maxsd_xmm_xmmm64, Maxpd_xmm_xmmm128),
+        (Op::Arithmetic(Operation::Divide), true) => vex([
+            VEX_Vdivsd_xmm_xmm_xmmm64,
+            VEX_Vdivpd_xmm_xmm_xmmm128,
+            VEX_Vdivpd_ymm_ymm_ymmm256,
+            EVEX_Vdivpd_zmm_k1z_zmm_zmmm512b64_er,
+        ]),
+        (Op::Arithmetic(Operation::Minimum), true) => vex([
+            VEX_Vminsd_xmm_xmm_xmmm64,
+            VEX_Vminpd_xmm_xmm_xmmm128,
+            VEX_Vminpd_ymm_ymm_ymmm256,
+            EVEX_Vminpd_zmm_k1z_zmm_zmmm512b64_sae,
+        ]),
+        (Op::Arithmetic(Operation::Maximum), true) => vex([
+            VEX_Vmaxsd_xmm_xmm_xmmm64,
+            VEX_Vmaxpd_xmm_xmm_xmmm128,
+            VEX_Vmaxpd_ymm_ymm_ymmm256,
+            EVEX_Vmaxpd_zmm_k1z_zmm_zmmm512b64_sae,
+        ]),
+        (Op::Root, false) => legacy(Sqrtsd_xmm_xmmm64, Sqrtpd_xmm_xmmm128),
+        (Op::Root, true) => vex([
+            VEX_Vsqrtsd_xmm_xmm_xmmm64,
+            VEX_Vsqrtpd_xmm_xmmm128,
+            VEX_Vsqrtpd_ymm_ymmm256,
+            EVEX_Vsqrtpd_zmm_k1z_zmmm512b64_er,
+        ]),
+        // Bits know no elements, and single ones are handled as whole registers.
+        (Op::And, false) => Andpd_xmm_xmmm128,
+        (Op::Xor, false) => Xorpd_xmm_xmmm128,
+        (Op::And, true) => vex([
+            VEX_Vandpd_xmm_xmm_xmmm128,
+            VEX_Vandpd_xmm_xmm_xmmm128,
+            VEX_Vandpd_ymm_ymm_ymmm256,
+            EVEX_Vpandq_zmm_k1z_zmm_zmmm512b64,
+        ]),
+        (Op::Xor, true) => vex([
+            VEX_Vxorpd_xmm_xmm_xmmm128,
+            VEX_Vxorpd_xmm_xmm_xmmm128,
+            VEX_Vxorpd_ymm_ymm_ymmm256,
+            EVEX_Vpxorq_zmm_k1z_zmm_zmmm512b64,
+        ]),
+        (Op::Gather, _) => {
+            vex([INVALID, VEX_Vgatherqpd_xmm_vm64x_xmm, VEX_Vgatherqpd_ymm_vm64y_ymm, EVEX_Vgatherqpd_zmm_k1_vm64z])
+        }
         (Op::MultiplyAdd, _) => vex([
             VEX_Vfmadd231sd_xmm_xmm_xmmm64,
             VEX_Vfmadd231pd_xmm_xmm_xmmm128,
@@ -335,6 +395,39 @@ const SINGLE_PRECISION: &[(Code, Code)] = {
         (VEX_Vmulpd_xmm_xmm_xmmm128, VEX_Vmulps_xmm_xmm_xmmm128),
         (VEX_Vmulpd_ymm_ymm_ymmm256, VEX_Vmulps_ymm_ymm_ymmm256),
         (EVEX_Vmulpd_zmm_k1z_zmm_zmmm512b64_er, EVEX_Vmulps_zmm_k1z_zmm_zmmm512b32_er),
+        (Divsd_xmm_xmmm64, Divss_xmm_xmmm32),
+        (Divpd_xmm_xmmm128, Divps_xmm_xmmm128),
+        (VEX_Vdivsd_xmm_xmm_xmmm64, VEX_Vdivss_xmm_xmm_xmmm32),
+        (VEX_Vdivpd_xmm_xmm_xmmm128, VEX_Vdivps_xmm_xmm_xmmm128),
+        (VEX_Vdivpd_ymm_ymm_ymmm256, VEX_Vdivps_ymm_ymm_ymmm256),
+        (EVEX_Vdivpd_zmm_k1z_zmm_zmmm512b64_er, EVEX_Vdivps_zmm_k1z_zmm_zmmm512b32_er),
+        (Minsd_xmm_xmmm64, Minss_xmm_xmmm32),
+        (Minpd_xmm_xmmm128, Minps_xmm_xmmm128),
+        (VEX_Vminsd_xmm_xmm_xmmm64, VEX_Vminss_xmm_xmm_xmmm32),
+        (VEX_Vminpd_xmm_xmm_xmmm128, VEX_Vminps_xmm_xmm_xmmm128),
+        (VEX_Vminpd_ymm_ymm_ymmm256, VEX_Vminps_ymm_ymm_ymmm256),
+        (EVEX_Vminpd_zmm_k1z_zmm_zmmm512b64_sae, EVEX_Vminps_zmm_k1z_zmm_zmmm512b32_sae),
+        (Maxsd_xmm_xmmm64, Maxss_xmm_xmmm32),
+        (Maxpd_xmm_xmmm128, Maxps_xmm_xmmm128),
+        (VEX_Vmaxsd_xmm_xmm_xmmm64, VEX_Vmaxss_xmm_xmm_xmmm32),
+        (VEX_Vmaxpd_xmm_xmm_xmmm128, VEX_Vmaxps_xmm_xmm_xmmm128),
+        (VEX_Vmaxpd_ymm_ymm_ymmm256, VEX_Vmaxps_ymm_ymm_ymmm256),
+        (EVEX_Vmaxpd_zmm_k1z_zmm_zmmm512b64_sae, EVEX_Vmaxps_zmm_k1z_zmm_zmmm512b32_sae),
+        (Sqrtsd_xmm_xmmm64, Sqrtss_xmm_xmmm32),
+        (Sqrtpd_xmm_xmmm128, Sqrtps_xmm_xmmm128),
+        (VEX_Vsqrtsd_xmm_xmm_xmmm64, VEX_Vsqrtss_xmm_xmm_xmmm32),
+        (VEX_Vsqrtpd_xmm_xmmm128, VEX_Vsqrtps_xmm_xmmm128),
+        (VEX_Vsqrtpd_ymm_ymmm256, VEX_Vsqrtps_ymm_ymmm256),
+        (EVEX_Vsqrtpd_zmm_k1z_zmmm512b64_er, EVEX_Vsqrtps_zmm_k1z_zmmm512b32_er),
+        (Andpd_xmm_xmmm128, Andps_xmm_xmmm128),
+        (VEX_Vandpd_xmm_xmm_xmmm128, VEX_Vandps_xmm_xmm_xmmm128),
+        (VEX_Vandpd_ymm_ymm_ymmm256, VEX_Vandps_ymm_ymm_ymmm256),
+        (VEX_Vxorpd_ymm_ymm_ymmm256, VEX_Vxorps_ymm_ymm_ymmm256),
+        (EVEX_Vpandq_zmm_k1z_zmm_zmmm512b64, EVEX_Vpandd_zmm_k1z_zmm_zmmm512b32),
+        (EVEX_Vpxorq_zmm_k1z_zmm_zmmm512b64, EVEX_Vpxord_zmm_k1z_zmm_zmmm512b32),
+        (VEX_Vgatherqpd_xmm_vm64x_xmm, VEX_Vgatherdps_xmm_vm32x_xmm),
+        (VEX_Vgatherqpd_ymm_vm64y_ymm, VEX_Vgatherdps_ymm_vm32y_ymm),
+        (EVEX_Vgatherqpd_zmm_k1_vm64z, EVEX_Vgatherdps_zmm_k1_vm32z),
         (VEX_Vfmadd231sd_xmm_xmm_xmmm64, VEX_Vfmadd231ss_xmm_xmm_xmmm32),
         (VEX_Vfmadd231pd_xmm_xmm_xmmm128, VEX_Vfmadd231ps_xmm_xmm_xmmm128),
         (VEX_Vfmadd231pd_ymm_ymm_ymmm256, VEX_Vfmadd231ps_ymm_ymm_ymmm256),
@@ -369,7 +462,45 @@ struct Generator<'a> {
     pad: usize,
     /// (stream, row) of each pointer register.
     pointers: Vec<(usize, i32)>,
-    numbers: Vec<f64>,
+    registers: Registers,
+}
+
+/// Who lives in which vector register: partial sums at the bottom, then temporaries; at the top the scalars, below them
+/// other constants, maskmovdqu's masks, and the sums of single elements.
+struct Registers {
+    /// Bits of elements; each lies below the one before.
+    constants: Vec<u64>,
+    /// Registers of each sum.
+    partial_sums: usize,
+    /// First register of sums of single elements.
+    singles: usize,
+    /// maskmovdqu's masks: the whole register, and its first element.
+    masks: [usize; 2],
+    /// First temporary.
+    free: usize,
+}
+
+impl Registers {
+    /// Nothing, if there are not enough.
+    fn new(formula: &Formula, variant: &Variant) -> Option<Self> {
+        let mut constants = Vec::new();
+        let mut need = 0;
+        for statement in &formula.statements {
+            collect_constants(&statement.value, variant.element, &mut constants);
+            need = need.max(temporaries(&statement.value));
+        }
+        let masks = if variant.store == StoreKind::NtMasked { 2 } else { 0 };
+        let above_masks = SCALAR.checked_sub(constants.len())?;
+        let singles = above_masks.checked_sub(masks + formula.sums.len())?;
+        let partial_sums = partial_sums(formula.sums.len());
+        let free = formula.sums.len() * partial_sums;
+        let masks = [above_masks.saturating_sub(1), above_masks.saturating_sub(2)];
+        (free + need <= singles).then_some(Registers { constants, partial_sums, singles, masks, free })
+    }
+
+    fn constant(&self, bits: u64) -> usize {
+        SCALAR - 1 - self.constants.iter().position(|known| *known == bits).expect("all constants are collected first")
+    }
 }
 
 impl<'a> Generator<'a> {
@@ -378,14 +509,12 @@ impl<'a> Generator<'a> {
         if pointers.len() > POINTERS.len() {
             return Err(Unsupported::NoSuchInstruction("more streams than address registers (9)"));
         }
-        let first_free = if formula.target == Target::Sum { SUMS } else { 0 };
-        if first_free + temporaries(&formula.value) > TEMPORARIES_END {
-            return Err(Unsupported::NoSuchInstruction("the formula needs more vector registers than there are"));
-        }
-        let mut numbers = Vec::new();
-        collect_numbers(&formula.value, &mut numbers);
+        let registers = Registers::new(formula, variant).ok_or(Unsupported::NoSuchInstruction(
+            "the loop needs more vector registers than there are (16); write it with fewer different numbers, sums or \
+             brackets on the right of operators",
+        ))?;
         let asm = CodeAssembler::new(64).map_err(|e| Unsupported::Assembler(e.to_string()))?;
-        Ok(Generator { asm, formula, variant, isa, pad, pointers, numbers })
+        Ok(Generator { asm, formula, variant, isa, pad, pointers, registers })
     }
 
     fn generate(mut self) -> Result<MachineCode, Unsupported> {
@@ -521,36 +650,45 @@ impl<'a> Generator<'a> {
             self.element(width, k)?;
         }
         let step = (u64::from(unroll) * width.bytes(self.variant.element)) as i32;
-        for pointer in POINTERS.iter().take(self.pointers.len()) {
-            self.asm.add(*pointer, step)?;
+        for (pointer, (stream, _)) in POINTERS.iter().zip(&self.pointers) {
+            // Indices count from a gathered stream's first element.
+            if self.formula.streams[*stream].role != Role::Gathered {
+                self.asm.add(*pointer, step)?;
+            }
         }
         Ok(())
     }
 
     /// The k-th access of a trip: load, compute, store or add up.
     fn element(&mut self, width: Width, k: u64) -> Result<(), IcedError> {
-        let value = &self.formula.value;
-        match self.formula.target {
-            Target::Nothing => self.evaluate(value, 0, width, k).map(drop),
-            Target::Element(access) => {
-                let register = self.evaluate(value, 0, width, k)?;
-                self.store(access, register, width, k)
-            }
-            Target::Sum => {
-                // Single elements have a sum of their own, unless all are single.
-                let sum = if width == self.variant.width { k as usize % SUMS } else { SCALAR_SUM };
-                self.add_to(sum, value, SUMS, width, k)
+        let (formula, free) = (self.formula, self.registers.free);
+        for statement in &formula.statements {
+            match statement.target {
+                Target::Nothing => {
+                    self.evaluate(&statement.value, free, width, k)?;
+                }
+                Target::Element(access) => {
+                    let register = self.evaluate(&statement.value, free, width, k)?;
+                    self.store(access, register, width, k)?;
+                }
+                Target::Sum(sum) => {
+                    let partial = self.registers.partial_sums;
+                    // Single elements have a sum of their own, unless all are single.
+                    let is_whole = width == self.variant.width;
+                    let register =
+                        if is_whole { sum * partial + k as usize % partial } else { self.registers.singles + sum };
+                    self.add_to(register, &statement.value, free, width, k)?;
+                }
             }
         }
+        Ok(())
     }
 
     /// `sum += value`, fused where it can be.
     fn add_to(&mut self, sum: usize, value: &Expr, free: usize, width: Width, k: u64) -> Result<(), IcedError> {
         match value {
             Expr::Binary(Operation::Multiply, left, right) if self.isa.fma => {
-                let left = self.evaluate(left, free, width, k)?;
-                let right = self.operand(right, free + 1, width, k)?;
-                self.three(Op::MultiplyAdd, width, sum, left, right)
+                self.add_product(sum, [left, right], free, width, k)
             }
             _ => {
                 let value = self.operand(value, free, width, k)?;
@@ -559,32 +697,145 @@ impl<'a> Generator<'a> {
         }
     }
 
+    /// `sum += x * y`, fused.
+    fn add_product(
+        &mut self,
+        sum: usize,
+        [x, y]: [&Expr; 2],
+        free: usize,
+        width: Width,
+        k: u64,
+    ) -> Result<(), IcedError> {
+        let x = self.evaluate(x, free, width, k)?;
+        let y = self.operand(y, free + 1, width, k)?;
+        self.three(Op::MultiplyAdd, width, sum, x, y)
+    }
+
     /// Computes `expr` and returns the register it is in: `free` or, for a constant, the constant's own.
     fn evaluate(&mut self, expr: &Expr, free: usize, width: Width, k: u64) -> Result<usize, IcedError> {
         match expr {
-            Expr::Scalar => Ok(SCALAR),
-            Expr::Number(number) => Ok(self.number_register(*number)),
+            Expr::Scalar(_) => return Ok(SCALAR),
+            Expr::Number(number) => return Ok(self.registers.constant(bits(self.variant.element, *number))),
             Expr::Element(access) => {
                 let nt = self.variant.load == LoadKind::Nt && width == self.variant.width && access.column == 0;
-                let memory = self.memory(*access, width, k);
-                let code = self.opcode(if nt { Op::LoadNt } else { Op::Load }, width);
-                self.asm.add_instruction(Instruction::with2(code, vector(width, free), memory)?)?;
-                Ok(free)
+                self.load(if nt { Op::LoadNt } else { Op::Load }, *access, free, width, k)?;
             }
-            Expr::Binary(Operation::Add, left, right) if self.isa.fma && fusable(left, right) => {
-                let (product, other) = if is_product(right) { (right, left) } else { (left, right) };
-                let other = self.evaluate(other, free, width, k)?;
-                self.copy(free, other, width)?;
-                self.add_to(free, product, free + 1, width, k)?;
-                Ok(free)
+            Expr::Gathered { stream, index } => self.gather(*stream, *index, free, width, k)?,
+            Expr::Unary(function, operand) => {
+                let operand = self.evaluate(operand, free, width, k)?;
+                self.unary(*function, free, operand, width)?;
             }
-            Expr::Binary(operation, left, right) => {
-                let left = self.evaluate(left, free, width, k)?;
-                let right = self.operand(right, free + 1, width, k)?;
-                self.three(Op::Arithmetic(*operation), width, free, left, right)?;
-                Ok(free)
+            Expr::MultiplyAdd(operands) if self.isa.fma => {
+                let [x, y, z] = &**operands;
+                self.multiply_add([x, y], z, free, width, k)?;
+            }
+            Expr::MultiplyAdd(operands) => {
+                let [x, y, z] = &**operands;
+                self.binary(Operation::Multiply, [x, y], free, width, k)?;
+                let z = self.operand(z, free + 1, width, k)?;
+                self.three(Op::Arithmetic(Operation::Add), width, free, free, z)?;
+            }
+            Expr::Binary(operation, left, right) => match Expr::fused(left, right) {
+                Some((factors, addend)) if *operation == Operation::Add && self.isa.fma => {
+                    self.multiply_add(factors, addend, free, width, k)?;
+                }
+                _ => self.binary(*operation, [left, right], free, width, k)?,
+            },
+        }
+        Ok(free)
+    }
+
+    /// `free = left op right`
+    fn binary(
+        &mut self,
+        operation: Operation,
+        [left, right]: [&Expr; 2],
+        free: usize,
+        width: Width,
+        k: u64,
+    ) -> Result<(), IcedError> {
+        let left = self.evaluate(left, free, width, k)?;
+        let right = self.operand(right, free + 1, width, k)?;
+        self.three(Op::Arithmetic(operation), width, free, left, right)
+    }
+
+    /// `free = x * y + addend`, fused.
+    fn multiply_add(
+        &mut self,
+        factors: [&Expr; 2],
+        addend: &Expr,
+        free: usize,
+        width: Width,
+        k: u64,
+    ) -> Result<(), IcedError> {
+        let addend = self.evaluate(addend, free, width, k)?;
+        self.copy(free, addend, width)?;
+        self.add_product(free, factors, free + 1, width, k)
+    }
+
+    fn unary(&mut self, function: Function, to: usize, from: usize, width: Width) -> Result<(), IcedError> {
+        let mask = |mask: u64| Operand::Register(self.registers.constant(mask));
+        let [sign, others] = sign_masks(self.variant.element);
+        match function {
+            Function::Negate => self.three(Op::Xor, width, to, from, mask(sign)),
+            Function::Absolute => self.three(Op::And, width, to, from, mask(others)),
+            // Of single elements, AVX takes the register's rest from another one.
+            Function::Root if self.isa.avx && width == Width::Scalar => {
+                self.three(Op::Root, width, to, from, Operand::Register(from))
+            }
+            Function::Root => {
+                let code = self.opcode(Op::Root, width);
+                self.asm.add_instruction(Instruction::with2(code, vector(width, to), vector(width, from))?)
             }
         }
+    }
+
+    fn load(&mut self, op: Op, access: Access, to: usize, width: Width, k: u64) -> Result<(), IcedError> {
+        let memory = self.memory(access, width, k);
+        let code = self.opcode(op, width);
+        self.asm.add_instruction(Instruction::with2(code, vector(width, to), memory)?)
+    }
+
+    /// Loads the elements whose numbers stand in the index stream. Indices are of an element's size.
+    fn gather(&mut self, stream: usize, index: Access, to: usize, width: Width, k: u64) -> Result<(), IcedError> {
+        let element = self.variant.element;
+        let base: Register = self.pointer(stream, 0).into();
+        let by = |index: Register| MemoryOperand::new(base, index, element.bytes() as u32, 0, 0, false, Register::None);
+        if width == Width::Scalar {
+            let place = self.memory(index, width, k);
+            self.asm.add_instruction(match element {
+                Element::Double => Instruction::with2(Code::Mov_r64_rm64, Register::RDI, place)?,
+                // No index is negative: the upper half is zero.
+                Element::Float => Instruction::with2(Code::Mov_r32_rm32, Register::EDI, place)?,
+            })?;
+            let load = self.opcode(Op::Load, width);
+            let instruction = Instruction::with2(load, vector(width, to), by(Register::RDI))?;
+            return self.asm.add_instruction(instruction);
+        }
+        let (places, mask) = (to + 1, vector(width, to + 2));
+        self.load(Op::Load, index, places, width, k)?;
+        // A gather keeps what its mask leaves out: without this it waits for the register's last use.
+        self.clear(to)?;
+        let (code, to, memory) = (self.opcode(Op::Gather, width), vector(width, to), by(vector(width, places)));
+        // A gather clears its mask.
+        let gather = match width {
+            Width::W512 => {
+                self.asm.kxnorw(k1, k1, k1)?;
+                let mut gather = Instruction::with2(code, to, memory)?;
+                gather.set_op_mask(Register::K1);
+                gather
+            }
+            _ => {
+                let ones = if width == Width::W256 {
+                    Code::VEX_Vpcmpeqd_ymm_ymm_ymmm256
+                } else {
+                    Code::VEX_Vpcmpeqd_xmm_xmm_xmmm128
+                };
+                self.asm.add_instruction(Instruction::with3(ones, mask, mask, mask)?)?;
+                Instruction::with3(code, to, memory, mask)?
+            }
+        };
+        self.asm.add_instruction(gather)
     }
 
     /// As [`Self::evaluate`], but an element stays in memory where the instruction can read it from there: VEX forms
@@ -658,7 +909,7 @@ impl<'a> Generator<'a> {
     /// maskmovdqu writes to [rdi], always.
     fn store_masked(&mut self, memory: MemoryOperand, register: usize, width: Width) -> Result<(), IcedError> {
         self.asm.add_instruction(Instruction::with2(Code::Lea_r64_m, Register::RDI, memory)?)?;
-        let mask = if width == Width::Scalar { ELEMENT_MASK } else { WHOLE_MASK };
+        let mask = self.registers.masks[usize::from(width == Width::Scalar)];
         let (register, mask) = (vector(Width::W128, register), vector(Width::W128, mask));
         let instruction = if self.isa.avx {
             Instruction::with_vmaskmovdqu(64, register, mask, Register::None)?
@@ -676,7 +927,7 @@ impl<'a> Generator<'a> {
         self.asm.mov(rdi, rbx)?;
         self.asm.mov(rsi, rcx)?;
         self.asm.mov(rcx, qword_ptr(r15 + Call::TAIL))?;
-        let (value, element) = (&self.formula.value, self.variant.element);
+        let (value, element) = (&self.formula.statements[0].value, self.variant.element);
         let is_copy = matches!(value, Expr::Element(_));
         if !is_copy {
             let constant = self.evaluate(value, 0, Width::Scalar, 0)?;
@@ -695,14 +946,14 @@ impl<'a> Generator<'a> {
         self.constant(SCALAR, MemoryOperand::with_base_displ(Register::R15, i64::from(Call::SCALAR)))?;
         // Below the stack pointer lies the red zone: free for a leaf function.
         let red_zone = MemoryOperand::with_base_displ(Register::RSP, -8);
-        for number in self.numbers.clone() {
-            let register = self.number_register(number);
-            if number == 0.0 {
+        for bits in self.registers.constants.clone() {
+            let register = self.registers.constant(bits);
+            if bits == 0 {
                 self.clear(register)?;
             } else {
-                self.asm.mov(rax, number.to_bits())?;
+                self.asm.mov(rax, bits)?;
                 self.asm.mov(qword_ptr(rsp - 8), rax)?;
-                self.constant(register, red_zone)?;
+                self.broadcast(register, red_zone)?;
             }
         }
         if self.variant.store == StoreKind::NtMasked {
@@ -731,7 +982,7 @@ impl<'a> Generator<'a> {
     }
 
     fn masks(&mut self) -> Result<(), IcedError> {
-        for mask in [WHOLE_MASK, ELEMENT_MASK] {
+        for mask in self.registers.masks {
             let mask = vector(Width::W128, mask);
             let ones = if self.isa.avx {
                 Instruction::with3(Code::VEX_Vpcmpeqd_xmm_xmm_xmmm128, mask, mask, mask)?
@@ -740,7 +991,7 @@ impl<'a> Generator<'a> {
             };
             self.asm.add_instruction(ones)?;
         }
-        let mask = vector(Width::W128, ELEMENT_MASK);
+        let mask = vector(Width::W128, self.registers.masks[1]);
         let beyond = 16 - self.variant.element.bytes() as u32;
         let shift = if self.isa.avx {
             Instruction::with3(Code::VEX_Vpsrldq_xmm_xmm_imm8, mask, mask, beyond)?
@@ -777,10 +1028,9 @@ impl<'a> Generator<'a> {
     }
 
     fn clear_sums(&mut self) -> Result<(), IcedError> {
-        if self.formula.target == Target::Sum {
-            for register in (0..SUMS).chain([SCALAR_SUM]) {
-                self.clear(register)?;
-            }
+        let (partial, singles) = (self.registers.free, self.registers.singles);
+        for register in (0..partial).chain(singles..singles + self.formula.sums.len()) {
+            self.clear(register)?;
         }
         Ok(())
     }
@@ -788,65 +1038,91 @@ impl<'a> Generator<'a> {
     /// Leaves the sums, or the last vector loaded, where the caller can check them.
     fn results(&mut self) -> Result<(), IcedError> {
         let width = self.variant.width;
-        let count = match self.formula.target {
-            Target::Sum => SUMS,
-            Target::Nothing => 1,
-            Target::Element(_) => return Ok(()),
+        let (whole, singles): (usize, Vec<usize>) = match self.formula.sums.len() {
+            0 if self.formula.stores().is_empty() => (1, vec![0]),
+            sums => (self.registers.free, (0..sums).map(|sum| self.registers.singles + sum).collect()),
         };
         let store = self.opcode(Op::Store, width);
-        for k in 0..count {
+        for k in 0..whole {
             let at = Call::LANES + (k as u64 * width.bytes(self.variant.element)) as i32;
             let memory = MemoryOperand::with_base_displ(Register::R15, i64::from(at));
             self.asm.add_instruction(Instruction::with2(store, memory, vector(width, k))?)?;
         }
         let store = self.opcode(Op::Store, Width::Scalar);
-        let memory = MemoryOperand::with_base_displ(Register::R15, i64::from(Call::SINGLE));
-        let register = if self.formula.target == Target::Sum { SCALAR_SUM } else { 0 };
-        self.asm.add_instruction(Instruction::with2(store, memory, vector(Width::Scalar, register))?)
+        for (sum, register) in singles.into_iter().enumerate() {
+            let memory = MemoryOperand::with_base_displ(Register::R15, i64::from(Call::SINGLES) + 8 * sum as i64);
+            self.asm.add_instruction(Instruction::with2(store, memory, vector(Width::Scalar, register))?)?;
+        }
+        Ok(())
+    }
+
+    fn pointer(&self, stream: usize, row: i32) -> AsmRegister64 {
+        let pointer = self.pointers.iter().position(|p| *p == (stream, row)).expect("all accesses have one");
+        POINTERS[pointer]
     }
 
     fn memory(&self, access: Access, width: Width, k: u64) -> MemoryOperand {
-        let pointer =
-            self.pointers.iter().position(|p| *p == (access.stream, access.row)).expect("all accesses have one");
         let element = self.variant.element;
-        let base: Register = POINTERS[pointer].into();
+        let base: Register = self.pointer(access.stream, access.row).into();
         let column = i64::from(access.column) * element.bytes() as i64;
         MemoryOperand::with_base_displ(base, (k * width.bytes(element)) as i64 + column)
     }
+}
 
-    fn number_register(&self, number: f64) -> usize {
-        SCALAR - 1 - self.numbers.iter().position(|n| n.to_bits() == number.to_bits()).unwrap_or(0)
+/// The bits of a number as an element.
+fn bits(element: Element, number: f64) -> u64 {
+    match element {
+        Element::Double => number.to_bits(),
+        Element::Float => (number as f32).to_bits().into(),
     }
 }
 
-/// Registers that computing `expr` takes at most: a fused operation holds its sum while both factors are computed.
+/// The bit of an element's sign, and all its others.
+fn sign_masks(element: Element) -> [u64; 2] {
+    let sign = 1 << (8 * element.bytes() - 1);
+    [sign, sign - 1]
+}
+
+/// Registers that computing `expr` takes at most, fused or not: a fused operation holds its sum while both factors are
+/// computed.
 fn temporaries(expr: &Expr) -> usize {
     match expr {
-        Expr::Binary(Operation::Add, left, right) if fusable(left, right) => {
-            1 + temporaries(left).max(temporaries(right))
+        Expr::Scalar(_) | Expr::Number(_) => 0,
+        Expr::Element(_) => 1,
+        // The elements, their places and a mask.
+        Expr::Gathered { .. } => 3,
+        Expr::Unary(_, operand) => temporaries(operand).max(1),
+        Expr::MultiplyAdd(operands) => {
+            let [x, y, z] = operands.each_ref().map(temporaries);
+            1 + z.max(x).max(1 + y)
         }
-        Expr::Binary(_, left, right) => temporaries(left).max(1 + temporaries(right)),
-        _ => 1,
+        Expr::Binary(operation, left, right) => {
+            let apart = temporaries(left).max(1 + temporaries(right));
+            match Expr::fused(left, right) {
+                Some(([x, y], addend)) if *operation == Operation::Add => {
+                    let product = temporaries(x).max(1 + temporaries(y));
+                    apart.max(temporaries(addend)).max(1 + product)
+                }
+                _ => apart,
+            }
+        }
     }
 }
 
-fn is_product(expr: &Expr) -> bool {
-    matches!(expr, Expr::Binary(Operation::Multiply, ..))
-}
-
-fn fusable(left: &Expr, right: &Expr) -> bool {
-    is_product(left) || is_product(right)
-}
-
-fn collect_numbers(expr: &Expr, found: &mut Vec<f64>) {
-    match expr {
-        Expr::Number(number) if !found.iter().any(|n| n.to_bits() == number.to_bits()) => found.push(*number),
-        Expr::Binary(_, left, right) => {
-            collect_numbers(left, found);
-            collect_numbers(right, found);
+/// The bits of all elements that instructions take from registers of their own, each once.
+fn collect_constants(expr: &Expr, element: Element, found: &mut Vec<u64>) {
+    let [sign, others] = sign_masks(element);
+    expr.each(&mut |expr| {
+        let bits = match expr {
+            Expr::Number(number) => bits(element, *number),
+            Expr::Unary(Function::Negate, _) => sign,
+            Expr::Unary(Function::Absolute, _) => others,
+            _ => return,
+        };
+        if !found.contains(&bits) {
+            found.push(bits);
         }
-        _ => {}
-    }
+    });
 }
 
 pub(super) fn vector(width: Width, index: usize) -> Register {
@@ -863,13 +1139,22 @@ mod tests {
     use super::*;
     use crate::kernel::CATALOG;
 
-    const OPERATIONS: [Operation; 3] = [Operation::Add, Operation::Subtract, Operation::Multiply];
+    const OPERATIONS: [Operation; 6] = [
+        Operation::Add,
+        Operation::Subtract,
+        Operation::Multiply,
+        Operation::Divide,
+        Operation::Minimum,
+        Operation::Maximum,
+    ];
+    const PLAIN: [Op; 9] =
+        [Op::Load, Op::LoadNt, Op::Store, Op::StoreNt, Op::Move, Op::Clear, Op::Root, Op::And, Op::Xor];
 
     #[test]
     fn every_opcode_has_a_counterpart_of_single_precision() {
         let mut reachable = Vec::new();
         let arithmetic = OPERATIONS.map(Op::Arithmetic);
-        for &op in [Op::Load, Op::LoadNt, Op::Store, Op::StoreNt, Op::Move, Op::Clear].iter().chain(&arithmetic) {
+        for &op in PLAIN.iter().chain(&arithmetic) {
             for &width in Width::ALL {
                 reachable.push(opcode(op, width, true));
                 if width <= Width::W128 {
@@ -878,6 +1163,8 @@ mod tests {
             }
         }
         reachable.extend(Width::ALL.iter().map(|&width| opcode(Op::MultiplyAdd, width, true)));
+        let gathers = Width::ALL.iter().skip(1).map(|&width| opcode(Op::Gather, width, true));
+        reachable.extend(gathers);
         for code in &reachable {
             assert_ne!(single_precision(*code), Code::INVALID, "{code:?}");
         }
@@ -892,6 +1179,9 @@ mod tests {
         for (double, single) in SINGLE_PRECISION {
             let name = |code: &Code| format!("{:?}", code.mnemonic());
             let expect = match name(double) {
+                // Bits and places are as wide as elements.
+                name if name.ends_with("gatherqpd") => name.replace("qpd", "dps"),
+                name if name.ends_with("pandq") || name.ends_with("pxorq") => name.replace('q', "d"),
                 name if name.ends_with("sd") => name.replace("sd", "ss"),
                 name if name.ends_with("pd") => name.replace("pd", "ps"),
                 name => name,

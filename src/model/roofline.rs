@@ -12,7 +12,7 @@ use serde::Serialize;
 
 use super::limits::Limits;
 use super::{FlopsRow, Rate, Row};
-use crate::kernel::formula::{Expr, Formula, Operation, Target};
+use crate::kernel::formula::{Expr, Formula, Function, Operation, Statement, Target};
 use crate::kernel::{Element, Kernel, StoreKind, Width};
 use crate::machine::{Balance, CpuSet, Machine};
 use crate::plan::Protocol;
@@ -109,6 +109,8 @@ pub struct Instructions {
     pub add: u32,
     /// Multiplications.
     pub multiply: u32,
+    /// Divisions and roots, for which no ceiling is measured.
+    pub divide: u32,
 }
 
 impl Instructions {
@@ -116,37 +118,56 @@ impl Instructions {
     /// product in it is fused.
     pub fn of(formula: &Formula, fused: bool) -> Self {
         let mut found = Instructions::default();
-        match (&formula.target, &formula.value) {
-            (Target::Sum, Expr::Binary(Operation::Multiply, left, right)) if fused => {
-                found.fma += 1;
-                found.count(left, fused);
-                found.count(right, fused);
-            }
-            (target, value) => {
-                found.add += u32::from(*target == Target::Sum);
-                found.count(value, fused);
+        for Statement { target, value } in &formula.statements {
+            match (target, value) {
+                (Target::Sum(_), Expr::Binary(Operation::Multiply, left, right)) if fused => {
+                    found.fma += 1;
+                    found.count_both(left, right, fused);
+                }
+                (target, value) => {
+                    found.add += u32::from(matches!(target, Target::Sum(_)));
+                    found.count(value, fused);
+                }
             }
         }
         found
     }
 
     fn count(&mut self, expr: &Expr, fused: bool) {
-        let Expr::Binary(operation, left, right) = expr else { return };
-        let product = |expr: &Expr| matches!(expr, Expr::Binary(Operation::Multiply, ..));
-        match operation {
-            Operation::Add if fused && (product(left) || product(right)) => {
+        match expr {
+            Expr::Binary(Operation::Add, left, right) if fused && Expr::fused(left, right).is_some() => {
                 self.fma += 1;
-                let (fused_product, other) = if product(right) { (right, left) } else { (left, right) };
-                self.count(other, fused);
-                if let Expr::Binary(_, left, right) = &**fused_product {
-                    self.count(left, fused);
-                    self.count(right, fused);
-                }
-                return;
+                let Some(([x, y], addend)) = Expr::fused(left, right) else { return };
+                self.count_both(x, y, fused);
+                self.count(addend, fused);
             }
-            Operation::Add | Operation::Subtract => self.add += 1,
-            Operation::Multiply => self.multiply += 1,
+            Expr::Binary(operation, left, right) => {
+                match operation {
+                    // The least and the greater of two go where additions go.
+                    Operation::Add | Operation::Subtract | Operation::Minimum | Operation::Maximum => self.add += 1,
+                    Operation::Multiply => self.multiply += 1,
+                    Operation::Divide => self.divide += 1,
+                }
+                self.count_both(left, right, fused);
+            }
+            Expr::MultiplyAdd(operands) => {
+                let [x, y, z] = &**operands;
+                let count = if fused { &mut self.fma } else { &mut self.add };
+                *count += 1;
+                self.multiply += u32::from(!fused);
+                self.count_both(x, y, fused);
+                self.count(z, fused);
+            }
+            Expr::Unary(function, operand) => {
+                // Signs are bits: no arithmetic.
+                self.divide += u32::from(*function == Function::Root);
+                self.count(operand, fused);
+            }
+            Expr::Element(_) | Expr::Gathered { .. } | Expr::Scalar(_) | Expr::Number(_) => {}
         }
+    }
+
+    fn count_both(&mut self, left: &Expr, right: &Expr, fused: bool) {
         self.count(left, fused);
         self.count(right, fused);
     }
@@ -176,6 +197,7 @@ impl Pace {
         let multiplying = most(&[self.fma, self.multiply]);
         let all = most(&[self.fma, self.add, self.multiply, self.both]);
         let parts = [
+            time(work.divide, None)?,
             time(work.add, self.add)?,
             time(work.fma + work.multiply, multiplying)?,
             time(work.fma + work.add + work.multiply, all)?,
@@ -496,7 +518,7 @@ mod tests {
     use super::*;
 
     fn of(text: &str, fused: bool) -> [u32; 3] {
-        let Instructions { fma, add, multiply } = Instructions::of(&Formula::parse(text).unwrap(), fused);
+        let Instructions { fma, add, multiply, .. } = Instructions::of(&Formula::parse(text).unwrap(), fused);
         [fma, add, multiply]
     }
 
@@ -507,6 +529,10 @@ mod tests {
         assert_eq!(of("sum += b[i]*c[i]", true), [1, 0, 0]);
         assert_eq!(of("sum += b[i]", true), [0, 1, 0]);
         assert_eq!(of("a[i] = s*b[i]", true), [0, 0, 1]);
+        assert_eq!(of("a[i] = fma(b[i], c[i], s); r += max(b[i], -c[i])*s", true), [2, 1, 0]);
+        assert_eq!(of("a[i] = fma(b[i], c[i], s)", false), [0, 1, 1]);
+        let divides = Instructions::of(&Formula::parse("a[i] = b[i]/sqrt(c[i])").unwrap(), true);
+        assert_eq!((divides.divide, Pace { add: Some(1e9), ..Pace::default() }.seconds(divides)), (2, None));
         assert_eq!(of("a[j][i] = s*(b[j][i-1] + b[j][i+1] + b[j-1][i] + b[j+1][i])", true), [0, 3, 1]);
     }
 
@@ -514,14 +540,14 @@ mod tests {
     #[test]
     fn arithmetic_takes_what_its_busiest_units_take() {
         let pace = Pace { fma: Some(2e9), add: Some(2e9), multiply: Some(2e9), both: Some(4e9) };
-        let seconds = |fma, add, multiply| pace.seconds(Instructions { fma, add, multiply }).unwrap();
+        let seconds = |fma, add, multiply| pace.seconds(Instructions { fma, add, multiply, divide: 0 }).unwrap();
         assert_eq!(seconds(1, 0, 0), 0.5e-9);
         // Beside each other: 3 additions on two units take longer than 4 instructions on four.
         assert_eq!(seconds(0, 3, 1), 1.5e-9);
         assert_eq!(seconds(1, 1, 0), 0.5e-9);
         let shared = Pace { both: Some(2e9), ..pace };
-        assert_eq!(shared.seconds(Instructions { fma: 1, add: 1, multiply: 0 }), Some(1e-9));
-        assert_eq!(Pace::default().seconds(Instructions { fma: 1, add: 0, multiply: 0 }), None);
+        assert_eq!(shared.seconds(Instructions { fma: 1, add: 1, multiply: 0, divide: 0 }), Some(1e-9));
+        assert_eq!(Pace::default().seconds(Instructions { fma: 1, add: 0, multiply: 0, divide: 0 }), None);
         assert_eq!(pace.seconds(Instructions::default()), None);
     }
 

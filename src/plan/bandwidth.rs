@@ -171,7 +171,7 @@ pub(super) fn check_size(
     threads: usize,
 ) -> Result<(), PlanError> {
     let streams = kernel.formula().streams.len() as u64;
-    let least = Bytes(streams * threads as u64 * element.bytes());
+    let least = Bytes(streams * threads as u64 * element.bytes() * kernel.least_elements());
     if size < least {
         return Err(PlanError::TooSmall { size, threads, least });
     }

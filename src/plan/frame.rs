@@ -132,7 +132,7 @@ impl Frame {
         probes
     }
 
-    pub(super) fn widest(&self) -> Width {
+    pub fn widest(&self) -> Width {
         self.widths.last().copied().unwrap_or(Width::Scalar)
     }
 

@@ -4,18 +4,20 @@
 //! ```text
 //! stored | a ............ |        untouched        |      streams that kernels write
 //! loaded | b ............ | c ............ |  ...   |      streams that they only read
+//! index  | k ............ |        untouched        |      streams of places in others
 //! ```
-//! Every element that no kernel wrote holds [`pattern`] of its place, small whole numbers, so that all results are exact
-//! and any window can be checked without a copy. Kernels never write to `loaded`, so it is filled once for all cases of
-//! the same element.
+//! Every element that no kernel wrote holds its [`Filling`]'s number of its place, so that any window can be checked
+//! without a copy. Kernels never write to `loaded`, so it is filled once for all cases of the same element and filling.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::ops::Range;
 
 use super::sys;
 use crate::kernel::code::{Call, TakenAway};
-use crate::kernel::formula::{Formula, Stream, Target};
-use crate::kernel::{Element, Kernel, Variant, naive};
+use crate::kernel::formula::{Access, Formula, IndexOrder, Role, Stream, Target};
+use crate::kernel::naive::{self, Total, Twin, is_same};
+use crate::kernel::{Element, Isa, Kernel, Variant};
 use crate::memory::{MemorySpec, NoMemory, Obtained, Places, Policy, Region};
 use crate::plan::Case;
 use crate::record::Outcome;
@@ -24,22 +26,57 @@ use crate::units::Bytes;
 /// Elements of the pattern; a prime, so that no shift by a vector, line or page goes unnoticed.
 const PERIOD: usize = 61;
 
-/// The number at a place (counted in elements) of a region that nothing has written to: -1, 0 or 1. Ones prevail, so
-/// that sums grow with the number of elements and none goes missing unnoticed.
-pub fn pattern(place: usize) -> f64 {
-    let k = place % PERIOD;
-    match k * k * k % PERIOD % 6 {
-        0 => -1.0,
-        1 => 0.0,
-        _ => 1.0,
+/// What memory holds that nothing has written to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Filling {
+    /// -1, 0 and 1: results of sums and products are exact, whatever the order of operations. Ones prevail, so that sums
+    /// grow with the number of elements and none goes missing unnoticed.
+    Whole,
+    /// Numbers from 1 to 2 with all the bits of a float: for loops that divide or take roots, which some processors do
+    /// faster for short numbers, for zeros and for what is no number.
+    Positive,
+}
+
+impl Filling {
+    /// The filling with which a loop's operands are ordinary.
+    pub fn of(formula: &Formula) -> Self {
+        if formula.needs_positive() { Filling::Positive } else { Filling::Whole }
+    }
+
+    /// The number at a place, counted in elements.
+    pub fn number(self, place: usize) -> f64 {
+        let k = place % PERIOD;
+        match (self, k * k * k % PERIOD % 6) {
+            (Filling::Positive, _) => {
+                const BITS: u64 = 1 << 23;
+                1.0 + ((k as u64 + 1) * 0x9e37_79b1 % BITS) as f64 / BITS as f64
+            }
+            (Filling::Whole, 0) => -1.0,
+            (Filling::Whole, 1) => 0.0,
+            (Filling::Whole, _) => 1.0,
+        }
     }
 }
 
-/// Which of an arena's two regions.
+/// Regions of an arena.
+const ZONES: usize = 3;
+
+/// Which of an arena's regions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Zone {
     Stored,
     Loaded,
+    Index,
+}
+
+impl Zone {
+    fn of(stream: &Stream) -> Self {
+        match stream.role {
+            Role::Index => Zone::Index,
+            _ if stream.stored => Zone::Stored,
+            _ => Zone::Loaded,
+        }
+    }
 }
 
 /// Where a stream lies.
@@ -62,8 +99,11 @@ pub struct Layout {
     pub rows: usize,
     /// Elements of a row.
     pub columns: usize,
-    /// Elements needed of each memory: stored, loaded.
-    needed: Vec<[usize; 2]>,
+    /// Elements needed of each memory's zones.
+    needed: Vec<[usize; ZONES]>,
+    filling: Filling,
+    /// What index streams hold.
+    order: IndexOrder,
 }
 
 impl Layout {
@@ -76,7 +116,8 @@ impl Layout {
     pub fn new(kernel: &Kernel, element: Element, case: &Case) -> Layout {
         let line = element.in_line() as usize;
         let page = 64 * line;
-        let streams = kernel.formula().streams;
+        let formula = kernel.formula();
+        let (streams, filling) = (&formula.streams, Filling::of(&formula));
         let share = case.working_set.0 / case.threads().max(1) as u64;
         let elements = (share / element.bytes() / streams.len() as u64).max(1);
         let (rows, columns) = kernel.shape(elements, element);
@@ -84,15 +125,16 @@ impl Layout {
         let beyond_first_level = length >= 16 * page;
         let unit = if beyond_first_level || length.is_multiple_of(page) { page } else { line };
         let off = (u64::from(case.misaligned_bytes) / element.bytes()) as usize;
-        let (mut memories, mut needed): (Vec<ArenaKey>, Vec<[usize; 2]>) = (Vec::new(), Vec::new());
+        let (mut memories, mut needed): (Vec<ArenaKey>, Vec<[usize; ZONES]>) = (Vec::new(), Vec::new());
         let place = |(index, stream): (usize, &Stream)| {
-            let key = ArenaKey { spec: case.memory_of(&stream.name), element, fresh: case.is_fresh(&stream.name) };
+            let (spec, fresh) = (case.memory_of(&stream.name), case.is_fresh(&stream.name));
+            let key = ArenaKey { spec, element, filling, fresh };
             let memory = memories.iter().position(|known| *known == key).unwrap_or_else(|| {
                 memories.push(key);
-                needed.push([0; 2]);
+                needed.push([0; ZONES]);
                 memories.len() - 1
             });
-            let zone = if stream.stored { Zone::Stored } else { Zone::Loaded };
+            let zone = Zone::of(stream);
             let shift = if beyond_first_level { index * line } else { 0 };
             let used = &mut needed[memory][zone as usize];
             let start = used.next_multiple_of(unit) + shift + off;
@@ -100,12 +142,13 @@ impl Layout {
             Place { memory, zone, start }
         };
         let places = streams.iter().enumerate().map(place).collect();
-        Layout { memories, places, rows: rows as usize, columns: columns as usize, needed }
+        let (rows, columns) = (rows as usize, columns as usize);
+        Layout { memories, places, rows, columns, needed, filling, order: formula.order }
     }
 
-    /// The arenas that a thread needs, and the bytes of each: stored, loaded.
-    pub fn arenas(&self) -> impl Iterator<Item = (ArenaKey, [Bytes; 2])> {
-        let bytes = |(key, needed): (&ArenaKey, &[usize; 2])| (*key, needed.map(|elements| key.bytes(elements)));
+    /// The arenas that a thread needs, and the bytes of each zone.
+    pub fn arenas(&self) -> impl Iterator<Item = (ArenaKey, [Bytes; ZONES])> {
+        let bytes = |(key, needed): (&ArenaKey, &[usize; ZONES])| (*key, needed.map(|elements| key.bytes(elements)));
         self.memories.iter().zip(&self.needed).map(bytes)
     }
 
@@ -117,6 +160,15 @@ impl Layout {
     fn length(&self) -> usize {
         self.rows * self.columns
     }
+
+    /// What a stream holds at a place, if nothing was written to it.
+    fn number(&self, stream: usize, at: usize) -> f64 {
+        let place = &self.places[stream];
+        match place.zone {
+            Zone::Index => naive::index(self.order, at, self.length()) as f64,
+            Zone::Stored | Zone::Loaded => self.filling.number(place.start + at),
+        }
+    }
 }
 
 /// What tells a thread's arenas apart.
@@ -124,8 +176,10 @@ impl Layout {
 pub struct ArenaKey {
     /// The memory asked for.
     pub spec: MemorySpec,
-    /// What it is filled with.
+    /// What it holds numbers of.
     pub element: Element,
+    /// Which numbers.
+    pub filling: Filling,
     /// Whether it is mapped anew before each sample; such an arena has no room to spare, which would be mapped too.
     pub fresh: bool,
 }
@@ -141,36 +195,43 @@ impl ArenaKey {
 struct Touched {
     region: Region,
     elements: usize,
+    /// The index streams that it holds now: their order, first element and length.
+    indices: Vec<(IndexOrder, usize, usize)>,
 }
 
 impl Touched {
-    fn reach(&mut self, element: Element, elements: usize) -> Result<bool, TakenAway> {
+    fn reach(&mut self, key: ArenaKey, elements: usize) -> Result<bool, TakenAway> {
         let grows = elements > self.elements;
         if grows && self.region.is_writable() {
             let new = self.elements..elements;
-            sys::touch(&mut self.region, |contents| fill(contents, element, new))?;
+            sys::touch(&mut self.region, |contents| fill(contents, key, new))?;
+            self.indices.clear();
         }
         self.elements = self.elements.max(elements);
         Ok(grows)
     }
 }
 
-/// A thread's two regions of one kind and what was obtained for them. A zone that no case needs is not mapped.
+/// A thread's regions of one kind and what was obtained for them. A zone that no case needs is not mapped.
 #[derive(Debug)]
 struct Arena {
     key: ArenaKey,
-    zones: [Option<Touched>; 2],
+    zones: [Option<Touched>; ZONES],
     obtained: Option<Obtained>,
+    /// What loops with index streams must add up to, by loop, first elements and length: working that out takes a pass of
+    /// plain Rust over all elements.
+    totals: HashMap<(&'static str, Vec<usize>, usize), Vec<Total>>,
 }
 
 impl Arena {
     /// Maps memory; touches nothing.
-    pub fn new(key: ArenaKey, bytes: [Bytes; 2], places: &Places) -> Result<Self, NoMemory> {
+    pub fn new(key: ArenaKey, bytes: [Bytes; ZONES], places: &Places) -> Result<Self, NoMemory> {
         let zone = |bytes: Bytes| match bytes {
             Bytes(0) => Ok(None),
-            _ => Ok(Some(Touched { region: Region::new(key.spec, bytes, places)?, elements: 0 })),
+            _ => Ok(Some(Touched { region: Region::new(key.spec, bytes, places)?, elements: 0, indices: Vec::new() })),
         };
-        Ok(Arena { key, zones: [zone(bytes[0])?, zone(bytes[1])?], obtained: None })
+        let [stored, loaded, index] = bytes.map(zone);
+        Ok(Arena { key, zones: [stored?, loaded?, index?], obtained: None, totals: HashMap::new() })
     }
 
     /// Gives the pages back; the next use maps and touches new ones. Files stay.
@@ -178,6 +239,7 @@ impl Arena {
         for zone in self.zones.iter_mut().flatten() {
             zone.region.unmap();
             zone.elements = 0;
+            zone.indices.clear();
         }
         self.obtained = None;
     }
@@ -187,8 +249,8 @@ impl Arena {
         self.zones.iter_mut().flatten().filter(|zone| !zone.region.is_mapped()).try_for_each(|zone| zone.region.map())
     }
 
-    /// Bytes mapped: stored, loaded.
-    pub fn bytes(&self) -> [Bytes; 2] {
+    /// Bytes mapped of each zone.
+    pub fn bytes(&self) -> [Bytes; ZONES] {
         self.zones.each_ref().map(|zone| zone.as_ref().map_or(Bytes(0), |zone| zone.region.bytes()))
     }
 
@@ -209,6 +271,18 @@ impl Arena {
             return look_up();
         }
         self.obtained.get_or_insert_with(look_up).clone()
+    }
+
+    /// Makes a part of the zone of index streams hold places below its length, unless it does already.
+    fn index(&mut self, order: IndexOrder, range: Range<usize>) -> Result<(), TakenAway> {
+        let (element, stream) = (self.key.element, (order, range.start, range.len()));
+        let Some(zone) = self.zones[Zone::Index as usize].as_mut().filter(|zone| !zone.indices.contains(&stream))
+        else {
+            return Ok(());
+        };
+        zone.indices.retain(|(_, start, length)| start + length <= range.start || range.end <= *start);
+        zone.indices.push(stream);
+        sys::touch(&mut zone.region, |contents| fill_index(contents, element, order, range))
     }
 
     /// Works on what a zone holds; on nothing, where it is not mapped.
@@ -238,7 +312,7 @@ pub struct Mapping {
 pub struct Arenas {
     kept: HashMap<(u32, ArenaKey), Arena>,
     /// Bytes to map when an arena is first needed: the most that any expected case will want.
-    most: HashMap<(u32, ArenaKey), [Bytes; 2]>,
+    most: HashMap<(u32, ArenaKey), [Bytes; ZONES]>,
     /// What stands behind memory of a kind: itself, unless somebody else makes the kind out of another.
     behind: fn(MemorySpec) -> MemorySpec,
     places: Places,
@@ -271,13 +345,18 @@ impl Arenas {
     }
 
     /// The memory of the thread on `cpu`.
-    pub fn ground<'a>(&mut self, cpu: u32, kernel: &'a Kernel, layout: &'a Layout) -> Result<Ground<'a>, NoMemory> {
+    pub fn ground<'a>(
+        &mut self,
+        cpu: u32,
+        kernel: &'static Kernel,
+        layout: &'a Layout,
+    ) -> Result<Ground<'a>, NoMemory> {
         let arenas: Result<Vec<Arena>, NoMemory> =
             layout.arenas().map(|(key, bytes)| self.take((cpu, key), bytes)).collect();
         Ok(Ground { kernel, layout, arenas: arenas? })
     }
 
-    fn take(&mut self, key: (u32, ArenaKey), bytes: [Bytes; 2]) -> Result<Arena, NoMemory> {
+    fn take(&mut self, key: (u32, ArenaKey), bytes: [Bytes; ZONES]) -> Result<Arena, NoMemory> {
         let expected = if key.1.fresh { None } else { self.most.get(&key) };
         match self.kept.remove(&key) {
             Some(mut arena) if larger(arena.bytes(), bytes) == arena.bytes() => arena.take_back().map(|()| arena),
@@ -301,14 +380,14 @@ impl Arenas {
     }
 }
 
-fn larger(left: [Bytes; 2], right: [Bytes; 2]) -> [Bytes; 2] {
-    [left[0].max(right[0]), left[1].max(right[1])]
+fn larger(left: [Bytes; ZONES], right: [Bytes; ZONES]) -> [Bytes; ZONES] {
+    std::array::from_fn(|zone| left[zone].max(right[zone]))
 }
 
 /// The memory that a thread works on: an arena for each of the layout's memories.
 #[derive(Debug)]
 pub struct Ground<'a> {
-    kernel: &'a Kernel,
+    kernel: &'static Kernel,
     layout: &'a Layout,
     /// In the order of the layout's memories.
     arenas: Vec<Arena>,
@@ -328,18 +407,20 @@ impl<'a> Ground<'a> {
                 let Some(zone) = zone else { continue };
                 if arena.key.fresh {
                     zone.elements = needed;
-                } else if zone.reach(arena.key.element, needed)? {
+                } else if zone.reach(arena.key, needed)? {
                     arena.obtained = None;
                 }
             }
         }
-        let length = self.layout.length();
+        let (length, order) = (self.layout.length(), self.layout.order);
         for (stream, place) in self.kernel.formula().streams.iter().zip(&self.layout.places) {
-            // A stream changed in place was left by another case as that one pleased.
             let arena = &mut self.arenas[place.memory];
-            let element = arena.key.element;
-            if stream.loaded && place.zone == Zone::Stored && !arena.key.fresh {
-                arena.touch(place.zone, |contents| fill(contents, element, place.start..place.start + length))?;
+            let (key, range) = (arena.key, place.start..place.start + length);
+            if place.zone == Zone::Index {
+                arena.index(order, range)?;
+            } else if stream.loaded && place.zone == Zone::Stored && !key.fresh {
+                // A stream changed in place was left by another case as that one pleased.
+                arena.touch(place.zone, |contents| fill(contents, key, range))?;
             }
         }
         Ok(self.addresses())
@@ -400,20 +481,31 @@ impl<'a> Ground<'a> {
         Ok(self.addresses())
     }
 
-    /// Whether streams that the kernel stores to may be written.
-    pub fn is_writable(&self) -> bool {
-        let writable = |place: &Place| {
-            let zone = self.arenas[place.memory].zones[Zone::Stored as usize].as_ref();
-            place.zone == Zone::Loaded || zone.is_some_and(|zone| zone.region.is_writable())
-        };
-        self.layout.places.iter().all(writable)
+    /// Why the kernel must not run on this memory, if so.
+    pub fn refusal(&self) -> Option<&'static str> {
+        let zones = |place: &Place| self.arenas[place.memory].zones[place.zone as usize].as_ref();
+        let is_closed = |place: &Place| zones(place).is_none_or(|zone| !zone.region.is_writable());
+        let places = || self.layout.places.iter();
+        let index = |place: &&Place| place.zone == Zone::Index;
+        let least_index =
+            if self.arenas.iter().any(|arena| arena.key.element == Element::Float) { 1 << 31 } else { usize::MAX };
+        if places().any(|place| place.zone != Zone::Loaded && is_closed(place)) {
+            Some("the device may only be read; --allow-device-writes DEVICE lets it be written")
+        } else if places().filter(index).any(|place| self.arenas[place.memory].key.fresh) {
+            Some("an index stream holds places in others before the first pass, so it can't lie in fresh memory")
+        } else if places().any(|place| place.zone == Zone::Index) && self.layout.length() > least_index {
+            Some("indices beside floats have 32 bits; give a smaller --size or --element double")
+        } else {
+            None
+        }
     }
 
     /// Compares what `passes` passes left behind with the naive twin: first and last window and some between, or every
-    /// element. `Err` says which element differs, or that there was no memory left to compare.
+    /// element. `Err` says which element differs, or that there was no memory left to compare. `Ok(false)`: after so many
+    /// passes nobody can tell what a stream changed in place must hold; one pass over memory prepared anew can be checked.
     ///
     /// What fresh or unwritable memory held before is not known, so what was computed from it is not checked.
-    pub fn check(&mut self, variant: &Variant, call: &Call, passes: u64, every: bool) -> Result<(), Outcome> {
+    pub fn check(&mut self, variant: &Variant, call: &Call, passes: u64, every: bool) -> Result<bool, Outcome> {
         let formula = self.kernel.formula();
         let is_known = |(stream, place): (&Stream, &Place)| {
             let arena = &self.arenas[place.memory];
@@ -421,82 +513,265 @@ impl<'a> Ground<'a> {
             !stream.loaded || (!arena.key.fresh && zone.is_some_and(|zone| zone.region.is_writable()))
         };
         if !formula.streams.iter().zip(&self.layout.places).all(is_known) {
+            return Ok(true);
+        }
+        if formula.is_in_place() && !formula.sums.is_empty() && passes > 1 {
+            return Ok(false);
+        }
+        let expected = Expected::new(twin(&formula, variant, call), self.layout, passes);
+        let mut is_told = true;
+        for (statement, access) in stores(&formula) {
+            let Place { memory, zone, .. } = self.layout.places[access.stream];
+            let checked = self.arenas[memory]
+                .touch(zone, |contents| expected.check(contents, statement, access, every))
+                .map_err(|fault| Outcome::Crashed { reason: fault.to_string() })?;
+            is_told &= checked.map_err(|reason| Outcome::Invalid { reason })?;
+        }
+        let results = call.results(&formula, variant);
+        if !formula.sums.is_empty() {
+            let totals = self.totals(variant, call);
+            let additions = call.most_additions(&formula, variant);
+            for (found, total) in results.iter().zip(&totals) {
+                total.check(*found, variant.element, additions).map_err(|reason| Outcome::Invalid { reason })?;
+            }
+        } else if let [found] = results[..] {
+            expected.check_last(found).map_err(|reason| Outcome::Invalid { reason })?;
+        }
+        Ok(is_told)
+    }
+
+    /// Refuses a reduction whose result could not be checked.
+    pub fn check_exact(&mut self, variant: &Variant, call: &Call) -> Result<(), Outcome> {
+        let additions = call.most_additions(&self.kernel.formula(), variant);
+        let totals = self.totals(variant, call);
+        match totals.iter().all(|total| total.tolerance(variant.element, additions).is_some()) {
+            true => Ok(()),
+            false => Err(Outcome::Unavailable {
+                reason: format!(
+                    "partial sums of so many elements of type {} are not exact, so they can't be checked; give a wider \
+                     --width, a smaller --size or --element double",
+                    variant.element
+                ),
+            }),
+        }
+    }
+
+    /// What one pass must add up to.
+    fn totals(&mut self, variant: &Variant, call: &Call) -> Vec<Total> {
+        let (formula, layout, name) = (self.kernel.formula(), self.layout, self.kernel.name);
+        let work_out = || Expected::new(twin(&formula, variant, call), layout, 1).totals();
+        match self.arenas.first_mut() {
+            Some(arena) if formula.gathers() && !formula.sums.is_empty() => {
+                let starts = layout.places.iter().map(|place| place.start).collect();
+                arena.totals.entry((name, starts, layout.length())).or_insert_with(work_out).clone()
+            }
+            _ => work_out(),
+        }
+    }
+}
+
+fn twin<'a>(formula: &'a Formula, variant: &Variant, call: &Call) -> Twin<'a> {
+    Twin { formula, element: variant.element, scalar: call.scalar, is_fused: Isa::detect().fma }
+}
+
+/// The statements that store, by number, and where to.
+fn stores(formula: &Formula) -> impl Iterator<Item = (usize, Access)> {
+    formula.statements.iter().enumerate().filter_map(|(number, statement)| match statement.target {
+        Target::Element(access) => Some((number, access)),
+        Target::Sum(_) | Target::Nothing => None,
+    })
+}
+
+/// What a kernel must leave behind after so many passes.
+struct Expected<'a> {
+    twin: Twin<'a>,
+    layout: &'a Layout,
+    passes: u64,
+    /// For each stream, the statement that changes it in place.
+    changed_by: Vec<Option<usize>>,
+    /// The values of all statements at the places of one period, where they repeat: without index streams all streams
+    /// hold the same again a period further.
+    period: Vec<Option<Vec<f64>>>,
+}
+
+/// Passes over an element changed in place that are worked out one by one.
+const PASSES_MOST: u32 = 64;
+
+impl<'a> Expected<'a> {
+    fn new(twin: Twin<'a>, layout: &'a Layout, passes: u64) -> Self {
+        let mut changed_by = vec![None; twin.formula.streams.len()];
+        for (statement, access) in stores(twin.formula) {
+            changed_by[access.stream] = twin.formula.streams[access.stream].loaded.then_some(statement);
+        }
+        let passes = if changed_by.iter().any(Option::is_some) { passes } else { 1 };
+        let mut expected = Expected { twin, layout, passes, changed_by, period: Vec::new() };
+        if !twin.formula.gathers() {
+            // The first place that is computed, and those after it as if all were one row.
+            let first = expected.rows().start * layout.columns + expected.columns().start;
+            let mut period = vec![None; PERIOD];
+            (first..first + PERIOD).for_each(|at| period[at % PERIOD] = expected.after_passes(at));
+            expected.period = period;
+        }
+        expected
+    }
+
+    /// The rows that are computed.
+    fn rows(&self) -> Range<usize> {
+        let margins = self.twin.formula.margins();
+        margins.above as usize..self.layout.rows.saturating_sub(margins.below as usize)
+    }
+
+    /// The elements of a row that are computed.
+    fn columns(&self) -> Range<usize> {
+        let margins = self.twin.formula.margins();
+        margins.left as usize..self.layout.columns.saturating_sub(margins.right as usize)
+    }
+
+    /// The values of all statements at a place, after all passes, if they can be told.
+    fn values(&self, at: usize) -> Option<Cow<'_, [f64]>> {
+        match self.period.get(at % PERIOD) {
+            Some(values) => values.as_deref().map(Cow::Borrowed),
+            None => self.after_passes(at).map(Cow::Owned),
+        }
+    }
+
+    fn after_passes(&self, at: usize) -> Option<Vec<f64>> {
+        let mut values = self.pass(at, None);
+        let mut left = self.passes.saturating_sub(1);
+        left -= self.skip(at, &mut values, left.saturating_sub(1));
+        let mut before = Vec::new();
+        for _ in 0..PASSES_MOST {
+            if left == 0 {
+                return Some(values);
+            }
+            let next = self.pass(at, Some(&values));
+            left -= 1;
+            // At rest, or to and fro between two.
+            if are_same(&next, &values) {
+                return Some(next);
+            }
+            if are_same(&next, &before) {
+                return Some(if left.is_multiple_of(2) { next } else { values });
+            }
+            before = std::mem::replace(&mut values, next);
+        }
+        (left == 0).then_some(values)
+    }
+
+    /// The values of all statements in one pass, where `before` are those of the pass before.
+    fn pass(&self, at: usize, before: Option<&[f64]>) -> Vec<f64> {
+        let place = naive::Place { row: 0, column: at, columns: self.layout.columns };
+        self.twin.values(place, &|stream, at| match (self.changed_by[stream], before) {
+            (Some(statement), Some(before)) => before[statement],
+            _ => self.layout.number(stream, at),
+        })
+    }
+
+    /// Skips passes that add the same whole number each, and so do exactly, as long as numbers are exact. `values` are
+    /// those of the first pass. Returns how many, `most` at most.
+    fn skip(&self, at: usize, values: &mut [f64], most: u64) -> u64 {
+        if !self.twin.formula.adds_up() {
+            return 0;
+        }
+        let (exact, mut passes) = (self.twin.element.exact_up_to(), most);
+        let mut steps = Vec::new();
+        for (statement, access) in stores(self.twin.formula).filter(|store| self.changed_by[store.1.stream].is_some()) {
+            let first = naive::Place { row: 0, column: at, columns: self.layout.columns };
+            let step = values[statement] - self.layout.number(access.stream, first.number(access.row, access.column));
+            if values[statement].fract() != 0.0 || step.fract() != 0.0 {
+                return 0;
+            }
+            // Without a step there are no numbers to run out of: the quotient is greater than any count.
+            passes = passes.min(((exact - values[statement].abs()) / step.abs()).max(0.0) as u64);
+            steps.push((statement, step));
+        }
+        steps.into_iter().for_each(|(statement, step)| values[statement] += step * passes as f64);
+        passes
+    }
+
+    /// Compares `contents`, where the statement's stream lies. Whether all could be told.
+    fn check(&self, contents: &[u8], statement: usize, access: Access, every: bool) -> Result<bool, String> {
+        let (layout, element) = (self.layout, self.twin.element);
+        let bytes = element.bytes() as usize;
+        let (mut is_told, is_changed) = (true, self.changed_by[access.stream].is_some());
+        let window = self.columns().len().min(WINDOW);
+        for (row, column) in windows(&self.rows(), &self.columns(), window, every) {
+            let first = naive::Place { row, column, columns: layout.columns };
+            let start = first.number(access.row, access.column);
+            let from = layout.places[access.stream].start + start;
+            let found = element.decode(&contents[from * bytes..(from + window) * bytes]);
+            for (k, &found) in found.iter().enumerate() {
+                if is_changed && is_subnormal(element, found) {
+                    return Err(format!(
+                        "pass by pass the loop makes its numbers smaller, to {found:e} by now; many processors compute \
+                         with such numbers far slower: give its scalars other values with --set"
+                    ));
+                }
+                match self.values(row * layout.columns + column + k) {
+                    Some(values) if is_same(found, values[statement]) => {}
+                    Some(values) => {
+                        let (place, expect) = (start + k, values[statement]);
+                        return Err(format!("data check failed: element {place} is {found}, must be {expect}"));
+                    }
+                    None => is_told = false,
+                }
+            }
+        }
+        Ok(is_told)
+    }
+
+    /// Compares the last value of a loop that only loads.
+    fn check_last(&self, found: f64) -> Result<(), String> {
+        let last = self.rows().end.saturating_sub(1) * self.layout.columns + self.columns().end.saturating_sub(1);
+        let expect = self.values(last).map_or(f64::NAN, |values| values[0]);
+        if is_same(found, expect) {
             return Ok(());
         }
-        let checked = match formula.target {
-            Target::Element(access) => {
-                let Place { memory, zone, .. } = self.layout.places[access.stream];
-                let answer = Answer {
-                    kernel: self.kernel,
-                    element: variant.element,
-                    layout: self.layout,
-                    stored: access.stream,
-                    s: scalar_after(self.kernel, call.scalar, passes),
-                };
-                self.arenas[memory]
-                    .touch(zone, |contents| answer.check(contents, every))
-                    .map_err(|fault| Outcome::Crashed { reason: fault.to_string() })?
-            }
-            Target::Sum | Target::Nothing => check_result(self.kernel, &formula, variant, self.layout, call),
-        };
-        checked.map_err(|reason| Outcome::Invalid { reason })
+        Err(format!("data check failed: the result is {found}, must be {expect}"))
     }
-}
 
-/// What a kernel must leave behind in the stream that it stores to.
-struct Answer<'a> {
-    kernel: &'a Kernel,
-    element: Element,
-    layout: &'a Layout,
-    /// The stream.
-    stored: usize,
-    /// The scalar after all passes.
-    s: f64,
-}
-
-impl Answer<'_> {
-    /// Compares `contents`, where the stream lies, with the naive twin.
-    fn check(&self, contents: &[u8], every: bool) -> Result<(), String> {
-        let (layout, bytes) = (self.layout, self.element.bytes() as usize);
-        let window = layout.columns.min(66);
-        for (row, column) in windows(layout, window, every) {
-            let height = if layout.rows > 1 { 3 } else { 1 };
-            let start = (row + height / 2) * layout.columns + column;
-            let expect = self.twin(row, column, height, window)?;
-            let first = layout.places[self.stored].start + start;
-            let found = self.element.decode(&contents[first * bytes..(first + window) * bytes]);
-            let inner = if layout.rows > 1 { 1..window - 1 } else { 0..window };
-            if let Some(c) = inner.into_iter().find(|&c| found[c] != expect[c]) {
-                let (found, expect) = (found[c], expect[c]);
-                return Err(format!("data check failed: element {} is {found}, must be {expect}", start + c));
+    /// What each sum must come to in one pass.
+    fn totals(&self) -> Vec<Total> {
+        let (formula, columns) = (self.twin.formula, self.columns());
+        let mut totals = vec![Total::default(); formula.sums.len()];
+        let length = columns.len();
+        // Where values repeat, one period tells them all.
+        let different = if formula.gathers() { length } else { length.min(PERIOD) };
+        for k in 0..if totals.is_empty() { 0 } else { different } {
+            let count = (length / different + usize::from(k < length % different)) as u64;
+            let values = self.values(columns.start + k).unwrap_or_default();
+            for (statement, value) in formula.statements.iter().zip(values.iter()) {
+                if let Target::Sum(sum) = statement.target {
+                    totals[sum].add(*value, count);
+                }
             }
         }
-        Ok(())
-    }
-
-    /// The middle row of a window.
-    fn twin(&self, row: usize, column: usize, height: usize, window: usize) -> Result<Vec<f64>, String> {
-        let first = row * self.layout.columns + column;
-        let numbers = |place: &Place| {
-            let at = |k: usize| place.start + first + k / window * self.layout.columns + k % window;
-            (0..height * window).map(|k| pattern(at(k))).collect()
-        };
-        let mut twin: Vec<Vec<f64>> = self.layout.places.iter().map(numbers).collect();
-        naive::run(self.kernel, &mut twin, self.s, height, window).ok_or("no naive twin")?;
-        let most = self.element.exact_up_to();
-        Ok(twin[self.stored][height / 2 * window..][..window].iter().map(|number| number.clamp(-most, most)).collect())
+        totals
     }
 }
 
+fn are_same(left: &[f64], right: &[f64]) -> bool {
+    left.len() == right.len() && left.iter().zip(right).all(|(left, right)| is_same(*left, *right))
+}
+
+fn is_subnormal(element: Element, number: f64) -> bool {
+    match element {
+        Element::Double => number.is_subnormal(),
+        Element::Float => (number as f32).is_subnormal(),
+    }
+}
+
+/// Elements that are looked at side by side: more than a line, a vector or a period.
+const WINDOW: usize = 66;
+
 /// The windows to look at, as (row, column) of their first element: first and last and some between, or all.
-fn windows(layout: &Layout, window: usize, every: bool) -> Vec<(usize, usize)> {
-    let grid = layout.rows > 1;
-    // A grid's window is the middle one of three rows; it moves by its inside, so that all inner elements are seen.
-    let step = if grid { (window - 2).max(1) } else { window };
-    let last = layout.columns - window;
-    let rows: Vec<usize> = if grid { (0..=layout.rows - 3).collect() } else { vec![0] };
-    let places: Vec<(usize, usize)> =
-        rows.iter().flat_map(|&row| (0..=last).step_by(step).chain([last]).map(move |column| (row, column))).collect();
+fn windows(rows: &Range<usize>, columns: &Range<usize>, window: usize, every: bool) -> Vec<(usize, usize)> {
+    if rows.is_empty() || columns.is_empty() {
+        return Vec::new();
+    }
+    let last = columns.end - window;
+    let of_row = |row| (columns.start..=last).step_by(window).chain([last]).map(move |column| (row, column));
+    let places: Vec<(usize, usize)> = rows.clone().flat_map(of_row).collect();
     if every {
         return places;
     }
@@ -505,72 +780,27 @@ fn windows(layout: &Layout, window: usize, every: bool) -> Vec<(usize, usize)> {
     places.iter().enumerate().filter(|(i, _)| i % keep == 0 || *i == end).map(|(_, place)| *place).collect()
 }
 
-fn fill(contents: &mut [u8], element: Element, range: Range<usize>) {
-    let bytes = element.bytes() as usize;
-    let period = element.encode(&(0..PERIOD).map(|k| pattern(range.start + k)).collect::<Vec<_>>());
+fn fill(contents: &mut [u8], key: ArenaKey, range: Range<usize>) {
+    let bytes = key.element.bytes() as usize;
+    let period: Vec<f64> = (0..PERIOD).map(|k| key.filling.number(range.start + k)).collect();
+    let period = key.element.encode(&period);
     for chunk in contents[range.start * bytes..range.end * bytes].chunks_mut(period.len()) {
         chunk.copy_from_slice(&period[..chunk.len()]);
     }
 }
 
-/// In-place kernels act again on what the pass before left: s so often is a power (update) or a multiple (daxpy).
-fn scalar_after(kernel: &Kernel, s: f64, passes: u64) -> f64 {
-    match kernel.name {
-        "update" => s.powf(passes as f64),
-        "daxpy" => s * passes as f64,
-        _ => s,
+fn fill_index(contents: &mut [u8], element: Element, order: IndexOrder, range: Range<usize>) {
+    let (bytes, length) = (element.bytes() as usize, range.len());
+    let places = contents[range.start * bytes..range.end * bytes].chunks_exact_mut(bytes);
+    for (at, place) in places.enumerate() {
+        place.copy_from_slice(&(naive::index(order, at, length) as u64).to_le_bytes()[..bytes]);
     }
 }
 
-/// Reductions start afresh each pass, and the pattern repeats, so one period tells the whole sum.
-fn check_result(
-    kernel: &Kernel,
-    formula: &Formula,
-    variant: &Variant,
-    layout: &Layout,
-    call: &Call,
-) -> Result<(), String> {
-    let length = layout.length();
-    let part = |from: usize, n: usize| -> Result<f64, String> {
-        let mut twin: Vec<Vec<f64>> =
-            layout.places.iter().map(|p| (from..from + n).map(|i| pattern(p.start + i)).collect()).collect();
-        match naive::run(kernel, &mut twin, call.scalar, 1, n) {
-            Some(naive::Answer::Sum(value) | naive::Answer::Last(value)) => Ok(value),
-            _ => Err("no naive twin".into()),
-        }
-    };
-    let rest = length % PERIOD;
-    let expect = if formula.target == Target::Nothing {
-        part(length - 1, 1)?
-    } else {
-        let whole = if length >= PERIOD { part(0, PERIOD)? * (length / PERIOD) as f64 } else { 0.0 };
-        whole + if rest > 0 { part(length - rest, rest)? } else { 0.0 }
-    };
-    let found = call.result(formula, variant);
-    if found == expect { Ok(()) } else { Err(format!("data check failed: the result is {found}, must be {expect}")) }
-}
-
-/// The scalar of timed passes. Kernels that change a stream in place get one: `update` then leaves it as it is, and
-/// `daxpy` counts up or down in steps of one, exactly, and after many passes comes to rest at
-/// [`Element::exact_up_to`].
+/// The scalar of timed passes. Loops that change a stream in place get one: `update` then leaves it as it is, and `daxpy`
+/// counts up or down in steps of one, exactly, and after many passes comes to rest at [`Element::exact_up_to`].
 pub fn timed_scalar(kernel: &Kernel) -> f64 {
-    if matches!(kernel.name, "update" | "daxpy") { 1.0 } else { 3.0 }
-}
-
-/// Refuses a reduction whose partial sums may be rounded: its result could not be checked. No addend is greater than one,
-/// so no partial sum is greater than its number of additions n. A tolerance would not help: the error bound of summation,
-/// n u relative to the sum of magnitudes (u = 2^-24 for floats: Higham, Accuracy and Stability of Numerical Algorithms,
-/// section 4.2), reaches 1 where exactness ends.
-pub fn check_exact(variant: &Variant, formula: &Formula, call: &Call) -> Result<(), Outcome> {
-    if formula.target != Target::Sum || call.most_additions(variant) as f64 <= variant.element.exact_up_to() {
-        return Ok(());
-    }
-    let reason = format!(
-        "partial sums of so many elements of type {} are not exact, so they can't be checked; give a wider --width, a \
-         smaller --size or --element double",
-        variant.element
-    );
-    Err(Outcome::Unavailable { reason })
+    if kernel.formula().is_in_place() { 1.0 } else { 3.0 }
 }
 
 #[cfg(test)]
@@ -580,81 +810,168 @@ mod tests {
     use crate::plan::{USUAL_MEMORY, steady};
 
     #[test]
-    fn the_pattern_tells_every_shift() {
+    fn the_fillings_tell_every_shift() {
         for shift in 1..PERIOD {
-            let differ = (0..PERIOD).filter(|&k| pattern(k) != pattern(k + shift)).count();
-            assert!(differ >= PERIOD / 6, "{shift}: {differ}");
+            for filling in [Filling::Whole, Filling::Positive] {
+                let differ = (0..PERIOD).filter(|&k| filling.number(k) != filling.number(k + shift)).count();
+                assert!(differ >= PERIOD / 6, "{filling:?} {shift}: {differ}");
+            }
+        }
+    }
+
+    #[test]
+    fn positive_numbers_lie_between_one_and_two_and_are_floats() {
+        for k in 0..PERIOD {
+            let number = Filling::Positive.number(k);
+            assert!((1.0..2.0).contains(&number) && f64::from(number as f32) == number, "{number}");
         }
     }
 
     /// Else a reduction could leave out whole periods, and nobody would notice.
     #[test]
     fn no_sum_over_a_period_vanishes() {
+        let pattern = |k: usize| Filling::Whole.number(k);
         assert!((0..PERIOD).map(pattern).sum::<f64>() > 0.0);
         for shift in 0..PERIOD {
             assert!((0..PERIOD).map(|k| pattern(k) * pattern(k + shift)).sum::<f64>() > 0.0, "{shift}");
         }
     }
 
+    fn variant(name: &str, element: Element) -> Variant {
+        let (width, store, load) = (Width::W128, StoreKind::Regular, LoadKind::Regular);
+        Variant { kernel: name.into(), element, width, store, load, unroll: 4 }
+    }
+
+    fn layout(name: &str, element: Element) -> (&'static Kernel, Layout) {
+        let kernel = Kernel::find(name).unwrap();
+        let case = steady(name, Width::W128, StoreKind::Regular, USUAL_MEMORY, vec![0], Bytes::kib(30));
+        (kernel, Layout::new(kernel, element, &case))
+    }
+
+    fn expected<'a>(
+        formula: &'a Formula,
+        layout: &'a Layout,
+        element: Element,
+        scalar: f64,
+        passes: u64,
+    ) -> Expected<'a> {
+        Expected::new(Twin { formula, element, scalar, is_fused: true }, layout, passes)
+    }
+
     #[test]
     fn a_wrong_element_is_found() {
-        let names = ["triad", "update", "jacobi", "jacobi-long"];
-        for (name, &element) in
-            names.into_iter().flat_map(|name| Element::ALL.iter().map(move |element| (name, element)))
+        let own = ["a[i] = b[i+3]*c[i-2] - s", "a[i] = sqrt(b[i])/c[i]", "a[i] = b[k[i]]"];
+        for (name, &element) in ["triad", "update", "jacobi", "jacobi-long"]
+            .into_iter()
+            .chain(own)
+            .flat_map(|name| Element::ALL.iter().map(move |element| (name, element)))
         {
-            let (kernel, bytes) = (Kernel::named(name).unwrap(), element.bytes() as usize);
-            let case = steady(name, Width::W128, StoreKind::Regular, USUAL_MEMORY, vec![0], Bytes::kib(30));
-            let layout = Layout::new(kernel, element, &case);
-            let numbers = |place: &Place| (0..layout.length()).map(|k| pattern(place.start + k)).collect();
-            let mut twin: Vec<Vec<f64>> = layout.places.iter().map(numbers).collect();
-            naive::run(kernel, &mut twin, 3.0, layout.rows, layout.columns).unwrap();
+            let (kernel, layout) = layout(name, element);
+            let (formula, bytes) = (kernel.formula(), element.bytes() as usize);
+            let answer = expected(&formula, &layout, element, 3.0, 1);
+            let numbers = |stream: usize| (0..layout.length()).map(|at| layout.number(stream, at)).collect();
+            let mut twin: Vec<Vec<f64>> = (0..layout.streams()).map(numbers).collect();
+            answer.twin.pass(&mut twin, layout.rows, layout.columns);
             let start = layout.places[0].start * bytes;
             let mut contents = vec![0; start + layout.length() * bytes];
             contents[start..].copy_from_slice(&element.encode(&twin[0]));
-            let answer = Answer { kernel, element, layout: &layout, stored: 0, s: 3.0 };
-            assert_eq!(answer.check(&contents, true), Ok(()));
-            let border = if layout.rows > 1 { layout.columns + 1 } else { 0 };
-            for wrong in [border, layout.length() - 1 - border] {
+            let access = formula.store().unwrap();
+            let check = |contents: &[u8]| answer.check(contents, 0, access, true);
+            assert_eq!(check(&contents), Ok(true), "{name} {element}");
+            let (rows, columns) = (answer.rows(), answer.columns());
+            let first = rows.start * layout.columns + columns.start;
+            for wrong in [first, (rows.end - 1) * layout.columns + columns.end - 1] {
                 let sign = start + wrong * bytes + bytes - 1;
                 contents[sign] ^= 0xc0;
-                let fault = answer.check(&contents, true).unwrap_err();
+                let fault = check(&contents).unwrap_err();
                 assert!(fault.contains(&format!("element {wrong} is")), "{name} {element}: {fault}");
                 contents[sign] ^= 0xc0;
             }
         }
     }
 
+    /// Against doing all passes, one after the other.
+    #[test]
+    fn many_passes_are_told_as_if_done_one_by_one() {
+        let check = |text: &str, element: Element, passes: u64, is_told: bool| {
+            let (kernel, layout) = layout(text, element);
+            let formula = kernel.formula();
+            let answer = expected(&formula, &layout, element, 1.0, passes);
+            let access = formula.store().unwrap();
+            for at in [0, 1, 2, 17, PERIOD + 17] {
+                let numbers = |stream: usize| vec![layout.number(stream, at)];
+                let mut twin: Vec<Vec<f64>> = (0..layout.streams()).map(numbers).collect();
+                (0..passes).for_each(|_| drop(answer.twin.pass(&mut twin, 1, 1)));
+                let told = answer.values(at);
+                assert_eq!(told.is_some(), is_told, "{text} {element}");
+                if let Some(told) = told {
+                    assert!(is_same(told[0], twin[access.stream][0]), "{text} {element}: {told:?}, {twin:?}");
+                }
+            }
+        };
+        for passes in [1, 2, 3, 500, 501] {
+            check("a[i] += b[i]*c[i] + 5", Element::Double, passes, true);
+            check("a[i] = s*a[i]", Element::Float, passes, true);
+            check("a[i] = -a[i]", Element::Double, passes, true);
+            check("a[i] = max(a[i], b[i] + c[i])", Element::Float, passes, true);
+            check("a[i] = 0.5*(a[i] + b[i]) + 0.25", Element::Double, passes, true);
+            check("a[i] += 0.1*b[i] + 0.7", Element::Double, passes, passes < 60);
+        }
+        // Floats end at 2^24: counting in ones comes to rest there, at once.
+        check("a[i] += 0*b[i] + 1", Element::Float, (1 << 24) + 100, true);
+    }
+
     #[test]
     fn a_sum_of_nothing_is_found() {
-        let case = steady("dot", Width::W128, StoreKind::Regular, USUAL_MEMORY, vec![0], Bytes::kib(30));
-        let (kernel, variant) = (Kernel::named("dot").unwrap(), case.variant().unwrap());
-        for &element in Element::ALL {
-            let variant = Variant { element, ..variant.clone() };
-            let layout = Layout::new(kernel, element, &case);
-            let fault = check_result(kernel, &kernel.formula(), &variant, &layout, &Call::empty(1)).unwrap_err();
-            assert!(fault.contains("the result is 0, must be"), "{fault}");
+        for name in ["dot", "x += b[i]*c[i] + 0.25", "x += b[k[i]]", "x += b[i]; y += 2*b[i]*c[i+1]"] {
+            for &element in Element::ALL {
+                let (kernel, layout) = layout(name, element);
+                let formula = kernel.formula();
+                let totals = expected(&formula, &layout, element, 3.0, 1).totals();
+                let call = Call::empty(1);
+                assert_eq!(totals.len(), formula.sums.len());
+                for (found, total) in call.results(&formula, &variant(name, element)).into_iter().zip(totals) {
+                    let fault = total.check(found, element, 100).unwrap_err();
+                    assert!(fault.contains("the result is 0, must be"), "{fault}");
+                }
+            }
+        }
+    }
+
+    /// A sum over a layout must be that over its elements.
+    #[test]
+    fn a_total_is_that_of_all_elements() {
+        for name in ["dot", "x += b[i-2]*s", "x += b[i]*c[k[i]]", "x += sqrt(b[i]); y += b[i]/c[i+5]"] {
+            let (kernel, layout) = layout(name, Element::Double);
+            let formula = kernel.formula();
+            let answer = expected(&formula, &layout, Element::Double, 3.0, 1);
+            let numbers = |stream: usize| (0..layout.length()).map(|at| layout.number(stream, at)).collect();
+            let mut streams: Vec<Vec<f64>> = (0..layout.streams()).map(numbers).collect();
+            let all = answer.twin.pass(&mut streams, 1, layout.columns).sums;
+            for (total, expect) in answer.totals().into_iter().zip(all) {
+                assert!((total.sum - expect.sum).abs() <= 1e-12 * expect.magnitude, "{name}: {total:?} {expect:?}");
+                assert!((total.magnitude - expect.magnitude).abs() <= 1e-12 * expect.magnitude, "{name}");
+            }
         }
     }
 
     #[test]
     fn a_reduction_that_may_be_rounded_is_refused() {
-        let kernel = Kernel::named("dot").unwrap();
-        let (formula, widths) = (kernel.formula(), [Width::Scalar, Width::W512]);
+        let (kernel, layout) = layout("dot", Element::Float);
+        let formula = kernel.formula();
         let most = 1 << f32::MANTISSA_DIGITS;
-        for (width, unroll) in widths.iter().flat_map(|&width| [1, 8, 16].map(|unroll| (width, unroll))) {
-            let (store, load) = (StoreKind::Regular, LoadKind::Regular);
-            let float = Variant { kernel: "dot".into(), element: Element::Float, width, store, load, unroll };
-            let double = Variant { element: Element::Double, ..float.clone() };
+        for (width, unroll) in [Width::Scalar, Width::W512].iter().flat_map(|&w| [1, 8, 16].map(|unroll| (w, unroll))) {
+            let float = Variant { width, unroll, ..variant("dot", Element::Float) };
             let sums = width.elements(Element::Float) * u64::from(unroll.min(8));
-            let call = |elements| Call::new(&formula, &float, &[0, 0], 1, elements);
-            assert_eq!(call(most * sums).elements(&float), most * sums);
-            assert_eq!(check_exact(&float, &formula, &call(most * sums)), Ok(()), "{float} x{unroll}");
-            let more = call((most + 8) * sums);
-            let refused = check_exact(&float, &formula, &more);
-            assert!(matches!(refused, Err(Outcome::Unavailable { reason }) if reason.contains("--element double")));
-            assert_eq!(check_exact(&double, &formula, &more), Ok(()));
-            let triad = Kernel::named("triad").unwrap().formula();
-            assert_eq!(check_exact(&float, &triad, &more), Ok(()));
+            let additions = |elements| {
+                let call = Call::new(&formula, &float, &[0, 0], 1, elements);
+                assert_eq!(call.elements(&float), elements);
+                call.most_additions(&formula, &float)
+            };
+            let total = expected(&formula, &layout, Element::Float, 3.0, 1).totals().remove(0);
+            assert_eq!(total.tolerance(Element::Float, additions(most * sums)), Some(0.0), "{float} x{unroll}");
+            assert_eq!(total.tolerance(Element::Float, additions((most + 8) * sums)), None);
+            assert_eq!(total.tolerance(Element::Double, additions((most + 8) * sums)), Some(0.0));
         }
     }
 
