@@ -277,7 +277,7 @@ fn simulated_run(power: Option<FakePower>) -> (Record, Report) {
     let mut fake = simulated::fake();
     fake.power = power;
     let record = simulated::run(&machine, &cases(), &mut fake);
-    let record = simulated::written_and_read(&record);
+    let record = common::by_hand::written_and_read(&record);
     let report = model::report(&record);
     (record, report)
 }

@@ -132,6 +132,7 @@ impl Frame {
         probes
     }
 
+    /// The widest of them.
     pub fn widest(&self) -> Width {
         self.widths.last().copied().unwrap_or(Width::Scalar)
     }
