@@ -336,7 +336,7 @@ fn two_modes_are_compared_side_by_side() {
     let beside = |line: &str| line.contains("156.1 154.0 152.3 1.0") && line.contains("158.3 155.9 154.4 1.0");
     assert!(text.lines().any(|line| line.contains("node 1") && beside(line)), "{text}");
     assert!(text.contains("133.3 130.4 128.2 1.2  136.8 131.8 128.5 2.4"), "{text}");
-    assert!(text.contains("two rounds or more"), "{text}");
+    assert!(text.contains("rounds or more (a larger --budget)"), "{text}");
 }
 
 #[test]
