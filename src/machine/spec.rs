@@ -4,6 +4,7 @@
 //! Nothing here is measured, and nothing is guessed: a figure that the sheet leaves out is unknown.
 
 use std::path::{Path, PathBuf};
+use std::slice;
 
 use serde::Deserialize;
 
@@ -243,8 +244,8 @@ impl Sheet {
     /// The first figure that can't be, with the word that its line begins with.
     fn fault(&self) -> Option<(&'static str, String)> {
         let mut checks = Checks::default();
-        checks.words("name", &[self.name.clone()]);
-        checks.words("source", &[self.source.clone()]);
+        checks.words("name", slice::from_ref(&self.name));
+        checks.words("source", slice::from_ref(&self.source));
         let Signs { vendor, signature, model, product } = &self.signs;
         for (word, list) in [("vendor", vendor), ("signature", signature), ("model", model), ("product", product)] {
             checks.words(word, list);
@@ -323,7 +324,7 @@ impl Cores {
     }
 
     fn check(&self, checks: &mut Checks) {
-        checks.words("name", &[self.name.clone()]);
+        checks.words("name", slice::from_ref(&self.name));
         checks.within("count", self.count, 1.0, 1e5);
         checks.within("clock_ghz", self.clock_ghz, 0.001, 20.0);
         checks.count("[[cores.arithmetic]]", self.arithmetic.len());
@@ -421,7 +422,7 @@ impl Channels {
     }
 
     fn check(&self, checks: &mut Checks) {
-        checks.words("name", &[self.name.clone()]);
+        checks.words("name", slice::from_ref(&self.name));
         checks.words("model", self.model.as_slice());
         checks.within("channels", self.channels, 1.0, 1024.0);
         checks.within("mt_s", self.mt_s, 1.0, 1e6);

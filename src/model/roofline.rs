@@ -283,7 +283,7 @@ impl Ceilings<'_> {
         let of = |row: &FlopsRow| {
             let measured = row.flops_per_s.filter(|_| row.outcome == "measured");
             let specified = self.specified(row.element, row.width, row.balance, &row.cpus);
-            (measured.is_some() || specified.is_some()).then(|| ArithmeticCeiling {
+            (measured.is_some() || specified.is_some()).then_some(ArithmeticCeiling {
                 element: row.element,
                 width: row.width,
                 balance: row.balance,
@@ -397,7 +397,8 @@ impl Ceilings<'_> {
         let (bytes, data) = match level {
             "L1" => {
                 let loaded = (formula.loads().len() as u64 * row.element.bytes()) as f64;
-                (loaded + stored, delivery.ports(loaded, stored))
+                let [loads, stores] = touched(&formula, row.element, row.width);
+                (loaded + stored, delivery.ports(loads, stores))
             }
             _ => {
                 let read = (traffic.loaded + traffic.write_allocated) as f64;
@@ -438,6 +439,22 @@ fn at_clock_of(row: &Row, other: Option<f64>) -> f64 {
 
 fn threads_word(threads: usize) -> String {
     if threads == 1 { "one thread".into() } else { format!("{threads} threads") }
+}
+
+/// Bytes that the first level loads and stores for an element: an access that crosses a line touches two. Arrays begin on a
+/// line, and a grid's border is left out, so that its first element is the second of its row.
+fn touched(formula: &Formula, element: Element, width: Width) -> [f64; 2] {
+    const LINE: i64 = 64;
+    let (bytes, access) = (element.bytes() as i64, width.bytes(element) as i64);
+    let border = i64::from(formula.grid);
+    let cost = |column: i32| {
+        let is_crossing = ((border + i64::from(column)) * bytes).rem_euclid(access) != 0;
+        // Of accesses side by side, one a line crosses its end.
+        let twice = if is_crossing { access as f64 / LINE as f64 } else { 0.0 };
+        bytes as f64 * (1.0 + twice)
+    };
+    let loads = formula.loads().iter().map(|access| cost(access.column)).sum();
+    [loads, formula.store().map_or(0.0, |access| cost(access.column))]
 }
 
 /// What a plain, steady row delivers: payload bytes in the first level, bus bytes beyond.
@@ -534,6 +551,17 @@ mod tests {
         let divides = Instructions::of(&Formula::parse("a[i] = b[i]/sqrt(c[i])").unwrap(), true);
         assert_eq!((divides.divide, Pace { add: Some(1e9), ..Pace::default() }.seconds(divides)), (2, None));
         assert_eq!(of("a[j][i] = s*(b[j][i-1] + b[j][i+1] + b[j-1][i] + b[j+1][i])", true), [0, 3, 1]);
+    }
+
+    /// The sweep's elements begin 8 B into a line: of the accesses at -1, +1 and 0 (three times) only the first is aligned.
+    #[test]
+    fn accesses_across_lines_touch_two() {
+        let of = |text: &str, width| touched(&Formula::parse(text).unwrap(), Element::Double, width);
+        const SWEEP: &str = "a[j][i] = s*(b[j][i-1] + b[j][i+1] + b[j-1][i] + b[j+1][i])";
+        assert_eq!(of(SWEEP, Width::W512), [8.0 + 3.0 * 16.0, 16.0]);
+        assert_eq!(of(SWEEP, Width::W256), [8.0 + 3.0 * 12.0, 12.0]);
+        assert_eq!(of(SWEEP, Width::Scalar), [32.0, 8.0]);
+        assert_eq!(of("a[i] = b[i] + s*c[i]", Width::W512), [16.0, 8.0]);
     }
 
     /// Two units for fused and multiplications, two for additions, at 1e9 cycles a second and one element each.

@@ -125,13 +125,24 @@ impl<'a> Chart<'a> {
     fn roofs(&self, text: &mut String) {
         let class = |is_promise: bool| if is_promise { "promise" } else { "roof" };
         let peak = self.flats.iter().map(|flat| flat.1).reduce(f64::max).unwrap_or(self.y[1]);
+        let mut named: Vec<[f64; 2]> = Vec::new();
         for (name, rate, is_promise) in &self.slopes {
             let start = self.x[0].max(self.y[0] / rate);
             let end = (peak / rate).min(self.x[1]);
             if start < end {
-                let from = self.at(start, start * rate);
-                line(text, class(*is_promise), from, self.at(end, end * rate));
-                label(text, from[0] + 6.0, from[1] - 8.0, "start", name);
+                line(text, class(*is_promise), self.at(start, start * rate), self.at(end, end * rate));
+                // The first place along the line where no other name stands.
+                let along = |step: u32| start * (end / start).powf(0.02 + 0.07 * f64::from(step));
+                let place = |step: u32| self.at(along(step), along(step) * rate);
+                let is_free = |at: &[f64; 2]| {
+                    named
+                        .iter()
+                        .all(|other: &[f64; 2]| (other[1] - at[1]).abs() > LABEL || (other[0] - at[0]).abs() > 90.0)
+                };
+                if let Some(at) = (0..9).map(place).find(is_free) {
+                    label(text, at[0] + 6.0, at[1] + 4.0, "start", name);
+                    named.push(at);
+                }
             }
         }
         let fastest = self.slopes.iter().map(|slope| slope.1).reduce(f64::max);
