@@ -79,10 +79,7 @@ fn what_cannot_be_read_says_why() {
     check(&SERVER, "4\n", perfmon, false, "");
     check(&SERVER, "0\n", none, false, "");
     // An event whose unit nobody knows counts nothing.
-    let odd: Vec<(&str, &str)> = SERVER
-        .iter()
-        .map(|(path, text)| (*path, if path.ends_with(".unit") { "furlong\n" } else { text }))
-        .collect();
+    let odd: Vec<(&str, &str)> =
+        SERVER.iter().map(|(path, text)| (*path, if path.ends_with(".unit") { "furlong\n" } else { text })).collect();
     check(&odd, "0\n", none, false, "the kernel offers none");
 }
-
