@@ -15,7 +15,7 @@ use membound::memory::{MemoryKind, MemorySpec};
 use membound::model::verdict::{Basis, Cause, CauseKind, Verdict};
 use membound::model::{self, Report};
 use membound::plan::{Case, steady};
-use membound::record::{Measurement, Outcome, Sample, Samples};
+use membound::record::{Line, Measurement, Outcome, Sample, Samples, Writer};
 use membound::units::Bytes;
 use membound::view::{html, terminal};
 use planted::{Machines, Simulated};
@@ -217,6 +217,34 @@ fn the_verdict_is_readable() {
         assert!(html::page(&report).contains("id=\"verdict\""));
     }
     println!("{}", terminal::verdict(&simulated(&mut machines, Some(CauseKind::FewChannels), 2002).1));
+}
+
+#[test]
+fn the_command_prints_it_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("run.jsonl");
+    let (_, report) = simulated(&mut Machines::default(), Some(CauseKind::WriteAllocate), 2000);
+    let record = Simulated::new(&mut Machines::default(), Some(CauseKind::WriteAllocate), 2000).record();
+    let mut writer = Writer::new(std::fs::File::create(&path).unwrap());
+    writer.line(&Line::Header(Box::new(record.header))).unwrap();
+    for visit in record.measurements {
+        writer.line(&Line::Measurement(Box::new(visit))).unwrap();
+    }
+    writer.line(&Line::End(record.end.unwrap())).unwrap();
+    let run = |flags: &[&str]| {
+        let path = path.to_str().unwrap();
+        let output = Command::new(env!("CARGO_BIN_EXE_membound")).args(["report", path]).args(flags).output().unwrap();
+        (output.status.code(), String::from_utf8(output.stdout).unwrap())
+    };
+    let (code, text) = run(&["--verdict"]);
+    assert!(code == Some(0) && text.starts_with("Verdict\nMemory gives "), "{code:?} {text}");
+    assert!(text.contains("1. write-allocate: gives back "), "{text}");
+    let (_, json) = run(&["--verdict", "--format", "json"]);
+    let json: serde_json::Value = serde_json::from_str(&json).unwrap();
+    assert_eq!(json[0]["causes"][0]["cause"], "write-allocate");
+    assert_eq!(json[0]["sentence"], report.verdict.sentence().unwrap().as_str());
+    assert_eq!(run(&["--verdict", "--format", "csv"]).0, Some(2));
+    assert_eq!(run(&["--verdict", "--warnings"]).0, Some(2));
 }
 
 /// Shares are shares, and every cause has all that a reader needs.
