@@ -16,7 +16,7 @@ use crate::memory::{MemoryKind, Obtained};
 use crate::plan::{Case, Work};
 use crate::record::{Measurement, Record};
 use crate::stats;
-use crate::units::{Bytes, BytesPerSecond, significant};
+use crate::units::{Bytes, BytesPerSecond, percent, significant};
 
 /// So many streams at one offset: a tidy row.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -82,8 +82,10 @@ pub struct StreamMap {
     pub threads: usize,
     /// Bytes of all streams of all threads.
     pub working_set: Bytes,
-    /// Offsets that were compared with offset 0, over all numbers of streams.
+    /// Offsets that were compared with offset 0, over all numbers of streams: where either was not visited twice nothing can be.
     pub compared: usize,
+    /// By how much a speed must differ to be told from noise at every one of them: half of the widest interval.
+    pub widest: f64,
     /// What padding does, one a number of streams with an effect that is no noise, fewest streams first.
     pub effects: Vec<Effect>,
 }
@@ -184,7 +186,14 @@ fn bare_row(case: &Case, streams: Streams) -> StreamsRow {
 /// Compares all offsets of a map with offset 0 of as many streams, and says so in their rows.
 fn map(mut points: Vec<&mut Point>) -> Option<StreamMap> {
     let is_known = |point: &Point| point.row.outcome == "measured" && !point.batches.is_empty();
-    let compared = points.iter().filter(|point| point.streams.offset_bytes > 0 && is_known(point)).count();
+    let bases: BTreeSet<u32> = points
+        .iter()
+        .filter(|point| point.streams.offset_bytes == 0 && is_known(point))
+        .map(|point| point.streams.streams)
+        .collect();
+    let is_compared =
+        |point: &Point| point.streams.offset_bytes > 0 && is_known(point) && bases.contains(&point.streams.streams);
+    let comparisons = points.iter().filter(|point| is_compared(point)).count();
     let counts: BTreeSet<u32> = points.iter().map(|point| point.streams.streams).collect();
     let mut effects = Vec::new();
     for streams in counts {
@@ -195,7 +204,7 @@ fn map(mut points: Vec<&mut Point>) -> Option<StreamMap> {
             continue;
         };
         let alternatives: Vec<Vec<&[f64]>> = others.iter().map(|&at| points[at].batches()).collect();
-        let ratios = stats::ratios_among(&points[base].batches(), &alternatives, compared);
+        let ratios = stats::ratios_among(&points[base].batches(), &alternatives, comparisons);
         let told: Vec<(u32, [f64; 3])> =
             others.iter().zip(&ratios).map(|(&at, ratio)| (points[at].streams.offset_bytes, *ratio)).collect();
         effects.extend(effect(streams, &told));
@@ -205,7 +214,10 @@ fn map(mut points: Vec<&mut Point>) -> Option<StreamMap> {
     }
     let first = &points.first()?.row;
     let (touch, threads, working_set) = (first.touch, first.threads, first.working_set_bytes);
-    (compared > 0).then_some(StreamMap { touch, threads, working_set, compared, effects })
+    let told: Vec<[f64; 3]> = points.iter().filter_map(|point| point.row.over_aligned).collect();
+    let widest = told.iter().map(|[_, low, high]| (high / low).sqrt() - 1.0).fold(0.0, f64::max);
+    let is_measured = points.iter().any(|point| is_known(point));
+    is_measured.then_some(StreamMap { touch, threads, working_set, compared: told.len(), widest, effects })
 }
 
 /// What offsets do, where any of them does something for certain; they rise.
@@ -229,7 +241,7 @@ fn effect(streams: u32, told: &[(u32, [f64; 3])]) -> Option<Effect> {
 impl StreamMap {
     /// The verdict in words.
     pub fn sentence(&self) -> String {
-        let StreamMap { touch, threads, compared, .. } = self;
+        let StreamMap { touch, threads, compared, widest, .. } = self;
         let plural = if *threads == 1 { "" } else { "s" };
         let what = format!("{touch} streams, {threads} thread{plural}");
         // The fewest streams that gain as much as any: with more, a smaller padding may do, but not for fewer.
@@ -258,7 +270,16 @@ impl StreamMap {
                 range(loss)
             );
         }
-        format!("{what}: how they lie to each other has no effect beyond noise ({compared} offsets compared at once).")
+        if *compared == 0 {
+            return format!(
+                "{what}: too few visits to tell whether it matters how they lie to each other; give a longer --budget."
+            );
+        }
+        let unseen = percent(*widest);
+        format!(
+            "{what}: how they lie to each other has no effect beyond noise ({compared} offsets compared at once; below {unseen} \
+             none would be seen)."
+        )
     }
 }
 

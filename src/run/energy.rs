@@ -54,6 +54,12 @@ pub enum Scale {
     Power,
 }
 
+/// What a meter told of a sample: microjoules, where it could be read, and the ticks between its two readings.
+type Told = (Option<u64>, u64);
+
+/// A meter, and what is known of it.
+type Known = (Dial, Box<dyn Meter>);
+
 /// Meters that are read together.
 #[derive(Debug)]
 pub struct Meters {
@@ -86,7 +92,7 @@ impl Meters {
     /// It has ended: what each meter told of it.
     pub fn end(&mut self, now: &dyn Fn() -> u64) -> Vec<(Option<u64>, u64)> {
         let hz = self.hz.0;
-        let of = |((dial, meter), &(before, began)): (&mut (Dial, Box<dyn Meter>), &(Option<u64>, u64))| {
+        let of = |((dial, meter), &(before, began)): (&mut Known, &Told)| {
             let (after, ticks) = (meter.read(), now().saturating_sub(began).max(1));
             let spent = match (dial.scale, before, after) {
                 (Scale::Energy { range }, Some(before), Some(after)) => spent(before, after, range),

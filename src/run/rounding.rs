@@ -121,12 +121,11 @@ fn measure(
     Ok(samples)
 }
 
+/// What adds up neighbours of all streams.
+type Part<'a> = dyn FnMut(&mut [&mut [f64]]) -> Result<f64, Fault> + 'a;
+
 /// Adds up in the way's order; `part` adds up neighbours.
-fn add_up(
-    streams: &mut [&mut [f64]],
-    part: &mut dyn FnMut(&mut [&mut [f64]]) -> Result<f64, Fault>,
-    way: &Summation,
-) -> Result<f64, Fault> {
+fn add_up(streams: &mut [&mut [f64]], part: &mut Part<'_>, way: &Summation) -> Result<f64, Fault> {
     let length = streams.first().map_or(0, |stream| stream.len());
     match way.order {
         SumOrder::Pairwise if length > PAIRWISE => {

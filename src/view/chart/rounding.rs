@@ -4,6 +4,9 @@ use super::{Axis, Chart, Limit, Scale, Series, Shape, line, rounded};
 use crate::model::Report;
 use crate::model::rounding::RoundingRow;
 
+/// A name, and which ways it stands for.
+type Group = (&'static str, fn(&RoundingRow) -> bool);
+
 /// A chart for each kernel that is a sum; a dot each way.
 pub(in crate::view) fn rounding(report: &Report) -> Vec<Chart> {
     let mut kernels: Vec<&str> = report.rounding.verdicts.iter().map(|verdict| verdict.kernel.as_str()).collect();
@@ -18,11 +21,11 @@ fn of_kernel(report: &Report, kernel: &str) -> Option<Chart> {
         let ulps = row.ulps.map(|ulps| rounded((ulps as f64).max(0.5)))?;
         Some((rounded(row.condition?.max(1.0)), ulps, ulps, ulps, row.samples))
     };
-    let series = |(colour, (name, is_ours)): (usize, &(&str, fn(&RoundingRow) -> bool))| {
+    let series = |(colour, (name, is_ours)): (usize, &Group)| {
         let points = rows.iter().filter(|row| is_ours(row)).filter_map(|row| dot(&row)).collect();
         Series { shape: Shape::Dot, colour, symbol: colour, ..line((*name).into(), points) }
     };
-    const KINDS: [(&str, fn(&RoundingRow) -> bool); 3] = [
+    const KINDS: [Group; 3] = [
         ("one chain", |row| row.unroll == 1 && row.order != crate::plan::SumOrder::Pairwise),
         ("partial sums", |row| row.unroll > 1 && row.order != crate::plan::SumOrder::Pairwise),
         ("pairwise", |row| row.order == crate::plan::SumOrder::Pairwise),
