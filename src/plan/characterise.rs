@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::bandwidth::{best_widths, stream, tidy};
+use super::roofline::arithmetic_cases;
 use super::{
     Breadth, Case, Choice, Frame, PlanError, USUAL_MEMORY, alignment, distinct, first_touch, kinds, latency, steady,
 };
@@ -82,6 +83,9 @@ fn in_detail(frame: &Frame, details: Details) -> Result<Vec<Case>, PlanError> {
         }
     }
     if detail > Detail::Sketch {
+        for &threads in &counts {
+            cases.extend(arithmetic_cases(frame, frame.placement.first(threads)?));
+        }
         cases.extend(kinds(frame, &Choice::default(), Breadth::Brief)?);
     }
     if detail == Detail::Full {

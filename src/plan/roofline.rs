@@ -41,7 +41,7 @@ fn with_kernels(frame: &Frame, domain: usize, kernels: usize) -> Result<Vec<Case
     let mut cases = curve(frame)?;
     for threads in [1, domain.clamp(1, most), most] {
         let cpus = frame.placement.first(threads)?;
-        cases.extend(arithmetic(frame).map(|flops| in_registers(flops, cpus.clone())));
+        cases.extend(arithmetic_cases(frame, cpus.clone()));
         let sizes = level_sizes(frame, threads);
         let last = sizes.len().saturating_sub(1);
         for (index, &size) in sizes.iter().enumerate() {
@@ -70,6 +70,11 @@ fn curve(frame: &Frame) -> Result<Vec<Case>, PlanError> {
         .into_iter()
         .map(|size| over(frame, "load", StoreKind::Regular, &cpus, size))
         .collect()
+}
+
+/// Arithmetic in registers on these CPUs.
+pub(super) fn arithmetic_cases(frame: &Frame, cpus: Vec<u32>) -> impl Iterator<Item = Case> {
+    arithmetic(frame).map(move |flops| in_registers(flops, cpus.clone()))
 }
 
 /// Every width and balance in double precision; single precision at the widest.

@@ -84,6 +84,7 @@ pub fn summary(report: &Report) -> String {
             .map(|table| format!("{}{}", head("STREAM table"), stream_table(table)))
             .unwrap_or_default(),
         warning_list(report.verdict.other_warnings(&report.warnings)),
+        roofline::brief(report),
         verdict::section(report),
     ];
     sections.into_iter().filter(|section| !section.is_empty()).collect::<Vec<_>>().join("\n")

@@ -12,6 +12,7 @@ mod rules;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::limits;
 use super::rows::is_in_memory;
 use super::warnings::head;
 use super::{Report, Row, Warning};
@@ -164,8 +165,8 @@ fn rank(cause: &Cause) -> (bool, f64) {
 
 /// The most that the memory can move, in bytes a second, and who says so.
 fn peak(report: &Report) -> Option<(f64, String)> {
-    let peak = report.machine.dimm_peak()?;
-    Some((peak.0, "the transfer rate of all memory modules".into()))
+    let limit = report.limits.memory_bps.as_ref().filter(|limit| limit.basis != limits::Basis::BestMeasured)?;
+    Some((limit.value, limit.says.clone()))
 }
 
 /// What rules look at.

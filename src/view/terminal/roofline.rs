@@ -18,6 +18,24 @@ pub fn roofline(report: &Report) -> String {
     joined([answer, section, warnings(report)])
 }
 
+/// For the end of a whole run: the answer, and each kernel's best way in the first level and in memory, by all threads.
+pub(super) fn brief(report: &Report) -> String {
+    let roofline = &report.roofline;
+    let (Some(answer), Some(most)) = (roofline.answer(), roofline.threads().last().copied()) else {
+        return String::new();
+    };
+    let mut best: Vec<(RooflinePoint, &Row)> = Vec::new();
+    for (point, row) in points_of(report, most).filter(|(point, _)| point.level == "L1" || point.level == "memory") {
+        match best.iter_mut().find(|(other, held)| (&other.level, &held.kernel) == (&point.level, &row.kernel)) {
+            Some(held) if held.0.flops_per_s[0] >= point.flops_per_s[0] => {}
+            Some(held) => *held = (point, row),
+            None => best.push((point, row)),
+        }
+    }
+    let table = if best.is_empty() { String::new() } else { below_the_roof(most, &best) };
+    head("Roofline") + &paragraph(&answer, "") + &table
+}
+
 /// Empty where nothing was computed.
 pub(super) fn section(report: &Report) -> String {
     let roofline = &report.roofline;
@@ -75,12 +93,16 @@ fn bandwidth(report: &Report, count: usize) -> String {
 }
 
 fn points(report: &Report, count: usize) -> String {
-    let with_row = |point: &'_ RooflinePoint| Some((point.clone(), report.rows.get(point.row)?));
-    let points = report.roofline.points.iter().filter_map(with_row);
-    let ours: Vec<(RooflinePoint, &Row)> = points.filter(|(_, row)| row.threads == count).collect();
-    if ours.is_empty() {
-        return String::new();
-    }
+    let ours: Vec<(RooflinePoint, &Row)> = points_of(report, count).collect();
+    if ours.is_empty() { String::new() } else { below_the_roof(count, &ours) }
+}
+
+fn points_of(report: &Report, count: usize) -> impl Iterator<Item = (RooflinePoint, &Row)> {
+    let with_row = |point: &RooflinePoint| Some((point.clone(), report.rows.get(point.row)?));
+    report.roofline.points.iter().filter_map(with_row).filter(move |(_, row)| row.threads == count)
+}
+
+fn below_the_roof(count: usize, ours: &[(RooflinePoint, &Row)]) -> String {
     let name = |row: &Row| match row.store {
         StoreKind::Regular => format!("{} {}", row.kernel, row.width),
         store => format!("{} {} {store}", row.kernel, row.width),
