@@ -227,7 +227,7 @@ impl Simulated {
             }
             // A peak that is exceeded.
             Some(CauseKind::InCache) if self.form < 2 => self.fit(4, 4, self.node_bps / 16.0),
-            Some(CauseKind::InCache | CauseKind::MemoryType | CauseKind::Emulated) => {
+            Some(CauseKind::InCache | CauseKind::MemoryType) => {
                 self.machine.dimms = Fact::absent("simulated");
             }
             _ => {}
