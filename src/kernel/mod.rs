@@ -8,10 +8,10 @@ pub mod chase;
 #[cfg(target_arch = "x86_64")]
 mod chase_x86_64;
 pub mod code;
+pub mod exact;
 pub mod flops;
 #[cfg(target_arch = "x86_64")]
 mod flops_x86_64;
-pub mod exact;
 pub mod formula;
 #[cfg(target_arch = "x86_64")]
 pub mod handover;

@@ -40,10 +40,10 @@ pub use self::traffic::{Traffic, Witness, witness};
 pub use self::verdict::Verdict;
 
 use self::addrmap::Remainder;
+use self::energy::EnergyRow;
 use self::limits::Limits;
 use self::page_cache::{PageCacheReport, PageCacheRow};
 use self::roofline::Roofline;
-use self::energy::EnergyRow;
 use self::rounding::{Rounding, RoundingRow};
 use self::streams::{Congestion, StreamsRow};
 pub use self::weights::{Tried, Weighting};

@@ -229,9 +229,7 @@ impl Case {
             | Work::Chase(_)
             | Work::PageCache(_)
             | Work::Flops(_) => None,
-            | Work::Idle
-            | Work::Rounding(_)
-            | Work::Streams(_) => None,
+            Work::Idle | Work::Rounding(_) | Work::Streams(_) => None,
         }
     }
 

@@ -21,8 +21,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 pub use compare::{crossing, ratio, ratio_of_draws};
-pub use family::{Difference, Sides, differences};
 pub use draws::{ratios_among, ratios_of_draws};
+pub use family::{Difference, Sides, differences};
 pub use queue::{Queue, queue};
 
 /// Samples that an adaptive run takes at least, whatever they look like.

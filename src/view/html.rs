@@ -9,9 +9,9 @@ mod latency;
 mod numa;
 mod page_cache;
 mod roofline;
-mod verdict;
 mod rounding;
 mod streams;
+mod verdict;
 
 use std::collections::BTreeSet;
 

@@ -398,11 +398,9 @@ impl Simulated {
                 let busy = 0.55 + 0.25 * self.strength;
                 seconds *= if self.random.f64() < busy { 1.5 } else { 1.0 };
             }
-            Some(CauseKind::NumaBalancing) if is_in_memory => {
-                if self.random.f64() < 0.4 + 0.4 * self.strength {
-                    seconds *= 1.3;
-                    faults = 50;
-                }
+            Some(CauseKind::NumaBalancing) if is_in_memory && self.random.f64() < 0.4 + 0.4 * self.strength => {
+                seconds *= 1.3;
+                faults = 50;
             }
             _ => {}
         }

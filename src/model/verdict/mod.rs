@@ -12,12 +12,11 @@ mod rules;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::limits;
-use super::rows::is_in_memory;
-use super::warnings::head;
-use super::{Report, Row, Warning};
 use crate::kernel::{Kernel, StoreKind};
 use crate::memory::MemoryKind;
+use crate::model::rows::is_in_memory;
+use crate::model::warnings::head;
+use crate::model::{Report, Row, Warning};
 use crate::plan::Protocol;
 use crate::units::{BytesPerSecond, percent, words};
 
@@ -165,7 +164,7 @@ fn rank(cause: &Cause) -> (bool, f64) {
 
 /// The most that the memory can move, in bytes a second, and who says so.
 fn peak(report: &Report) -> Option<(f64, String)> {
-    let limit = report.limits.memory_bps.as_ref().filter(|limit| limit.basis != limits::Basis::BestMeasured)?;
+    let limit = report.limits.memory_bps.as_ref().filter(|limit| limit.is_known())?;
     Some((limit.value, limit.says.clone()))
 }
 
@@ -192,7 +191,7 @@ enum GivesBack {
 }
 
 impl Found {
-    /// The cause, unless what it gives back is nothing.
+    /// The cause, with its share of the gap.
     fn cause(self, cause: CauseKind, scene: &Scene<'_>) -> Option<Cause> {
         let (gives_back_bps, basis) = match self.gives_back {
             GivesBack::Measured(bps) => (Some(bps), Basis::Measured),

@@ -3,12 +3,12 @@
 
 use std::collections::BTreeSet;
 
-use super::super::stores::ratio_text;
-use super::super::warnings::{base_clock, full_nodes, is_uneven};
-use super::super::{NumaRow, Rate, Row, rows::median};
 use super::{CauseKind, Found, GivesBack, Scene, memory_rows, peak, rate, steady_rows};
 use crate::machine::{CpuSet, Machine};
 use crate::memory::MemoryKind;
+use crate::model::stores::ratio_text;
+use crate::model::warnings::{base_clock, full_nodes, is_uneven};
+use crate::model::{NumaRow, Rate, Row, rows::median};
 use crate::units::{Bytes, BytesPerSecond, Hertz, percent, significant};
 
 /// Thresholds: shares of one, or ratios.
