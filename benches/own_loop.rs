@@ -69,7 +69,7 @@ fn main() {
 
 fn pairs(bench: &Bench, own: &Kernel) -> Vec<Pair> {
     let cpus = bench.frame.placement.first(1).unwrap_or_else(|fault| stop(fault));
-    let width = bench.frame.widest();
+    let Some(&width) = bench.frame.widths.last() else { stop("no width") };
     let of = |(level, size): (String, _)| {
         [StoreKind::Regular, StoreKind::Nt].map(|store| Pair {
             level: level.clone(),

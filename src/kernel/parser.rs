@@ -138,7 +138,7 @@ impl Parser<'_> {
         found
     }
 
-    fn expect(&mut self, token: &str) -> Result<(), FormulaError> {
+    fn demand(&mut self, token: &str) -> Result<(), FormulaError> {
         if self.take(token) { Ok(()) } else { self.expected(&format!("'{token}'")) }
     }
 
@@ -177,7 +177,7 @@ impl Parser<'_> {
             "sequential" => IndexOrder::Sequential,
             _ => return self.fault_at(start, "expected 'random index' or 'sequential index'"),
         };
-        self.expect("index")?;
+        self.demand("index")?;
         if !self.rest().is_empty() {
             return self.expected("the end");
         }
@@ -296,7 +296,7 @@ impl Parser<'_> {
         }
         if self.take("(") {
             let inner = self.sum(depth + 1)?;
-            self.expect(")")?;
+            self.demand(")")?;
             return Ok(inner);
         }
         if self.rest().starts_with(|c: char| c.is_ascii_digit() || c == '.') {
@@ -331,10 +331,10 @@ impl Parser<'_> {
         };
         let mut given = vec![self.sum(depth)?];
         while given.len() < operands {
-            self.expect(",")?;
+            self.demand(",")?;
             given.push(self.sum(depth)?);
         }
-        self.expect(")")?;
+        self.demand(")")?;
         let mut given = given.into_iter();
         let mut next = || given.next().map_or_else(|| Box::new(Expr::Number(0.0)), Box::new);
         Ok(match name {
@@ -374,7 +374,7 @@ impl Parser<'_> {
             return Ok(Expr::Element(access));
         }
         let stream = self.stream(name, start)?;
-        self.expect("[")?;
+        self.demand("[")?;
         self.rest();
         let inner = self.at;
         let index_name = self.name();
@@ -382,7 +382,7 @@ impl Parser<'_> {
         let Some(index) = (if is_element { self.element(&index_name, inner)? } else { None }) else {
             return self.fault_at(inner, "expected 'i', an offset as in 'i+1', or an index such as k[i]");
         };
-        self.expect("]")?;
+        self.demand("]")?;
         self.mention(index, inner, Use::Index);
         self.mention(Access { stream, row: 0, column: 0 }, start, Use::Gathered);
         Ok(Expr::Gathered { stream, index })
@@ -442,7 +442,7 @@ impl Parser<'_> {
         if !(1..=OFFSET_MOST).contains(&offset) {
             return self.fault_at(at, format!("expected an offset from 1 to {OFFSET_MOST}"));
         }
-        self.expect("]")?;
+        self.demand("]")?;
         Ok(Some(sign * offset))
     }
 
