@@ -437,7 +437,7 @@ const SHORT: [&str; 7] = ["--size", "16KiB,256KiB", "--threads", "1", "--budget"
 #[test]
 fn a_loop_of_ones_own_is_measured() {
     let text = succeeds(&[&["kernel", "a[i]=b[i] + s*c[i]"][..], &SHORT].concat());
-    let needs = "a[i] = b[i] + s*c[i]: 2 flops, 24 B payload (32 B with write-allocate) an element, 16 B/flop on the bus \
+    let needs = "a[i] = b[i] + s*c[i]: 2 flops, 24 B payload (32 B with write-allocate) an element, 16.0 B/flop on the bus \
                  (0.0625 flop/B);";
     assert!(text.replace('\n', " ").starts_with(needs), "{text}");
     assert!(text.contains("GF/s") && text.lines().all(|line| line.chars().count() <= 80), "{text}");

@@ -442,7 +442,7 @@ fn the_command_and_its_exit_codes() {
     }
     let (code, text, talk) = run(&[&folder.path().join("before"), &folder.path().join("after"), fail]);
     assert_eq!(code, Some(1), "{talk}");
-    assert!(text.contains("slower in 5") && text.contains("3 records of imitation"), "{text}");
+    assert!(text.contains("slower in 5") && text.contains("3 records of made up"), "{text}");
     if cfg!(feature = "report") {
         let page = folder.path().join("x.html");
         assert_eq!(run(&[&a, &b, Path::new("--html"), &page]).0, Some(0));
