@@ -436,7 +436,7 @@ fn visit(case: &Case, truth: Truth) -> Measurement {
 }
 
 fn record(machine: Machine, measurements: Vec<Measurement>) -> Record {
-    by_hand::record(by_hand::clock(HZ), machine, measurements)
+    by_hand::record(by_hand::simulated_clock(HZ), machine, measurements)
 }
 
 fn report(machine: Machine, truth: Truth) -> Report {

@@ -70,7 +70,7 @@ pub fn empty() -> Report {
 
 /// A record made by hand, in ticks of a clock of so many hertz.
 pub fn record(hz: f64, measurements: Vec<Measurement>) -> Record {
-    by_hand::record(by_hand::clock(hz), unknown_machine(), measurements)
+    by_hand::record(by_hand::simulated_clock(hz), unknown_machine(), measurements)
 }
 
 /// A machine with one memory module.

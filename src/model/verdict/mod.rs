@@ -232,10 +232,12 @@ fn rate(row: &Row) -> f64 {
     row.payload_bps.map_or(0.0, |rate| rate.median)
 }
 
-/// Rows that a program without special memory could be.
+/// Rows that a program without special memory could be. Those that are invalid because memory can't be so fast have a cause.
 fn steady_rows(report: &Report) -> impl Iterator<Item = &Row> {
-    report.rows.iter().filter(|row| {
-        row.outcome == "measured"
+    let peak = peak(report);
+    let is_too_fast = move |row: &Row| peak.as_ref().is_some_and(|peak| row.outcome == "invalid" && rate(row) > peak.0);
+    report.rows.iter().filter(move |row| {
+        (row.outcome == "measured" || is_too_fast(row))
             && row.payload_bps.is_some()
             && row.protocol == Protocol::Steady
             && row.streams.is_empty()
