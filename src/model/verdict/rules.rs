@@ -113,6 +113,14 @@ fn load_curve(scene: &Scene<'_>) -> Vec<(Bytes, Rate)> {
     points
 }
 
+/// What the last caches of all threads hold by the curve of one thread's loads, where that goes on into memory.
+fn seen_caches(scene: &Scene<'_>) -> Option<Bytes> {
+    let levels = &scene.report.levels;
+    let memory = levels.iter().position(|level| level.name == "memory")?;
+    let last = levels[..memory].last()?.capacity?;
+    Some(Bytes(last.0 * scene.plain.threads as u64))
+}
+
 /// The payload is more than memory can move, the curve still falls at its end, or the working set is less than four times
 /// the caches. Bytes on the bus are no proof: where write-allocates are evaded, fewer cross it than are counted.
 fn in_cache(scene: &Scene<'_>) -> Option<Found> {
@@ -125,6 +133,8 @@ fn in_cache(scene: &Scene<'_>) -> Option<Found> {
     let of_each = || Some(Bytes(machine.last_level(*plain.cpus.first()?)?.size.0 * plain.cpus.len() as u64));
     let told = || machine.last_level_bytes(&plain.cpus.iter().copied().collect());
     let caches = if machine.is_virtual() { of_each() } else { told() };
+    // Of a cache whose end the curve shows, programs get so much and no more, whatever the machine tells.
+    let caches = caches.map(|told| told.min(seen_caches(scene).unwrap_or(told)));
     let is_small = |caches: &Bytes| plain.working_set_bytes.0 < 4 * caches.0;
     let falls = |last: Rate, before: Rate| last.ci95[1] < threshold::FLAT * before.ci95[0];
     let evidence = if let Some((peak, whose)) =
