@@ -194,10 +194,10 @@ impl Parser<'_> {
         let name = self.name();
         if !name.is_empty() && self.rest().starts_with('[') {
             let known = self.formula.streams.len();
-            if let Some(access) = self.element(&name, start)? {
-                if ["=", "+="].iter().any(|sign| self.rest().starts_with(sign)) {
-                    return self.assignment(access, start);
-                }
+            if let Some(access) = self.element(&name, start)?
+                && ["=", "+="].iter().any(|sign| self.rest().starts_with(sign))
+            {
+                return self.assignment(access, start);
             }
             // It was only looked at, and is read as a part of what is loaded.
             self.formula.streams.truncate(known);

@@ -321,7 +321,7 @@ mod tests {
         let mut source = Source(fastrand::Rng::with_seed(12));
         let (mut hits, mut all) = (0, 0);
         for _ in 0..families {
-            let effect = |cell: usize| if cell % 10 == 0 { 1.03 } else { 1.0 };
+            let effect = |cell: usize| if cell.is_multiple_of(10) { 1.03 } else { 1.0 };
             let family: Vec<Sides> = (0..100).map(|cell| source.cell(noise, effect(cell), shape)).collect();
             for difference in differences(&family).into_iter().step_by(10).flatten() {
                 all += 1;
