@@ -14,7 +14,9 @@ use membound::record::{EnergySamples, Measured, Measurement, Outcome, Record, Sa
 use membound::run::energy as meters;
 use membound::run::fake::FakePower;
 use membound::units::{Bytes, Hertz};
-use membound::view::{csv, html, json, terminal};
+#[cfg(feature = "report")]
+use membound::view::html;
+use membound::view::{csv, json, terminal};
 
 fn tree(files: &[(&str, &str)]) -> tempfile::TempDir {
     let root = tempfile::tempdir().unwrap();
@@ -306,14 +308,18 @@ fn views_show_meters_and_their_absence() {
     let text = anstream::adapter::strip_str(&terminal::energy(&with)).to_string();
     insta::assert_snapshot!("energy", text);
     assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
-    let page = html::page(&with);
-    assert!(page.contains("Energy of moving a gigabyte, package") && page.contains("J/GB beyond idle"));
+    #[cfg(feature = "report")]
+    {
+        let page = html::page(&with);
+        assert!(page.contains("Energy of moving a gigabyte, package") && page.contains("J/GB beyond idle"));
+    }
     let rows: Vec<AnyRow> = with.any_rows().collect();
     assert!(json::rows(&rows).contains("\"power_W\":{") && csv::rows(&rows).contains("payload_J_per_GB_median"));
     let (record, without) = simulated_run(None);
     assert!(record.measurements.iter().all(|visit| !visit.outcome.is_failure()));
     let text = anstream::adapter::strip_str(&terminal::energy(&without)).to_string();
     assert!(text.starts_with("- Energy was not measured: no meter of energy (simulated)."), "{text}");
+    #[cfg(feature = "report")]
     assert!(html::page(&without).contains("no meter of energy (simulated)"));
 }
 

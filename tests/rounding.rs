@@ -14,7 +14,9 @@ use membound::record::{Measured, Measurement, Outcome, Record, Results, Sample, 
 use membound::run::here::Here;
 use membound::run::{Executor, Quota};
 use membound::units::Bytes;
-use membound::view::{csv, html, json, terminal};
+#[cfg(feature = "report")]
+use membound::view::html;
+use membound::view::{csv, json, terminal};
 
 fn cases(kernel: &str, size: Bytes) -> Vec<Case> {
     let machine = simulated::machine(1, false);
@@ -95,8 +97,11 @@ fn views_show_every_way() {
     let text = strip_str(&terminal::rounding(&report)).to_string();
     assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
     assert!(text.starts_with("- sum, condition 1.00e12: "), "{text}");
-    let page = html::page(&report);
-    assert!(page.contains("Rounding of one dot in many ways") && page.contains("0x") || page.contains("3ff"));
+    #[cfg(feature = "report")]
+    {
+        let page = html::page(&report);
+        assert!(page.contains("Rounding of one dot in many ways") && page.contains("0x"));
+    }
     let rows: Vec<AnyRow> = report.any_rows().collect();
     assert_eq!(rows.len(), all.len());
     assert!(json::rows(&rows).contains("\"metric\":\"rounding\"") && csv::rows(&rows).contains("is_repeatable"));

@@ -14,7 +14,9 @@ use membound::run::fake::{Fake, FakeLevel, Noise};
 use membound::run::here::Here;
 use membound::run::{Executor, Quota};
 use membound::units::Bytes;
-use membound::view::{csv, html, json, terminal};
+#[cfg(feature = "report")]
+use membound::view::html;
+use membound::view::{csv, json, terminal};
 
 fn cases() -> Vec<Case> {
     let machine = simulated::machine(2, false);
@@ -115,8 +117,11 @@ fn views_show_the_map() {
     let text = strip_str(&terminal::stream_map(&report)).to_string();
     assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
     insta::assert_snapshot!("streams", text);
-    let page = html::page(&report);
-    assert!(page.contains("Streams and offsets") && page.contains("x offset 0 ["));
+    #[cfg(feature = "report")]
+    {
+        let page = html::page(&report);
+        assert!(page.contains("Streams and offsets") && page.contains("x offset 0 ["));
+    }
     let rows: Vec<AnyRow> = report.any_rows().collect();
     assert!(json::rows(&rows).contains("\"over_aligned\":[") && csv::rows(&rows).contains("over_aligned_ci95_low"));
 }

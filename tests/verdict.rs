@@ -17,7 +17,9 @@ use membound::model::{self, Report};
 use membound::plan::{Case, steady};
 use membound::record::{Line, Measurement, Outcome, Sample, Samples, Writer};
 use membound::units::Bytes;
-use membound::view::{html, terminal};
+#[cfg(feature = "report")]
+use membound::view::html;
+use membound::view::terminal;
 use planted::{Machines, Simulated};
 
 /// Healthy machines, and machines of each cause: seeds count from these.
@@ -214,6 +216,7 @@ fn the_verdict_is_readable() {
         assert!(text.lines().all(|line| line.chars().count() <= 80 || line.contains("membound ")), "{text}");
         assert!(text.contains("Verdict") && text.contains(&format!("{cause}: ")), "{text}");
         assert!(terminal::summary(&report).ends_with(&text), "the summary ends with the verdict");
+        #[cfg(feature = "report")]
         assert!(html::page(&report).contains("id=\"verdict\""));
     }
     println!("{}", terminal::verdict(&simulated(&mut machines, Some(CauseKind::FewChannels), 2002).1));
