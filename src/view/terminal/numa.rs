@@ -114,19 +114,20 @@ fn pairs(numa: &Numa) -> String {
             columns.push(column);
         }
     }
-    if width(&columns, 1) > COLUMNS {
-        // Six ways with their spread are wide: medians alone fit.
-        for column in columns.iter_mut().skip(3) {
-            column.cells.iter_mut().for_each(|cell| {
-                *cell = cell.split(' ').next().unwrap_or_default().to_string();
-            });
-        }
-    }
+    let figures = 3..columns.len();
     let flags = |rows: &[&NumaRow]| {
         let all: std::collections::BTreeSet<String> = rows.iter().flat_map(|row| row.flags.iter().cloned()).collect();
         flag_letters(&all.into_iter().collect::<Vec<_>>())
     };
     columns.push(Column::left("flag", lines.iter().map(|line| flags(&line.3))));
+    if width(&columns, 1) > COLUMNS {
+        // Six ways with their spread are wide: medians alone fit.
+        for column in &mut columns[figures] {
+            column.cells.iter_mut().for_each(|cell| {
+                *cell = cell.split(' ').next().unwrap_or_default().to_string();
+            });
+        }
+    }
     head("Each initiator and node")
         + &note(&format!("GB/s payload and ns: {SPREAD_CAPTION}, where there is room."))
         + &table(&columns)
