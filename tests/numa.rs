@@ -503,6 +503,20 @@ fn the_matrix_holds_what_was_measured() {
     insta::assert_snapshot!("numa-terminal", text);
 }
 
+/// However many figures are just narrow enough with their spread, flags beside them must fit too.
+#[test]
+fn many_flags_leave_tables_narrow() {
+    let flags = ["bimodal", "outliers", "drift", "clock-changed", "few-samples", "wide-interval", "steal", "switches"];
+    for ways in 1..=Way::ALL.len() {
+        let mut report = report(Made::two_and_hbm().machine(), truth);
+        let numa = report.numa.as_mut().unwrap();
+        numa.rows.retain(|row| Way::ALL[..ways].contains(&row.way));
+        numa.rows.iter_mut().for_each(|row| row.flags = flags.map(String::from).to_vec());
+        let text = anstream::adapter::strip_str(&terminal::numa(&report)).to_string();
+        assert!(text.lines().all(|line| line.chars().count() <= 80), "{ways} ways: {text}");
+    }
+}
+
 #[test]
 fn what_limits_a_domain_is_told() {
     let report = report(Made::two_and_hbm().machine(), truth);

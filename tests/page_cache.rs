@@ -281,7 +281,9 @@ fn a_user_who_may_not_drop_caches_is_told_and_measures() {
     assert_eq!((&plain["metric"], &plain["outcome"]), (&"page-cache".into(), &"measured".into()));
     assert!(plain["flags"].as_array().unwrap().contains(&"cache-kept".into()), "{plain:#?}");
     assert!(plain["obtained"]["page_cache"]["kept"].as_str().unwrap().contains("drop_caches"), "{plain:#?}");
-    assert_eq!(plain["cached_bytes"], plain["file_bytes"], "{plain:#?}");
+    // The kernel may have taken some back for others.
+    let [cached, file] = ["cached_bytes", "file_bytes"].map(|name| plain[name].as_u64().unwrap());
+    assert!(cached > file / 10 * 9 && cached <= file, "{plain:#?}");
     let drop = row(&rows, "drop-caches", true);
     assert_eq!(drop["outcome"], "unavailable");
     assert!(drop["reason"].as_str().unwrap().contains("run as root"), "{drop:#?}");
