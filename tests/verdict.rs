@@ -8,9 +8,10 @@ mod planted;
 
 use std::process::Command;
 
+use imitation::by_hand::module;
 use imitation::{record, visit};
 use membound::kernel::{StoreKind, Width};
-use membound::machine::{Dimm, Fact, Machine};
+use membound::machine::{Fact, Machine};
 use membound::memory::{MemoryKind, MemorySpec};
 use membound::model::verdict::{Basis, Cause, CauseKind, Verdict};
 use membound::model::{self, Report};
@@ -82,22 +83,7 @@ fn kernel(name: &str, store: StoreKind, cpus: u32, size: Bytes) -> Case {
 
 /// Modules of 76.8 GB/s: two, of 8 bytes at 4800 MT/s.
 fn with_modules(machine: Machine) -> Machine {
-    fn unknown<T>() -> Fact<T> {
-        Fact::absent("imitated")
-    }
-    let module = Dimm {
-        slot: unknown(),
-        size: Fact::Known(Bytes::gib(32)),
-        technology: unknown(),
-        rated_mt_s: unknown(),
-        configured_mt_s: Fact::Known(4800),
-        data_width_bits: Fact::Known(64),
-        total_width_bits: unknown(),
-        ranks: unknown(),
-        manufacturer: unknown(),
-        part_number: unknown(),
-    };
-    Machine { dimms: Fact::Known(vec![module.clone(), module]), ..machine }
+    Machine { dimms: Fact::Known(vec![module(), module()]), ..machine }
 }
 
 fn of_visits(machine: Machine, visits: Vec<Measurement>) -> Verdict {

@@ -1,9 +1,9 @@
 //! Records made by hand.
 #![allow(dead_code)] // Each test file uses its part.
 
-use membound::machine::Machine;
+use membound::machine::{Dimm, Fact, Machine};
 use membound::record::{Clock, Environment, Header, Line, Measurement, Record, SCHEMA, Writer};
-use membound::units::Hertz;
+use membound::units::{Bytes, Hertz};
 
 /// A machine of which nothing can be read.
 pub fn unknown_machine() -> Machine {
@@ -51,4 +51,23 @@ pub fn written_and_read(record: &Record) -> Record {
         writer.line(&Line::End(end.clone())).unwrap();
     }
     Record::read(&path).unwrap()
+}
+
+/// A memory module of 38.4 GB/s: 8 bytes at 4800 MT/s.
+pub fn module() -> Dimm {
+    fn unknown<T>() -> Fact<T> {
+        Fact::absent("made up")
+    }
+    Dimm {
+        slot: unknown(),
+        size: Fact::Known(Bytes::gib(32)),
+        technology: unknown(),
+        rated_mt_s: unknown(),
+        configured_mt_s: Fact::Known(4800),
+        data_width_bits: Fact::Known(64),
+        total_width_bits: unknown(),
+        ranks: unknown(),
+        manufacturer: unknown(),
+        part_number: unknown(),
+    }
 }

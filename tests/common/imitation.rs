@@ -2,7 +2,7 @@
 #![allow(dead_code)] // Each test file uses its part.
 
 #[path = "by_hand.rs"]
-mod by_hand;
+pub mod by_hand;
 
 use std::path::Path;
 

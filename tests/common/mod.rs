@@ -6,7 +6,7 @@ pub mod simulated;
 
 use membound::kernel::scan::Scan;
 use membound::kernel::{Element, Kernel, LoadKind, StoreKind, Width};
-use membound::machine::{Dimm, Fact, Machine};
+use membound::machine::{Fact, Machine};
 use membound::memory::{MemoryKind, MemorySpec, NodePages, Obtained, Policy};
 use membound::model::{
     BreakEven, Cost, Crossover, Kind, Kinds, Level, LevelBest, OffsetRow, PageRow, Rate, Report, Row, Scaling,
@@ -75,22 +75,7 @@ pub fn record(hz: f64, measurements: Vec<Measurement>) -> Record {
 
 /// A machine with one memory module.
 fn machine() -> Machine {
-    fn unknown<T>() -> Fact<T> {
-        Fact::absent("made up")
-    }
-    let dimm = Dimm {
-        slot: unknown(),
-        size: Fact::Known(Bytes::gib(32)),
-        technology: unknown(),
-        rated_mt_s: unknown(),
-        configured_mt_s: Fact::Known(4800),
-        data_width_bits: Fact::Known(64),
-        total_width_bits: unknown(),
-        ranks: unknown(),
-        manufacturer: unknown(),
-        part_number: unknown(),
-    };
-    Machine { dimms: Fact::Known(vec![dimm]), ..unknown_machine() }
+    Machine { dimms: Fact::Known(vec![by_hand::module()]), ..unknown_machine() }
 }
 
 /// One row and nothing worked out from it.
