@@ -356,7 +356,8 @@ fn tree_faults(drawn: &[String], disk: &[String]) -> Vec<String> {
     };
     let missing = disk.iter().filter(|path| !told(path)).map(|path| format!("{path}: not in the tree"));
     let gone = drawn.iter().filter(|path| !is_there(path)).map(|path| format!("{path}: in the tree, not on disk"));
-    missing.chain(gone).collect()
+    let again = |(at, path): (usize, &String)| drawn[..at].contains(path).then(|| format!("{path}: twice in the tree"));
+    missing.chain(gone).chain(drawn.iter().enumerate().filter_map(again)).collect()
 }
 
 /// The fenced block of a document that follows `heading`.
@@ -377,6 +378,7 @@ fn the_tree_in_architecture_is_the_tree_on_disk() {
     let planted = drawn("src/     all\n  a.rs   one\n  gone.rs  two\n  deep/  many\n");
     assert_eq!(planted, ["src/", "src/a.rs", "src/gone.rs", "src/deep/"]);
     assert_eq!(tree_faults(&planted, &own(&["src/a.rs", "src/new.rs", "src/deep/x", "src/deep/y"])).len(), 2);
+    assert_eq!(tree_faults(&own(&["src/a.rs", "src/a.rs"]), &own(&["src/a.rs"])).len(), 1);
 }
 
 /// Names under the `dependencies` headings of Cargo.toml.
