@@ -3,8 +3,10 @@
 //! `cargo bench --bench roofline [-- --seconds S --seed N]`
 //!
 //! One thread, twelve loops of known balance in the first-level cache and in memory, beside the ceilings that the
-//! predictions rest on. All are visited in turns, in random order. A prediction rests on loops without arithmetic and on
-//! arithmetic without loads and stores, never on the loop itself.
+//! predictions rest on. All of a level are visited in turns, in random order; the levels one after the other, since a
+//! core that waits for memory has another clock than one that computes. A prediction rests on loops without arithmetic
+//! and on arithmetic without loads and stores, never on the loop itself. It holds where the median comes within 10 %;
+//! where the whole interval does, that is said.
 
 mod common;
 
@@ -60,11 +62,23 @@ fn main() {
     let time = Duration::from_secs_f64(options.seconds);
     let cases = cases(&frame);
     println!("{}\nseed {seed}, {} cases\n", machine.summary(), cases.len());
-    let mut here = Here::new(&cases, Places::default(), false).unwrap_or_else(|fault| stop(fault));
-    let deadline = Instant::now() + time;
-    let session = Session { machine, seed, deadline, samples: 7, record: None, quiet: true };
-    let finished = measure(&cases, &mut here, &session).unwrap_or_else(|fault| stop(fault));
-    show(&model::report(&finished.record));
+    let (nearest, memory): (Vec<Case>, Vec<Case>) =
+        cases.iter().cloned().partition(|case| case.working_set < frame.memory_size(1));
+    let curve =
+        memory.iter().chain(&nearest).filter(|case| case.variant().is_some_and(|v| v.kernel == "load")).cloned();
+    let parts =
+        [("L1", nearest.clone(), 31), ("memory", plan::distinct(memory.iter().cloned().chain(curve).collect()), 7)];
+    let mut found = [0; 3];
+    for (level, cases, samples) in parts {
+        let mut here = Here::new(&cases, Places::default(), false).unwrap_or_else(|fault| stop(fault));
+        let deadline = Instant::now() + time / 2;
+        let session = Session { machine: machine.clone(), seed, deadline, samples, record: None, quiet: true };
+        let finished = measure(&cases, &mut here, &session).unwrap_or_else(|fault| stop(fault));
+        let counts = show(&model::report(&finished.record), level);
+        found = std::array::from_fn(|index| found[index] + counts[index]);
+    }
+    let [all, middle, whole] = found;
+    println!("{middle} of {all} within {} of the prediction, {whole} with their whole interval", percent(MARGIN));
 }
 
 /// The usual cases of one thread, the loops that are not among them, and single-precision ones with their ceilings.
@@ -82,7 +96,7 @@ fn cases(frame: &Frame) -> Vec<Case> {
         _ => case,
     };
     let long = of(&cases, "jacobi").into_iter().map(|case| with(case, "jacobi-long", Element::Double));
-    let single = ["load", "store", "copy", "triad", "dot"].into_iter().flat_map(|kernel| {
+    let single = ["load", "store", "copy", "add", "triad", "dot"].into_iter().flat_map(|kernel| {
         let sizes = of(&cases, "triad")
             .into_iter()
             .filter(|case| case.variant().is_some_and(|variant| variant.store == StoreKind::Regular));
@@ -93,21 +107,21 @@ fn cases(frame: &Frame) -> Vec<Case> {
     plan::distinct(cases)
 }
 
-fn show(report: &Report) {
-    let mut within = 0;
-    let mut all = 0;
-    for level in ["L1", "memory"] {
-        println!("{level}");
-        heading();
-        for (kernel, element) in LOOPS {
-            match ratio(report, level, kernel, element) {
-                Some(is_within) => (all, within) = (all + 1, within + usize::from(is_within)),
-                None => println!("{kernel}, {element}: not measured in {level}"),
+/// Prints a level's loops; how many there are, how many come within the margin, how many with their whole interval.
+fn show(report: &Report, level: &str) -> [usize; 3] {
+    println!("{level}");
+    heading();
+    let mut counts = [0; 3];
+    for (kernel, element) in LOOPS {
+        match ratio(report, level, kernel, element) {
+            Some([middle, whole]) => {
+                counts = [counts[0] + 1, counts[1] + usize::from(middle), counts[2] + usize::from(whole)];
             }
+            None => println!("{kernel}, {element}: not measured in {level}"),
         }
-        println!();
     }
-    println!("{within} of {all} within {} of the prediction", percent(MARGIN));
+    println!();
+    counts
 }
 
 fn heading() {
@@ -118,17 +132,18 @@ fn heading() {
         (&"measured", 10),
         (&"measured/predicted [95 %]", 28),
         (&"waits for", -11),
-        (&"", -12),
+        (&"", -13),
     ]);
 }
 
-/// Prints a line; whether the whole interval lies within the margin.
-fn ratio(report: &Report, level: &str, kernel: &str, element: Element) -> Option<bool> {
+/// Prints a line; whether the median and whether the whole interval lies within the margin.
+fn ratio(report: &Report, level: &str, kernel: &str, element: Element) -> Option<[bool; 2]> {
     let is_ours = |row: &Row| row.kernel == kernel && row.element == element && row.store == StoreKind::Regular;
     let mut points = report.roofline.points.iter().filter(|point| point.level == level);
     let point = points.find(|point| report.rows.get(point.row).is_some_and(is_ours))?;
     let [middle, low, high] = point.fraction;
-    let is_within = low >= 1.0 - MARGIN && high <= 1.0 + MARGIN;
+    let is_within = (middle - 1.0).abs() <= MARGIN;
+    let whole = low >= 1.0 - MARGIN && high <= 1.0 + MARGIN;
     let text = Kernel::named(kernel).map_or(kernel, |kernel| kernel.text);
     let name: String = format!("{text} ({element})").chars().take(40).collect();
     print_row(&[
@@ -138,7 +153,7 @@ fn ratio(report: &Report, level: &str, kernel: &str, element: Element) -> Option
         (&significant(point.flops_per_s[0] / 1e9), 10),
         (&format!("{middle:.3} [{low:.3}, {high:.3}]"), 28),
         (&point.bound, -11),
-        (&if is_within { "within 10 %" } else { "beyond 10 %" }, -12),
+        (&["beyond 10 %", "within 10 %", "wholly within"][usize::from(is_within) + usize::from(whole)], -13),
     ]);
-    Some(is_within)
+    Some([is_within, whole])
 }

@@ -212,6 +212,9 @@ pub struct Samples {
     /// What meters of energy told of each sample; empty where none was read.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub energy: Vec<EnergySamples>,
+    /// What the memory controllers counted around each sample; absent where nothing was counted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub controllers: Option<ControllerSamples>,
     /// What was computed, where that is what was asked for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub results: Option<Results>,
@@ -229,6 +232,16 @@ pub struct Results {
     pub exact: u64,
     /// The exact sum of magnitudes, rounded once; 0 of a triad.
     pub magnitude: u64,
+}
+
+/// Bytes that memory controllers moved, sample by sample, over all of them and whoever asked; nothing where a counter could
+/// not be read.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+pub struct ControllerSamples {
+    /// Read from memory.
+    pub read_bytes: Vec<Option<u64>>,
+    /// Written to memory.
+    pub written_bytes: Vec<Option<u64>>,
 }
 
 /// What a meter of energy told, sample by sample.
@@ -284,6 +297,7 @@ impl Samples {
             && [self.fastest_thread_ticks.len(), self.core_clock_ticks.len()] == [n; 2]
             && [self.setup_ticks.len(), self.load_repetitions.len()].iter().all(|length| [0, n].contains(length))
             && self.energy.iter().all(|meter| [meter.microjoules.len(), meter.ticks.len()] == [n; 2])
+            && self.controllers.iter().all(|c| [c.read_bytes.len(), c.written_bytes.len()] == [n; 2])
             && self.results.iter().all(|results| [results.bits.len(), results.ulps.len()] == [n; 2])
             && [&self.lost_us, &self.steal_jiffies, &self.switches, &self.faults, &self.migrations]
                 .iter()

@@ -1,6 +1,16 @@
-//! Counters of memory controllers, from trees made by hand: decoded as their files say, or absent with the cure.
+//! Counters of memory controllers. From trees made by hand: decoded as their files say, or absent with the cure. From
+//! simulated controllers: what they say beside the ratio of nt to regular stores.
 
+mod common;
+
+use common::{by_hand, simulated};
+use membound::kernel::{StoreKind, Width};
 use membound::machine::{ControllerCounter, CpuSet, Direction, Fact, Source, controller_counters};
+use membound::memory::{MemoryKind, MemorySpec};
+use membound::model::{self, Report, Traffic, Witness};
+use membound::plan;
+use membound::units::Bytes;
+use membound::view::{csv, terminal};
 
 const DEVICES: &str = "sys/bus/event_source/devices";
 
@@ -82,4 +92,47 @@ fn what_cannot_be_read_says_why() {
     let odd: Vec<(&str, &str)> =
         SERVER.iter().map(|(path, text)| (*path, if path.ends_with(".unit") { "furlong\n" } else { text })).collect();
     check(&odd, "0\n", none, false, "the kernel offers none");
+}
+
+/// Copies in memory, regular and nt, with controllers that see this share of the write-allocates.
+fn copies(seen: Option<f64>) -> Report {
+    let machine = simulated::machine(1, false);
+    let of = |kernel: &str, store, size| {
+        let memory = MemorySpec::of(MemoryKind::Thp);
+        plan::steady(kernel, Width::W256, store, memory, vec![0], size)
+    };
+    let sizes = [Bytes::kib(16), Bytes::kib(512), Bytes::mib(16), Bytes::mib(1024)];
+    let mut cases: Vec<_> = sizes.into_iter().map(|size| of("load", StoreKind::Regular, size)).collect();
+    cases.extend([StoreKind::Regular, StoreKind::Nt].map(|store| of("copy", store, Bytes::mib(1024))));
+    let mut fake = simulated::fake();
+    fake.write_allocates = seen;
+    model::report(&by_hand::written_and_read(&simulated::run(&machine, &cases, &mut fake)))
+}
+
+/// A copy moves 16 B of payload an element and reads 8 more if its stores allocate.
+#[test]
+fn controllers_are_a_second_witness_of_the_write_allocate() {
+    let check = |seen: f64, moved: f64, witness, is_flagged: bool| {
+        let report = copies(Some(seen));
+        let [case] = &report.write_allocate[..] else { panic!("{:?}", report.write_allocate) };
+        assert_eq!(case.traffic, Traffic::AsCounted, "{case:?}");
+        assert_eq!(case.witness, Some(witness), "{case:?}");
+        assert!((case.moved_bytes.unwrap() / moved - 1.0).abs() < 0.02, "{case:?}");
+        let flagged = |row: &model::Row| row.flags.iter().any(|flag| flag == "controllers-disagree");
+        assert_eq!(flagged(&report.rows[case.regular]), is_flagged, "{:?}", report.rows[case.regular].flags);
+        assert!(!flagged(&report.rows[case.nt]), "nt stores allocate nothing");
+        let text = terminal::summary(&report).split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(text.contains("the memory controllers moved"), "{text}");
+        assert_eq!(text.contains("against what the ratio says"), witness != Witness::Allocates, "{text}");
+        // 8 GB/s on the bus: a third of a copy's is written.
+        let read = report.rows[case.regular].controllers_bps.unwrap();
+        assert!((read.written / 8e9 * 3.0 - 1.0).abs() < 0.02, "{read:?}");
+        assert!(csv::rows(&report.any_rows().collect::<Vec<_>>()).contains("controllers_Bps_read"));
+    };
+    check(1.0, 24.0, Witness::Allocates, false);
+    check(0.0, 16.0, Witness::Evades, false);
+    check(0.5, 20.0, Witness::Neither, true);
+    let report = copies(None);
+    assert_eq!((report.write_allocate[0].moved_bytes, report.write_allocate[0].witness), (None, None));
+    assert!(!terminal::summary(&report).contains("memory controllers"));
 }

@@ -65,6 +65,7 @@ pub const CATALOG: &[Kernel] = &[
     row("triad", "a[i] = b[i] + s*c[i]", "STREAM triad"),
     row("schoenauer", "a[i] = b[i] + c[i]*d[i]", "Schoenauer's vector triad"),
     row("update", "a[i] = s*a[i]", "changes a stream in place: no write-allocate"),
+    row("rewrite", "a[i] = abs(a[i])", "rewrites a stream in place, next to no arithmetic"),
     row("daxpy", "a[i] = a[i] + s*b[i]", "BLAS 1"),
     row("sum", "sum += b[i]", "reduction over one stream"),
     row("dot", "sum += b[i]*c[i]", "reduction over two streams"),
@@ -229,12 +230,13 @@ mod tests {
         check("triad", 2, 1, 1, 2);
         check("schoenauer", 3, 1, 1, 2);
         check("update", 1, 1, 0, 1);
+        check("rewrite", 1, 1, 0, 1);
         check("daxpy", 2, 1, 0, 2);
         check("sum", 1, 0, 0, 1);
         check("dot", 2, 0, 0, 2);
         check("jacobi", 1, 1, 1, 4);
         check("jacobi-long", 3, 1, 1, 4);
-        assert_eq!(CATALOG.len(), 14);
+        assert_eq!(CATALOG.len(), 15);
     }
 
     /// The ratios of REFERENCE: store 2, copy 3/2, triad 4/3, Schoenauer triad 5/4, update 1.

@@ -251,6 +251,7 @@ mod tests {
             ("triad", [b, c]) => (0..n).for_each(|i| a[i] = b[i] + s * c[i]),
             ("schoenauer", [b, c, d]) => (0..n).for_each(|i| a[i] = b[i] + c[i] * d[i]),
             ("update", []) => (0..n).for_each(|i| a[i] *= s),
+            ("rewrite", []) => a.iter_mut().for_each(|x| *x = x.max(-*x)),
             ("daxpy", [b]) => (0..n).for_each(|i| a[i] += s * b[i]),
             ("sum", []) => return Some(vec![a.iter().sum()]),
             ("dot", [c]) => return Some(vec![(0..n).map(|i| a[i] * c[i]).sum()]),

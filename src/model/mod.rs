@@ -252,6 +252,9 @@ pub struct Row {
     /// Payload and write-allocate.
     #[serde(rename = "bus_Bps")]
     pub bus_bps: Option<Rate>,
+    /// What the memory controllers counted while samples ran, whoever caused it; absent where nothing was counted.
+    #[serde(rename = "controllers_Bps", skip_serializing_if = "Option::is_none")]
+    pub controllers_bps: Option<ControllerRates>,
     /// N bytes copied / t, for copies.
     #[serde(rename = "copied_Bps", skip_serializing_if = "Option::is_none")]
     pub copied_bps: Option<Rate>,
@@ -277,7 +280,7 @@ pub struct Row {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
     /// What to know about the figures: `bimodal`, `outliers`, `steal`, `switches`, `faults`, `imbalanced`, `migrated`, `drift`,
-    /// `clock-changed`, `few-samples`, `wide-interval`, `pages-differ`.
+    /// `clock-changed`, `few-samples`, `wide-interval`, `pages-differ`, `controllers-disagree`.
     pub flags: Vec<String>,
     /// The two groups that the samples fall into (payload B/s), if they do.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -295,6 +298,15 @@ impl Row {
     pub fn asked(&self) -> MemorySpec {
         MemorySpec { kind: self.memory, policy: self.policy }
     }
+}
+
+/// Bytes a second that memory controllers moved: medians of the samples.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct ControllerRates {
+    /// Read from memory.
+    pub read: f64,
+    /// Written to memory.
+    pub written: f64,
 }
 
 /// What comes with the first pass over fresh memory: medians of the samples.
@@ -925,6 +937,12 @@ pub struct WriteAllocate {
     pub saturates: bool,
     /// What the ratio says.
     pub traffic: Traffic,
+    /// Bytes of an element that the memory controllers moved with regular stores; absent where nothing was counted.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub moved_bytes: Option<f64>,
+    /// What they say.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub witness: Option<Witness>,
 }
 
 /// Memory kinds side by side: copying a buffer to each from regular memory.

@@ -206,6 +206,17 @@ impl Pace {
     }
 }
 
+/// Bytes on the bus for an element.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Moved {
+    /// Read, with what stores read first.
+    pub read: f64,
+    /// Written.
+    pub written: f64,
+    /// Of those written, the ones that the loop itself reads first.
+    pub in_place: f64,
+}
+
 /// What one level moves in a second, without arithmetic.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Delivery {
@@ -215,6 +226,8 @@ pub struct Delivery {
     pub store: Option<f64>,
     /// Bytes of a copy, alike.
     pub copy: Option<f64>,
+    /// Bytes of a stream that is changed in place: each line is read and written.
+    pub rewrite: Option<f64>,
     /// Payload of a sum of two streams into a third: two loads to a store, and an addition that hides behind them.
     pub add: Option<f64>,
 }
@@ -245,9 +258,22 @@ impl Delivery {
         Some(pairs + triples + beside)
     }
 
-    /// Least seconds on the bus: the time for a byte depends on how many are writes, and lies on straight lines between
-    /// the kernels that were measured.
-    pub fn bus(&self, read: f64, written: f64, store: StoreKind) -> Option<f64> {
+    /// Least seconds on the bus. What is changed in place has a speed of its own: no store waits for its line there.
+    pub fn bus(&self, moved: Moved, store: StoreKind) -> Option<f64> {
+        match self.rewrite {
+            Some(rate) if moved.in_place > 0.0 => {
+                let others =
+                    Moved { read: moved.read - moved.in_place, written: moved.written - moved.in_place, in_place: 0.0 };
+                let rest = if others.read + others.written > 0.0 { self.bus(others, store)? } else { 0.0 };
+                Some(2.0 * moved.in_place / rate + rest)
+            }
+            _ => self.mixed(moved.read, moved.written, store),
+        }
+    }
+
+    /// The time for a byte depends on how many are writes, and lies on straight lines between the kernels that were
+    /// measured.
+    fn mixed(&self, read: f64, written: f64, store: StoreKind) -> Option<f64> {
         // Writes among the bus bytes of load, copy and store: a regular store reads its line first.
         let shares = if store.write_allocates() { [0.0, 1.0 / 3.0, 0.5] } else { [0.0, 0.5, 1.0] };
         let known = shares.into_iter().zip([self.load, self.copy, self.store]);
@@ -342,8 +368,8 @@ impl Ceilings<'_> {
                     == (row.element, row.width, balance, row.threads)
                     && other.outcome == "measured"
             };
-            let best = |other: &FlopsRow| Some(other.flops_per_s?.best * at_clock_of(row, other.core_clock_hz));
-            let measured = self.flops.iter().find(ours).and_then(best);
+            let usual = |other: &FlopsRow| Some(other.flops_per_s?.median * at_clock_of(row, other.core_clock_hz));
+            let measured = self.flops.iter().find(ours).and_then(usual);
             measured.or_else(|| self.specified(row.element, row.width, balance, &row.cpus))
         };
         Pace {
@@ -370,7 +396,7 @@ impl Ceilings<'_> {
                 "L1" | "L2" => at_clock_of(row, other.core_clock_hz),
                 _ => 1.0,
             };
-            let rate = |other: &Row| delivered(other).map(|rate| rate.best * clock(other));
+            let rate = |other: &Row| delivered(other).map(|rate| rate.median * clock(other));
             let best = |test: &dyn Fn(&&Row) -> bool| {
                 self.rows.iter().filter(alike).filter(test).filter_map(rate).reduce(f64::max)
             };
@@ -378,7 +404,7 @@ impl Ceilings<'_> {
         };
         // Nothing is held against itself.
         let add = if row.kernel == "add" { None } else { of("add") };
-        Delivery { load: of("load"), store: of("store"), copy: of("copy"), add }
+        Delivery { load: of("load"), store: of("store"), copy: of("copy"), rewrite: of("rewrite"), add }
     }
 
     fn point(&self, index: usize) -> Option<RooflinePoint> {
@@ -402,7 +428,8 @@ impl Ceilings<'_> {
             }
             _ => {
                 let read = (traffic.loaded + traffic.write_allocated) as f64;
-                (read + stored, delivery.bus(read, stored, row.store))
+                let in_place = if row.store.write_allocates() { stored - traffic.write_allocated as f64 } else { 0.0 };
+                (read + stored, delivery.bus(Moved { read, written: stored, in_place }, row.store))
             }
         };
         let (bound, seconds) = match (arithmetic, data) {
@@ -582,7 +609,7 @@ mod tests {
     /// 64 B loaded and 32 B stored in a cycle of 1 ns; a copy of 32 B takes one cycle: 64 B of payload.
     #[test]
     fn loads_and_stores_have_ports_of_their_own() {
-        let apart = Delivery { load: Some(64e9), store: Some(32e9), copy: Some(64e9), add: None };
+        let apart = Delivery { load: Some(64e9), store: Some(32e9), copy: Some(64e9), ..Delivery::default() };
         // The triad: 16 B loaded in 0.25 cycles beside 8 B stored in 0.25.
         assert_eq!(apart.ports(16.0, 8.0), Some(0.25e-9));
         assert_eq!(apart.ports(32.0, 8.0), Some(0.5e-9));
@@ -595,7 +622,7 @@ mod tests {
     /// The same core, but two loads and a store of 32 B take 1.5 cycles: 64 B of payload in a cycle.
     #[test]
     fn a_loop_is_cut_into_what_was_measured_together() {
-        let core = Delivery { load: Some(64e9), store: Some(32e9), copy: Some(64e9), add: Some(64e9) };
+        let core = Delivery { load: Some(64e9), store: Some(32e9), copy: Some(64e9), add: Some(64e9), rewrite: None };
         let near = |found: Option<f64>, expect: f64| assert!((found.unwrap() / expect - 1.0).abs() < 1e-9, "{found:?}");
         // The triad is a sum: 24 B. Schoenauer's has 8 B more to load: 24/64 + 8/64.
         near(core.ports(16.0, 8.0), 0.375e-9);
@@ -610,8 +637,11 @@ mod tests {
     /// Reads 100 GB/s, copies with write-allocate 80, stores with write-allocate 75 (on the bus).
     #[test]
     fn a_mix_lies_between_the_mixes_beside_it() {
-        let memory = Delivery { load: Some(100e9), copy: Some(80e9), store: Some(75e9), add: None };
-        let bus = |read, written| memory.bus(read, written, StoreKind::Regular).unwrap();
+        let memory = Delivery { load: Some(100e9), copy: Some(80e9), store: Some(75e9), ..Delivery::default() };
+        let of = |memory: Delivery, [read, written, in_place]: [f64; 3]| {
+            memory.bus(Moved { read, written, in_place }, StoreKind::Regular).unwrap()
+        };
+        let bus = |read, written| of(memory, [read, written, 0.0]);
         let near = |found: f64, expect: f64| assert!((found / expect - 1.0).abs() < 1e-9, "{found}, not {expect}");
         near(bus(8.0, 0.0), 8.0 / 100e9);
         near(bus(16.0, 8.0), 24.0 / 80e9);
@@ -620,7 +650,13 @@ mod tests {
         near(bus(24.0, 8.0), 32.0 * 0.011875e-9);
         // Without a copy: half of the way to the store.
         let without = Delivery { copy: None, ..memory };
-        near(without.bus(24.0, 8.0, StoreKind::Regular).unwrap(), 32.0 * (0.01 + 0.5 * (1.0 / 75.0 - 0.01)) * 1e-9);
-        assert_eq!(Delivery::default().bus(8.0, 0.0, StoreKind::Nt), None);
+        near(of(without, [24.0, 8.0, 0.0]), 32.0 * (0.01 + 0.5 * (1.0 / 75.0 - 0.01)) * 1e-9);
+        assert_eq!(Delivery::default().bus(Moved { read: 8.0, written: 0.0, in_place: 0.0 }, StoreKind::Nt), None);
+        // In place at 90 GB/s: `update` alone; `daxpy` has 8 B more to read; without such a figure as any store.
+        let rewriting = Delivery { rewrite: Some(90e9), ..memory };
+        near(of(rewriting, [8.0, 8.0, 8.0]), 16.0 / 90e9);
+        near(of(rewriting, [16.0, 8.0, 8.0]), 16.0 / 90e9 + 8.0 / 100e9);
+        near(of(rewriting, [24.0, 8.0, 0.0]), 32.0 * 0.011875e-9);
+        near(of(memory, [8.0, 8.0, 8.0]), 16.0 / 75e9);
     }
 }

@@ -2,12 +2,13 @@
 
 use std::collections::HashMap;
 
-use super::{Cost, FirstUse, Level, LevelBest, Rate, Row};
+use super::traffic::is_moved;
+use super::{ControllerRates, Cost, FirstUse, Level, LevelBest, Rate, Row};
 use crate::kernel::{Kernel, Variant};
 use crate::machine::Machine;
 use crate::memory::{MemoryKind, Obtained};
 use crate::plan::{Case, PageWork, Protocol, Work};
-use crate::record::{Measured, Measurement, Outcome, Record};
+use crate::record::{ControllerSamples, Measured, Measurement, Outcome, Record};
 use crate::stats::{self, Summary};
 use crate::units::Bytes;
 
@@ -129,6 +130,7 @@ fn result(visits: &[&Measurement], hz: f64) -> Option<Result> {
         fill(&mut row, &case, &measured, &summary, hz);
         row.sample_bps = batches.concat();
         row.flags = flags(&case, &measured, &batches, &summary, hz);
+        row.flags.extend(controllers_disagree(&row).then(|| "controllers-disagree".to_string()));
         row.first_use = first_use(&measured, &totals, hz);
     }
     (row.outcome, row.reason) = outcome(visits);
@@ -159,6 +161,7 @@ fn bare_row(case: &Case, variant: &Variant) -> Row {
         bus_bps: None,
         copied_bps: None,
         first_use: None,
+        controllers_bps: None,
         bytes_per_cycle: None,
         core_clock_hz: None,
         flops_per_s: None,
@@ -182,6 +185,7 @@ fn fill(row: &mut Row, case: &Case, measured: &[&Measured], summary: &Summary, h
     let payload = volume.payload().max(1) as f64;
     row.payload_bps = Some(rate);
     row.bus_bps = Some(scaled(volume.bus() as f64 / payload));
+    row.controllers_bps = controllers(measured, hz);
     row.copied_bps = (row.kernel == "copy").then(|| scaled(volume.stored as f64 / payload));
     row.flops_per_s = (volume.flops > 0).then(|| rate.median * volume.flops as f64 / payload);
     row.core_clock_hz = core_clock(measured, hz);
@@ -219,6 +223,26 @@ pub(super) fn core_clock(measured: &[&Measured], hz: f64) -> Option<f64> {
             .filter(|t| **t > 0)
             .map(|t| visit.core_clock_links as f64 / *t as f64 * hz)
     }))
+}
+
+/// What the memory controllers counted, over the time of each sample.
+fn controllers(measured: &[&Measured], hz: f64) -> Option<ControllerRates> {
+    let rates = |column: fn(&ControllerSamples) -> &Vec<Option<u64>>| {
+        median(measured.iter().flat_map(|visit| {
+            let counted = visit.samples.controllers.iter().flat_map(column);
+            counted.zip(&visit.samples.ticks).filter_map(|(bytes, ticks)| Some((*bytes)? as f64 / *ticks as f64 * hz))
+        }))
+    };
+    Some(ControllerRates { read: rates(|c| &c.read_bytes)?, written: rates(|c| &c.written_bytes)? })
+}
+
+/// Whether the controllers moved neither what the loop must move nor what it moves if its stores allocate.
+fn controllers_disagree(row: &Row) -> bool {
+    let rate = |rate: Option<Rate>| rate.map_or(0.0, |rate| rate.median);
+    row.controllers_bps.is_some_and(|moved| {
+        let moved = moved.read + moved.written;
+        ![rate(row.payload_bps), rate(row.bus_bps)].into_iter().any(|counted| is_moved(moved, counted))
+    })
 }
 
 fn imbalance(measured: &[&Measured]) -> Option<f64> {

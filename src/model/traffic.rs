@@ -63,6 +63,9 @@ pub(super) fn write_allocate(results: &[KernelResult], machine: &Machine) -> Vec
         let (Some(regular), Some(nt)) = (index(slow), index(fast)) else { continue };
         let traffic = row.traffic(StoreKind::Regular, slow.row.element);
         let (gain, bound) = (stats::ratio(&fast.batches(), &slow.batches()), bound(&kernel));
+        let (payload, speed) = (traffic.payload() as f64, median(slow));
+        let moved_bytes =
+            slow.row.controllers_bps.filter(|_| speed > 0.0).map(|c| (c.read + c.written) / speed * payload);
         let with_allocates = slow.row.bus_bps.map_or(0.0, |rate| rate.median);
         found.push(WriteAllocate {
             kernel,
@@ -75,6 +78,8 @@ pub(super) fn write_allocate(results: &[KernelResult], machine: &Machine) -> Vec
             bound,
             saturates: saturating.is_some_and(|least| threads >= least),
             traffic: judge(gain, bound, with_allocates, carried),
+            moved_bytes,
+            witness: moved_bytes.and_then(|moved| witness(moved, payload, traffic.bus() as f64)),
         });
     }
     found.sort_by_key(|w| (w.threads, Kernel::place(&w.kernel)));
@@ -152,14 +157,19 @@ words! {
     }
 }
 
+/// Others use the memory as well: programs, tables of pages.
+const NEAR: f64 = 0.08;
+
+/// Whether the controllers moved what was counted from a loop.
+pub(super) fn is_moved(moved: f64, counted: f64) -> bool {
+    counted > 0.0 && (moved / counted - 1.0).abs() <= NEAR
+}
+
 /// What the controllers moved against what was counted from the loop, bytes over the same time. `None` where the two ways
 /// differ too little to tell them apart, as for kernels without a write-allocate.
 pub fn witness(moved: f64, payload: f64, bus: f64) -> Option<Witness> {
-    /// Others use the memory as well: programs, tables of pages.
-    const NEAR: f64 = 0.08;
-    let is_near = |bytes: f64| (moved / bytes - 1.0).abs() <= NEAR;
     let tells = payload > 0.0 && bus > payload * (1.0 + 2.0 * NEAR);
-    let says = match (is_near(bus), is_near(payload)) {
+    let says = match (is_moved(moved, bus), is_moved(moved, payload)) {
         (true, _) => Witness::Allocates,
         (_, true) => Witness::Evades,
         _ => Witness::Neither,

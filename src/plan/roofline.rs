@@ -10,8 +10,9 @@ use crate::kernel::{Element, Kernel, StoreKind, Width};
 use crate::machine::Balance;
 use crate::units::Bytes;
 
-/// Kernels without arithmetic: only reads, only writes, as much of either.
-const CEILINGS: [&str; 3] = ["load", "store", "copy"];
+/// Kernels next to without arithmetic: only reads, only writes, as much of either; beyond the first level, where a store
+/// may wait for its line, in place as well.
+const CEILINGS: [&str; 4] = ["load", "store", "copy", "rewrite"];
 /// Kernels that are held against the ceilings, most telling first.
 const POINTS: [&str; 9] = ["triad", "daxpy", "dot", "schoenauer", "sum", "scale", "add", "update", "jacobi"];
 /// So many of them in the caches between the first level and memory.
@@ -50,7 +51,8 @@ fn with_kernels(frame: &Frame, domain: usize, kernels: usize) -> Result<Vec<Case
                 _ if index == last => &POINTS[..kernels],
                 _ => &POINTS[..BETWEEN],
             };
-            for name in CEILINGS.iter().chain(points) {
+            let ceilings = if index == 0 { &CEILINGS[..3] } else { &CEILINGS[..] };
+            for name in ceilings.iter().chain(points) {
                 cases.push(over(frame, name, StoreKind::Regular, &cpus, size)?);
             }
             let is_asked = |name: &&&str| index == last && (CEILINGS.contains(*name) || points.contains(*name));

@@ -144,7 +144,7 @@ pub fn open(known: &Fact<Vec<EnergyMeter>>, source: &Source, hz: Hertz) -> Resul
         let scale = if power { Scale::Power } else { Scale::Energy { range } };
         let dial = Dial { name: meter.name.clone(), part: meter.part, update_us: meter.update_us, scale };
         match &meter.kind {
-            &MeterKind::Event { pmu, config, scale_j, cpu } => match sys::power_event(pmu, config, cpu) {
+            &MeterKind::Event { pmu, config, scale_j, cpu } => match sys::counter_event(pmu, [config, 0, 0], cpu) {
                 Ok(file) => meters.push((dial, Box::new(Event { file, microjoules: 1e6 * scale_j }))),
                 Err(fault) => refused.push(format!("{} can't be read ({fault})", meter.name)),
             },

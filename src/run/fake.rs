@@ -67,6 +67,8 @@ pub struct Fake {
     pub target: Option<fn(u64) -> u64>,
     /// What it draws; absent: it has no meter of energy.
     pub power: Option<FakePower>,
+    /// Share of the write-allocates that its memory controllers see; absent: they count nothing.
+    pub write_allocates: Option<f64>,
     random: fastrand::Rng,
     /// Microseconds since the simulation began.
     clock_us: f64,
@@ -94,6 +96,7 @@ impl Fake {
             crashes: None,
             target: None,
             power: None,
+            write_allocates: None,
             random: fastrand::Rng::with_seed(seed),
             clock_us: 0.0,
         }
@@ -206,6 +209,11 @@ impl Fake {
             if let Some(counter) = &mut counter {
                 let watts = counter.power.joules_per_byte * (volume.bus() * repetitions) as f64 / (ticks as f64 / HZ);
                 counter.sample(watts, ticks, &mut samples);
+            }
+            if let Some(share) = self.write_allocates {
+                let read = volume.loaded as f64 + share * volume.write_allocated as f64;
+                let counted = [read as u64 * repetitions, volume.stored * repetitions];
+                super::controllers::push(Some(counted), &mut samples);
             }
             samples.push(Sample { ticks, fastest_thread_ticks: ticks, core_clock_ticks: 1333, ..Sample::default() });
         }

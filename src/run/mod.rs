@@ -5,6 +5,7 @@ pub mod arena;
 mod chase;
 #[cfg(target_arch = "x86_64")]
 mod conflict;
+pub mod controllers;
 pub mod energy;
 pub mod fake;
 #[cfg(target_arch = "x86_64")]

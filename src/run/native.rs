@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use super::arena::{Arenas, Filling, Ground, Layout, timed_scalar};
 use super::chase::Chaser;
 use super::conflict::Prober;
+use super::controllers::{self, Controllers};
 use super::energy::{self, Meters};
 use super::handover;
 use super::idle;
@@ -66,6 +67,8 @@ pub struct Native {
     adder: Adder,
     /// Meters of energy, looked for when they are first asked for; or why there are none.
     meters: Option<Result<Mutex<Meters>, String>>,
+    /// Counters of the memory controllers, looked for when a case first reaches memory; nothing where there are none.
+    controllers: Option<Option<Mutex<Controllers>>>,
 }
 
 /// Why measuring can't even start.
@@ -99,6 +102,7 @@ impl Native {
             chaser: Chaser::default(),
             adder: Adder::default(),
             meters: None,
+            controllers: None,
         };
         native.expect(cases);
         Ok(native)
@@ -274,6 +278,9 @@ impl Native {
     ) -> Result<(Measured, Vec<(u32, Obtained)>), Outcome> {
         let kernel = Kernel::find(&variant.kernel).map_err(unavailable)?;
         self.code(variant)?;
+        if case.working_set >= controllers::LEAST {
+            self.controllers.get_or_insert_with(|| controllers::open(&Source::live()));
+        }
         let layout = Layout::new(kernel, variant.element, case);
         let grounds = case.cpus.iter().map(|&cpu| self.arenas.ground(cpu, kernel, &layout));
         let grounds: Vec<Ground<'_>> = grounds.collect::<Result<_, _>>().map_err(unavailable)?;
@@ -286,6 +293,10 @@ impl Native {
         };
         let chain = || core_clock(&self.chain, self.ticker);
         let team = metered(Team::new(case, quota, self.ticker, self.clock.hz, &chain), case, &self.meters);
+        let team = match &self.controllers {
+            Some(Some(controllers)) if case.working_set >= controllers::LEAST => team.counted(controllers),
+            _ => team,
+        };
         let passes = |ground| Passes {
             ground,
             variant,

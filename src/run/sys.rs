@@ -70,20 +70,25 @@ impl Peer {
     }
 }
 
-/// A counter of the kernel's power PMU on one CPU, which stands for its package: reading it gives 8 bytes of count.
+/// A counter of a device (power, memory controllers) on one CPU, which stands for its package: reading it gives 8 bytes of
+/// count. `config` holds the request's fields `config`, `config1` and `config2`.
 #[cfg(target_os = "linux")]
-pub fn power_event(pmu: u32, config: u64, cpu: u32) -> io::Result<std::fs::File> {
+pub fn counter_event(device: u32, config: [u64; 3], cpu: u32) -> io::Result<std::fs::File> {
     use std::os::fd::FromRawFd;
-    /// struct perf_event_attr in its first version (include/uapi/linux/perf_event.h): type, size, config; all else is 0.
+    /// struct perf_event_attr in its second version (include/uapi/linux/perf_event.h): type, size, config; periods, formats
+    /// and flags are 0; config1 and config2.
     #[repr(C)]
     #[derive(Debug)]
     struct Attributes {
         kind: u32,
         size: u32,
         config: u64,
-        others: [u64; 6],
+        others: [u64; 5],
+        more: [u64; 2],
     }
-    let attributes = Attributes { kind: pmu, size: size_of::<Attributes>() as u32, config, others: [0; 6] };
+    let [config, more @ ..] = config;
+    let size = size_of::<Attributes>() as u32;
+    let attributes = Attributes { kind: device, size, config, others: [0; 5], more };
     let (every_process, no_group, flags) = (-1, -1, libc::c_ulong::from(8u8));
     // SAFETY: the kernel reads `size` bytes of `attributes`. Flag 8 (PERF_FLAG_FD_CLOEXEC) makes no other promise.
     let file = unsafe {

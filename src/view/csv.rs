@@ -41,6 +41,8 @@ const BANDWIDTH: &[Column<Row>] = &[
     ("bus_Bps_median", |row| median(row.bus_bps)),
     ("bus_Bps_ci95_low", |row| low(row.bus_bps)),
     ("bus_Bps_ci95_high", |row| high(row.bus_bps)),
+    ("controllers_Bps_read", |row| text(row.controllers_bps.map(|rates| rates.read))),
+    ("controllers_Bps_written", |row| text(row.controllers_bps.map(|rates| rates.written))),
     ("copied_Bps_best", |row| best(row.copied_bps)),
     ("copied_Bps_median", |row| median(row.copied_bps)),
     ("copied_Bps_ci95_low", |row| low(row.copied_bps)),

@@ -21,9 +21,9 @@ use maud::{DOCTYPE, Markup, PreEscaped, html};
 
 use super::chart::{self, Chart};
 use super::{
-    ALONE, Flag, PAGES_CAPTION, SPREAD_CAPTION, TRAFFIC, alone, bound, break_even, crossing, crossover_line,
-    crossovers, element_note, gbps, level_kernels, level_row, level_threads, machine_line, measured_kinds, page_cost,
-    page_reasons, page_works, ratio, reasons, spread, streams, threads,
+    ALONE, Flag, PAGES_CAPTION, SPREAD_CAPTION, TRAFFIC, alone, bound, break_even, counted_by_controllers, crossing,
+    crossover_line, crossovers, element_note, gbps, level_kernels, level_row, level_threads, machine_line,
+    measured_kinds, page_cost, page_reasons, page_works, ratio, reasons, spread, streams, threads,
 };
 use crate::model::{Cost, Kind, Kinds, Level, OffsetRow, PageRow, Rate, Report, Row, StreamTable};
 use crate::plan::Protocol;
@@ -286,6 +286,7 @@ fn write_allocate(report: &Report) -> Section {
                     th { "kernel" } th.num { "threads" } th { "saturate memory" } th.num { "payload bytes" } th.num { "bus bytes" }
                     th.num { "regular, payload" } th.num { "regular, bus" } th.num { "nt, payload" }
                     th.num { "nt : regular [95 %]" } th.num { "bytes counted" } th { "so" } th { "which means" }
+                    th { "memory controllers" }
                 } }
                 tbody { @for case in &report.write_allocate { tr {
                     th { (case.kernel) }
@@ -300,6 +301,7 @@ fn write_allocate(report: &Report) -> Section {
                     td.num { (bound(case.bound)) }
                     td { (case.traffic) }
                     td { (means(case.traffic)) }
+                    td { (counted_by_controllers(case).unwrap_or_else(|| "not read".into())) }
                 } } }
             },
         )

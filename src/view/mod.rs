@@ -29,6 +29,7 @@ use crate::model::streams::StreamsRow;
 use crate::model::{
     BreakEven, Cost, Crossover, HandoverRow, Kind, Kinds, LatencyLevel, LatencyRow, Level, LevelBest, LoadCurve,
     LoadedRow, MapLine, Numa, NumaInitiator, NumaRow, PageRow, Rate, Report, Row, Traffic, TranslationLevel,
+    WriteAllocate,
 };
 use crate::plan::{PageWork, Protocol, Way};
 use crate::units::{Bytes, BytesPerSecond, Nanoseconds, count, percent, significant};
@@ -65,6 +66,7 @@ const FLAGS: &[Flag] = &[
     flag("few-samples", "n", "too few samples for the interval asked for"),
     flag("wide-interval", "i", "the interval is wider than asked for"),
     flag("pages-differ", "p", "the pages obtained are not those asked for"),
+    flag("controllers-disagree", "x", "the memory controllers counted other bytes than the loop's"),
     flag("asymmetric", "a", "the other way round it takes another time"),
     flag("idle-differs", "l", "idle threads beside it changed the latency"),
     flag("not-monotone", "u", "latency or bandwidth fell with more load"),
@@ -392,6 +394,18 @@ const TRAFFIC: [(Traffic, &str); 5] = [
     (Traffic::NtHeldBack, "nt stores are slower than regular ones: something else than traffic limits them"),
     (Traffic::Unclear, "the ratio fits neither"),
 ];
+
+/// What the memory controllers say of a kernel's write-allocate, where they were read.
+fn counted_by_controllers(case: &WriteAllocate) -> Option<String> {
+    let (moved, witness) = (case.moved_bytes?, case.witness?);
+    let against = if witness.disagrees(case.traffic) { ", against what the ratio says" } else { "" };
+    Some(format!(
+        "{}, {}: the memory controllers moved {} B an element with regular stores: {witness}{against}",
+        case.kernel,
+        threads(case.threads),
+        significant(moved)
+    ))
+}
 
 /// A ratio with its interval: `1.38 [1.36, 1.40]`.
 fn ratio(gain: [f64; 3]) -> String {

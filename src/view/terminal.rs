@@ -24,10 +24,10 @@ use std::fmt::Write;
 use anstyle::Style;
 
 use super::{
-    ALONE, CROSSINGS, FLAGS, Flag, PAGES_CAPTION, SPREAD_CAPTION, TRAFFIC, alone, bound, break_even_word, crossing,
-    crossover_line, crossovers, element_note, gbps, level_kernels, level_row, level_threads, machine_line,
-    measured_kinds, offset_cost, page_cost, page_reasons, page_works, protocol_word, ratio, reasons, scans, spread,
-    store_groups, store_words, streams, threads,
+    ALONE, CROSSINGS, FLAGS, Flag, PAGES_CAPTION, SPREAD_CAPTION, TRAFFIC, alone, bound, break_even_word,
+    counted_by_controllers, crossing, crossover_line, crossovers, element_note, gbps, level_kernels, level_row,
+    level_threads, machine_line, measured_kinds, offset_cost, page_cost, page_reasons, page_works, protocol_word,
+    ratio, reasons, scans, spread, store_groups, store_words, streams, threads,
 };
 use crate::kernel::scan::Scan;
 use crate::model::{
@@ -474,7 +474,11 @@ fn write_allocate(report: &Report) -> String {
     let note_text = "Bytes of an element: payload, and on the bus if each regular store reads its line first. GB/s of payload, \
                      medians; their ratio, and that of the bytes counted. With * threads saturate memory: only there is the \
                      ratio one of traffic.";
-    head("Write-allocate, at memory level") + &note(note_text) + &table(&columns) + &traffic_legend(cases)
+    head("Write-allocate, at memory level")
+        + &note(note_text)
+        + &table(&columns)
+        + &traffic_legend(cases)
+        + &cases.iter().filter_map(counted_by_controllers).map(|text| paragraph(&text, "  ")).collect::<String>()
 }
 
 /// What the words of the last column mean, of those that occur.
