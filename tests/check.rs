@@ -329,8 +329,8 @@ fn promtool(text: &str) {
         slurm::skip("no promtool here; Debian: apt-get install prometheus");
         return;
     }
-    let mut tool = Command::new("promtool").args(["check", "metrics"]);
-    let tool = tool.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut tool = Command::new("promtool");
+    tool.args(["check", "metrics"]).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = tool.spawn().unwrap();
     std::io::Write::write_all(&mut child.stdin.take().unwrap(), text.as_bytes()).unwrap();
     let output = child.wait_with_output().unwrap();
@@ -441,7 +441,8 @@ fn a_real_check_passes_fails_and_writes() {
     assert!(code == 0 && shown.starts_with("healthy\n") && shown.contains("L1 read, one core"), "{shown}");
 
     write(&at("fast.jsonl"), &ten_times(&Record::read(&at("base.jsonl")).unwrap()));
-    let flags = ["--baseline", p(&at("fast.jsonl")), "--prometheus", p(&at("m.prom"))];
+    let (fast, prom) = (at("fast.jsonl"), at("m.prom"));
+    let flags = ["--baseline", p(&fast), "--prometheus", p(&prom)];
     let (code, line, talk) = checked(folder.path(), &[&flags, &LOOSE[..]].concat());
     assert_eq!((code, line.lines().count(), talk.as_str()), (1, 1, ""), "{line}");
     assert!(line.contains(" read, one core -") && line.contains("limit -80 %"), "{line}");

@@ -242,7 +242,8 @@ fn of_baseline(path: &str, machine: &Machine) -> anyhow::Result<(Vec<Probe>, Vec
         wrong(&"it has no figure that a check looks at; measure one here with membound check --record FILE")
     })?;
     let trimmed = records.iter().map(|record| check::trimmed(record, &probes));
-    Ok((probes, trimmed.filter(|record| !record.measurements.is_empty()).collect()))
+    let trimmed = trimmed.filter(|record| !record.measurements.is_empty()).collect();
+    Ok((probes, trimmed))
 }
 
 /// The probes of a machine without a baseline. What each case stands for is known before it is measured.

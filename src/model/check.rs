@@ -161,16 +161,9 @@ pub fn probes(report: &Report, record: &Record) -> Vec<Probe> {
         Some(Probe { quantity: (*quantity).into(), level: (*level).into(), case })
     };
     let latency = || {
-        let row = chosen_chase(report)?;
-        let is_it = |case: &&Case| {
-            matches!(case.work, Work::Chase(chase) if chase.order == row.order && chase.chains == 1
-                && chase.stride_bytes == row.stride_bytes && chase.block_bytes == row.block_bytes)
-                && case.memory.kind == row.memory
-                && case.protocol == Protocol::Steady
-                && case.cpus == row.cpus
-                && case.working_set == row.working_set_bytes
-        };
-        let case = cases().find(is_it)?.clone();
+        let case_of = |row: &LatencyRow| cases().find(|case| is_chase_of(case, row));
+        let own = report.latency.rows.iter().filter(|row| case_of(row).is_some()).collect();
+        let case = case_of(chosen_chase(own)?)?.clone();
         Some(Probe { quantity: LATENCY.into(), level: "memory".into(), case })
     };
     let (together, alone): (Vec<&Role>, Vec<&Role>) = ROLES.iter().partition(|role| role.3);
@@ -235,16 +228,14 @@ fn chosen(mut rows: Vec<&Row>, is_memory: bool) -> Option<&Row> {
 }
 
 /// The random chase in memory, by the same rules.
-fn chosen_chase(report: &Report) -> Option<&LatencyRow> {
-    let is_own = |row: &&LatencyRow| {
+fn chosen_chase(mut rows: Vec<&LatencyRow>) -> Option<&LatencyRow> {
+    rows.retain(|row| {
         row.outcome == "measured"
             && row.order == Order::Random
             && row.chains == 1
             && row.stride_bytes == 64
-            && row.protocol == Protocol::Steady
             && row.level.as_deref() == Some("memory")
-    };
-    let mut rows: Vec<&LatencyRow> = report.latency.rows.iter().filter(is_own).collect();
+    });
     if rows.iter().any(|row| row.memory == USUAL_MEMORY.kind) {
         rows.retain(|row| row.memory == USUAL_MEMORY.kind);
     }
@@ -253,6 +244,17 @@ fn chosen_chase(report: &Report) -> Option<&LatencyRow> {
     }
     // The smallest: to write a cycle over gigabytes takes seconds.
     rows.into_iter().min_by_key(|row| row.working_set_bytes)
+}
+
+/// A row of a chase does not tell its protocol; only the steady one is meant.
+fn is_chase_of(case: &Case, row: &LatencyRow) -> bool {
+    let is_order = matches!(case.work, Work::Chase(chase) if chase.order == row.order && chase.chains == row.chains
+        && chase.stride_bytes == row.stride_bytes && chase.block_bytes == row.block_bytes);
+    is_order
+        && case.memory.kind == row.memory
+        && case.protocol == Protocol::Steady
+        && case.cpus == row.cpus
+        && case.working_set == row.working_set_bytes
 }
 
 fn is_case_of(case: &Case, row: &Row) -> bool {
