@@ -304,7 +304,7 @@ fn the_line_is_fit_for_a_scheduler() {
 
 #[test]
 fn the_views_say_it() {
-    let text = terminal::check(&faulty());
+    let text = anstream::adapter::strip_str(&terminal::check(&faulty())).to_string();
     assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
     for part in ["memory read -14 %", "86.0 ±1.0", "degraded", "12.3 GB/s", "Facts that changed", "memory channels: 7, was 8"] {
         assert!(text.contains(part), "{part} is not in\n{text}");
