@@ -82,18 +82,21 @@ pub fn run(args: &CompareArgs) -> anyhow::Result<Done> {
 /// What stands at a path.
 fn side(path: &Path) -> anyhow::Result<Side> {
     let name = path.file_name().map_or_else(|| path.display().to_string(), |name| name.to_string_lossy().into_owned());
-    let source = if path.is_dir() {
-        Source::Records(records(path)?)
-    } else if path.extension().is_some_and(|end| end.eq_ignore_ascii_case("csv")) {
+    let is_figures = !path.is_dir() && path.extension().is_some_and(|end| end.eq_ignore_ascii_case("csv"));
+    let source = if is_figures {
         Source::Figures(Figure::read(path).map_err(usage)?)
     } else {
-        Source::Records(vec![Record::read(path).map_err(usage)?])
+        Source::Records(records(path)?)
     };
     Ok(Side { name, source })
 }
 
-/// The records of a folder, by name.
-fn records(folder: &Path) -> anyhow::Result<Vec<Record>> {
+/// A record, or those of a folder, by name.
+pub(super) fn records(path: &Path) -> anyhow::Result<Vec<Record>> {
+    if path.is_dir() { records_in(path) } else { Ok(vec![Record::read(path).map_err(usage)?]) }
+}
+
+fn records_in(folder: &Path) -> anyhow::Result<Vec<Record>> {
     let unreadable = |fault: std::io::Error| usage(format!("cannot read {}: {fault}", folder.display()));
     let mut paths = Vec::new();
     for entry in std::fs::read_dir(folder).map_err(unreadable)? {

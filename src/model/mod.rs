@@ -2,6 +2,7 @@
 
 pub mod addrmap;
 pub mod advisor;
+pub mod check;
 pub mod compare;
 pub mod energy;
 mod findings;

@@ -3,6 +3,7 @@
 mod alignment;
 mod bandwidth;
 mod characterise;
+mod check;
 mod conflict;
 mod cores;
 mod energy;
@@ -35,6 +36,7 @@ use crate::units::{Bytes, words};
 pub use alignment::alignment;
 pub use bandwidth::{Choice, bandwidth, stores, stream, stream_choice};
 pub use characterise::{Detail, characterise};
+pub use check::check;
 pub use conflict::{Conflict, LINE, Stage, conflict, known_page};
 pub use cores::{STEPS, handovers, loaded};
 pub use energy::energy;

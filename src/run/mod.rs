@@ -1,6 +1,7 @@
 //! Running cases: an [`Executor`] takes samples, [`run`] decides which case is visited when and for how long.
 
 pub mod arena;
+pub mod busy;
 #[cfg(target_arch = "x86_64")]
 mod chase;
 #[cfg(target_arch = "x86_64")]
@@ -36,6 +37,7 @@ pub mod sweep;
 pub mod sys;
 #[cfg(target_arch = "x86_64")]
 mod team;
+pub mod turn;
 
 use std::collections::HashMap;
 use std::io;

@@ -2,6 +2,7 @@
 //! (`payload_Bps_median`), lists are joined by spaces, absent values are empty.
 
 use super::{protocol_word, streams};
+use crate::model::check::{CheckRow, Checkup};
 use crate::model::compare::{Comparison, ComparisonRow};
 use crate::model::energy::EnergyRow;
 use crate::model::page_cache::PageCacheRow;
@@ -428,6 +429,25 @@ const COMPARISON: &[Column<ComparisonRow>] = &[
     ("reason", |row| text(row.reason.as_ref())),
 ];
 
+const CHECK: &[Column<CheckRow>] = &[
+    ("metric", |row| row.metric.clone()),
+    ("quantity", |row| row.quantity.clone()),
+    ("what", |row| row.what.clone()),
+    ("kernel", |row| text(row.kernel.as_ref())),
+    ("level", |row| text(row.level.as_ref())),
+    ("threads", |row| row.threads.to_string()),
+    ("unit", |row| row.unit.clone()),
+    ("value", |row| text(row.value)),
+    ("against", |row| text(row.against)),
+    ("reference", |row| text(row.reference)),
+    ("ratio", |row| text(row.ratio)),
+    ("ratio_ci95_low", |row| text(row.ratio_ci95.map(|ends| ends[0]))),
+    ("ratio_ci95_high", |row| text(row.ratio_ci95.map(|ends| ends[1]))),
+    ("least_ratio", |row| text(row.least_ratio)),
+    ("health", |row| row.health.to_string()),
+    ("reason", |row| text(row.reason.as_ref())),
+];
+
 /// What the other threads did: the word, the mix, the pause.
 fn load_words(load: Load) -> (&'static str, String, String) {
     match load {
@@ -460,10 +480,20 @@ pub fn rows(rows: &[AnyRow]) -> String {
 
 /// The cells of a comparison, those of one side last.
 pub fn comparison(comparison: &Comparison) -> String {
+    alike(COMPARISON, comparison.all())
+}
+
+/// The figures of a check.
+pub fn check(checkup: &Checkup) -> String {
+    alike(CHECK, checkup.rows.iter())
+}
+
+/// Rows that all have the same columns.
+fn alike<'a, R: 'a>(columns: &[Column<R>], rows: impl Iterator<Item = &'a R>) -> String {
     let mut writer = csv::Writer::from_writer(Vec::new());
-    writer.write_record(COMPARISON.iter().map(|column| column.0)).expect("a Vec takes everything");
-    for row in comparison.all() {
-        writer.write_record(COMPARISON.iter().map(|(_, value)| value(row))).expect("a Vec takes everything");
+    writer.write_record(columns.iter().map(|column| column.0)).expect("a Vec takes everything");
+    for row in rows {
+        writer.write_record(columns.iter().map(|(_, value)| value(row))).expect("a Vec takes everything");
     }
     let bytes = writer.into_inner().expect("a Vec takes everything");
     String::from_utf8(bytes).expect("strings make a string")

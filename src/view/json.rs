@@ -3,6 +3,7 @@
 use serde::Serialize;
 
 use crate::machine::{Machine, NodeNature};
+use crate::model::check::Checkup;
 use crate::model::compare::{Comparison, ComparisonRow};
 use crate::model::{AnyRow, Report, Verdict, Warning, warnings::of_machine};
 
@@ -14,6 +15,11 @@ pub fn rows(rows: &[AnyRow]) -> String {
 /// One array of the cells of a comparison, those of one side last.
 pub fn comparison(comparison: &Comparison) -> String {
     array(&comparison.all().collect::<Vec<&ComparisonRow>>())
+}
+
+/// One array of the figures of a check.
+pub fn check(checkup: &Checkup) -> String {
+    array(&checkup.rows)
 }
 
 /// One array of warnings, a warning on each line, each with the name of its record.

@@ -7,6 +7,7 @@ pub mod terminal;
 pub mod csv;
 pub mod hwloc;
 pub mod json;
+pub mod prometheus;
 pub mod svg;
 
 #[cfg(feature = "report")]

@@ -2,6 +2,7 @@
 
 mod addrmap;
 mod advisor;
+mod check;
 mod compare;
 mod energy;
 mod handover;
@@ -38,6 +39,7 @@ use crate::units::{Bytes, Nanoseconds, percent, significant, utc};
 
 pub use addrmap::addrmap;
 pub use advisor::advice;
+pub use check::{check, check_line};
 pub use compare::comparison;
 pub use energy::energy;
 pub use kernel::kernel;
