@@ -23,4 +23,6 @@ pub mod model;
 
 pub mod view;
 
+pub mod fleet;
+
 pub mod cli;
