@@ -3,6 +3,7 @@
 
 pub mod by_hand;
 pub mod simulated;
+pub mod slurm;
 
 use membound::kernel::scan::Scan;
 use membound::kernel::{Element, Kernel, LoadKind, StoreKind, Width};
