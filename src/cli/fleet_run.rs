@@ -82,12 +82,7 @@ fn lead(args: &FleetRunArgs, hello: Hello, world: &mut dyn World, mpi: &str) -> 
 }
 
 /// Whether anything failed, and who is gone.
-fn led(
-    args: &FleetRunArgs,
-    hello: Hello,
-    world: &mut dyn World,
-    mpi: &str,
-) -> anyhow::Result<(bool, HashSet<usize>)> {
+fn led(args: &FleetRunArgs, hello: Hello, world: &mut dyn World, mpi: &str) -> anyhow::Result<(bool, HashSet<usize>)> {
     check(&args.plan, args.node_timeout)?;
     let folder = folder(args.out.as_deref())?;
     let say = |text: &str| {

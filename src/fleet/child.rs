@@ -19,8 +19,8 @@ const LEASH: &str = "MEMBOUND_LEASH";
 /// What launchers tell ranks by, as the beginnings of names: a child is no rank. Open MPI and what it stands on, MPICH's Hydra
 /// and what derives from it, Slurm's steps, Cray, Flux. (`SLURMD_NODENAME` stays: it names the node.)
 const LAUNCHERS: [&str; 17] = [
-    "OMPI_", "OPAL_", "ORTE_", "PRTE_", "PMIX_", "PMI_", "PMI2_", "HYDRA_", "HYDI_", "MPI_", "MPICH_", "MPIR_", "I_MPI_",
-    "MV2_", "SLURM_", "PALS_", "FLUX_",
+    "OMPI_", "OPAL_", "ORTE_", "PRTE_", "PMIX_", "PMI_", "PMI2_", "HYDRA_", "HYDI_", "MPI_", "MPICH_", "MPIR_",
+    "I_MPI_", "MV2_", "SLURM_", "PALS_", "FLUX_",
 ];
 
 /// From asking a child to end to ending it.
@@ -109,10 +109,9 @@ impl Child {
     fn judged(&mut self, status: ExitStatus) -> State {
         let said = last_line(&self.folder.join("stderr"));
         let with = |what: String| Some(if said.is_empty() { what } else { format!("{what}: {said}") });
-        let is_whole = self.record().is_some_and(|record| {
-            let file = File::open(record);
-            file.and_then(|file| ends(&file, self.scan())).unwrap_or(false)
-        });
+        let complete = self.scan();
+        let is_end = |record: &Path| File::open(record).and_then(|file| ends(&file, complete)).unwrap_or(false);
+        let is_whole = self.record().is_some_and(is_end);
         let (outcome, reason) = match (&self.ending, status.code(), status.signal()) {
             (Some((_, NodeOutcome::TimedOut)), ..) => {
                 (NodeOutcome::TimedOut, Some(format!("not done after {} s", self.timeout.as_secs_f64())))
@@ -133,8 +132,8 @@ impl Child {
     /// The record's path, once there is one: it alone ends in .jsonl.
     fn record(&mut self) -> Option<&Path> {
         if self.record.is_none() {
-            let paths = std::fs::read_dir(&self.folder).ok()?.filter_map(|entry| Some(entry.ok()?.path()));
-            self.record = { paths }.find(|path| path.extension().is_some_and(|end| end == "jsonl"));
+            let mut paths = std::fs::read_dir(&self.folder).ok()?.filter_map(|entry| Some(entry.ok()?.path()));
+            self.record = paths.find(|path| path.extension().is_some_and(|end| end == "jsonl"));
         }
         self.record.as_deref()
     }
@@ -142,9 +141,8 @@ impl Child {
     /// Looks how far complete lines reach by now.
     fn scan(&mut self) -> u64 {
         let from = self.complete;
-        if let Some(record) = self.record() {
-            self.complete = complete_lines(record, from).unwrap_or(from);
-        }
+        let reach = |record: &Path| complete_lines(record, from).unwrap_or(from);
+        self.complete = self.record().map_or(from, reach);
         self.complete
     }
 }

@@ -486,7 +486,7 @@ impl Lead<'_> {
     }
 
     /// Nodes of which more may come.
-    fn open(&self) -> impl Iterator<Item = usize> + use<'_> {
+    fn open(&self) -> impl Iterator<Item = usize> {
         self.peers.iter().enumerate().filter(|(_, peer)| !peer.is_settled).map(|(at, _)| at)
     }
 
@@ -524,7 +524,8 @@ pub fn part(world: &mut dyn World, gone: &HashSet<usize>, code: i32, silence: Du
         }
     }
     let abandon = !gone.is_empty() || !missing.is_empty();
-    for &rank in &there {
+    // Who is gone may yet come back to hear it.
+    for rank in 1..world.size() {
         let _ = world.send(rank, Word::Leave { abandon, code }.pack(b""));
     }
     let start = awake.now();

@@ -1,6 +1,6 @@
 //! From ranks to nodes: which ranks share one, what it is called, and whether it may take part.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 use super::shortened;
 use super::word::Hello;
@@ -21,13 +21,13 @@ pub struct Node {
 /// A rank that said nothing is a node of its own.
 pub fn nodes(hellos: &[Option<Hello>]) -> Vec<Node> {
     let mut found: Vec<Node> = Vec::new();
-    let mut place: std::collections::HashMap<(&str, &str), usize> = Default::default();
+    let mut place: HashMap<(&str, &str), usize> = HashMap::new();
     for (rank, hello) in hellos.iter().enumerate() {
         let Some(hello) = hello else {
             found.push(Node { name: format!("rank{rank}"), ranks: vec![rank], hello: None });
             continue;
         };
-        let node = *place.entry((called(hello), &hello.boot_id)).or_insert(found.len());
+        let node = *place.entry((called(hello), hello.boot_id.as_str())).or_insert(found.len());
         match found.get_mut(node) {
             Some(node) => node.ranks.push(rank),
             None => found.push(Node { name: file_name(called(hello)), ranks: vec![rank], hello: Some(hello.clone()) }),
@@ -134,6 +134,9 @@ mod tests {
         assert!(refusal(&build, &lead).unwrap().starts_with("it runs membound 1 (another build), rank 0"));
         let other = Hello { arguments: vec!["latency".into(), "--budget".into(), "5s".into()], ..lead.clone() };
         let reason = refusal(&other, &lead).unwrap();
-        assert_eq!(reason, "its plan is 'latency --budget 5s', that of rank 0 the default run: give all ranks one plan");
+        assert_eq!(
+            reason,
+            "its plan is 'latency --budget 5s', that of rank 0 the default run: give all ranks one plan"
+        );
     }
 }

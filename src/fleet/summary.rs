@@ -160,8 +160,7 @@ impl Summary {
     pub fn text(&self) -> String {
         let mut counts: BTreeMap<NodeOutcome, usize> = BTreeMap::new();
         self.nodes.iter().for_each(|node| *counts.entry(node.outcome).or_default() += 1);
-        let counts: Vec<String> =
-            counts.iter().map(|(outcome, count)| format!("{count} {}", outcome.word())).collect();
+        let counts: Vec<String> = counts.iter().map(|(outcome, count)| format!("{count} {}", outcome.word())).collect();
         let mut text = format!("{}: {}", several(self.nodes.len(), "node"), counts.join(", "));
         let told: Vec<String> = self.nodes.iter().filter_map(told).collect();
         match told.as_slice() {

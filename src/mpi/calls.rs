@@ -31,7 +31,7 @@ const TEXT_BYTES: usize = 8192;
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Status([c_int; 16]);
 
-/// A message on its way, and its bytes, which MPI may read until it is done. Dropped before that, they are leaked.
+/// A message on its way, and its bytes, which MPI may read or write until it is done. Dropped before that, they are leaked.
 pub(super) struct Request {
     handle: usize,
     bytes: Vec<u8>,
@@ -47,6 +47,11 @@ impl Request {
     /// Length of the message.
     pub fn len(&self) -> usize {
         self.bytes.len()
+    }
+
+    /// Its bytes, once it is done.
+    pub fn into_bytes(mut self) -> Option<Vec<u8>> {
+        self.is_done.then(|| std::mem::take(&mut self.bytes))
     }
 }
 
@@ -104,6 +109,7 @@ functions! {
         Data, c_int, usize, c_int, c_int, Buffer, c_int, usize, c_int, c_int, usize, *mut Status
     ),
     start_send = "MPI_Isend"(Data, c_int, usize, c_int, c_int, usize, *mut usize),
+    start_receive = "MPI_Irecv"(Buffer, c_int, usize, c_int, c_int, usize, *mut usize),
     test = "MPI_Test"(*mut usize, Int, *mut Status),
     probe = "MPI_Iprobe"(c_int, c_int, usize, Int, *mut Status),
     count = "MPI_Get_count"(*const Status, usize, Int),
@@ -157,9 +163,8 @@ impl Calls {
         let mut provided = 0;
         // SAFETY: no arguments are handed over, which MPI allows since 2.0; `provided` is an int. The caller makes sure that
         // this is the first time.
-        let code = unsafe {
-            (self.functions.init)(std::ptr::null_mut(), std::ptr::null_mut(), FUNNELED, &mut provided)
-        };
+        let code =
+            unsafe { (self.functions.init)(std::ptr::null_mut(), std::ptr::null_mut(), FUNNELED, &mut provided) };
         done(code)?;
         // SAFETY: both are handles of this library, by `values`.
         done(unsafe { (self.functions.set_errhandler)(self.values.comm_world, self.values.errors_return) })
@@ -246,6 +251,18 @@ impl Calls {
         // SAFETY: it reads `count` bytes until it is done; the request owns them, never touches them, and does not free
         // them before that. Its handle is a zeroed word.
         done(unsafe { (self.functions.start_send)(data, count, byte, to, tag, comm_world, &mut request.handle) })?;
+        Ok(request)
+    }
+
+    /// Starts to receive a message of exactly `count` bytes.
+    pub fn start_receive(&self, count: c_int, from: c_int, tag: c_int) -> Result<Request, c_int> {
+        let Values { comm_world, byte, .. } = self.values;
+        let bytes = vec![0; usize::try_from(count).unwrap_or(0)];
+        let mut request = Request { handle: 0, bytes, is_done: false };
+        let data = request.bytes.as_mut_ptr().cast();
+        // SAFETY: it writes at most `count` bytes until it is done; the request owns them, never touches them, and does not
+        // free them before that. Its handle is a zeroed word.
+        done(unsafe { (self.functions.start_receive)(data, count, byte, from, tag, comm_world, &mut request.handle) })?;
         Ok(request)
     }
 

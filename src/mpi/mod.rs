@@ -113,8 +113,8 @@ pub struct Waiting {
     pub bytes: usize,
 }
 
-/// A message on its way. Its bytes are freed once it is done; dropped before that, they are leaked, as MPI may still
-/// read them.
+/// A message on its way, to a peer or from one. Its bytes are freed once it is done; dropped before that, they are leaked, as
+/// MPI may still read or write them.
 pub struct Pending<'a> {
     mpi: &'a Mpi,
     request: Request,
@@ -198,6 +198,14 @@ impl Mpi {
         Ok(Pending { mpi: self, request })
     }
 
+    /// Starts to receive a message that [`Mpi::probe`] has just found, and returns at once: of a long one only the
+    /// announcement may be here yet.
+    pub fn start_receive(&self, waiting: Waiting, tag: u16) -> Result<Pending<'_>, MpiError> {
+        let (count, from) = (count(waiting.bytes)?, self.peer(waiting.from)?);
+        let request = self.checked("MPI_Irecv", self.calls.start_receive(count, from, tag.into()))?;
+        Ok(Pending { mpi: self, request })
+    }
+
     /// Waits until all have come here.
     pub fn barrier(&self) -> Result<(), MpiError> {
         self.checked("MPI_Barrier", self.calls.barrier())
@@ -236,6 +244,11 @@ impl Pending<'_> {
     /// Whether the bytes are on their way for good. It does not block.
     pub fn is_done(&mut self) -> Result<bool, MpiError> {
         self.mpi.checked("MPI_Test", self.mpi.calls.is_done(&mut self.request))
+    }
+
+    /// The message, once it is done.
+    pub fn into_bytes(self) -> Option<Vec<u8>> {
+        self.request.into_bytes()
     }
 }
 
