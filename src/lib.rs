@@ -11,6 +11,7 @@ pub mod machine;
 pub mod kernel;
 pub mod memory;
 pub mod placement;
+pub mod mpi;
 
 pub mod plan;
 
@@ -22,5 +23,7 @@ pub mod stats;
 pub mod model;
 
 pub mod view;
+
+pub mod fleet;
 
 pub mod cli;

@@ -8,6 +8,7 @@ use membound::cli::{self, Cli, Color, Usage};
 use membound::machine::MachineError;
 
 fn main() -> ExitCode {
+    membound::fleet::accept_leash();
     let cli = Cli::parse();
     match cli.color() {
         Color::Auto => anstream::ColorChoice::Auto.write_global(),

@@ -7,6 +7,8 @@ pub mod characterise;
 pub mod check;
 pub mod compare;
 pub mod cores;
+pub mod fleet;
+pub mod fleet_run;
 pub mod kernel;
 pub mod kinds;
 pub mod latency;
@@ -87,11 +89,14 @@ pub enum Command {
     /// Is this node as healthy as it was, or as it should be? Exit code 0 healthy, 1 degraded, 2 unable; for schedulers and
     /// Prometheus
     Check(check::CheckArgs),
+    /// Many nodes: measure them all, started by mpirun or srun
+    Fleet(fleet::FleetArgs),
     /// Redraw summary and report from records
     Report(report::ReportArgs),
     /// Measure a loop of your own, such as 'a[i] = b[i] + s*c[i]'; list the kernels, or the machine code that will run
     Kernel(Box<kernel::KernelArgs>),
-    /// Print the JSON schema of a record's lines, of result rows, of the cells of a comparison, or of a check's rows
+    /// Print the JSON schema of a record's lines, of result rows, of the cells of a comparison, of a check's rows, or of a
+    /// fleet's summary
     Schema {
         /// Which schema
         #[arg(value_enum, default_value_t = SchemaOf::Record)]
@@ -117,6 +122,8 @@ pub enum SchemaOf {
     Comparison,
     /// One row of `check --format json`
     Check,
+    /// The summary of a fleet's run, fleet.json
+    Fleet,
 }
 
 /// How results are printed.
@@ -361,6 +368,7 @@ pub fn execute(cli: &Cli) -> anyhow::Result<Done> {
         Some(Command::Advise(args)) => Ok(Done::ok(advise::run(args)?)),
         Some(Command::Compare(args)) => compare::run(args),
         Some(Command::Check(args)) => check::run(args),
+        Some(Command::Fleet(args)) => fleet::run(args),
         Some(Command::Report(args)) => report::run(args),
         Some(Command::Kernel(args)) => kernel::run(args),
         Some(Command::Schema { of }) => {
@@ -369,6 +377,7 @@ pub fn execute(cli: &Cli) -> anyhow::Result<Done> {
                 SchemaOf::Row => schemars::schema_for!(crate::model::AnyRow).to_value(),
                 SchemaOf::Comparison => schemars::schema_for!(crate::model::compare::ComparisonRow).to_value(),
                 SchemaOf::Check => schemars::schema_for!(crate::model::check::CheckRow).to_value(),
+                SchemaOf::Fleet => crate::fleet::schema(),
             };
             Ok(Done::ok(serde_json::to_string_pretty(&schema)? + "\n"))
         }

@@ -346,6 +346,36 @@ unsafe fn stand_still(parent: libc::pid_t) -> ! {
     }
 }
 
+/// From now on this process ends when the thread that started it does; at once, if `parent` is its parent no more.
+pub fn live_with(parent: u32) {
+    // SAFETY: system calls without memory of ours.
+    unsafe {
+        libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
+        if u32::try_from(libc::getppid()) != Ok(parent) {
+            libc::raise(libc::SIGKILL);
+        }
+    }
+}
+
+/// Closes every file but standard input, output and error. Only for a process that has opened nothing itself yet; a kernel
+/// before 5.9 leaves them open.
+pub fn close_inherited() {
+    let (first, last, flags) = (3 as libc::c_uint, libc::c_uint::MAX, 0 as libc::c_uint);
+    // SAFETY: no memory of ours; by the promise above nothing here knows any of these files.
+    unsafe { libc::syscall(libc::SYS_close_range, first, last, flags) };
+}
+
+/// Sends a signal to a process group that a child of this process leads. The child must not have been reaped, so that the
+/// number is still its own.
+pub fn signal_group(leader: u32, signal: i32) {
+    if let Ok(group) = libc::pid_t::try_from(leader)
+        && group > 1
+    {
+        // SAFETY: a system call without memory of ours.
+        unsafe { libc::kill(-group, signal) };
+    }
+}
+
 static INTERRUPTED: AtomicBool = AtomicBool::new(false);
 
 /// From now on Ctrl-C (SIGINT) and SIGTERM only raise [`interrupted`]; a second one ends the process at once. A file

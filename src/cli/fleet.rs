@@ -1,0 +1,27 @@
+//! `membound fleet`: many nodes.
+
+use clap::{Args, Subcommand};
+
+use super::{Done, fleet_run};
+
+/// Flags of `membound fleet`.
+#[derive(Debug, Clone, Args)]
+pub struct FleetArgs {
+    /// What to do
+    #[command(subcommand)]
+    pub command: FleetCommand,
+}
+
+/// What can be done with a fleet.
+#[derive(Debug, Clone, Subcommand)]
+pub enum FleetCommand {
+    /// Measure all nodes of a job at the same time, one rank a node; gather their records in one folder
+    Run(fleet_run::FleetRunArgs),
+}
+
+/// Does it.
+pub fn run(args: &FleetArgs) -> anyhow::Result<Done> {
+    match &args.command {
+        FleetCommand::Run(args) => fleet_run::run(args),
+    }
+}
