@@ -11,6 +11,7 @@ pub mod machine;
 pub mod kernel;
 pub mod memory;
 pub mod placement;
+pub mod mpi;
 
 pub mod plan;
 

@@ -8,9 +8,10 @@ use std::path::{Path, PathBuf};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::machine::{EnergyPart, Machine};
+use crate::machine::{CpuSet, EnergyPart, Machine};
 use crate::memory::Obtained;
 use crate::memory::behaviour::IGNORED;
+use crate::mpi::{Launcher, Library};
 use crate::plan::{Case, Work};
 use crate::units::{Bytes, Hertz};
 
@@ -50,6 +51,33 @@ pub struct Header {
     pub machine: Machine,
     /// Its state before the run.
     pub before: Environment,
+    /// The processes that took part; absent where it was this one alone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub world: Option<World>,
+}
+
+/// Processes that an MPI launcher started, and what they speak.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct World {
+    /// Who started them.
+    pub launcher: Launcher,
+    /// What they send messages by.
+    pub library: Library,
+    /// How many there are.
+    pub ranks: usize,
+    /// The hosts that they run on, that of rank 0 first.
+    pub hosts: Vec<WorldHost>,
+}
+
+/// A host that some of a world's processes run on.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct WorldHost {
+    /// Its name.
+    pub name: String,
+    /// The processes on it.
+    pub ranks: Vec<usize>,
+    /// CPUs that they may use.
+    pub cpus: CpuSet,
 }
 
 /// A clock, and what it was checked against.
@@ -148,7 +176,9 @@ pub struct Measured {
 /// Bytes of a base page, in which work on pages is counted whatever the pages obtained.
 pub const BASE_PAGE: u64 = 4096;
 
-/// What one repetition moves and computes, over all threads. Of a chase: its accesses, over all chains. Of a chase under
+/// What one repetition moves and computes, over all threads. Of messages: `elements` is how many times a message goes one
+/// way (2 of a ping-pong, which is a round trip, else 1), `stored` the bytes that all pairs send, `loaded` those that they
+/// receive: bandwidth as IMB counts it is `stored` over the time of a repetition. Of a chase: its accesses, over all chains. Of a chase under
 /// load: what one repetition of a loading thread moves, of which `Samples` has the number; the chase's own repetitions are
 /// single loads. Of a hand-over: `elements` is the hand-overs of a round trip, and nothing else is counted. Of work on
 /// pages: what the kernel moves if it zeroes or
@@ -215,6 +245,11 @@ pub struct Samples {
     /// What was computed, where that is what was asked for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub results: Option<Results>,
+    /// Of messages: for each pair, in the case's order, the clock ticks that it took for its part of each sample. `ticks` is
+    /// the slowest pair's, `fastest_thread_ticks` the fastest's. A pair on another host is timed by that host's clock, and
+    /// counted in ticks of this record's.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub pair_ticks: Vec<Vec<u64>>,
 }
 
 /// What sums came to, sample by sample. Numbers stand as the bits of a double (binary64 of IEEE 754).
@@ -285,6 +320,7 @@ impl Samples {
             && [self.setup_ticks.len(), self.load_repetitions.len()].iter().all(|length| [0, n].contains(length))
             && self.energy.iter().all(|meter| [meter.microjoules.len(), meter.ticks.len()] == [n; 2])
             && self.results.iter().all(|results| [results.bits.len(), results.ulps.len()] == [n; 2])
+            && self.pair_ticks.iter().all(|pair| pair.len() == n && pair.iter().all(|&ticks| ticks > 0))
             && [&self.lost_us, &self.steal_jiffies, &self.switches, &self.faults, &self.migrations]
                 .iter()
                 .all(|column| column.len() == n)
@@ -428,6 +464,15 @@ fn checked(measurement: Measurement) -> Result<Measurement, String> {
         }
         _ if matches!(measurement.case.work, Work::Streams(streams) if !streams.exists()) => {
             Err("its streams have a number or an offset that no streams have".into())
+        }
+        _ if matches!(&measurement.case.work, Work::PingPong(work) if work.pairs.is_empty()) => {
+            Err("it has messages and no pair".into())
+        }
+        Outcome::Measured(measured)
+            if matches!(&measurement.case.work,
+                Work::PingPong(work) if measured.samples.pair_ticks.len() != work.pairs.len()) =>
+        {
+            Err("it has not one column of ticks a pair".into())
         }
         _ if matches!(measurement.case.work, Work::Chase(chase) if !chase.exists()) => {
             Err("its chase has chains or a stride that no chase has".into())

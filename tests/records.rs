@@ -25,6 +25,7 @@ fn header() -> Line {
         clock: Clock { name: "tsc".into(), hz: Hertz(2.5e9), overhead_ticks: 50 },
         machine: Machine::read(root.path()).unwrap(),
         before: Environment { node_free: vec![(0, Bytes::gib(1))], ..Environment::default() },
+        world: None,
     }))
 }
 

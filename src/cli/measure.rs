@@ -275,6 +275,7 @@ fn header(executor: &dyn Executor, session: &Session) -> Header {
         clock: executor.clock(),
         machine: session.machine.clone(),
         before: run::environment(),
+        world: executor.world(),
     }
 }
 

@@ -12,6 +12,7 @@ mod latency;
 mod numa;
 mod page_cache;
 mod pages;
+mod pingpong;
 mod roofline;
 mod rounding;
 mod streams;
@@ -44,6 +45,9 @@ pub use latency::{LatencyChoice, MAP_STRIDE, SPARSE_STRIDE, latency, latency_cho
 pub use numa::{NUMA_CHASE, NoTarget, NumaChoice, Way, caches_of, has_places, numa};
 pub use page_cache::{CacheChoice, Cure, PageCache, cures, page_cache};
 pub use pages::first_touch;
+pub use pingpong::{
+    Buffers, Host, MessageMode, MessagePath, NoPairs, PingPong, PingPongChoice, Place, Seat, Sizes, Slot, octaves, pingpong,
+};
 pub use roofline::roofline;
 pub use rounding::{Data, SUMMED, SumOrder, Summation, rounding};
 pub use streams::{OFFSETS, streams, touch_of};
@@ -77,6 +81,8 @@ pub enum Work {
     Rounding(Summation),
     /// Many streams at once, each so many bytes from the next: a bandwidth.
     Streams(Streams),
+    /// Messages between pairs of processes: a time and a bandwidth.
+    PingPong(PingPong),
 }
 
 words! {
@@ -229,7 +235,7 @@ impl Case {
             | Work::Chase(_)
             | Work::PageCache(_)
             | Work::Flops(_) => None,
-            Work::Idle | Work::Rounding(_) | Work::Streams(_) => None,
+            Work::Idle | Work::Rounding(_) | Work::Streams(_) | Work::PingPong(_) => None,
         }
     }
 
@@ -324,6 +330,7 @@ impl fmt::Display for Case {
             Work::Streams(streams) => write!(f, "{streams}")?,
             Work::Idle => return f.write_str("idle, energy"),
             Work::Rounding(way) => return write!(f, "{way}, {}", self.working_set),
+            Work::PingPong(work) => return write!(f, "{work}, {}", self.working_set),
         }
         write!(f, ", {}, {}", self.working_set, self.memory)?;
         for StreamMemory { stream, memory } in &self.streams {

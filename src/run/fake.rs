@@ -309,6 +309,7 @@ impl Executor for Fake {
                 let volume = Volume { elements: threads, flops: threads * flops.per_trip(), ..Volume::default() };
                 self.measured(case, volume, (Flops::CHAINS * Flops::LINKS) as f64, quota)
             }
+            Work::PingPong(_) => Outcome::Unavailable { reason: "the simulated machine has one process".into() },
             Work::Rounding(_) => Outcome::Unavailable { reason: "the simulated machine adds up nothing".into() },
             Work::Streams(streams) => {
                 let share = Bytes(case.working_set.0 / case.threads().max(1) as u64);

@@ -41,7 +41,7 @@ use std::io;
 use std::time::{Duration, Instant};
 
 use crate::plan::{Case, Protocol, Work};
-use crate::record::{Clock, Environment, Measurement, Outcome};
+use crate::record::{Clock, Environment, Measurement, Outcome, World};
 use crate::units::Bytes;
 
 /// Visits to a scan: a slow spell that falls on one of them does not show in a median of three. The samples of a scan
@@ -52,6 +52,10 @@ const SCAN_VISITS: usize = 3;
 pub trait Executor {
     /// The clock that samples are counted in.
     fn clock(&self) -> Clock;
+    /// The processes that take part, where it is not this one alone.
+    fn world(&self) -> Option<World> {
+        None
+    }
     /// Announces cases, so that memory for the largest can be reserved.
     fn expect(&mut self, cases: &[Case]);
     /// A new round of visits begins. Memory kept from the last one is given back: where its pages happened to lie is

@@ -34,6 +34,7 @@ pub fn record(clock: Clock, machine: Machine, measurements: Vec<Measurement>) ->
         clock,
         machine,
         before: Environment::default(),
+        world: None,
     };
     Record { header, measurements, end: None }
 }

@@ -262,7 +262,10 @@ fn quantities(case: &Case, visits: &[&Measurement], hz: f64) -> Vec<Quantity> {
         Work::Page(_) => {
             vec![("by 4 KiB", "ns", Lower, each(&|visit| pages::page_ns(visit, case, Bytes(BASE_PAGE), hz)))]
         }
-        Work::Handover(_) => vec![("", "ns", Lower, each(&|visit| handover::latency_ns(visit, hz)))],
+        // One way: half a round trip, of a line as of a message.
+        Work::Handover(_) | Work::PingPong(_) => {
+            vec![("", "ns", Lower, each(&|visit| handover::latency_ns(visit, hz)))]
+        }
         Work::Chase(chase) => vec![("", "ns", Lower, each(&|visit| latency::link_ns(visit, *chase, hz)))],
         Work::Loaded(_) => {
             let load = each(&|visit| loaded::load_bps(visit, hz, |visit| visit.volume.payload()));
@@ -330,6 +333,7 @@ fn place(case: &Case, report: &Report) -> (String, Option<String>) {
         Work::Idle => "idle".into(),
         Work::Rounding(_) => "rounding".into(),
         Work::Streams(_) => "streams".into(),
+        Work::PingPong(_) => "messages".into(),
     };
     (group, None)
 }
