@@ -36,6 +36,7 @@ pub(super) fn sentences(report: &Report) -> Vec<String> {
     all.extend(super::energy::sentences(report));
     all.extend(super::rounding::sentences(&report.rounding));
     all.extend(super::streams::sentences(&report.congestion));
+    all.extend(super::pingpong::sentences(report));
     all
 }
 

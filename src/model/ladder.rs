@@ -512,7 +512,7 @@ fn points(curve: Curve, first: Bytes) -> Vec<Point> {
 }
 
 /// Gauss-Jordan elimination with partial pivots. Nothing, where the matrix is singular.
-fn eliminate(rows: &mut [Vec<f64>]) -> Option<()> {
+pub(super) fn eliminate(rows: &mut [Vec<f64>]) -> Option<()> {
     for i in 0..rows.len() {
         let pivot = (i..rows.len()).max_by(|&a, &b| rows[a][i].abs().total_cmp(&rows[b][i].abs()))?;
         rows.swap(i, pivot);

@@ -20,6 +20,7 @@ mod numa;
 mod offsets;
 pub mod page_cache;
 mod pages;
+pub mod pingpong;
 pub mod roofline;
 pub mod rounding;
 mod rows;
@@ -44,6 +45,7 @@ use self::addrmap::Remainder;
 use self::energy::EnergyRow;
 use self::limits::Limits;
 use self::page_cache::{PageCacheReport, PageCacheRow};
+use self::pingpong::{Messages, PathModel, PathRow, PingPongRow};
 use self::roofline::Roofline;
 use self::rounding::{Rounding, RoundingRow};
 use self::streams::{Congestion, StreamsRow};
@@ -100,6 +102,8 @@ pub struct Report {
     pub rounding: Rounding,
     /// Many streams at once, by their offsets.
     pub congestion: Congestion,
+    /// Messages between processes, and the models of their paths.
+    pub messages: Messages,
     /// What chases tell.
     pub latency: Latency,
     /// Memory from everywhere, if that was measured.
@@ -168,6 +172,7 @@ pub fn report_against(record: &Record, sheet: Option<&Sheet>) -> Report {
         energy: energy::rows(record),
         rounding: rounding::rounding(record),
         congestion: streams::congestion(record),
+        messages: pingpong::messages(record),
         end: record.end.clone(),
         levels,
         crossovers: stores::crossovers(&results),
@@ -831,6 +836,10 @@ pub enum AnyRow {
     Rounding(Box<RoundingRow>),
     /// `streams`
     Streams(Box<StreamsRow>),
+    /// `pingpong`
+    PingPong(Box<PingPongRow>),
+    /// `pingpong-model`
+    PingPongModel(Box<PathRow>),
 }
 
 impl Report {
@@ -848,9 +857,12 @@ impl Report {
         let energy = self.energy.iter().cloned().map(|row| AnyRow::Energy(Box::new(row)));
         let rounding = self.rounding.rows.iter().cloned().map(|row| AnyRow::Rounding(Box::new(row)));
         let streams = self.congestion.rows.iter().cloned().map(|row| AnyRow::Streams(Box::new(row)));
+        let messages = self.messages.rows.iter().cloned().map(|row| AnyRow::PingPong(Box::new(row)));
+        let parameters = self.messages.models.iter().flat_map(PathModel::rows);
+        let messages = messages.chain(parameters.map(|row| AnyRow::PingPongModel(Box::new(row))));
         let all = bandwidth.chain(pages).chain(offsets).chain(handovers).chain(loaded).chain(addrmap).chain(latency);
         let flops = self.flops.iter().cloned().map(|row| AnyRow::Flops(Box::new(row)));
-        all.chain(numa).chain(page_cache).chain(flops).chain(energy).chain(rounding).chain(streams)
+        all.chain(numa).chain(page_cache).chain(flops).chain(energy).chain(rounding).chain(streams).chain(messages)
     }
 }
 

@@ -7,6 +7,7 @@ mod energy;
 mod latency;
 mod loaded;
 mod page_cache;
+mod pingpong;
 mod rounding;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -29,6 +30,7 @@ pub(super) use energy::energy;
 pub(super) use latency::latency;
 pub(super) use loaded::loaded;
 pub(super) use page_cache::page_cache;
+pub(super) use pingpong::pingpong;
 pub(super) use rounding::rounding;
 
 const GBPS: &str = "payload bandwidth, GB/s";
@@ -106,6 +108,8 @@ struct Series {
 #[serde(rename_all = "lowercase")]
 enum Shape {
     Line,
+    /// A line without symbols.
+    Curve,
     Bar,
     Dot,
 }

@@ -6,6 +6,7 @@ use crate::model::check::{CheckRow, Checkup};
 use crate::model::compare::{Comparison, ComparisonRow};
 use crate::model::energy::EnergyRow;
 use crate::model::page_cache::PageCacheRow;
+use crate::model::pingpong::{PathRow, PingPongRow};
 use crate::model::rounding::RoundingRow;
 use crate::model::streams::StreamsRow;
 use crate::model::{
@@ -404,6 +405,47 @@ const PAGE_CACHE: &[Column<PageCacheRow>] = &[
     ("flags", |row| joined(&row.flags)),
 ];
 
+const PINGPONG: &[Column<PingPongRow>] = &[
+    ("metric", |row| row.metric.clone()),
+    ("mode", |row| row.mode.to_string()),
+    ("buffers", |row| row.buffers.to_string()),
+    ("pairs", |row| row.pairs.to_string()),
+    ("cpus", |row| joined(&row.cpus)),
+    ("path", |row| row.path.to_string()),
+    ("message_bytes", |row| row.message_bytes.0.to_string()),
+    ("unit", |row| row.unit.clone()),
+    ("one_way_ns_best", |row| text(row.one_way_ns.map(|cost| cost.best))),
+    ("one_way_ns_median", |row| text(row.one_way_ns.map(|cost| cost.median))),
+    ("one_way_ns_ci95_low", |row| cost_low(row.one_way_ns)),
+    ("one_way_ns_ci95_high", |row| cost_high(row.one_way_ns)),
+    ("payload_Bps_best", |row| best(row.payload_bps)),
+    ("payload_Bps_median", |row| median(row.payload_bps)),
+    ("payload_Bps_ci95_low", |row| low(row.payload_bps)),
+    ("payload_Bps_ci95_high", |row| high(row.payload_bps)),
+    ("slowest_pair_ns", |row| text(row.slowest_pair_ns)),
+    ("fastest_pair_ns", |row| text(row.fastest_pair_ns)),
+    ("model_ns", |row| text(row.model_ns)),
+    ("samples", |row| row.samples.to_string()),
+    ("rounds", |row| row.rounds.to_string()),
+    ("outcome", |row| row.outcome.clone()),
+    ("reason", |row| text(row.reason.as_ref())),
+    ("flags", |row| joined(&row.flags)),
+];
+
+const PINGPONG_MODEL: &[Column<PathRow>] = &[
+    ("metric", |row| row.metric.clone()),
+    ("path", |row| row.path.to_string()),
+    ("buffers", |row| row.buffers.to_string()),
+    ("parameter", |row| row.parameter.clone()),
+    ("from_bytes", |row| text(row.from_bytes.map(|bytes| bytes.0))),
+    ("unit", |row| row.unit.clone()),
+    ("value", |row| row.value.to_string()),
+    ("ci95_low", |row| text(row.ci95.map(|ends| ends[0]))),
+    ("ci95_high", |row| text(row.ci95.map(|ends| ends[1]))),
+    ("told_by", |row| row.told_by.to_string()),
+    ("holds", |row| row.holds.to_string()),
+];
+
 const COMPARISON: &[Column<ComparisonRow>] = &[
     ("metric", |row| row.metric.clone()),
     ("group", |row| row.group.clone()),
@@ -517,6 +559,8 @@ fn cells(row: &AnyRow) -> Vec<(&'static str, String)> {
         AnyRow::Energy(row) => of(ENERGY, row),
         AnyRow::Rounding(row) => of(ROUNDING, row),
         AnyRow::Streams(row) => of(STREAMS, row),
+        AnyRow::PingPong(row) => of(PINGPONG, row),
+        AnyRow::PingPongModel(row) => of(PINGPONG_MODEL, row),
     }
 }
 

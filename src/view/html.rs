@@ -8,6 +8,7 @@ mod energy;
 mod latency;
 mod numa;
 mod page_cache;
+mod pingpong;
 mod roofline;
 mod rounding;
 mod streams;
@@ -59,6 +60,7 @@ pub fn page(report: &Report) -> String {
         energy::section(report),
         rounding::section(report),
         streams::section(report),
+        pingpong::section(report),
         stream(report),
         charts("samples", "Samples", SAMPLES, chart::distributions(report)),
         verdict::section(report),

@@ -25,6 +25,7 @@ use crate::memory::{MemoryKind, MemorySpec};
 use crate::model::compare::{Comparison, ComparisonRow, Verdict};
 use crate::model::energy::EnergyRow;
 use crate::model::page_cache::PageCacheRow;
+use crate::model::pingpong::{PathRow, PingPongRow};
 use crate::model::rounding::RoundingRow;
 use crate::model::streams::StreamsRow;
 use crate::model::{
@@ -75,6 +76,7 @@ const FLAGS: &[Flag] = &[
     flag("cache-short", "h", "the page cache did not hold all of the file"),
     flag("may-be-cached", "k", "the working set is too small to be in memory for sure"),
     flag("starved", "v", "other tasks kept the loading threads from running"),
+    flag("oversubscribed", "x", "more processes ran than there are CPUs"),
 ];
 
 const fn flag(word: &'static str, letter: &'static str, means: &'static str) -> Flag {
@@ -639,6 +641,34 @@ fn rounding_way(row: &RoundingRow) -> String {
     let chain = if row.unroll == 1 { "one chain" } else { "partial sums" };
     let apart = if row.kernel != "sum" && !row.fused { ", mul + add" } else { "" };
     format!("{width}, {chain}, {order}{apart}")
+}
+
+/// A figure of a path's model, with its unit.
+fn path_value(row: &PathRow, value: f64) -> String {
+    match (row.unit.as_str(), row.parameter.as_str()) {
+        ("s", _) => Nanoseconds(value * 1e9).to_string(),
+        ("B", _) => Bytes(value.round() as u64).to_string(),
+        ("B/s", _) => BytesPerSecond(value).to_string(),
+        (_, "shared") => if value > 0.0 { "yes" } else { "no" }.into(),
+        (_, "held") => percent(value),
+        (_, "slowdown") => significant(value),
+        _ => format!("±{}", percent(value)),
+    }
+}
+
+/// `[4.6 GB/s, 4.8 GB/s]`, empty where there is none; what does not hold says so.
+fn path_interval(row: &PathRow) -> String {
+    match row.ci95 {
+        Some([low, high]) => format!("[{}, {}]", path_value(row, low), path_value(row, high)),
+        None if row.unit.is_empty() && !row.holds => "does not hold".into(),
+        None => String::new(),
+    }
+}
+
+/// Messages without figures, each reason once.
+fn message_reasons(rows: &[PingPongRow]) -> Vec<String> {
+    let what = |row: &PingPongRow| format!("{0} of {2}, {1}-{1}", row.mode, row.pairs, row.message_bytes);
+    once(rows.iter().filter_map(|row| Some((what(row), &row.outcome, row.reason.as_ref()?))))
 }
 
 /// Why streams are missing, each reason once.

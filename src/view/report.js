@@ -103,7 +103,7 @@
     if (series.shape === "bar") return { ...shared, type: "bar", barGap: "10%", barCategoryGap: "30%" };
     if (series.shape === "dot") return { ...shared, type: "scatter", symbolSize: 6, itemStyle: { opacity: .8 } };
     return {
-      ...shared, type: "line", symbol: SYMBOLS[series.symbol % 4], symbolSize: 6, showSymbol: chart.x.scale !== "offsets",
+      ...shared, type: "line", symbol: SYMBOLS[series.symbol % 4], symbolSize: 6, showSymbol: chart.x.scale !== "offsets" && series.shape !== "curve",
       lineStyle: { width: 2, type: DASHES[series.dash % 4] },
     };
   }

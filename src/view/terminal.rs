@@ -12,6 +12,7 @@ mod limits;
 mod loaded;
 mod numa;
 mod page_cache;
+mod pingpong;
 mod roofline;
 mod rounding;
 mod streams;
@@ -47,6 +48,7 @@ pub use latency::{latency, latency_maps};
 pub use limits::{limits, sheet};
 pub use numa::numa;
 pub use page_cache::page_cache;
+pub use pingpong::pingpong;
 pub use roofline::roofline;
 pub use rounding::rounding;
 pub use streams::stream_map;
@@ -80,6 +82,7 @@ pub fn summary(report: &Report) -> String {
         energy::section(report),
         rounding::section(report),
         streams::section(report),
+        pingpong::section(report),
         report
             .stream
             .as_ref()

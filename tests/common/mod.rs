@@ -43,6 +43,7 @@ pub fn empty() -> Report {
         energy: Vec::new(),
         rounding: Default::default(),
         congestion: Default::default(),
+        messages: Default::default(),
         latency: Default::default(),
         page_cache: Default::default(),
         host: String::new(),

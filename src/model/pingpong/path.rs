@@ -1,0 +1,319 @@
+//! Several connections over one path: what one pair alone says of it, what several say, and what is predicted from that.
+//!
+//! What a message costs alone is parted in two: what holds the path (nobody else can send in this direction meanwhile) and what
+//! is the pair's own. A stream of messages one way tells the two apart: it overlaps all that is the pair's own, so that the path
+//! shows. Without it the bytes are taken to be the path's and the latency the pair's own. Messages both ways at once tell
+//! whether the directions are in each other's way. Where chunks cost a pair alone nothing, only pairs together tell their limit;
+//! and that the pairs share one path at all, only they can tell.
+
+use std::collections::BTreeMap;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::engine::{self, Message};
+use super::fit::{self, Fit, Point, fit, further_chunks, median, round_place};
+use crate::units::words;
+
+/// Everything measured over one path. `one_way_s` is, of a stream of messages, the time of each; of an exchange, the time in
+/// which one message goes each way; of pairs together, that which IMB would add up: bytes of all pairs over bytes a second
+/// of all pairs.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Curves {
+    /// Ping-pong by so many pairs at once.
+    pub pingpong: BTreeMap<usize, Vec<Point>>,
+    /// One pair, one way.
+    pub one_way: Vec<Point>,
+    /// One pair, both ways at once.
+    pub exchange: Vec<Point>,
+}
+
+words! {
+    /// Which data told a parameter.
+    Source, "source" {
+        /// Ping-pong of one pair.
+        OnePair = "1-1",
+        /// One pair's stream one way.
+        OneWay = "one-way",
+        /// One pair, both ways at once.
+        Exchange = "exchange",
+        /// Ping-pong of two pairs.
+        TwoPairs = "2-2",
+        /// Nothing: it is what most paths are like.
+        Assumed = "assumed",
+    }
+}
+
+/// A parameter and what told it.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Told<T> {
+    /// The parameter.
+    pub value: T,
+    /// What told it.
+    pub by: Source,
+}
+
+/// A path and what is known about it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Path {
+    /// One pair alone.
+    pub alone: Fit,
+    /// Seconds that each message holds the path beside its bytes.
+    pub gap_s: Told<f64>,
+    /// Share of a byte's time alone during which it holds the path.
+    pub held: Told<f64>,
+    /// By how much directions are slower when both are busy: 1 for full duplex, 2 for half.
+    pub slowdown: Told<f64>,
+    /// Whether pairs are in each other's way at all.
+    pub is_shared: Told<bool>,
+    /// Bytes of a chunk: [value, low, high]; `None` where messages are not cut, as far as can be seen.
+    pub limit: Option<Told<[f64; 3]>>,
+}
+
+/// Pairs together, measured and by the model.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Prediction {
+    /// How many.
+    pub pairs: usize,
+    /// Whether these data told nothing about the path but that it is shared: else they are described, not predicted.
+    pub is_prediction: bool,
+    /// Bytes, seconds measured, seconds by the model.
+    pub points: Vec<[f64; 3]>,
+    /// Typical relative deviation: median of absolute ones.
+    pub off: f64,
+    /// Greatest relative deviation, and the size that it is at.
+    pub worst: [f64; 2],
+    /// The greatest typical deviation that is a fit.
+    pub allowed: f64,
+}
+
+impl Prediction {
+    /// Whether the model holds for them.
+    pub fn holds(&self) -> bool {
+        self.off <= self.allowed
+    }
+}
+
+/// Chunks of a message beyond this number are joined, two by two: the path settles into the same, to less than 1 %.
+const CHUNKS_MAX: f64 = 64.0;
+/// A slowdown up to the first is none that matters; one beyond the second is one shared rate.
+pub const DUPLEX: [f64; 2] = [1.15, 1.7];
+/// Predictions are to be within this share.
+const GOOD: f64 = 0.1;
+const NOISES: f64 = 3.0;
+/// Limits looked for between a power of two and the next, and then how much finer.
+const PLACES: i32 = 6;
+const FINER: i32 = 6;
+/// Smallest limit that is looked for, bytes.
+const LIMIT_MIN: f64 = 1024.0;
+/// What a limit costs that was searched for, and one of two kinds of path, as numbers of parameters.
+const LIMIT_COST: f64 = 4.0;
+const KIND_COST: f64 = 1.0;
+
+impl Path {
+    /// What curves say about their path. `None` without a ping-pong of one pair over six sizes.
+    pub fn of(curves: &Curves) -> Option<Path> {
+        let points = curves.pingpong.get(&1)?;
+        let alone = fit(points, None)?;
+        let is_shared = Told { value: true, by: Source::Assumed };
+        let path = Path {
+            gap_s: Told { value: 0.0, by: Source::Assumed },
+            held: Told { value: 1.0, by: Source::Assumed },
+            slowdown: Told { value: 1.0, by: Source::Assumed },
+            limit: alone.chunks.as_ref().map(|chunks| Told { value: chunks.limit, by: Source::OnePair }),
+            is_shared,
+            alone,
+        };
+        let path = path.with_stream(&curves.one_way).with_exchange(&curves.exchange);
+        Some(match curves.pingpong.get(&2) {
+            Some(two) => path.with_two(two, points),
+            None => path,
+        })
+    }
+
+    /// Seconds of one way while so many pairs ping-pong.
+    pub fn one_way_s(&self, bytes: f64, pairs: usize) -> f64 {
+        if self.is_shared.value {
+            engine::one_way_s(&self.message(bytes), pairs, self.slowdown.value)
+        } else {
+            self.alone.one_way_s(bytes)
+        }
+    }
+
+    /// Pairs together against what was measured. Sizes that were not measured alone are predicted as well.
+    pub fn predict(&self, pairs: usize, measured: &[Point]) -> Prediction {
+        let point = |point: &Point| [point.bytes, point.one_way_s[0], self.one_way_s(point.bytes, pairs)];
+        let points: Vec<[f64; 3]> = measured.iter().map(point).collect();
+        let off: Vec<[f64; 2]> = points.iter().map(|[bytes, time, model]| [model / time - 1.0, *bytes]).collect();
+        let worst = off.iter().copied().max_by(|a, b| a[0].abs().total_cmp(&b[0].abs()));
+        let noise = |point: &Point| (point.one_way_s[2] - point.one_way_s[1]) / (2.0 * 1.96 * point.one_way_s[0]);
+        let told = [self.slowdown.by, self.limit.map_or(Source::Assumed, |limit| limit.by)];
+        Prediction {
+            pairs,
+            is_prediction: pairs != 2 || !told.contains(&Source::TwoPairs),
+            off: median(off.iter().map(|off| off[0].abs()).collect()),
+            worst: worst.unwrap_or([0.0; 2]),
+            allowed: GOOD.max(NOISES * median(measured.iter().map(noise).collect())),
+            points,
+        }
+    }
+
+    /// A message as the path sees it.
+    fn message(&self, bytes: f64) -> Message {
+        let alone_s = self.alone.one_way_s(bytes);
+        let latency_s = self.alone.latency_s(bytes);
+        let turnaround_s = self.alone.chunks.as_ref().map_or(0.0, |chunks| chunks.turnaround_s[0]);
+        let limit = self.limit.map_or(f64::INFINITY, |limit| limit.value[0]);
+        let turnarounds = if turnaround_s > 0.0 { further_chunks(bytes, limit) } else { 0.0 };
+        let bytes_s = (alone_s - latency_s - turnarounds * turnaround_s).max(0.0);
+        let held_s = (self.gap_s.value + self.held.value * bytes_s).min(alone_s);
+        let own_s = (alone_s - held_s - turnarounds * turnaround_s).max(0.0);
+        let (mut limit, mut turnaround_s) = (limit, turnaround_s);
+        while further_chunks(bytes, limit) >= CHUNKS_MAX {
+            // Half as many turn-arounds, each as long as two.
+            (limit, turnaround_s) = (2.0 * limit, 2.0 * turnaround_s);
+        }
+        let further = further_chunks(bytes, limit);
+        let chunk = |index: usize| {
+            let from = index as f64 * limit;
+            let share = if bytes > 0.0 && further > 0.0 { (bytes - from).min(limit) / bytes } else { 1.0 };
+            held_s * share
+        };
+        Message { own_s, chunks_s: (0..=further as usize).map(chunk).collect(), turnaround_s }
+    }
+
+    /// A stream of messages: what holds the path. `time = gap + held x (time of its bytes alone) + turn-arounds`.
+    fn with_stream(mut self, stream: &[Point]) -> Path {
+        let parts: Vec<[f64; 3]> = stream
+            .iter()
+            .filter(|point| point.one_way_s[0] > 0.0)
+            .map(|point| {
+                let turns = self.turnarounds_s(point.bytes);
+                let bytes_s = self.alone.one_way_s(point.bytes) - self.alone.latency_s(point.bytes) - turns;
+                [bytes_s.max(0.0), point.one_way_s[0] - turns, point.one_way_s[0]]
+            })
+            .collect();
+        // Few messages or small ones only: the slope is not told.
+        if parts.len() < 3 {
+            return self;
+        }
+        if let Some((gap, held)) = relative_line(&parts) {
+            let latency_s = self.alone.latency_s(0.0);
+            self.gap_s = Told { value: gap.clamp(0.0, latency_s), by: Source::OneWay };
+            self.held = Told { value: held.clamp(0.0, 1.0), by: Source::OneWay };
+        }
+        self
+    }
+
+    /// Seconds of a message alone in which its chunks turn round.
+    fn turnarounds_s(&self, bytes: f64) -> f64 {
+        self.alone.chunks.as_ref().map_or(0.0, |chunks| chunks.turnaround_s[0] * further_chunks(bytes, chunks.limit[0]))
+    }
+
+    /// Both ways at once, where bytes and not the latency decide: by how much slower they are.
+    fn with_exchange(mut self, exchange: &[Point]) -> Path {
+        let slower = |point: &Point| {
+            let turns = self.turnarounds_s(point.bytes);
+            let latency_s = self.alone.latency_s(point.bytes);
+            let bytes_s = self.alone.one_way_s(point.bytes) - latency_s - turns;
+            let held_s = self.held.value * bytes_s;
+            (held_s > latency_s).then(|| (point.one_way_s[0] - latency_s - turns - (bytes_s - held_s)) / held_s)
+        };
+        let slower: Vec<f64> = exchange.iter().filter_map(slower).collect();
+        if slower.len() >= 3 {
+            self.slowdown = Told { value: median(slower).clamp(1.0, 2.0), by: Source::Exchange };
+        }
+        self
+    }
+
+    /// Two pairs: whether they share the path, whether its directions are apart where no exchange told, and where messages are
+    /// cut where one pair did not tell. What explains them best counts, each choice at its price (as in `fit`).
+    fn with_two(self, two: &[Point], alone: &[Point]) -> Path {
+        let digit = (two.len().max(2) as f64).ln();
+        let misfit = |path: &Path| {
+            let off = |point: &Point| (point.one_way_s[0] / path.one_way_s(point.bytes, 2)).ln();
+            fit::misfit(&two.iter().map(off).collect::<Vec<_>>())
+        };
+        let private = Path { is_shared: Told { value: false, by: Source::TwoPairs }, ..self.clone() };
+        let shared = Path { is_shared: Told { value: true, by: Source::TwoPairs }, ..self.clone() };
+        let mut kinds = vec![(misfit(&private), private), (misfit(&shared), shared.clone())];
+        if self.slowdown.by == Source::Assumed {
+            let half = Path { slowdown: Told { value: 2.0, by: Source::TwoPairs }, ..shared };
+            kinds.push((misfit(&half) + KIND_COST * digit, half));
+        }
+        if self.limit.is_none() {
+            let cut: Vec<(f64, Path)> = kinds
+                .iter()
+                .filter(|(_, path)| path.is_shared.value)
+                .filter_map(|(cost, path)| {
+                    let extra = if path.slowdown.by == Source::TwoPairs { KIND_COST * digit } else { 0.0 };
+                    let (least, cut) = path.cut_by(two, &misfit)?;
+                    let cost_cut = least + extra + LIMIT_COST * digit;
+                    (cost_cut < *cost).then_some((cost_cut, cut))
+                })
+                .collect();
+            kinds.extend(cut);
+        }
+        let best = kinds.into_iter().reduce(|best, next| if next.0 < best.0 { next } else { best });
+        let path = best.map_or(self, |(_, path)| path);
+        // With the limit known, what chunks cost one pair may show, or what looked like a cache.
+        match path.limit {
+            Some(Told { value, by: Source::TwoPairs }) => match fit(alone, Some(value[0])) {
+                Some(again) => Path { alone: again, ..path },
+                None => path,
+            },
+            _ => path,
+        }
+    }
+
+    /// The limit of chunks that explains two pairs best.
+    fn cut_by(&self, two: &[Point], misfit: &impl Fn(&Path) -> f64) -> Option<(f64, Path)> {
+        let largest = two.iter().map(|point| point.bytes).fold(0.0, f64::max);
+        let with = |limit: [f64; 3]| Path { limit: Some(Told { value: limit, by: Source::TwoPairs }), ..self.clone() };
+        let at = |limit: f64| misfit(&with([limit; 3]));
+        let step = |n: i32, by_octave: i32| (f64::from(n) / f64::from(by_octave)).exp2();
+        let coarse = (0..).map(|n| LIMIT_MIN * step(n, PLACES)).take_while(|limit| *limit < largest);
+        let best = coarse.map(|limit| (at(limit), limit)).reduce(lesser)?;
+        let fine = (-FINER..=FINER).map(|n| best.1 * step(n, PLACES * FINER));
+        let best = fine.map(|limit| (at(limit), limit)).fold(best, lesser);
+        let (_, interval) = round_place(best.1, best.0, at);
+        Some((at(interval[0]), with(interval)))
+    }
+}
+
+fn lesser(a: (f64, f64), b: (f64, f64)) -> (f64, f64) {
+    if b.0 < a.0 { b } else { a }
+}
+
+/// `y = a + b x` by least relative squares, for rows of [x, y, what the deviation is relative to]; neither is negative.
+fn relative_line(rows: &[[f64; 3]]) -> Option<(f64, f64)> {
+    let (mut ones, mut x, mut xx, mut y, mut xy) = (0.0, 0.0, 0.0, 0.0, 0.0);
+    for &[of_x, of_y, unit] in rows {
+        let weight = 1.0 / (unit * unit);
+        ones += weight;
+        x += weight * of_x;
+        xx += weight * of_x * of_x;
+        y += weight * of_y;
+        xy += weight * of_x * of_y;
+    }
+    let determinant = ones * xx - x * x;
+    if determinant <= 1e-9 * ones * xx {
+        return None;
+    }
+    let (a, b) = ((y * xx - xy * x) / determinant, (xy * ones - y * x) / determinant);
+    if a < 0.0 { Some((0.0, xy / xx)) } else { (b >= 0.0).then_some((a, b)) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_by_hand() {
+        // y = 2 + 3 x exactly; and through zero where the intercept would be negative: sum(xy)/sum(xx) with weights 1.
+        let (a, b) = relative_line(&[[0.0, 2.0, 2.0], [1.0, 5.0, 5.0], [2.0, 8.0, 8.0]]).unwrap();
+        assert!((a - 2.0).abs() < 1e-9 && (b - 3.0).abs() < 1e-9);
+        assert_eq!(relative_line(&[[1.0, 1.0, 1.0], [2.0, 4.0, 1.0]]), Some((0.0, 9.0 / 5.0)));
+        assert_eq!(relative_line(&[[1.0, 1.0, 1.0], [1.0, 4.0, 1.0]]), None);
+    }
+}

@@ -1,0 +1,371 @@
+//! The model of ping-pongs: against simulated paths, by an engine of its own that shares no code with the model's; the shape of
+//! the published experiment; curves without that form.
+//!
+//! `cargo test --test pingpong -- --nocapture` prints what METHODOLOGY quotes. Seeds are fixed: results do not vary.
+
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, VecDeque};
+
+use fastrand::Rng;
+use membound::model::pingpong::{Curves, Path, Point, Source};
+use membound::stats;
+
+/// How a simulated path sends.
+#[derive(Debug, Clone)]
+struct Truth {
+    /// Largest size of each regime, seconds without bytes, bytes a second.
+    regimes: Vec<(f64, f64, f64)>,
+    /// Capacity, and by how much bytes beyond are slower.
+    cache: Option<(f64, f64)>,
+    /// Bytes of a chunk, seconds between one and the next.
+    chunks: Option<(f64, f64)>,
+    /// Share of the latency during which the path is held.
+    gap: f64,
+}
+
+/// A step of a message: how long it holds the path, and how long after that the next one is ready.
+type Step = (u64, u64);
+
+const PS: f64 = 1e12;
+
+impl Truth {
+    fn regime(&self, bytes: f64) -> (f64, f64, f64) {
+        *self.regimes.iter().find(|regime| bytes <= regime.0).unwrap()
+    }
+
+    /// Seconds of the bytes alone.
+    fn bytes_s(&self, bytes: f64) -> f64 {
+        let rate = self.regime(bytes).2;
+        let beyond = self.cache.map_or(0.0, |(capacity, slower)| (bytes - capacity).max(0.0) * (slower - 1.0));
+        (bytes + beyond) / rate
+    }
+
+    fn asymptote(&self) -> f64 {
+        let rate = self.regimes.last().unwrap().2 / self.cache.map_or(1.0, |(_, slower)| slower);
+        1.0 / (1.0 / rate + self.chunks.map_or(0.0, |(limit, pause)| pause / limit))
+    }
+
+    /// The steps of a message in picoseconds; the last is followed by what is the pair's own.
+    fn steps(&self, bytes: f64) -> Vec<Step> {
+        let latency = self.regime(bytes).1;
+        let (limit, pause) = self.chunks.unwrap_or((f64::INFINITY, 0.0));
+        let held = self.gap * latency + self.bytes_s(bytes);
+        let mut sizes = Vec::new();
+        let mut left = bytes;
+        while left > limit {
+            sizes.push(limit);
+            left -= limit;
+        }
+        sizes.push(left);
+        let count = sizes.len();
+        let step = |(index, size): (usize, f64)| {
+            let share = if count == 1 { 1.0 } else { size / bytes };
+            // Turning round takes no less than an instant, so that another connection that asks meanwhile is served.
+            let after = if index + 1 == count { (1.0 - self.gap) * latency } else { pause.max(1e-12 * 4.0) };
+            ((held * share * PS) as u64, (after * PS) as u64)
+        };
+        sizes.into_iter().enumerate().map(step).collect()
+    }
+
+    /// Seconds of one way by `pairs` at once: bytes of all over bytes a second of all. An agenda of events in whole
+    /// picoseconds, 300 round trips after 100 that do not count.
+    fn one_way_s(&self, bytes: f64, pairs: usize) -> f64 {
+        let steps = self.steps(bytes);
+        if pairs == 1 {
+            return steps.iter().map(|step| (step.0 + step.1) as f64).sum::<f64>() / PS;
+        }
+        let rounds = if steps.len() > 8 { (10, 20) } else { (100, 300) };
+        let mut agenda: BinaryHeap<Reverse<(u64, u8, usize)>> = BinaryHeap::new();
+        let mut queues: [VecDeque<usize>; 2] = Default::default();
+        let mut busy = [None; 2];
+        let mut at_step = vec![0; pairs];
+        let mut direction = vec![0; pairs];
+        let mut ends: Vec<Vec<u64>> = vec![Vec::new(); pairs];
+        (0..pairs).for_each(|pair| agenda.push(Reverse((0, 0, pair))));
+        while ends.iter().any(|ends| ends.len() < 2 * rounds.1) {
+            let Reverse((now, kind, pair)) = agenda.pop().unwrap();
+            let line = direction[pair];
+            if kind == 0 {
+                queues[line].push_back(pair);
+            } else {
+                busy[line] = None;
+                let after = steps[at_step[pair]].1;
+                at_step[pair] += 1;
+                if at_step[pair] == steps.len() {
+                    at_step[pair] = 0;
+                    direction[pair] = 1 - line;
+                    ends[pair].push(now);
+                }
+                agenda.push(Reverse((now + after, 0, pair)));
+            }
+            // Whoever is ready at this very moment counts as waiting.
+            if agenda.peek().is_some_and(|Reverse(next)| next.0 == now) {
+                continue;
+            }
+            for line in 0..2 {
+                if busy[line].is_none() {
+                    if let Some(next) = queues[line].pop_front() {
+                        busy[line] = Some(next);
+                        agenda.push(Reverse((now + steps[at_step[next]].0, 1, next)));
+                    }
+                }
+            }
+        }
+        let rate = |ends: &Vec<u64>| {
+            let (first, last) = (ends[2 * rounds.0 - 1], ends[2 * rounds.1 - 1]);
+            2.0 * (rounds.1 - rounds.0) as f64 / (last - first) as f64 * PS
+        };
+        pairs as f64 / ends.iter().map(rate).sum::<f64>()
+    }
+}
+
+/// 0 B, powers of two, and from 64 B on four sizes an octave up to 64 MiB.
+fn sizes() -> Vec<f64> {
+    let small = [0.0, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0];
+    let large = (0..=80).map(|step| (64.0 * (f64::from(step) / 4.0).exp2()).round());
+    small.into_iter().chain(large).collect()
+}
+
+/// 0 B and powers of two up to 64 MiB: IMB's sizes.
+fn powers() -> Vec<f64> {
+    std::iter::once(0.0).chain((0..=26).map(|power| f64::from(power).exp2())).collect()
+}
+
+fn normal(rng: &mut Rng) -> f64 {
+    (-2.0 * (1.0 - rng.f64()).ln()).sqrt() * (std::f64::consts::TAU * rng.f64()).cos()
+}
+
+/// A size, from 21 samples in three visits: each is off by `noise`, one in fifty is disturbed.
+fn sampled(bytes: f64, seconds: f64, noise: f64, rng: &mut Rng) -> Point {
+    let mut sample = || {
+        let late = if rng.f64() < 0.02 { 0.2 + rng.f64() } else { 0.0 };
+        seconds * (1.0 + noise * normal(rng) + late)
+    };
+    let visits: Vec<Vec<f64>> = (0..3).map(|_| (0..7).map(|_| sample()).collect()).collect();
+    let views: Vec<&[f64]> = visits.iter().map(Vec::as_slice).collect();
+    let summary = stats::summarize(&views).unwrap();
+    Point { bytes, one_way_s: [summary.median, summary.ci95[0], summary.ci95[1]] }
+}
+
+fn curve(sizes: &[f64], noise: f64, rng: &mut Rng, seconds: impl Fn(f64) -> f64) -> Vec<Point> {
+    sizes.iter().map(|&bytes| sampled(bytes, seconds(bytes), noise, rng)).collect()
+}
+
+fn curves(truth: &Truth, sizes: &[f64], noise: f64, rng: &mut Rng) -> Curves {
+    let alone = |bytes: f64| truth.one_way_s(bytes, 1);
+    let stream = |bytes: f64| alone(bytes) - (1.0 - truth.gap) * truth.regime(bytes).1;
+    Curves {
+        pingpong: (1..=3)
+            .map(|pairs| (pairs, curve(sizes, noise, rng, |bytes| truth.one_way_s(bytes, pairs))))
+            .collect(),
+        one_way: curve(sizes, noise, rng, stream),
+        exchange: curve(sizes, noise, rng, alone),
+    }
+}
+
+fn between(rng: &mut Rng, low: f64, high: f64) -> f64 {
+    low * (high / low).powf(rng.f64())
+}
+
+/// A path drawn at random.
+fn truth(rng: &mut Rng) -> Truth {
+    let (latency, rate) = (between(rng, 0.3e-6, 3e-6), between(rng, 1e9, 8e9));
+    let mut regimes = vec![(f64::INFINITY, latency, rate)];
+    if rng.f64() < 0.7 {
+        let eager = f64::from(rng.i32(10..=16)).exp2();
+        let (slower, faster) = (between(rng, 1.3, 4.0), between(rng, 1.2, 3.0));
+        regimes = vec![(eager, latency, rate), (f64::INFINITY, latency * slower, rate * faster)];
+    }
+    let cache = (rng.f64() < 0.5).then(|| (between(rng, 128e3, 4e6), between(rng, 1.3, 2.5)));
+    let limit = if rng.bool() { f64::from(rng.i32(17..=22)).exp2() } else { between(rng, 128e3, 4e6).round() };
+    let pause = if rng.bool() { between(rng, 0.15, 0.6) } else { 0.0 };
+    let mut truth = Truth { regimes, cache, chunks: None, gap: 0.2 * rng.f64() };
+    if rng.f64() < 0.85 {
+        truth.chunks = Some((limit, pause * truth.bytes_s(limit)));
+    }
+    truth
+}
+
+impl Truth {
+    /// Whether one pair alone must tell the limit of a chunk: turning round costs 15 % of a chunk or more, and the cache
+    /// ends an octave off or farther.
+    fn tells_chunks(&self) -> bool {
+        let is_apart = |limit: f64| self.cache.is_none_or(|(capacity, _)| (capacity / limit).log2().abs() >= 1.0);
+        self.chunks.is_some_and(|(limit, pause)| pause >= 0.149 * self.bytes_s(limit) && is_apart(limit))
+    }
+
+    /// Where a regime ends, if that must be found: the time jumps there by 15 % or more.
+    fn told_switch(&self) -> Option<f64> {
+        let [first, second] = &self.regimes[..] else { return None };
+        let at = first.0;
+        let [before, after] = [first, second].map(|regime| regime.1 + at / regime.2);
+        ((after / before - 1.0).abs() >= 0.15).then_some(at)
+    }
+}
+
+#[derive(Debug, Default)]
+struct Count {
+    found: usize,
+    of: usize,
+}
+
+impl Count {
+    fn add(&mut self, is_found: bool) {
+        self.of += 1;
+        self.found += usize::from(is_found);
+    }
+
+    fn share(&self) -> f64 {
+        self.found as f64 / self.of.max(1) as f64
+    }
+}
+
+/// Share of sizes at which a model is within 10 %, and its median error.
+fn errors(truth: &Truth, path: &Path, sizes: &[f64], pairs: usize) -> (f64, f64) {
+    let off = |bytes: &f64| (path.one_way_s(*bytes, pairs) / truth.one_way_s(*bytes, pairs) - 1.0).abs();
+    let mut all: Vec<f64> = sizes.iter().map(off).collect();
+    all.sort_by(f64::total_cmp);
+    (all.iter().filter(|off| **off <= 0.1).count() as f64 / all.len() as f64, all[all.len() / 2])
+}
+
+#[test]
+fn random_paths_are_recovered() {
+    let sizes = sizes();
+    let mut rng = Rng::with_seed(8);
+    let mut asymptotes = Count::default();
+    let (mut switches, mut alone, mut by_two, mut none) = <(Count, Count, Count, Count)>::default();
+    let mut predicted = [Count::default(), Count::default()];
+    let mut fits = Count::default();
+    for case in 0..200 {
+        let truth = truth(&mut rng);
+        let path = Path::of(&curves(&truth, &sizes, 0.05, &mut rng)).unwrap();
+        let is_near = |found: f64, truth: f64| (found / truth - 1.0).abs() <= 0.05;
+        asymptotes.add(is_near(path.alone.asymptote[0], truth.asymptote()));
+        fits.add(path.alone.holds());
+        if let Some(at) = truth.told_switch() {
+            switches.add(path.alone.regimes.iter().any(|regime| regime.to.is_some_and(|to| to[0] == at)));
+        }
+        let limit = path.limit.map_or(f64::INFINITY, |limit| limit.value[0]);
+        match truth.chunks {
+            Some((chunk, _)) if truth.tells_chunks() => {
+                let is_alone = path.limit.is_some_and(|limit| limit.by == Source::OnePair);
+                alone.add(is_alone && is_near(limit, chunk));
+            }
+            Some((chunk, _)) => by_two.add(is_near(limit, chunk)),
+            None => none.add(path.limit.is_none()),
+        }
+        for pairs in [2, 3] {
+            let (within, typical) = errors(&truth, &path, &sizes, pairs);
+            let is_good = within >= 0.9 && typical <= 0.1;
+            if !is_good {
+                println!("{case}: {pairs} pairs: {within:.2} within 10 %, {typical:.3}\n  {truth:?}\n  {:?}", path.limit);
+            }
+            predicted[pairs - 2].add(is_good);
+        }
+    }
+    println!("asymptotes within 5 %: {asymptotes:?}; fits: {fits:?}; switches: {switches:?}");
+    println!("limits within 5 %: by one pair {alone:?}, else by two {by_two:?}; no limit claimed where none is: {none:?}");
+    println!("2-2 and 3-3 within 10 % at nine sizes of ten: {predicted:?}");
+    for (what, count, least) in [
+        ("asymptotes", &asymptotes, 0.95),
+        ("fits", &fits, 0.95),
+        ("switches", &switches, 0.95),
+        ("limits by one pair", &alone, 0.95),
+        ("limits by two", &by_two, 0.95),
+        ("no limits", &none, 0.95),
+        ("2-2", &predicted[0], 0.95),
+        ("3-3", &predicted[1], 0.95),
+    ] {
+        assert!(count.of >= 10 && count.share() >= least, "{what}: {count:?}");
+    }
+}
+
+/// A path as in the published experiment: one link, chunks of 1 MiB that cost one pair nothing.
+fn published() -> Truth {
+    Truth {
+        regimes: vec![(16384.0, 1.9e-6, 1.1e9), (f64::INFINITY, 5.2e-6, 1.5e9)],
+        cache: None,
+        chunks: Some((1048576.0, 0.0)),
+        gap: 0.1,
+    }
+}
+
+#[test]
+fn the_published_shape_has_chunks_of_1_mib() {
+    let (truth, mut rng) = (published(), Rng::with_seed(2));
+    let mut measured = curves(&truth, &powers(), 0.05, &mut rng);
+    let path = Path::of(&measured).unwrap();
+    let limit = path.limit.unwrap();
+    assert_eq!((limit.value[0], limit.by), (1048576.0, Source::TwoPairs), "{path:?}");
+    // The overshoot: more than one direction carries, right up to the limit. Then it drops.
+    let total = |bytes: f64, pairs: usize| pairs as f64 * bytes / path.one_way_s(bytes, pairs);
+    let one = path.alone.asymptote[0];
+    assert!(total(1048576.0, 2) > 1.9 * one && total(2097152.0, 2) < 1.4 * one && total(67108864.0, 2) < 1.05 * one);
+    // Three pairs were not looked at for any parameter.
+    let three = path.predict(3, &measured.pingpong[&3]);
+    assert!(three.is_prediction && three.holds(), "{three:?}");
+    assert!(!path.predict(2, &measured.pingpong[&2]).is_prediction);
+    // Without pairs together nothing tells of chunks.
+    measured.pingpong.retain(|pairs, _| *pairs == 1);
+    assert_eq!(Path::of(&measured).unwrap().limit, None);
+}
+
+/// Pairs that have a path each are told from pairs that share one.
+#[test]
+fn private_paths_are_not_shared() {
+    let (truth, mut rng) = (published(), Rng::with_seed(3));
+    let mut measured = curves(&truth, &powers(), 0.05, &mut rng);
+    measured.pingpong.insert(2, curve(&powers(), 0.05, &mut rng, |bytes| truth.one_way_s(bytes, 1)));
+    let path = Path::of(&measured).unwrap();
+    assert!(!path.is_shared.value && path.limit.is_none(), "{path:?}");
+    assert!(path.predict(2, &measured.pingpong[&2]).holds());
+    assert!(!path.predict(3, &measured.pingpong[&3]).holds(), "three that do share one are another matter");
+}
+
+#[test]
+fn both_ways_at_once_tell_half_duplex() {
+    let (truth, mut rng) = (published(), Rng::with_seed(4));
+    let mut measured = curves(&truth, &powers(), 0.05, &mut rng);
+    measured.exchange = curve(&powers(), 0.05, &mut rng, |bytes| truth.one_way_s(bytes, 1) + truth.bytes_s(bytes));
+    measured.pingpong.retain(|pairs, _| *pairs == 1);
+    let path = Path::of(&measured).unwrap();
+    assert!((path.slowdown.value - 2.0).abs() < 0.1 && path.slowdown.by == Source::Exchange, "{path:?}");
+    let gain = path.one_way_s(67108864.0, 2) / path.one_way_s(67108864.0, 1);
+    assert!((gain - 2.0).abs() < 0.1, "two pairs are no faster together than one: {gain}");
+}
+
+#[test]
+fn curves_without_that_form() {
+    let mut rng = Rng::with_seed(5);
+    let flat = |pairs: f64| move |bytes: f64| pairs * (1e-7 + bytes / 9e9);
+    let pingpong = (1..=3).map(|pairs| (pairs, curve(&sizes(), 0.05, &mut rng, flat(1.0)))).collect();
+    let path = Path::of(&Curves { pingpong, ..Curves::default() }).unwrap();
+    assert!(path.alone.holds() && path.limit.is_none() && path.alone.regimes.len() == 1, "{path:?}");
+    assert!((path.alone.asymptote[0] / 9e9 - 1.0).abs() < 0.05);
+
+    let wild: Vec<Point> = sizes().iter().map(|&bytes| sampled(bytes, between(&mut rng, 1e-6, 1e-3), 0.01, &mut rng.clone())).collect();
+    let path = Path::of(&Curves { pingpong: [(1, wild)].into(), ..Curves::default() }).unwrap();
+    assert!(!path.alone.holds(), "{path:?}");
+    assert!(path.limit.is_none(), "{path:?}");
+
+    assert!(Path::of(&Curves::default()).is_none());
+    let few = curve(&[0.0, 1.0, 2.0], 0.01, &mut rng, flat(1.0));
+    assert!(Path::of(&Curves { pingpong: [(1, few)].into(), ..Curves::default() }).is_none());
+}
+
+/// Whatever stands in a record, a fit ends and gives no figure that is none.
+#[test]
+fn nonsense_is_survived() {
+    let mut rng = Rng::with_seed(6);
+    for _ in 0..20 {
+        let mut strange = |bytes: f64| {
+            let odd = [0.0, f64::NAN, f64::INFINITY, -1.0, 1e-300, 1e300, 1e-6][rng.usize(0..7)];
+            Point { bytes, one_way_s: [odd, odd, odd] }
+        };
+        let points: Vec<Point> = powers().into_iter().map(&mut strange).collect();
+        let curves = Curves { pingpong: [(1, points.clone()), (2, points.clone())].into(), one_way: points.clone(), exchange: points };
+        if let Some(path) = Path::of(&curves) {
+            assert!(path.one_way_s(4096.0, 2) >= 0.0, "{path:?}");
+        }
+    }
+}
