@@ -152,7 +152,7 @@ pub struct PingPongChoice {
 }
 
 /// The largest message of the default plan.
-pub const LARGEST: Bytes = Bytes::mib(64);
+pub const LARGEST_MESSAGE: Bytes = Bytes::mib(64);
 
 /// A list of pairs that can't be made; the text names the cure.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -236,7 +236,7 @@ pub fn pingpong(hosts: &[Host], choice: &PingPongChoice) -> Result<Vec<Case>, No
     }
     let hosts: Vec<Host> = hosts.iter().map(seated).collect();
     let or = |named: &[MessageMode]| if named.is_empty() { vec![MessageMode::PingPong] } else { named.to_vec() };
-    let (modes, sizes) = (or(&choice.modes), if choice.sizes.is_empty() { octaves(LARGEST, 1) } else { choice.sizes.clone() });
+    let (modes, sizes) = (or(&choice.modes), if choice.sizes.is_empty() { octaves(LARGEST_MESSAGE, 1) } else { choice.sizes.clone() });
     let buffers = if choice.buffers.is_empty() { vec![Buffers::Same] } else { choice.buffers.clone() };
     let mut cases = Vec::new();
     for (path, pairs) in groups(&hosts, choice)? {
