@@ -253,7 +253,8 @@ impl<'a> PingPongs<'a> {
         }
         let (mut warm_up, mut repetitions) = (WarmUp::new(SAMPLE, self.clock.hz), 1);
         while !(quota.interrupted)() {
-            let slowest = self.pair_ticks(cast, &cast.round(repetitions)?).into_iter().max().unwrap_or(1);
+            let reports = cast.round(repetitions)?;
+            let slowest = self.pair_ticks(cast, &reports).into_iter().max().unwrap_or(1);
             let Some(more) = warm_up.next(slowest, repetitions) else { break };
             repetitions = more;
         }

@@ -42,15 +42,15 @@ impl Report {
     pub const BYTES: usize = 48;
 
     pub fn to_bytes(&self) -> [u8; Self::BYTES] {
-        let fields =
-            [self.ticks, self.lost_us, self.switches, self.faults, self.is_elsewhere, self.wrong_bytes];
+        let fields = [self.ticks, self.lost_us, self.switches, self.faults, self.is_elsewhere, self.wrong_bytes];
         let mut bytes = [0; Self::BYTES];
         bytes.chunks_exact_mut(8).zip(fields).for_each(|(to, field)| to.copy_from_slice(&field.to_le_bytes()));
         bytes
     }
 
     pub fn from_bytes(bytes: &[u8; Self::BYTES]) -> Self {
-        let mut fields = bytes.chunks_exact(8).map(|field| field.iter().rev().fold(0u64, |n, byte| n << 8 | u64::from(*byte)));
+        let mut fields =
+            bytes.chunks_exact(8).map(|field| field.iter().rev().fold(0u64, |n, byte| n << 8 | u64::from(*byte)));
         let mut next = || fields.next().unwrap_or(0);
         Report {
             ticks: next(),
