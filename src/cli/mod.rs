@@ -6,6 +6,8 @@ pub mod bandwidth;
 pub mod characterise;
 pub mod compare;
 pub mod cores;
+pub mod fleet;
+pub mod fleet_screen;
 pub mod kernel;
 pub mod kinds;
 pub mod latency;
@@ -83,11 +85,13 @@ pub enum Command {
     Advise(advise::AdviseArgs),
     /// What differs between two records, or two folders of records, by more than chance; and what else is not the same
     Compare(compare::CompareArgs),
+    /// Many machines that should be alike: find those that are not
+    Fleet(fleet::FleetArgs),
     /// Redraw summary and report from records
     Report(report::ReportArgs),
     /// Measure a loop of your own, such as 'a[i] = b[i] + s*c[i]'; list the kernels, or the machine code that will run
     Kernel(Box<kernel::KernelArgs>),
-    /// Print the JSON schema of a record's lines, of result rows, or of the cells of a comparison
+    /// Print the JSON schema of a record's lines, of result rows, of the cells of a comparison, or of a screened fleet
     Schema {
         /// Which schema
         #[arg(value_enum, default_value_t = SchemaOf::Record)]
@@ -111,6 +115,8 @@ pub enum SchemaOf {
     Row,
     /// One row of `compare --format json`
     Comparison,
+    /// One row of `fleet screen --format json`
+    Screen,
 }
 
 /// How results are printed.
@@ -354,6 +360,7 @@ pub fn execute(cli: &Cli) -> anyhow::Result<Done> {
         Some(Command::Sweep(args)) => sweep::run(args),
         Some(Command::Advise(args)) => Ok(Done::ok(advise::run(args)?)),
         Some(Command::Compare(args)) => compare::run(args),
+        Some(Command::Fleet(args)) => fleet::run(args),
         Some(Command::Report(args)) => report::run(args),
         Some(Command::Kernel(args)) => kernel::run(args),
         Some(Command::Schema { of }) => {
@@ -361,6 +368,7 @@ pub fn execute(cli: &Cli) -> anyhow::Result<Done> {
                 SchemaOf::Record => crate::record::schema(),
                 SchemaOf::Row => schemars::schema_for!(crate::model::AnyRow).to_value(),
                 SchemaOf::Comparison => schemars::schema_for!(crate::model::compare::ComparisonRow).to_value(),
+                SchemaOf::Screen => schemars::schema_for!(crate::model::fleet::ScreenRow).to_value(),
             };
             Ok(Done::ok(serde_json::to_string_pretty(&schema)? + "\n"))
         }

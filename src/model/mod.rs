@@ -5,6 +5,7 @@ pub mod advisor;
 pub mod compare;
 pub mod energy;
 mod findings;
+pub mod fleet;
 mod flops;
 mod handover;
 mod hierarchy;

@@ -4,6 +4,7 @@ use serde::Serialize;
 
 use crate::machine::{Machine, NodeNature};
 use crate::model::compare::{Comparison, ComparisonRow};
+use crate::model::fleet::ScreenRow;
 use crate::model::{AnyRow, Report, Verdict, Warning, warnings::of_machine};
 
 /// One array of tidy rows, a row on each line.
@@ -14,6 +15,11 @@ pub fn rows(rows: &[AnyRow]) -> String {
 /// One array of the cells of a comparison, those of one side last.
 pub fn comparison(comparison: &Comparison) -> String {
     array(&comparison.all().collect::<Vec<&ComparisonRow>>())
+}
+
+/// One array of what screening a fleet found.
+pub fn fleet(rows: &[ScreenRow]) -> String {
+    array(rows)
 }
 
 /// One array of warnings, a warning on each line, each with the name of its record.
