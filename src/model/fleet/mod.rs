@@ -437,14 +437,15 @@ fn sentences(fleet: &Fleet, screening: &Screening) -> Vec<String> {
     let of = |direction| screening.findings.iter().filter(|finding| finding.direction == direction).count();
     let (slower, faster) = (of(Direction::Slower), of(Direction::Faster));
     let cohorts = screening.cohorts.iter().filter(|cohort| cohort.left_out.is_none()).count();
-    let among = format!("{} of {}", plural(screened, "node"), plural(cohorts, "kind"));
+    let among = format!("{} of {} of hardware", plural(screened, "node"), plural(cohorts, "kind"));
+    let are_slower = if slower == 1 { "is slower than its neighbours" } else { "are slower than their neighbours" };
     let first = match (screened, slower, faster) {
         (0, ..) => format!("{} read, none screened: no {COHORT_LEAST} are alike.", plural(fleet.nodes.len(), "node")),
         (_, 0, 0) => format!("All alike: none of {among} deviates from its neighbours by more than chance."),
-        (_, slower, 0) => format!("{slower} of {among} of hardware are slower than their neighbours."),
-        (_, slower, faster) => format!("{slower} of {among} of hardware are slower than their neighbours, {faster} faster."),
+        (_, slower, 0) => format!("{slower} of {among} {are_slower}."),
+        (_, slower, faster) => format!("{slower} of {among} {are_slower}, {faster} faster."),
     };
-    let mut sentences = vec![first.replace("kind deviates", "kind of hardware deviates")];
+    let mut sentences = vec![first];
     sentences.extend(screening.switches.iter().filter(|line| line.is_slow).map(SwitchLine::sentence));
     sentences.extend(screening.since.iter().flat_map(Since::sentences));
     sentences

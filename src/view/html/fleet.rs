@@ -10,6 +10,8 @@ use crate::view::chart;
 const MAPPED: usize = 60;
 /// Findings in the table.
 const LISTED: usize = 500;
+/// Kinds of hardware on the first screen.
+const KINDS: usize = 8;
 /// Share of the heat's colour in the deepest cell: text on it must stay readable, in light and dark.
 const HEAT_MOST: f64 = 60.0;
 /// A deviation that has the deepest colour.
@@ -40,7 +42,10 @@ pub fn fleet(fleet: &Fleet, screening: &Screening, unread: &[Unread], notes: &[S
 fn first_screen(fleet: &Fleet, screening: &Screening) -> Markup {
     html! {
         h1 { "A fleet of " (fleet.nodes.len()) @if fleet.nodes.len() == 1 { " node" } @else { " nodes" } }
-        p.facts { @for cohort in &screening.cohorts { (cohort.nodes.len()) " × " (cohort.name) br; } }
+        p.facts {
+            @for cohort in screening.cohorts.iter().take(KINDS) { (cohort.nodes.len()) " × " (cohort.name) br; }
+            @if screening.cohorts.len() > KINDS { "and " (screening.cohorts.len() - KINDS) " more kinds" }
+        }
         @for (index, sentence) in screening.sentences.iter().enumerate() {
             p.lead[index == 0].finding[index > 0] { (sentence) }
         }

@@ -95,8 +95,8 @@ fn ranked(fleet: &Fleet, cohort: &CohortReport, all: bool) -> String {
 
 /// A table as wide as fits: the groups in which these nodes differ most.
 fn nodes(fleet: &Fleet, cohort: &CohortReport, places: &[usize], title: &str) -> String {
-    /// A column for a group takes so many letters and a blank.
-    const GROUPS: usize = 6;
+    /// More columns do not fit.
+    const GROUPS: usize = 5;
     let size = |group: usize| places.iter().map(|place| cohort.deviations[*place][group].abs()).filter(|d| d.is_finite()).fold(0.0, f64::max);
     let mut groups: Vec<usize> = (0..cohort.groups.len()).collect();
     groups.sort_by(|a, b| size(*b).total_cmp(&size(*a)));
@@ -107,7 +107,7 @@ fn nodes(fleet: &Fleet, cohort: &CohortReport, places: &[usize], title: &str) ->
     columns.push(Column::right("overall", places.iter().map(|place| tight(cohort.overall(*place)))));
     for group in groups {
         let cells = places.iter().map(|place| tight(cohort.deviations[*place][group]));
-        columns.push(Column::right(&cohort.groups[group].replacen(' ', "\n", 1), cells));
+        columns.push(Column::right(&cohort.groups[group].replace(' ', "\n"), cells));
     }
     head(&format!("{title}, % against the median")) + &table(&columns)
 }
