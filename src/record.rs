@@ -2,6 +2,8 @@
 //! each time a case was visited, then an [`End`]. Lines are written as they happen, so a record whose run was killed
 //! still opens and holds every finished visit; it lacks only its end.
 
+mod skim;
+
 use std::io::{self, BufRead, Write};
 use std::path::{Path, PathBuf};
 
@@ -14,6 +16,8 @@ use crate::memory::behaviour::IGNORED;
 use crate::mpi::{Launcher, Library};
 use crate::plan::{Case, Work};
 use crate::units::{Bytes, Hertz};
+
+pub use skim::{Cases, Skim, SkimmedMachine, SkimmedVisit};
 
 /// Version of the record's schema; raised when a reader of the old one would misread the new one.
 pub const SCHEMA: u32 = 1;
@@ -461,37 +465,40 @@ fn read_header(path: &Path, line: &[u8]) -> Result<Header, RecordError> {
 }
 
 fn checked(measurement: Measurement) -> Result<Measurement, String> {
-    match &measurement.outcome {
-        Outcome::Measured(measured) if !measured.samples.is_consistent() => Err("its samples do not line up".into()),
-        Outcome::Measured(measured) if measured.repetitions == 0 => Err("it has no repetitions".into()),
-        _ if measurement.case.cpus.is_empty() => Err("it has no CPU".into()),
-        Outcome::Measured(_)
-            if matches!(measurement.case.work, Work::Handover(_)) && measurement.case.threads() != 2 =>
-        {
-            Err("it is a hand-over of other than two CPUs".into())
+    match fault(&measurement.case, &measurement.outcome) {
+        Some(fault) => Err(fault.into()),
+        None => Ok(measurement),
+    }
+}
+
+/// What no visit can be.
+fn fault(case: &Case, outcome: &Outcome) -> Option<&'static str> {
+    match outcome {
+        Outcome::Measured(measured) if !measured.samples.is_consistent() => Some("its samples do not line up"),
+        Outcome::Measured(measured) if measured.repetitions == 0 => Some("it has no repetitions"),
+        _ if case.cpus.is_empty() => Some("it has no CPU"),
+        Outcome::Measured(_) if matches!(case.work, Work::Handover(_)) && case.threads() != 2 => {
+            Some("it is a hand-over of other than two CPUs")
         }
-        _ if matches!(measurement.case.work, Work::Scan(scan) if !scan.exists()) => {
-            Err("its accesses have a size that no access has".into())
+        _ if matches!(case.work, Work::Scan(scan) if !scan.exists()) => {
+            Some("its accesses have a size that no access has")
         }
-        _ if matches!(&measurement.case.work, Work::Conflict(batch) if !batch.fits(measurement.case.working_set)) => {
-            Err("its pairs lie beyond its memory".into())
+        _ if matches!(&case.work, Work::Conflict(batch) if !batch.fits(case.working_set)) => {
+            Some("its pairs lie beyond its memory")
         }
-        _ if matches!(measurement.case.work, Work::Streams(streams) if !streams.exists()) => {
-            Err("its streams have a number or an offset that no streams have".into())
+        _ if matches!(case.work, Work::Streams(streams) if !streams.exists()) => {
+            Some("its streams have a number or an offset that no streams have")
         }
-        _ if matches!(&measurement.case.work, Work::PingPong(work) if work.pairs.is_empty()) => {
-            Err("it has messages and no pair".into())
-        }
+        _ if matches!(&case.work, Work::PingPong(work) if work.pairs.is_empty()) => Some("it has messages and no pair"),
         Outcome::Measured(measured)
-            if matches!(&measurement.case.work,
-                Work::PingPong(work) if measured.samples.pair_ticks.len() != work.pairs.len()) =>
+            if matches!(&case.work, Work::PingPong(work) if measured.samples.pair_ticks.len() != work.pairs.len()) =>
         {
-            Err("it has not one column of ticks a pair".into())
+            Some("it has not one column of ticks a pair")
         }
-        _ if matches!(measurement.case.work, Work::Chase(chase) if !chase.exists()) => {
-            Err("its chase has chains or a stride that no chase has".into())
+        _ if matches!(case.work, Work::Chase(chase) if !chase.exists()) => {
+            Some("its chase has chains or a stride that no chase has")
         }
-        _ => Ok(measurement),
+        _ => None,
     }
 }
 

@@ -1,8 +1,8 @@
-//! `membound fleet`: many nodes.
+//! `membound fleet`: many machines that should be alike.
 
 use clap::{Args, Subcommand};
 
-use super::{Done, fleet_run};
+use super::{Done, fleet_run, fleet_screen};
 
 /// Flags of `membound fleet`.
 #[derive(Debug, Clone, Args)]
@@ -17,11 +17,14 @@ pub struct FleetArgs {
 pub enum FleetCommand {
     /// Measure all nodes of a job at the same time, one rank a node; gather their records in one folder
     Run(fleet_run::FleetRunArgs),
+    /// Find the nodes that are not like others of the same hardware, and why: from a folder of records, one a node
+    Screen(Box<fleet_screen::ScreenArgs>),
 }
 
 /// Does it.
 pub fn run(args: &FleetArgs) -> anyhow::Result<Done> {
     match &args.command {
         FleetCommand::Run(args) => fleet_run::run(args),
+        FleetCommand::Screen(args) => fleet_screen::run(args),
     }
 }

@@ -9,6 +9,7 @@ pub mod compare;
 pub mod cores;
 pub mod fleet;
 pub mod fleet_run;
+pub mod fleet_screen;
 pub mod kernel;
 pub mod kinds;
 pub mod latency;
@@ -93,14 +94,14 @@ pub enum Command {
     /// Is this node as healthy as it was, or as it should be? Exit code 0 healthy, 1 degraded, 2 unable; for schedulers and
     /// Prometheus
     Check(check::CheckArgs),
-    /// Many nodes: measure them all, started by mpirun or srun
+    /// Many machines that should be alike: measure them all, started by mpirun or srun; find those that are not
     Fleet(fleet::FleetArgs),
     /// Redraw summary and report from records
     Report(report::ReportArgs),
     /// Measure a loop of your own, such as 'a[i] = b[i] + s*c[i]'; list the kernels, or the machine code that will run
     Kernel(Box<kernel::KernelArgs>),
-    /// Print the JSON schema of a record's lines, of result rows, of the cells of a comparison, of a check's rows, or of a
-    /// fleet's summary
+    /// Print the JSON schema of a record's lines, of result rows, of the cells of a comparison, of a check's rows, of a fleet's
+    /// summary, or of a screened fleet
     Schema {
         /// Which schema
         #[arg(value_enum, default_value_t = SchemaOf::Record)]
@@ -128,6 +129,8 @@ pub enum SchemaOf {
     Check,
     /// The summary of a fleet's run, fleet.json
     Fleet,
+    /// One row of `fleet screen --format json`
+    Screen,
 }
 
 /// How results are printed.
@@ -383,6 +386,7 @@ pub fn execute(cli: &Cli) -> anyhow::Result<Done> {
                 SchemaOf::Comparison => schemars::schema_for!(crate::model::compare::ComparisonRow).to_value(),
                 SchemaOf::Check => schemars::schema_for!(crate::model::check::CheckRow).to_value(),
                 SchemaOf::Fleet => crate::fleet::schema(),
+                SchemaOf::Screen => schemars::schema_for!(crate::model::fleet::ScreenRow).to_value(),
             };
             Ok(Done::ok(serde_json::to_string_pretty(&schema)? + "\n"))
         }

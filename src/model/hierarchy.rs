@@ -5,7 +5,7 @@ use super::levels::{self, Plateau};
 use super::rows::Result;
 use crate::kernel::StoreKind;
 use crate::machine::{CpuSet, Machine};
-use crate::plan::Protocol;
+use crate::plan::{Case, Protocol};
 use crate::units::Bytes;
 
 /// Sizes that a curve needs before levels are believed.
@@ -29,7 +29,7 @@ pub(super) fn name_levels(results: &mut [Result], machine: &Machine) -> Vec<Leve
         assumed(&claimed)
     };
     for result in results.iter_mut() {
-        result.row.level = level_of(result, &levels, machine);
+        result.row.level = level_of(&result.case, &levels, machine);
     }
     levels
 }
@@ -141,21 +141,21 @@ pub(super) fn assumed(claimed: &[Bytes]) -> Vec<Level> {
 /// their sum; but only where each share alone is too large for the caches is it certainly memory, since the threads of
 /// a virtual machine may have last-level caches of their own, and only from four times the caches on do they no longer
 /// help (STREAM's rule). Between the two there is no level.
-fn level_of(result: &Result, levels: &[Level], machine: &Machine) -> Option<String> {
-    let share = result.share().0;
-    let cpus: CpuSet = result.case.cpus.iter().copied().collect();
+pub(super) fn level_of(case: &Case, levels: &[Level], machine: &Machine) -> Option<String> {
+    let share = case.working_set.0 / case.threads().max(1) as u64;
+    let (first, cpus): (u32, CpuSet) = (*case.cpus.first()?, case.cpus.iter().copied().collect());
     let sharers = |level: &Level| {
         let level: u32 = level.name.strip_prefix('L')?.parse().ok()?;
-        let caches = machine.data_caches(result.case.cpus[0]);
+        let caches = machine.data_caches(first);
         caches.iter().find(|cache| cache.level == level).map(|cache| cache.cpus.intersection(&cpus).len() as u64)
     };
     let claimed = machine.last_level_bytes(&cpus).map_or(0, |size| size.0);
     // Where a tenant gets a part of the last cache, that part counts: of each thread's own, at the most.
     let found = levels.iter().rev().find_map(|level| level.capacity).filter(|_| machine.is_virtual());
-    let caches = found.map_or(claimed, |found| claimed.min(found.0 * result.case.threads() as u64));
+    let caches = found.map_or(claimed, |found| claimed.min(found.0 * case.threads() as u64));
     let inside = |(index, level): &(usize, &Level)| {
         let sum = share * sharers(level).unwrap_or(1).max(1);
-        let fits = if level.name == "memory" { result.case.working_set.0 >= 4 * caches } else { sum <= level.to.0 };
+        let fits = if level.name == "memory" { case.working_set.0 >= 4 * caches } else { sum <= level.to.0 };
         (share >= level.from.0 || *index == 0) && fits
     };
     levels.iter().enumerate().find(inside).map(|(_, level)| level.name.clone())

@@ -6,6 +6,7 @@ pub mod check;
 pub mod compare;
 pub mod energy;
 mod findings;
+pub mod fleet;
 mod flops;
 mod handover;
 mod hierarchy;

@@ -39,11 +39,6 @@ impl Result {
             && self.case.protocol != Protocol::FirstUse
             && !self.case.memory.kind.is_memory_type()
     }
-
-    /// Bytes of one thread.
-    pub fn share(&self) -> Bytes {
-        Bytes(self.case.working_set.0 / self.case.threads().max(1) as u64)
-    }
 }
 
 /// One result a case, ordered as a reader looks for them: kernel, threads, memory, size, then the way of touching it.
@@ -256,6 +251,14 @@ pub(super) fn median(values: impl Iterator<Item = f64>) -> Option<f64> {
     let mut values: Vec<f64> = values.collect();
     values.sort_by(f64::total_cmp);
     values.get(values.len() / 2).copied()
+}
+
+/// The fast tenth of speeds against their median.
+pub(super) fn fast_tenth(speeds: &[f64]) -> Option<f64> {
+    let mut all = speeds.to_vec();
+    all.sort_by(f64::total_cmp);
+    let at = |share: f64| all.get(((all.len().saturating_sub(1)) as f64 * share).round() as usize).copied();
+    Some(at(0.9)? / at(0.5)?)
 }
 
 /// Thresholds of the flags: shares of samples, or relative differences.

@@ -22,9 +22,9 @@ use super::{pooled, quantile, student};
 /// Probability that an interval misses.
 const MISS: f64 = 0.05;
 /// No draw is taken to be more repeatable than this (relative standard deviation): the timing of a sample is not.
-const REPEATABLE: f64 = 1e-4;
+pub(super) const REPEATABLE: f64 = 1e-4;
 /// What stands for the expectation where samples are too few to show a spread. Only ratios between cells matter.
-const UNSEEN: f64 = 1e-2;
+pub(super) const UNSEEN: f64 = 1e-2;
 /// Draws that agree by chance say no more than this about the factor.
 const FACTOR_MIN: f64 = 1e-3;
 
@@ -145,7 +145,7 @@ fn draws(runs: &[Vec<Vec<f64>>], is_of_runs: bool) -> Vec<(f64, Option<f64>)> {
     if is_of_runs { runs.iter().filter_map(of_run).collect() } else { runs.iter().flat_map(visits).collect() }
 }
 
-fn draw(visit: &[f64]) -> Option<(f64, Option<f64>)> {
+pub(super) fn draw(visit: &[f64]) -> Option<(f64, Option<f64>)> {
     if let Some((median, variance)) = log_median(visit) {
         return Some((median, Some(variance)));
     }

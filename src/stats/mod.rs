@@ -7,6 +7,7 @@
 //!
 //! Samples that are not finite are left out; samples that lie far off are counted and kept.
 
+pub mod cohort;
 mod compare;
 mod draws;
 mod family;

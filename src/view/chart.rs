@@ -4,6 +4,7 @@
 
 mod compare;
 mod energy;
+mod fleet;
 mod latency;
 mod loaded;
 mod page_cache;
@@ -27,6 +28,7 @@ use crate::units::{Bytes, count, percent};
 
 pub(super) use compare::comparison;
 pub(super) use energy::energy;
+pub(super) use fleet::{findings as fleet_findings, order as fleet_order};
 pub(super) use latency::latency;
 pub(super) use loaded::loaded;
 pub(super) use page_cache::page_cache;

@@ -5,6 +5,7 @@ use super::{protocol_word, streams};
 use crate::model::check::{CheckRow, Checkup};
 use crate::model::compare::{Comparison, ComparisonRow};
 use crate::model::energy::EnergyRow;
+use crate::model::fleet::{PERCENTILES, ScreenRow};
 use crate::model::page_cache::PageCacheRow;
 use crate::model::pingpong::{PathRow, PingPongRow};
 use crate::model::rounding::RoundingRow;
@@ -520,6 +521,27 @@ pub fn rows(rows: &[AnyRow]) -> String {
     String::from_utf8(bytes).expect("strings make a string")
 }
 
+const SCREEN: &[Column<ScreenRow>] = &[
+    ("metric", |row| row.metric.to_string()),
+    ("cohort", |row| text(row.cohort.as_ref())),
+    ("host", |row| text(row.host.as_ref())),
+    ("file", |row| text(row.file.as_ref())),
+    ("group", |row| text(row.group.as_ref())),
+    ("deviation", |row| text(row.deviation)),
+    ("p", |row| text(row.p)),
+    ("groups", |row| row.groups.iter().map(|group| group.group.as_str()).collect::<Vec<_>>().join("; ")),
+    ("cause", |row| text(row.cause.as_ref())),
+    ("sentence", |row| text(row.sentence.as_ref())),
+    ("evidence", |row| row.evidence.join("; ")),
+    ("cure", |row| text(row.cure.as_ref())),
+    ("test", |row| text(row.test.as_ref())),
+    ("switch", |row| text(row.switch.as_ref())),
+    ("nodes", |row| text(row.nodes)),
+    ("median", |row| text(row.median)),
+    ("unit", |row| text(row.unit.as_ref())),
+    ("scale", |row| text(row.scale)),
+];
+
 /// The cells of a comparison, those of one side last.
 pub fn comparison(comparison: &Comparison) -> String {
     alike(COMPARISON, comparison.all())
@@ -536,6 +558,21 @@ fn alike<'a, R: 'a>(columns: &[Column<R>], rows: impl Iterator<Item = &'a R>) ->
     writer.write_record(columns.iter().map(|column| column.0)).expect("a Vec takes everything");
     for row in rows {
         writer.write_record(columns.iter().map(|(_, value)| value(row))).expect("a Vec takes everything");
+    }
+    let bytes = writer.into_inner().expect("a Vec takes everything");
+    String::from_utf8(bytes).expect("strings make a string")
+}
+
+/// What screening a fleet found.
+pub fn fleet(rows: &[ScreenRow]) -> String {
+    let mut writer = csv::Writer::from_writer(Vec::new());
+    let percentiles = PERCENTILES.iter().map(|percent| format!("deviation_p{percent}"));
+    let names = SCREEN.iter().map(|column| column.0.to_string()).chain(percentiles);
+    writer.write_record(names).expect("a Vec takes everything");
+    for row in rows {
+        let percentiles = (0..PERCENTILES.len()).map(|index| text(row.percentiles.map(|all| all[index])));
+        let cells = SCREEN.iter().map(|(_, value)| value(row)).chain(percentiles);
+        writer.write_record(cells).expect("a Vec takes everything");
     }
     let bytes = writer.into_inner().expect("a Vec takes everything");
     String::from_utf8(bytes).expect("strings make a string")

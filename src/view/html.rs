@@ -5,6 +5,7 @@ mod addrmap;
 mod compare;
 mod cores;
 mod energy;
+mod fleet;
 mod latency;
 mod numa;
 mod page_cache;
@@ -32,6 +33,7 @@ use crate::record::Environment;
 use crate::units::{Bytes, BytesPerSecond, Nanoseconds, count, percent, significant, utc};
 
 pub use compare::comparison;
+pub use fleet::fleet;
 
 const ECHARTS_GZ: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/echarts.js.gz"));
 const SCRIPT: &str = include_str!("report.js");

@@ -5,6 +5,7 @@ use serde::Serialize;
 use crate::machine::{Machine, NodeNature};
 use crate::model::check::Checkup;
 use crate::model::compare::{Comparison, ComparisonRow};
+use crate::model::fleet::ScreenRow;
 use crate::model::{AnyRow, Report, Verdict, Warning, warnings::of_machine};
 
 /// One array of tidy rows, a row on each line.
@@ -20,6 +21,11 @@ pub fn comparison(comparison: &Comparison) -> String {
 /// One array of the figures of a check.
 pub fn check(checkup: &Checkup) -> String {
     array(&checkup.rows)
+}
+
+/// One array of what screening a fleet found.
+pub fn fleet(rows: &[ScreenRow]) -> String {
+    array(rows)
 }
 
 /// One array of warnings, a warning on each line, each with the name of its record.

@@ -30,7 +30,7 @@ pub(super) struct Cell {
 
 /// The samples of one visit.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Visit {
+pub(in crate::model) struct Visit {
     pub round: u32,
     pub values: Vec<f64>,
     /// The core's clock during the visit, in hertz; absent where it was not seen.
@@ -48,7 +48,7 @@ pub(super) enum Key {
 
 /// What makes cells mean the same on two machines: all that is asked for, but for the numbers of CPUs.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(super) struct Meaning {
+pub(in crate::model) struct Meaning {
     work: Work,
     memory: MemorySpec,
     streams: Vec<StreamMemory>,
@@ -64,7 +64,8 @@ pub(super) struct Meaning {
 }
 
 impl Meaning {
-    fn of(case: &Case, part: &'static str, machine: &Machine) -> Meaning {
+    /// Of one figure of a case.
+    pub fn of(case: &Case, part: &'static str, machine: &Machine) -> Meaning {
         let node = |cpu: &u32| machine.cpu(*cpu).and_then(|cpu| cpu.node.get());
         let mut nodes: Vec<u32> = case.cpus.iter().filter_map(node).collect();
         nodes.sort_unstable();
@@ -215,8 +216,8 @@ pub(super) fn of_figures(figures: &[Figure]) -> Vec<Cell> {
     cells
 }
 
-/// What one kind of work is measured in.
-type Quantity = (&'static str, &'static str, Better, Vec<Visit>);
+/// What one kind of work is measured in: part, unit, direction, visits.
+pub(in crate::model) type Quantity = (&'static str, &'static str, Better, Vec<Visit>);
 
 fn of_case(visits: &[&Measurement], record: &Record, report: &Report) -> Vec<Cell> {
     let case = &visits[0].case;
@@ -224,7 +225,14 @@ fn of_case(visits: &[&Measurement], record: &Record, report: &Report) -> Vec<Cel
     let (group, fault) = place(case, report);
     let (outcome, reason) = rows::outcome(visits);
     let reason = fault.or_else(|| reason.map(|reason| format!("{outcome}: {reason}")));
-    let quantities = quantities(case, visits, record.header.clock.hz.0);
+    let measured: Vec<(u32, &Measured)> = visits
+        .iter()
+        .filter_map(|visit| match &visit.outcome {
+            Outcome::Measured(measured) => Some((visit.round, &**measured)),
+            _ => None,
+        })
+        .collect();
+    let quantities = quantities(case, &measured, record.header.clock.hz.0);
     let cell = |(part, unit, better, visits): Quantity| Cell {
         key: Key::Case(Box::new(case.clone()), part),
         meaning: Some(Meaning::of(case, part, machine)),
@@ -238,17 +246,15 @@ fn of_case(visits: &[&Measurement], record: &Record, report: &Report) -> Vec<Cel
     quantities.into_iter().map(cell).collect()
 }
 
-fn quantities(case: &Case, visits: &[&Measurement], hz: f64) -> Vec<Quantity> {
+/// The figures of a case, from its visits with their rounds.
+pub(in crate::model) fn quantities(case: &Case, visits: &[(u32, &Measured)], hz: f64) -> Vec<Quantity> {
     use Better::{Higher, Lower};
     let each = |values: &dyn Fn(&Measured) -> Vec<f64>| -> Vec<Visit> {
-        let visit = |visit: &&Measurement| match &visit.outcome {
-            Outcome::Measured(measured) => {
-                let clock = rows::core_clock(&[measured], hz);
-                Some(Visit { round: visit.round, values: values(measured), clock })
-            }
-            _ => None,
+        let visit = |(round, measured): &(u32, &Measured)| {
+            let clock = rows::core_clock(&[measured], hz);
+            Visit { round: *round, values: values(measured), clock }
         };
-        visits.iter().filter_map(visit).collect()
+        visits.iter().map(visit).collect()
     };
     match &case.work {
         Work::Kernel(_) if case.protocol == Protocol::FirstUse => {
@@ -304,13 +310,10 @@ fn first_use_s(visit: &Measured, hz: f64) -> Vec<f64> {
 /// The group of a case, and why its row says that its figures can't be.
 fn place(case: &Case, report: &Report) -> (String, Option<String>) {
     let between = || "between levels".to_string();
+    if let Some(name) = experiment(case) {
+        return (name.into(), None);
+    }
     let group = match &case.work {
-        Work::Kernel(_) if case.protocol == Protocol::FirstUse => "first use".into(),
-        Work::Kernel(_) => {
-            let Some(row) = report.rows.iter().find(|row| is_row_of(row, case)) else { return ("nodes".into(), None) };
-            let fault = row.reason.as_ref().filter(|_| row.outcome == "invalid");
-            return (row.level.clone().unwrap_or_else(between), fault.map(|reason| format!("invalid: {reason}")));
-        }
         Work::Chase(chase) => {
             let row = report.latency.rows.iter().find(|row| {
                 let own = Chase {
@@ -323,19 +326,32 @@ fn place(case: &Case, report: &Report) -> (String, Option<String>) {
             });
             row.map_or_else(|| "nodes".into(), |row| row.level.clone().unwrap_or_else(between))
         }
-        Work::Page(_) => "pages".into(),
-        Work::Scan(_) => "offsets".into(),
-        Work::Handover(_) => "cores".into(),
-        Work::Loaded(_) => "under load".into(),
-        Work::PageCache(_) => "page cache".into(),
-        Work::Conflict(_) => "address maps".into(),
-        Work::Flops(_) => "arithmetic".into(),
-        Work::Idle => "idle".into(),
-        Work::Rounding(_) => "rounding".into(),
-        Work::Streams(_) => "streams".into(),
-        Work::PingPong(_) => "messages".into(),
+        _ => {
+            let Some(row) = report.rows.iter().find(|row| is_row_of(row, case)) else { return ("nodes".into(), None) };
+            let fault = row.reason.as_ref().filter(|_| row.outcome == "invalid");
+            return (row.level.clone().unwrap_or_else(between), fault.map(|reason| format!("invalid: {reason}")));
+        }
     };
     (group, None)
+}
+
+/// The experiment that a case belongs to; nothing for what a level's speed is measured by.
+pub(in crate::model) fn experiment(case: &Case) -> Option<&'static str> {
+    Some(match &case.work {
+        Work::Kernel(_) if case.protocol == Protocol::FirstUse => "first use",
+        Work::Kernel(_) | Work::Chase(_) => return None,
+        Work::Page(_) => "pages",
+        Work::Scan(_) => "offsets",
+        Work::Handover(_) => "cores",
+        Work::Loaded(_) => "under load",
+        Work::PageCache(_) => "page cache",
+        Work::Conflict(_) => "address maps",
+        Work::Flops(_) => "arithmetic",
+        Work::Idle => "idle",
+        Work::Rounding(_) => "rounding",
+        Work::Streams(_) => "streams",
+        Work::PingPong(_) => "messages",
+    })
 }
 
 fn is_row_of(row: &crate::model::Row, case: &Case) -> bool {

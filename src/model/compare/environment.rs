@@ -7,7 +7,8 @@ use serde::Serialize;
 use super::cells::Cell;
 use crate::machine::{Cache, Fact, Machine};
 use crate::memory::Policy;
-use crate::record::{Environment, Record};
+use crate::plan::Case;
+use crate::record::{End, Environment, Measured, Outcome, Record};
 use crate::units::{Bytes, Hertz, percent, significant};
 
 /// Something that is not the same on both sides.
@@ -61,9 +62,9 @@ fn median(mut values: Vec<f64>) -> Option<f64> {
 }
 
 /// A name, and a text that is the same where the thing is.
-type Named = (&'static str, fn(&Record) -> Option<String>);
+pub(in crate::model) type Named = (&'static str, fn(&Record) -> Option<String>);
 
-const FACTS: &[Named] = &[
+pub(in crate::model) const FACTS: &[Named] = &[
     ("host", |record| Some(record.header.host.clone())),
     ("processor", |record| record.header.machine.identity.model.known().cloned()),
     ("processor's family, model and stepping", |record| record.header.machine.identity.signature.known().cloned()),
@@ -105,7 +106,7 @@ fn on_off(fact: &Fact<bool>) -> Option<String> {
     fact.get().map(|on| if on { "on" } else { "off" }.into())
 }
 
-fn caches(machine: &Machine) -> String {
+pub(in crate::model) fn caches(machine: &Machine) -> String {
     let cpu = machine.online_cpus().first().unwrap_or(0);
     let cache = |cache: &Cache| format!("L{} {}", cache.level, cache.size);
     let caches: Vec<String> = machine.data_caches(cpu).into_iter().map(cache).collect();
@@ -223,33 +224,44 @@ fn bytes(value: f64) -> String {
     Bytes(value as u64).to_string()
 }
 
-fn least_free(state: &Environment) -> Option<f64> {
+pub(in crate::model) fn least_free(state: &Environment) -> Option<f64> {
     state.node_free.iter().map(|(_, free)| free.0 as f64).min_by(f64::total_cmp)
 }
 
 fn steal(record: &Record) -> Option<f64> {
-    let end = record.end.as_ref()?;
-    Some((end.after.steal_s? - record.header.before.steal_s?) / end.wall_s).filter(|share| share.is_finite())
+    stolen(&record.header.before, record.end.as_ref())
+}
+
+/// Of one CPU's time, what the hypervisor took during a run.
+pub(in crate::model) fn stolen(before: &Environment, end: Option<&End>) -> Option<f64> {
+    let end = end?;
+    Some((end.after.steal_s? - before.steal_s?) / end.wall_s).filter(|share| share.is_finite())
+}
+
+fn disturbed(record: &Record) -> Option<f64> {
+    disturbed_samples(measured(record).map(|(_, measured)| measured))
 }
 
 /// Share of samples during which another task ran on a CPU of ours.
-fn disturbed(record: &Record) -> Option<f64> {
+pub(in crate::model) fn disturbed_samples<'a>(visits: impl Iterator<Item = &'a Measured>) -> Option<f64> {
     let (mut all, mut hit) = (0usize, 0usize);
-    for visit in measured(record) {
+    for visit in visits {
         all += visit.samples.switches.len();
         hit += visit.samples.switches.iter().filter(|switches| **switches > 0).count();
     }
     (all > 0).then(|| hit as f64 / all as f64)
 }
 
-/// Share of the bytes that came in huge pages, over the visits that wanted them and were told.
 fn huge(record: &Record) -> Option<f64> {
+    huge_obtained(measured(record))
+}
+
+/// Share of the bytes that came in huge pages, over the visits that wanted them and were told.
+pub(in crate::model) fn huge_obtained<'a>(visits: impl Iterator<Item = (&'a Case, &'a Measured)>) -> Option<f64> {
     use crate::memory::MemoryKind::{Huge1G, Huge2M, Thp};
-    let wanted = record.measurements.iter().filter(|visit| matches!(visit.case.memory.kind, Thp | Huge2M | Huge1G));
     let (mut all, mut got) = (0u64, 0u64);
-    for visit in wanted {
-        if let crate::record::Outcome::Measured(measured) = &visit.outcome
-            && let Some(huge) = measured.obtained.huge_bytes
+    for (_, measured) in visits.filter(|(case, _)| matches!(case.memory.kind, Thp | Huge2M | Huge1G)) {
+        if let Some(huge) = measured.obtained.huge_bytes
             && measured.obtained.bytes >= Bytes::mib(2)
         {
             all += measured.obtained.bytes.0;
@@ -259,14 +271,15 @@ fn huge(record: &Record) -> Option<f64> {
     (all > 0).then(|| (got as f64 / all as f64).min(1.0))
 }
 
-/// Share of pages on another node, over the visits that named one.
 fn elsewhere(record: &Record) -> Option<f64> {
+    pages_elsewhere(measured(record))
+}
+
+/// Share of pages on another node, over the visits that named one.
+pub(in crate::model) fn pages_elsewhere<'a>(visits: impl Iterator<Item = (&'a Case, &'a Measured)>) -> Option<f64> {
     let (mut all, mut other) = (0u64, 0u64);
-    for visit in record.measurements.iter().filter(|visit| visit.case.memory.policy != Policy::FirstTouch) {
-        let (Some(node), crate::record::Outcome::Measured(measured)) = (visit.case.memory.node(), &visit.outcome)
-        else {
-            continue;
-        };
+    for (case, measured) in visits.filter(|(case, _)| case.memory.policy != Policy::FirstTouch) {
+        let Some(node) = case.memory.node() else { continue };
         for found in &measured.obtained.pages_on_node {
             all += found.pages;
             other += if found.node == node { 0 } else { found.pages };
@@ -275,9 +288,9 @@ fn elsewhere(record: &Record) -> Option<f64> {
     (all > 0).then(|| other as f64 / all as f64)
 }
 
-fn measured(record: &Record) -> impl Iterator<Item = &crate::record::Measured> {
+fn measured(record: &Record) -> impl Iterator<Item = (&Case, &Measured)> {
     record.measurements.iter().filter_map(|visit| match &visit.outcome {
-        crate::record::Outcome::Measured(measured) => Some(&**measured),
+        Outcome::Measured(measured) => Some((&visit.case, &**measured)),
         _ => None,
     })
 }

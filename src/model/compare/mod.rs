@@ -5,8 +5,8 @@
 //! which mean nothing on another machine; the same in the same level, where caches, and so working sets, have other sizes.
 
 mod aligned;
-mod cells;
-mod environment;
+pub(in crate::model) mod cells;
+pub(in crate::model) mod environment;
 mod figures;
 
 use schemars::JsonSchema;

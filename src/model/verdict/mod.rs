@@ -20,6 +20,8 @@ use crate::model::{Report, Row, Warning};
 use crate::plan::Protocol;
 use crate::units::{BytesPerSecond, percent, words};
 
+pub(in crate::model) use rules::cure;
+
 words! {
     /// What keeps memory-bound code from being faster.
     CauseKind, "cause" {

@@ -45,6 +45,30 @@ mod threshold {
     pub const ABOVE_PEAK: f64 = 1.05;
 }
 
+/// What helps, in the words of every view that names a cause.
+pub(in crate::model) mod cure {
+    #![allow(missing_docs)] // Each is the cure of the cause that it is named after.
+    pub const CHANNELS: &str = "fit a module to each channel (dmidecode -t memory lists the slots)";
+    pub const UNEVEN: &str = "fit modules of one size on all channels (dmidecode -t memory lists them)";
+    pub const HUGE_PAGES_OFF: &str =
+        "echo madvise > /sys/kernel/mm/transparent_hugepage/enabled, and madvise(MADV_HUGEPAGE); or a pool of huge pages";
+    pub const HUGE_PAGES: &str =
+        "ask for huge pages: madvise(MADV_HUGEPAGE) on aligned memory, or a pool of them (vm.nr_hugepages)";
+    pub const WRONG_NODE: &str = "let each thread touch its pages first, or bind them (numactl --localalloc, --membind)";
+    pub const PAGE_CACHE: &str =
+        "sync; echo 1 > /proc/sys/vm/drop_caches (as root) before the job, or membound sweep as anybody";
+    pub const GOVERNOR: &str =
+        "cpupower frequency-set -g performance; if that does not help, look for heat or a power limit (turbostat)";
+    pub const CLOCK: &str =
+        "look for heat, a power limit or a cap on the clock: turbostat, cpupower frequency-info, dmesg";
+    pub const NUMA_BALANCING: &str = "sysctl kernel.numa_balancing=0, and pin threads and memory";
+    pub const TIME_OF_GUEST: &str =
+        "ask for dedicated cores, or for a host that interrupts its guests less (timers, interrupts); repeat when it is quiet";
+    pub const TIME: &str = "keep other work and interrupts off these cores (isolcpus, irqbalance, systemd slices)";
+    pub const NEIGHBOUR: &str =
+        "repeat when others are quiet, or take the machine alone; pqos -m all shows who uses memory where that is allowed";
+}
+
 type Rule = fn(&Scene<'_>) -> Option<Found>;
 
 /// Causes and how they are found.
@@ -320,7 +344,7 @@ fn few_channels(scene: &Scene<'_>) -> Option<Found> {
                 slots / 2 - filled
             );
             let back = GivesBack::Estimated(scene.gap.reached_bps * (slots as f64 / 2.0 / filled as f64 - 1.0));
-            return found(evidence, back, "fit a module to each channel (dmidecode -t memory lists the slots)", test);
+            return found(evidence, back, cure::CHANNELS, test);
         }
         let distinct: BTreeSet<Bytes> = sizes.iter().copied().collect();
         if let (Some(least), Some(most), true) = (distinct.first(), distinct.last(), distinct.len() > 1) {
@@ -329,7 +353,7 @@ fn few_channels(scene: &Scene<'_>) -> Option<Found> {
             return found(
                 evidence,
                 GivesBack::Unknown,
-                "fit modules of one size on all channels (dmidecode -t memory lists them)",
+                cure::UNEVEN,
                 test,
             );
         }
@@ -379,9 +403,9 @@ fn page_size(scene: &Scene<'_>) -> Option<Found> {
     let setting = scene.report.machine.settings.thp.known();
     let is_off = setting.is_some_and(|mode| mode == "never");
     let cure = if is_off {
-        "echo madvise > /sys/kernel/mm/transparent_hugepage/enabled, and madvise(MADV_HUGEPAGE); or a pool of huge pages"
+        cure::HUGE_PAGES_OFF
     } else {
-        "ask for huge pages: madvise(MADV_HUGEPAGE) on aligned memory, or a pool of them (vm.nr_hugepages)"
+        cure::HUGE_PAGES
     };
     let test =
         format!("membound bandwidth --kernel {} --memory 4k,thp,huge-2m --threads {}", plain.kernel, plain.threads);
@@ -476,7 +500,7 @@ fn wrong_node(scene: &Scene<'_>) -> Option<Found> {
         "{} of the pages lie on other nodes than the threads that use them, most on node {node}",
         percent(share)
     );
-    let cure = "let each thread touch its pages first, or bind them (numactl --localalloc, --membind)";
+    let cure = cure::WRONG_NODE;
     found(evidence, back, cure, "membound numa")
 }
 
@@ -484,7 +508,7 @@ fn wrong_node(scene: &Scene<'_>) -> Option<Found> {
 fn page_cache(scene: &Scene<'_>) -> Option<Found> {
     let report = scene.report;
     let test = "membound numa --page-cache";
-    let cure = "sync; echo 1 > /proc/sys/vm/drop_caches (as root) before the job, or membound sweep as anybody";
+    let cure = cure::PAGE_CACHE;
     let worst =
         report.page_cache.curves.iter().filter_map(|curve| report.page_cache.rows.get(curve.worst?)).find_map(|row| {
             let [ratio, _, high] = row.against_no_file?;
@@ -520,9 +544,9 @@ fn clock(scene: &Scene<'_>) -> Option<Found> {
         format!("cores ran at {}, {} of the {whose} of {}{set}", Hertz(clock), percent(ratio), Hertz(expected));
     let cure = match governor {
         Some(_) => {
-            "cpupower frequency-set -g performance; if that does not help, look for heat or a power limit (turbostat)"
+            cure::GOVERNOR
         }
-        None => "look for heat, a power limit or a cap on the clock: turbostat, cpupower frequency-info, dmesg",
+        None => cure::CLOCK,
     };
     // At the most: memory does not run by the core clock.
     let back = GivesBack::Estimated(scene.gap.reached_bps * (1.0 / ratio - 1.0));
@@ -577,10 +601,7 @@ fn alignment(scene: &Scene<'_>) -> Option<Found> {
 
 /// The fast tenth of a row's samples against their median.
 fn fast_tenth(row: &Row) -> Option<f64> {
-    let mut all = row.sample_bps.clone();
-    all.sort_by(f64::total_cmp);
-    let at = |share: f64| all.get(((all.len().saturating_sub(1)) as f64 * share).round() as usize).copied();
-    Some(at(0.9)? / at(0.5)?)
+    crate::model::rows::fast_tenth(&row.sample_bps)
 }
 
 /// The setting alone does nothing; page faults in memory that was long there are its work.
@@ -599,7 +620,7 @@ fn numa_balancing(scene: &Scene<'_>) -> Option<Found> {
         .map_or(GivesBack::Unknown, |times| GivesBack::Estimated(scene.gap.reached_bps * (times - 1.0)));
     let test = format!("membound bandwidth --kernel {} --threads {}", scene.plain.kernel, scene.plain.threads);
     (mode > 0 && nodes > 1 && share >= threshold::FAULTS)
-        .then(|| found(evidence, back, "sysctl kernel.numa_balancing=0, and pin threads and memory", test))?
+        .then(|| found(evidence, back, cure::NUMA_BALANCING, test))?
 }
 
 /// The share of time that others took, by the short samples of one thread in its caches: an interruption lengthens the few
@@ -635,9 +656,9 @@ fn time_taken(scene: &Scene<'_>) -> Option<Found> {
     evidence.extend(stolen.map(|share| format!("the hypervisor says that it took {} of all CPU time", percent(share))));
     let share = taken.map_or(0.0, |taken| taken.0).max(stolen.unwrap_or(0.0)).min(0.9);
     let cure = if scene.report.machine.is_virtual() {
-        "ask for dedicated cores, or for a host that interrupts its guests less (timers, interrupts); repeat when it is quiet"
+        cure::TIME_OF_GUEST
     } else {
-        "keep other work and interrupts off these cores (isolcpus, irqbalance, systemd slices)"
+        cure::TIME
     };
     let back = GivesBack::Estimated(scene.gap.reached_bps * share / (1.0 - share));
     let test = "membound bandwidth --kernel load --size 16KiB --threads 1 --samples 1000";
@@ -660,7 +681,7 @@ fn neighbour(scene: &Scene<'_>) -> Option<Found> {
         percent(memory - 1.0),
         percent(caches - 1.0)
     );
-    let cure = "repeat when others are quiet, or take the machine alone; pqos -m all shows who uses memory where that is allowed";
+    let cure = cure::NEIGHBOUR;
     let test =
         format!("membound bandwidth --kernel {} --threads {} --samples 200", scene.plain.kernel, scene.plain.threads);
     let back = GivesBack::Estimated(scene.gap.reached_bps * (plain - 1.0).max(0.0));

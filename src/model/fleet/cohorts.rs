@@ -1,0 +1,141 @@
+//! Which machines should be alike: those of the same hardware. What a setting or a fault changes must not part a node from its
+//! neighbours, or it would be compared with nobody: the numbers of modules, clocks and settings are no part of what a
+//! cohort is. Memory, the speed that modules are made for and the number of NUMA nodes part a cohort only where enough nodes have
+//! the one and enough have the other: a single node that has less is one that lost some.
+
+use std::collections::BTreeMap;
+
+use super::{Facts, Fleet};
+use crate::units::Bytes;
+
+/// Fewer nodes than this say nothing about which of them is odd.
+pub const COHORT_LEAST: usize = 4;
+/// A part of a cohort is a cohort of its own from this share on.
+const PART: f64 = 0.1;
+/// Sizes of memory that differ by less are one size, of which some modules may be missing.
+const SIZES: f64 = 1.6;
+
+/// What makes machines comparable.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct Hardware {
+    /// The processor's name.
+    pub processor: String,
+    /// Its family, model and stepping; empty where not known.
+    pub signature: String,
+    /// Packages.
+    pub packages: usize,
+    /// Cores.
+    pub cores: usize,
+    /// Caches of the first CPU: `L1 32 KiB, L2 1 MiB`.
+    pub caches: String,
+}
+
+impl Hardware {
+    /// In words: processor, packages, cores.
+    fn name(&self) -> String {
+        let count = |n: usize, what: &str| format!("{n} {what}{}", if n == 1 { "" } else { "s" });
+        let mut parts = vec![self.processor.split_whitespace().collect::<Vec<_>>().join(" ")];
+        parts.extend((self.packages > 0).then(|| count(self.packages, "package")));
+        parts.push(count(self.cores, "core"));
+        parts.join(", ")
+    }
+}
+
+/// Machines that should be alike.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Cohort {
+    pub name: String,
+    pub nodes: Vec<usize>,
+}
+
+impl Cohort {
+    /// Why it can't be screened.
+    pub fn left_out(&self, fleet: &Fleet) -> Option<String> {
+        if self.nodes.iter().all(|node| fleet.nodes[*node].figures.is_empty()) {
+            return Some("nothing was measured".into());
+        }
+        match self.nodes.len() {
+            1 => Some(format!("alone of its kind, so nothing says how fast it should be; {COHORT_LEAST} are needed")),
+            n if n < COHORT_LEAST => Some(format!("only {n} of a kind, too few to say which is odd; {COHORT_LEAST} are needed")),
+            _ => None,
+        }
+    }
+}
+
+/// All cohorts, the largest first.
+pub(super) fn cohorts(fleet: &Fleet) -> Vec<Cohort> {
+    let mut alike: BTreeMap<&super::Hardware, Vec<usize>> = BTreeMap::new();
+    for (index, node) in fleet.nodes.iter().enumerate() {
+        alike.entry(&node.hardware).or_default().push(index);
+    }
+    let mut cohorts: Vec<Cohort> =
+        alike.into_iter().flat_map(|(hardware, nodes)| parted(fleet, &hardware.name(), nodes)).collect();
+    cohorts.sort_by_key(|cohort| std::cmp::Reverse(cohort.nodes.len()));
+    name_apart(fleet, &mut cohorts);
+    cohorts
+}
+
+/// A number that may part a cohort, the ratio from which on two of it are not the same, and how it is written.
+type Trait = (fn(&Facts) -> Option<f64>, f64, fn(f64) -> String);
+
+const TRAITS: [Trait; 3] = [
+    (|facts| facts.memory_bytes.map(|bytes| bytes as f64), SIZES, |bytes| memory(bytes as u64)),
+    (|facts| facts.module_rated_mt_s.map(f64::from), 1.01, |rate| format!("modules of {rate} MT/s")),
+    (|facts| facts.numa_nodes.map(f64::from), 1.01, |nodes| format!("{nodes} NUMA nodes")),
+];
+
+/// As machines are sold: firmware and kernel keep a part from the count.
+fn memory(bytes: u64) -> String {
+    let gib = (bytes + (1 << 29)) >> 30;
+    if gib >= 8 { Bytes::gib(gib).to_string() } else { Bytes(bytes).to_string() }
+}
+
+fn parted(fleet: &Fleet, name: &str, nodes: Vec<usize>) -> Vec<Cohort> {
+    let mut parts = vec![Cohort { name: name.into(), nodes }];
+    for (value, ratio, text) in TRAITS {
+        parts = parts.into_iter().flat_map(|part| split(fleet, part, value, ratio, text)).collect();
+    }
+    parts
+}
+
+/// Parts a cohort where a number jumps. Parts too small to stand alone stay with the largest, as do nodes that don't tell.
+fn split(
+    fleet: &Fleet,
+    whole: Cohort,
+    value: fn(&Facts) -> Option<f64>,
+    ratio: f64,
+    text: fn(f64) -> String,
+) -> Vec<Cohort> {
+    let least = (PART * whole.nodes.len() as f64).max(COHORT_LEAST as f64) as usize;
+    let of = |node: &usize| value(&fleet.nodes[*node].facts);
+    let (mut known, mut rest): (Vec<usize>, Vec<usize>) = whole.nodes.iter().partition(|node| of(node).is_some());
+    let number = |node: &usize| of(node).unwrap_or(0.0);
+    known.sort_by(|a, b| number(a).total_cmp(&number(b)).then(a.cmp(b)));
+    let mut parts: Vec<Vec<usize>> = Vec::new();
+    for part in known.chunk_by(|a, b| number(b) < ratio * number(a)) {
+        if part.len() < least { rest.extend(part) } else { parts.push(part.to_vec()) }
+    }
+    if parts.len() < 2 {
+        return vec![whole];
+    }
+    parts.sort_by_key(|part| std::cmp::Reverse(part.len()));
+    // The number that stands for a part: that of its middle node.
+    let named = |part: &Vec<usize>| format!("{}, {}", whole.name, text(number(&part[part.len() / 2])));
+    let names: Vec<String> = parts.iter().map(named).collect();
+    parts[0].extend(rest);
+    parts.iter_mut().for_each(|part| part.sort_unstable());
+    names.into_iter().zip(parts).map(|(name, nodes)| Cohort { name, nodes }).collect()
+}
+
+/// Cohorts of one name differ in what the name leaves out.
+fn name_apart(fleet: &Fleet, cohorts: &mut [Cohort]) {
+    let names: Vec<String> = cohorts.iter().map(|cohort| cohort.name.clone()).collect();
+    for cohort in cohorts.iter_mut() {
+        if names.iter().filter(|name| **name == cohort.name).count() > 1
+            && let Some(node) = cohort.nodes.first()
+        {
+            let hardware = &fleet.nodes[*node].hardware;
+            cohort.name = format!("{}, {}, {}", cohort.name, hardware.signature, hardware.caches);
+        }
+    }
+}
