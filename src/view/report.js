@@ -18,13 +18,16 @@
   addEventListener("unhandledrejection", event => failed(event.reason));
 
   // Labels of ticks and tooltips, in the digits of the tables: three significant ones.
-  const digits = value => value >= 100 ? value.toFixed(0) : value.toPrecision(3);
+  const digits = value =>
+    value >= 1e6 ? value.toExponential(2).replace("+", "") : value >= 100 ? value.toFixed(0) : value.toPrecision(3);
   const short = value => String(Number(digits(value)));
   function size(bytes) {
     const power = Math.min(4, Math.max(0, Math.floor(Math.log2(bytes) / 10 + 1e-9)));
     return short(bytes / 1024 ** power) + " " + ["B", "KiB", "MiB", "GiB", "TiB"][power];
   }
-  const tick = value => short(2 ** value);
+  // From a million on, powers: there is room for some seven letters beside an axis.
+  const raised = number => [...String(number)].map(digit => "⁰¹²³⁴⁵⁶⁷⁸⁹"[digit]).join("");
+  const tick = value => value >= 20 ? "2" + raised(value) : short(2 ** value);
 
   // An axis on which equal steps are equal factors is drawn as a linear one over log2: its ticks then fall on powers
   // of two, which the library's own logarithmic axis does not promise.
