@@ -4,6 +4,7 @@ use std::fmt::Display;
 use std::io::Write;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+use std::sync::mpsc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use clap::Args;
@@ -71,6 +72,8 @@ const QUIET_SPAN: Duration = Duration::from_millis(300);
 const NEEDED: f64 = 0.25;
 /// Share of the time that the first look takes.
 const FIRST_LOOK: f64 = 0.5;
+/// A visit that began in time may end later by so much; whoever takes longer is given up. With the usual budget that makes 19 s.
+const GRACE: Duration = Duration::from_secs(4);
 /// Samples of one visit.
 const SAMPLES: usize = 7;
 
@@ -101,16 +104,15 @@ enum Outcome {
 /// Checks. Whatever keeps a check from being made is exit code 2, so that 1 always means a degraded node.
 pub fn run(args: &CheckArgs) -> anyhow::Result<Done> {
     let started = Instant::now();
+    // Dropped at the end, which calls the watch off.
+    let _watch = watch(args.prometheus.clone(), args.budget + GRACE);
     let outcome = checked(args, started);
     let told = match &outcome {
         Ok(Outcome::Checked(checkup)) => Told::Checked(checkup),
         Ok(Outcome::Skipped(_)) => Told::Skipped,
         Err(_) => Told::Unable,
     };
-    let written = args.prometheus.as_ref().map_or(Ok(()), |path| {
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
-        write_whole(path, &prometheus::check(told, now, started.elapsed().as_secs_f64()))
-    });
+    let written = args.prometheus.as_ref().map_or(Ok(()), |path| write_told(path, told, started.elapsed()));
     match (outcome, written) {
         (Ok(Outcome::Checked(checkup)), written) if written.is_ok() || checkup.is_degraded() => {
             if let Err(fault) = written {
@@ -131,6 +133,29 @@ pub fn run(args: &CheckArgs) -> anyhow::Result<Done> {
             Err(unable(fault))
         }
     }
+}
+
+/// Ends the process where a check does not end by itself: a disk or memory that does not answer, a crowd on every CPU. A
+/// scheduler waits for it.
+fn watch(prometheus: Option<PathBuf>, span: Duration) -> mpsc::Sender<()> {
+    let (ended, waits) = mpsc::channel();
+    std::thread::spawn(move || {
+        if waits.recv_timeout(span) == Err(mpsc::RecvTimeoutError::Timeout) {
+            eprintln!("membound: the check did not end within {:.0} s and is given up", span.as_secs_f64());
+            if let Some(path) = prometheus
+                && let Err(fault) = write_told(&path, Told::Unable, span)
+            {
+                eprintln!("membound: {fault:#}");
+            }
+            std::process::exit(2);
+        }
+    });
+    ended
+}
+
+fn write_told(path: &Path, told: Told<'_>, took: Duration) -> anyhow::Result<()> {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
+    write_whole(path, &prometheus::check(told, now, took.as_secs_f64()))
 }
 
 fn unable(fault: anyhow::Error) -> anyhow::Error {
