@@ -14,7 +14,7 @@ use super::{Done, Format, Usage, compare, usage};
 use crate::kernel::Isa;
 use crate::machine::{Machine, Sheet};
 use crate::memory::Places;
-use crate::model::check::{self, Checkup, Ground, Probe};
+use crate::model::check::{self, Checkup, Ground, Health, Probe};
 use crate::model::report;
 use crate::plan::{self, Case, Frame};
 use crate::record::Record;
@@ -94,6 +94,13 @@ fn budget(text: &str) -> Result<Duration, String> {
     })
 }
 
+impl CheckArgs {
+    /// Whether there is something to hold the node against.
+    fn is_judged(&self) -> bool {
+        self.baseline.is_some() || self.spec.is_some()
+    }
+}
+
 /// What came of it, if it could be made.
 enum Outcome {
     Checked(Checkup),
@@ -104,8 +111,8 @@ enum Outcome {
 /// Checks. Whatever keeps a check from being made is exit code 2, so that 1 always means a degraded node.
 pub fn run(args: &CheckArgs) -> anyhow::Result<Done> {
     let started = Instant::now();
-    // Dropped at the end, which calls the watch off.
-    let _watch = watch(args.prometheus.clone(), args.budget + GRACE);
+    // Dropped at the end, which calls the watch off. Who makes a baseline has no scheduler waiting.
+    let _watch = args.is_judged().then(|| watch(args.prometheus.clone(), args.budget + GRACE));
     let outcome = checked(args, started);
     let told = match &outcome {
         Ok(Outcome::Checked(checkup)) => Told::Checked(checkup),
@@ -172,7 +179,7 @@ fn text(checkup: &Checkup, args: &CheckArgs) -> String {
 }
 
 fn checked(args: &CheckArgs, started: Instant) -> anyhow::Result<Outcome> {
-    if args.baseline.is_none() && args.spec.is_none() && args.record.is_none() && args.prometheus.is_none() {
+    if !args.is_judged() && args.record.is_none() && args.prometheus.is_none() {
         return Err(usage(
             "there is nothing to hold this node against; give --baseline RECORD or --spec NAME, or make a baseline with \
              --record FILE while the node is healthy",
@@ -196,6 +203,11 @@ fn checked(args: &CheckArgs, started: Instant) -> anyhow::Result<Outcome> {
         return Ok(Outcome::Skipped(busy.to_string()));
     }
     let checkup = looked(args, &machine, &probes, &ground, deadline)?;
+    if args.record.is_some() && checkup.rows.iter().any(|row| row.health == Health::Unknown) {
+        eprintln!(
+            "membound: some figures were not measured (see --verbose): for a good baseline give a longer --budget"
+        );
+    }
     if checkup.is_unable() {
         let reason = checkup.rows.iter().find_map(|row| Some(format!("{}: {}", row.quantity, row.reason.as_ref()?)));
         let reason = reason.unwrap_or_else(|| "no figure was measured".into());
@@ -212,9 +224,8 @@ fn looked(
     ground: &Ground,
     deadline: Instant,
 ) -> anyhow::Result<Checkup> {
-    let is_judged = args.baseline.is_some() || args.spec.is_some();
     let left = deadline.saturating_duration_since(Instant::now());
-    let first = if is_judged { Instant::now() + left.mul_f64(FIRST_LOOK) } else { deadline };
+    let first = if args.is_judged() { Instant::now() + left.mul_f64(FIRST_LOOK) } else { deadline };
     let measured = |probes: &[Probe], deadline: Instant, record: Option<&PathBuf>| {
         let cases: Vec<Case> = probes.iter().map(|probe| probe.case.clone()).collect();
         measure_cases(&cases, machine, deadline, record)
