@@ -306,12 +306,17 @@ fn the_line_is_fit_for_a_scheduler() {
 fn the_views_say_it() {
     let text = anstream::adapter::strip_str(&terminal::check(&faulty())).to_string();
     assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
-    for part in ["memory read -14 %", "86.0 ±1.0", "degraded", "12.3 GB/s", "Facts that changed", "memory channels: 7, was 8"] {
+    for part in
+        ["memory read -14 %", "86.0 ±1.0", "degraded", "12.3 GB/s", "Facts that changed", "memory channels: 7, was 8"]
+    {
         assert!(text.contains(part), "{part} is not in\n{text}");
     }
     let healthy = Checkup { rows: faulty().rows.split_off(1), facts: Vec::new() };
     assert!(terminal::check(&healthy).starts_with("healthy\n"));
-    assert_eq!((terminal::check_line(&healthy), terminal::check_line(&Checkup::default())), (String::new(), String::new()));
+    assert_eq!(
+        (terminal::check_line(&healthy), terminal::check_line(&Checkup::default())),
+        (String::new(), String::new())
+    );
     assert_eq!(terminal::check_line(&faulty()).lines().count(), 1);
     let rows: Vec<CheckRow> = serde_json::from_str(&json::check(&faulty())).unwrap();
     assert_eq!(rows, faulty().rows);
@@ -431,11 +436,17 @@ fn a_real_check_passes_fails_and_writes() {
     let folder = tempfile::tempdir().unwrap();
     let at = |name: &str| folder.path().join(name);
     small_baseline(&at("base.jsonl"));
-    let healthy = checked(folder.path(), &[&["--baseline", p(&at("base.jsonl")), "--prometheus", p(&at("m.prom"))], &LOOSE[..]].concat());
+    let healthy = checked(
+        folder.path(),
+        &[&["--baseline", p(&at("base.jsonl")), "--prometheus", p(&at("m.prom"))], &LOOSE[..]].concat(),
+    );
     assert_eq!(healthy, (0, String::new(), String::new()), "quiet in health");
     let prom = fs::read_to_string(at("m.prom")).unwrap();
     assert!(prom.contains("\nmembound_check_healthy 1\n"), "{prom}");
-    assert!(prom.contains("membound_cache_read_bytes_per_second{kernel=\"load\",level=\"L1\",threads=\"1\"} "), "{prom}");
+    assert!(
+        prom.contains("membound_cache_read_bytes_per_second{kernel=\"load\",level=\"L1\",threads=\"1\"} "),
+        "{prom}"
+    );
     promtool(&prom);
     let (code, shown, _) = checked(folder.path(), &[&["-v", "--baseline", p(&at("base.jsonl"))], &LOOSE[..]].concat());
     assert!(code == 0 && shown.starts_with("healthy\n") && shown.contains("L1 read, one core"), "{shown}");
@@ -516,6 +527,19 @@ fn bad_baselines_and_words_are_exit_code_2() {
     refuses(&["--baseline", "x", "--budget", "5min"], "give 1s to 50s");
     let (code, _, talk) = checked(Path::new("/no/such/folder"), &["--record", p(&at("r.jsonl"))]);
     assert!(code == 2 && talk.contains("choose another file with --lock"), "{talk}");
+}
+
+/// A baseline that nobody ever writes to: opening it waits for good.
+#[test]
+fn a_check_that_does_not_end_is_given_up() {
+    let folder = tempfile::tempdir().unwrap();
+    let (fifo, prom) = (folder.path().join("fifo"), folder.path().join("m.prom"));
+    assert!(Command::new("mkfifo").arg(&fifo).status().unwrap().success());
+    let flags = ["--baseline", p(&fifo), "--budget", "1s", "--prometheus", p(&prom)];
+    let (code, shown, talk) = checked(folder.path(), &flags);
+    assert_eq!((code, shown.as_str()), (2, ""), "{talk}");
+    assert!(talk.contains("did not end within 5 s"), "{talk}");
+    assert!(fs::read_to_string(&prom).unwrap().contains("\nmembound_check_unable 1\n"));
 }
 
 /// A process that spins until it is dropped.

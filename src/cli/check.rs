@@ -4,6 +4,7 @@ use std::fmt::Display;
 use std::io::Write;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+use std::sync::mpsc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use clap::Args;
@@ -13,7 +14,7 @@ use super::{Done, Format, Usage, compare, usage};
 use crate::kernel::Isa;
 use crate::machine::{Machine, Sheet};
 use crate::memory::Places;
-use crate::model::check::{self, Checkup, Ground, Probe};
+use crate::model::check::{self, Checkup, Ground, Health, Probe};
 use crate::model::report;
 use crate::plan::{self, Case, Frame};
 use crate::record::Record;
@@ -71,6 +72,8 @@ const QUIET_SPAN: Duration = Duration::from_millis(300);
 const NEEDED: f64 = 0.25;
 /// Share of the time that the first look takes.
 const FIRST_LOOK: f64 = 0.5;
+/// A visit that began in time may end later by so much; whoever takes longer is given up. With the usual budget that makes 19 s.
+const GRACE: Duration = Duration::from_secs(4);
 /// Samples of one visit.
 const SAMPLES: usize = 7;
 
@@ -91,6 +94,13 @@ fn budget(text: &str) -> Result<Duration, String> {
     })
 }
 
+impl CheckArgs {
+    /// Whether there is something to hold the node against.
+    fn is_judged(&self) -> bool {
+        self.baseline.is_some() || self.spec.is_some()
+    }
+}
+
 /// What came of it, if it could be made.
 enum Outcome {
     Checked(Checkup),
@@ -101,16 +111,15 @@ enum Outcome {
 /// Checks. Whatever keeps a check from being made is exit code 2, so that 1 always means a degraded node.
 pub fn run(args: &CheckArgs) -> anyhow::Result<Done> {
     let started = Instant::now();
+    // Dropped at the end, which calls the watch off. Who makes a baseline has no scheduler waiting.
+    let _watch = args.is_judged().then(|| watch(args.prometheus.clone(), args.budget + GRACE));
     let outcome = checked(args, started);
     let told = match &outcome {
         Ok(Outcome::Checked(checkup)) => Told::Checked(checkup),
         Ok(Outcome::Skipped(_)) => Told::Skipped,
         Err(_) => Told::Unable,
     };
-    let written = args.prometheus.as_ref().map_or(Ok(()), |path| {
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
-        write_whole(path, &prometheus::check(told, now, started.elapsed().as_secs_f64()))
-    });
+    let written = args.prometheus.as_ref().map_or(Ok(()), |path| write_told(path, told, started.elapsed()));
     match (outcome, written) {
         (Ok(Outcome::Checked(checkup)), written) if written.is_ok() || checkup.is_degraded() => {
             if let Err(fault) = written {
@@ -133,6 +142,29 @@ pub fn run(args: &CheckArgs) -> anyhow::Result<Done> {
     }
 }
 
+/// Ends the process where a check does not end by itself: a disk or memory that does not answer, a crowd on every CPU. A
+/// scheduler waits for it.
+fn watch(prometheus: Option<PathBuf>, span: Duration) -> mpsc::Sender<()> {
+    let (ended, waits) = mpsc::channel();
+    std::thread::spawn(move || {
+        if waits.recv_timeout(span) == Err(mpsc::RecvTimeoutError::Timeout) {
+            eprintln!("membound: the check did not end within {:.0} s and is given up", span.as_secs_f64());
+            if let Some(path) = prometheus
+                && let Err(fault) = write_told(&path, Told::Unable, span)
+            {
+                eprintln!("membound: {fault:#}");
+            }
+            std::process::exit(2);
+        }
+    });
+    ended
+}
+
+fn write_told(path: &Path, told: Told<'_>, took: Duration) -> anyhow::Result<()> {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
+    write_whole(path, &prometheus::check(told, now, took.as_secs_f64()))
+}
+
 fn unable(fault: anyhow::Error) -> anyhow::Error {
     if fault.is::<Usage>() { fault } else { usage(format!("{fault:#}")) }
 }
@@ -147,7 +179,7 @@ fn text(checkup: &Checkup, args: &CheckArgs) -> String {
 }
 
 fn checked(args: &CheckArgs, started: Instant) -> anyhow::Result<Outcome> {
-    if args.baseline.is_none() && args.spec.is_none() && args.record.is_none() && args.prometheus.is_none() {
+    if !args.is_judged() && args.record.is_none() && args.prometheus.is_none() {
         return Err(usage(
             "there is nothing to hold this node against; give --baseline RECORD or --spec NAME, or make a baseline with \
              --record FILE while the node is healthy",
@@ -171,6 +203,11 @@ fn checked(args: &CheckArgs, started: Instant) -> anyhow::Result<Outcome> {
         return Ok(Outcome::Skipped(busy.to_string()));
     }
     let checkup = looked(args, &machine, &probes, &ground, deadline)?;
+    if args.record.is_some() && checkup.rows.iter().any(|row| row.health == Health::Unknown) {
+        eprintln!(
+            "membound: some figures were not measured (see --verbose): for a good baseline give a longer --budget"
+        );
+    }
     if checkup.is_unable() {
         let reason = checkup.rows.iter().find_map(|row| Some(format!("{}: {}", row.quantity, row.reason.as_ref()?)));
         let reason = reason.unwrap_or_else(|| "no figure was measured".into());
@@ -187,9 +224,8 @@ fn looked(
     ground: &Ground,
     deadline: Instant,
 ) -> anyhow::Result<Checkup> {
-    let is_judged = args.baseline.is_some() || args.spec.is_some();
     let left = deadline.saturating_duration_since(Instant::now());
-    let first = if is_judged { Instant::now() + left.mul_f64(FIRST_LOOK) } else { deadline };
+    let first = if args.is_judged() { Instant::now() + left.mul_f64(FIRST_LOOK) } else { deadline };
     let measured = |probes: &[Probe], deadline: Instant, record: Option<&PathBuf>| {
         let cases: Vec<Case> = probes.iter().map(|probe| probe.case.clone()).collect();
         measure_cases(&cases, machine, deadline, record)

@@ -83,11 +83,8 @@ pub fn run(args: &CompareArgs) -> anyhow::Result<Done> {
 fn side(path: &Path) -> anyhow::Result<Side> {
     let name = path.file_name().map_or_else(|| path.display().to_string(), |name| name.to_string_lossy().into_owned());
     let is_figures = !path.is_dir() && path.extension().is_some_and(|end| end.eq_ignore_ascii_case("csv"));
-    let source = if is_figures {
-        Source::Figures(Figure::read(path).map_err(usage)?)
-    } else {
-        Source::Records(records(path)?)
-    };
+    let source =
+        if is_figures { Source::Figures(Figure::read(path).map_err(usage)?) } else { Source::Records(records(path)?) };
     Ok(Side { name, source })
 }
 

@@ -472,12 +472,10 @@ fn measured(probe: &Probe, report: &Report) -> (Option<f64>, Option<String>) {
     let told = |outcome: &str, reason: &Option<String>| reason.as_ref().map(|reason| format!("{outcome}: {reason}"));
     let not_visited = || (None, Some("no time was left for it".to_string()));
     if matches!(probe.case.work, Work::Chase(_)) {
-        let is_own =
-            |row: &&LatencyRow| row.cpus == probe.case.cpus && row.working_set_bytes == probe.case.working_set;
+        let is_own = |row: &&LatencyRow| row.cpus == probe.case.cpus && row.working_set_bytes == probe.case.working_set;
         let row = report.latency.rows.iter().find(is_own);
-        return row.map_or_else(not_visited, |row| {
-            (row.latency_ns.map(|cost| cost.median), told(&row.outcome, &row.reason))
-        });
+        return row
+            .map_or_else(not_visited, |row| (row.latency_ns.map(|cost| cost.median), told(&row.outcome, &row.reason)));
     }
     let row = report.rows.iter().find(|row| is_case_of(&probe.case, row));
     row.map_or_else(not_visited, |row| (row.payload_bps.map(|rate| rate.median), told(&row.outcome, &row.reason)))

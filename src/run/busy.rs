@@ -94,7 +94,8 @@ impl Times {
         let [user, nice, system, idle, wait, irq, softirq, rest @ ..] = &ticks[..] else { return None };
         let used = [user, nice, system, irq, softirq].into_iter().fold(0u64, |sum, ticks| sum.saturating_add(*ticks));
         let unused = idle.saturating_add(*wait).saturating_add(rest.first().copied().unwrap_or(0));
-        let is_cpu = |line: &&str| line.strip_prefix("cpu").is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()));
+        let is_cpu =
+            |line: &&str| line.strip_prefix("cpu").is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()));
         Some(Times { used, all: used.saturating_add(unused), cpus: stat.lines().filter(is_cpu).count() })
     }
 
@@ -110,7 +111,8 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    const STAT: &str = "cpu  100 10 40 800 50 3 2 5 0 0\ncpu0 50 5 20 400 25 1 1 2 0 0\ncpu1 50 5 20 400 25 2 1 3 0 0\nintr 1\n";
+    const STAT: &str =
+        "cpu  100 10 40 800 50 3 2 5 0 0\ncpu0 50 5 20 400 25 1 1 2 0 0\ncpu1 50 5 20 400 25 2 1 3 0 0\nintr 1\n";
 
     #[test]
     fn times_by_hand() {

@@ -30,7 +30,11 @@ pub fn check(told: Told<'_>, finished_unix_s: u64, seconds: f64) -> String {
     let is = |holds: bool| f64::from(u8::from(holds));
     let one = |name, help, value| Family { name, help, samples: vec![(String::new(), value)] };
     let mut families = vec![
-        one("membound_check_timestamp_seconds", "When the last check ended, in seconds since 1970.", finished_unix_s as f64),
+        one(
+            "membound_check_timestamp_seconds",
+            "When the last check ended, in seconds since 1970.",
+            finished_unix_s as f64,
+        ),
         one("membound_check_duration_seconds", "How long the last check took.", seconds),
         one(
             "membound_check_skipped",
@@ -76,9 +80,7 @@ const QUANTITIES: &[Quantity] = &[
 ];
 
 fn is_rate(row: &CheckRow, kernel: &str, is_memory: bool) -> bool {
-    row.unit == "B/s"
-        && row.kernel.as_deref() == Some(kernel)
-        && (row.level.as_deref() == Some("memory")) == is_memory
+    row.unit == "B/s" && row.kernel.as_deref() == Some(kernel) && (row.level.as_deref() == Some("memory")) == is_memory
 }
 
 fn figures(checkup: &Checkup) -> Vec<Family> {
@@ -116,7 +118,8 @@ fn judgements(checkup: &Checkup) -> Vec<Family> {
     };
     let mut degraded: Vec<(String, f64)> = Vec::new();
     for row in checkup.rows.iter().filter(|row| row.against.is_some()) {
-        let labels = labels(&[("quantity", row.quantity.clone()), ("against", row.against.map_or("", Against::word).into())]);
+        let labels =
+            labels(&[("quantity", row.quantity.clone()), ("against", row.against.map_or("", Against::word).into())]);
         degraded.extend(is_degraded(row).map(|value| (labels, value)));
     }
     vec![

@@ -11,15 +11,23 @@ pub fn check_line(checkup: &Checkup) -> String {
 
 /// The same, or that it is healthy, and all figures.
 pub fn check(checkup: &Checkup) -> String {
-    let answer = if checkup.is_degraded() { checkup.line() } else { "healthy".into() };
-    let mut text = answer + "\n\n" + &figures(&checkup.rows);
+    let is_held = checkup.rows.iter().any(|row| row.against.is_some());
+    let answer = match (checkup.is_degraded(), is_held) {
+        (true, _) => checkup.line() + "\n\n",
+        (false, true) => "healthy\n\n".into(),
+        (false, false) => String::new(),
+    };
+    let mut text = answer + &figures(&checkup.rows);
     if !checkup.facts.is_empty() {
         text.push('\n');
         text.push_str(&head("Facts that changed"));
         text.extend(checkup.facts.iter().map(|fact| item(&format!("{}: {}, was {}", fact.what, fact.b, fact.a))));
     }
-    let reasons: Vec<String> =
-        checkup.rows.iter().filter_map(|row| Some(item(&format!("{}: {}", row.quantity, row.reason.as_ref()?)))).collect();
+    let reasons: Vec<String> = checkup
+        .rows
+        .iter()
+        .filter_map(|row| Some(item(&format!("{}: {}", row.quantity, row.reason.as_ref()?))))
+        .collect();
     if !reasons.is_empty() {
         text.push('\n');
         text.push_str(&head("Not told"));
@@ -29,13 +37,15 @@ pub fn check(checkup: &Checkup) -> String {
 }
 
 fn figures(rows: &[CheckRow]) -> String {
-    let number = |value: Option<f64>, row: &CheckRow| value.map_or_else(|| "-".into(), |value| figure(value, &row.unit));
+    let number =
+        |value: Option<f64>, row: &CheckRow| value.map_or_else(|| "-".into(), |value| figure(value, &row.unit));
     let ground = |row: &CheckRow| match row.against {
         Some(Against::Baseline) => "baseline",
         Some(Against::Sheet) => "spec",
         None => "",
     };
-    let word = |row: &CheckRow| if row.against.is_some() || row.health == Health::Unknown { row.health.word() } else { "" };
+    let word =
+        |row: &CheckRow| if row.against.is_some() || row.health == Health::Unknown { row.health.word() } else { "" };
     let is_held = rows.iter().any(|row| row.against.is_some());
     let mut columns = vec![
         Column::left("", rows.iter().map(|row| row.quantity.clone())),
