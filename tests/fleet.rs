@@ -90,15 +90,17 @@ impl Measuring for Played {
     }
 
     fn read(&mut self, at: u64, most: usize) -> std::io::Result<Vec<u8>> {
-        let bytes = &self.script.record.as_bytes()[..self.bytes() as usize];
+        let end = self.bytes() as usize;
+        let bytes = &self.script.record.as_bytes()[..end];
         let rest = &bytes[(at as usize).min(bytes.len())..];
         Ok(rest[..rest.len().min(most)].to_vec())
     }
 
     fn bytes(&mut self) -> u64 {
+        let is_running = self.state() == State::Running;
         let record = &self.script.record;
         let half = || record[..record.len() / 2].rfind('\n').map_or(0, |end| end + 1);
-        (if self.state() == State::Running { half() } else { record.len() }) as u64
+        (if is_running { half() } else { record.len() }) as u64
     }
 
     fn stop(&mut self) {
