@@ -188,9 +188,14 @@ impl Slurm {
         for entry in fs::read_dir(self.folder()).into_iter().flatten().flatten() {
             let path = entry.path();
             if path.extension().is_some_and(|end| end == "out" || end == "log") {
-                let text = fs::read(&path).map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).unwrap_or_default();
+                let text =
+                    fs::read(&path).map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).unwrap_or_default();
                 let lines: Vec<&str> = text.lines().collect();
-                words.push_str(&format!("== {}\n{}\n", path.display(), lines[lines.len().saturating_sub(8)..].join("\n")));
+                words.push_str(&format!(
+                    "== {}\n{}\n",
+                    path.display(),
+                    lines[lines.len().saturating_sub(8)..].join("\n")
+                ));
             }
         }
         words
