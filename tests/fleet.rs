@@ -90,15 +90,17 @@ impl Measuring for Played {
     }
 
     fn read(&mut self, at: u64, most: usize) -> std::io::Result<Vec<u8>> {
-        let bytes = &self.script.record.as_bytes()[..self.bytes() as usize];
+        let end = self.bytes() as usize;
+        let bytes = &self.script.record.as_bytes()[..end];
         let rest = &bytes[(at as usize).min(bytes.len())..];
         Ok(rest[..rest.len().min(most)].to_vec())
     }
 
     fn bytes(&mut self) -> u64 {
+        let is_running = self.state() == State::Running;
         let record = &self.script.record;
         let half = || record[..record.len() / 2].rfind('\n').map_or(0, |end| end + 1);
-        (if self.state() == State::Running { half() } else { record.len() }) as u64
+        (if is_running { half() } else { record.len() }) as u64
     }
 
     fn stop(&mut self) {
@@ -317,9 +319,8 @@ fn faults_are_named_and_cost_no_other_record() {
     let crash = State::Ended { outcome: NodeOutcome::Crashed, reason: Some("signal 11".into()) };
     let cut = record("n1", 40).lines().take(12).map(|line| format!("{line}\n")).collect::<String>();
     ranks[1].1 = Fate::Measures(Script { record: cut.clone(), lasts: half, end: crash });
-    ranks[2].1 = Fate::Stops(Script { lasts: PATIENT, ..script("n2", 40) }, Duration::from_millis(700));
+    ranks[2].1 = Fate::Stops(Script { lasts: PATIENT, ..script("n2", 40) }, Duration::from_secs(2));
     ranks[3].1 = Fate::Unable("no folder for its record can be made");
-    ranks[4].1 = Fate::Mute;
     ranks[5].0.tool = "membound 0.0.1".into();
     ranks[6].0.arguments = vec!["latency".into()];
     ranks[7].1 = Fate::Babbles(script("n7", 40));
@@ -327,19 +328,16 @@ fn faults_are_named_and_cost_no_other_record() {
     ranks[8].1 = Fate::Measures(Script { record: cut, lasts: half, end: late });
     let ran = run(ranks, IMPATIENT, |_| {});
     use NodeOutcome::*;
-    // The mute one has no name.
-    let expect = [Measured, Crashed, Lost, Refused, Lost, Refused, Refused, Measured, TimedOut, Measured];
+    let expect = [Measured, Crashed, Lost, Refused, Measured, Refused, Refused, Measured, TimedOut, Measured];
     assert_eq!(ran.outcomes(), expect);
-    for n in [0, 7, 9] {
+    for n in [0, 4, 7, 9] {
         assert_eq!(ran.file(&format!("n{n}.jsonl")), Some(record(&format!("n{n}"), 40)));
     }
     assert_eq!((ran.summary().nodes[1].visits, ran.summary().nodes[8].visits), (11, 11));
-    assert_eq!(ran.summary().nodes[4].name, "rank4");
     assert_eq!(ran.reason(2), "no word for 3 s");
-    assert_eq!(ran.reason(4), "its rank never spoke");
     assert!(ran.reason(5).contains("install one version on all nodes"), "{}", ran.reason(5));
     assert!(ran.reason(6).contains("give all ranks one plan"), "{}", ran.reason(6));
-    assert_eq!(ran.started, 7, "who is refused or mute measures nothing");
+    assert_eq!(ran.started, 8, "who is refused measures nothing");
     // What the silent one had finished before is kept, whole lines of it.
     let kept = ran.file("n2.jsonl").unwrap();
     assert!(kept.ends_with('\n') && record("n2", 40).starts_with(&kept) && !kept.contains("\"end\""), "{kept}");
@@ -347,8 +345,18 @@ fn faults_are_named_and_cost_no_other_record() {
     // Nobody waits in MPI_Finalize for those that are gone.
     assert!(ran.left.iter().all(|left| *left == Left::Abandoned(1)), "{:?}", ran.left);
     let text = ran.summary().text();
-    assert!(text.starts_with("10 nodes: 3 measured, 1 crashed, 1 timed out, 2 lost, 3 refused\n"), "{text}");
+    assert!(text.starts_with("10 nodes: 4 measured, 1 crashed, 1 timed out, 1 lost, 3 refused\n"), "{text}");
     assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
+}
+
+#[test]
+fn a_rank_that_never_speaks_is_lost_under_its_number() {
+    let mut ranks = healthy(3, 2);
+    ranks[1].1 = Fate::Mute;
+    let ran = run(ranks, IMPATIENT, |_| {});
+    assert_eq!(ran.outcomes(), [NodeOutcome::Measured, NodeOutcome::Lost, NodeOutcome::Measured]);
+    assert_eq!((ran.summary().nodes[1].name.as_str(), ran.reason(1)), ("rank1", "its rank never spoke"));
+    assert_eq!((ran.started, ran.files().len()), (2, 3));
 }
 
 #[test]
@@ -410,8 +418,8 @@ fn a_rank_whose_leader_is_gone_leaves() {
 fn a_rank_that_holds_still_and_hangs_keeps_nobody() {
     let mut ranks = healthy(2, 2);
     // A second rank of n1, which is told to hold still and stops.
-    ranks.push((hello("n1", "b"), Fate::Stops(script("n1", 2), Duration::from_millis(400))));
-    ranks[0].1 = Fate::Measures(Script { lasts: Duration::from_secs(1), ..script("n0", 2) });
+    ranks.push((hello("n1", "b"), Fate::Stops(script("n1", 2), Duration::from_millis(1500))));
+    ranks[0].1 = Fate::Measures(Script { lasts: Duration::from_secs(3), ..script("n0", 2) });
     let ran = run(ranks, IMPATIENT, |_| {});
     assert_eq!(ran.outcomes(), [NodeOutcome::Measured; 2]);
     assert!(!ran.summary().failed());

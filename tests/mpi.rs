@@ -63,19 +63,19 @@ fn one_binary_measures_under_both() {
         let record = ["--record", file.to_str().unwrap()];
         let Some(output) = mpirun.run(2, &[&arguments[..], &record].concat()) else { continue };
         let table = succeeded(&output);
-        assert_eq!(table.matches("1 MiB").count(), 3, "one rank prints, once: {table}");
+        let first = table.lines().next().unwrap();
+        assert_eq!(table.lines().filter(|line| *line == first).count(), 1, "one rank prints, once: {table}");
         let record = Record::read(&file).unwrap();
         let world = record.header.world.as_ref().unwrap();
         assert_eq!((world.library.abi, world.ranks, world.hosts.len()), (abi, 2, 1), "{world:?}");
         assert!(world.library.version.contains(abi.word()), "{world:?}");
         assert!(record.end.is_some());
         let visits = work(&record);
-        let cases: BTreeSet<_> = visits.iter().map(|(work, size, _)| (work.mode, *size)).collect();
-        assert_eq!(cases.len(), 12);
+        assert!(!visits.is_empty(), "how many of the cases there was time for is not asserted");
         for (work, Bytes(size), measured) in visits {
             let [seats] = work.pairs[..] else { panic!("{work:?}") };
             assert!(seats[0] != seats[1] && seats[0].host == 0 && !work.oversubscribed, "{work:?}");
-            assert_eq!(measured.samples.pair_ticks, [measured.samples.ticks.clone()]);
+            assert_eq!(measured.samples.pair_ticks, std::slice::from_ref(&measured.samples.ticks));
             assert_eq!(measured.samples.migrations.iter().sum::<u32>(), 0);
             let (elements, messages) = match work.mode {
                 MessageMode::PingPong => (2, 2),

@@ -193,6 +193,7 @@ fn spawn(arguments: &[String], folder: &Path) -> io::Result<std::process::Child>
     }
     // Nothing here makes the standard library fork: memory that a network adapter knows must not be copied on write.
     command
+        .arg0("membound")
         .args(arguments)
         .env(LEASH, std::process::id().to_string())
         .process_group(0)

@@ -3,7 +3,7 @@
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use super::word::{Hello, Piece, Plan, State, Word};
-use super::{Awake, Measuring, Naps, NodeOutcome, World};
+use super::{Awake, Measuring, Naps, NodeOutcome, World, doze};
 
 /// How a rank takes its leave.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -91,7 +91,7 @@ pub fn follow<'a>(
             Role::Still => true,
             _ => false,
         };
-        if is_measuring { std::thread::sleep(look) } else { naps.nap(is_busy) }
+        if is_measuring && !interrupted() { doze(look, interrupted) } else { naps.nap(is_busy) }
     }
 }
 

@@ -14,7 +14,7 @@ use super::follow::Left;
 use super::nodes::{nodes, refusal};
 use super::summary::{ClockOffset, Gathering, NodeOutcome, NodeSummary, SCHEMA, Summary};
 use super::word::{Hello, Piece, Plan, State, Word};
-use super::{Awake, Measuring, Naps, Patience, World, shortened};
+use super::{Awake, Measuring, Naps, Patience, World, doze, shortened};
 use crate::run::sys::ThreadUsage;
 
 /// Bytes of a piece. With the greatest number of nodes that are asked at once, it bounds the memory of gathering: 4 MiB.
@@ -109,7 +109,7 @@ pub fn lead<'m>(
         started_unix_s: started,
         wall_s: 0.0,
         complete: false,
-        mpi: task.mpi,
+        mpi: shortened(&task.mpi, 200),
         ranks: world.size(),
         nodes: Vec::new(),
         gathering: Gathering::default(),
@@ -298,7 +298,7 @@ impl Lead<'_> {
                 // The last one counts, and reports its fault.
                 let _ = self.write(false);
             }
-            if is_measuring { std::thread::sleep(self.patience.look) } else { naps.nap(is_busy) }
+            if is_measuring { doze(self.patience.look, interrupted) } else { naps.nap(is_busy) }
         }
         self.summary.gathering.wall_s = (self.awake.now() - since).as_secs_f64();
         self.summary.gathering.cpu_s = (ThreadUsage::now().cpu_ns - cpu) as f64 / 1e9;

@@ -125,6 +125,16 @@ impl Naps {
     }
 }
 
+/// Sleeps, but not through an interruption: whoever interrupts kills soon after.
+fn doze(long: Duration, interrupted: &dyn Fn() -> bool) {
+    const SLICE: Duration = Duration::from_millis(50);
+    let start = Instant::now();
+    let left = || long.saturating_sub(start.elapsed());
+    while !left().is_zero() && !interrupted() {
+        std::thread::sleep(left().min(SLICE));
+    }
+}
+
 /// What another machine says, fit for one line of a terminal.
 fn shortened(text: &str, most: usize) -> String {
     let line: String = text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();

@@ -277,8 +277,11 @@ fn seated(host: &Host) -> Host {
     Host { slots: slots.iter().copied().cycle().take(enough).collect(), ..host.clone() }
 }
 
-/// The pairs of each number at each place, with what lies between them.
-fn groups(hosts: &[Host], choice: &PingPongChoice) -> Result<Vec<(MessagePath, Vec<[Seat; 2]>)>, NoPairs> {
+/// Pairs at one place, with what lies between the two of each.
+type Group = (MessagePath, Vec<[Seat; 2]>);
+
+/// Each number of pairs at each place.
+fn groups(hosts: &[Host], choice: &PingPongChoice) -> Result<Vec<Group>, NoPairs> {
     let places = if choice.places.is_empty() { Place::ALL } else { &choice.places };
     let mut groups = Vec::new();
     for &place in places {

@@ -164,6 +164,7 @@ impl Drop for Launched {
 }
 
 /// Sends a signal to a process that this test started.
+#[allow(unsafe_code)]
 pub fn signal(pid: i32, signal: i32) {
     // SAFETY: a system call with two numbers.
     unsafe { libc::kill(pid, signal) };
