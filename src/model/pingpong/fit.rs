@@ -127,6 +127,8 @@ const CHUNK_PLACES: i32 = 16;
 const FINER: i32 = 8;
 /// A place that was searched for counts as so many parameters.
 const PLACE_COST: f64 = 3.0;
+/// Chunks claim more than a cache or a switch does, steps at all their multiples: they must show by so many parameters more.
+const CLAIM_COST: f64 = 2.0;
 /// Reweightings while searching, and for the answer.
 const TURNS: [usize; 2] = [2, 8];
 /// Sweeps over everything that was taken, at most.
@@ -156,7 +158,7 @@ impl Feature {
             Feature::Break(_) => 2.0 + PLACE_COST,
             Feature::Cache(_) => 1.0 + PLACE_COST,
             Feature::Chunk(_) if known.is_some() => 1.0,
-            Feature::Chunk(_) => 1.0 + PLACE_COST,
+            Feature::Chunk(_) => 1.0 + PLACE_COST + CLAIM_COST,
         }
     }
 
@@ -332,11 +334,20 @@ impl Data {
             candidates.extend(self.places(CACHE_PLACES).map(Feature::Cache));
         }
         if count(|feature| matches!(feature, Feature::Chunk(_))) == 0 {
-            match self.known {
-                Some(limit) => candidates.push(Feature::Chunk(limit)),
-                None => candidates.extend(self.places(CHUNK_PLACES).map(Feature::Chunk)),
-            }
+            candidates.extend(self.chunk_candidates());
         }
+        self.best_of(features, candidates)
+    }
+
+    fn chunk_candidates(&self) -> Vec<Feature> {
+        match self.known {
+            Some(limit) => vec![Feature::Chunk(limit)],
+            None => self.places(CHUNK_PLACES).map(Feature::Chunk).collect(),
+        }
+    }
+
+    /// The best model with these features and one of the candidates.
+    fn best_of(&self, features: &[Feature], candidates: Vec<Feature>) -> Option<Model> {
         let with = |candidate: Feature| {
             let with: Vec<Feature> = features.iter().copied().chain([candidate]).collect();
             if self.is_possible(&with) { self.solved(with, TURNS[0]) } else { None }
@@ -356,9 +367,18 @@ impl Data {
         model
     }
 
-    /// The model that costs least.
+    /// The model that costs least, from several starts: what is taken first decides where a search ends.
     fn searched(&self) -> Option<Model> {
-        let mut best = self.grown(self.solved(Vec::new(), TURNS[0])?);
+        let plain = self.solved(Vec::new(), TURNS[0])?;
+        let chunks = self.best_of(&[], self.chunk_candidates());
+        let starts = std::iter::once(plain).chain(chunks).map(|start| self.swept(self.grown(start)));
+        let best = starts.reduce(|best, next| if next.cost < best.cost - 1e-6 { next } else { best })?;
+        let best = self.solved(best.features.clone(), TURNS[1]).unwrap_or(best);
+        Some(self.placed(best, FINER, 1))
+    }
+
+    /// Takes away each feature, tries everything that could stand there instead, and goes on as long as that gains.
+    fn swept(&self, mut best: Model) -> Model {
         for _ in 0..SWEEPS {
             let before = best.cost;
             for feature in best.features.clone() {
@@ -374,8 +394,7 @@ impl Data {
                 break;
             }
         }
-        let best = self.solved(best.features.clone(), TURNS[1]).unwrap_or(best);
-        Some(self.placed(best, FINER, 1))
+        best
     }
 
     /// The model with its caches and chunks at the best of places nearby: so many steps each way, each `1/finer` of those of the
