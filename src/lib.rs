@@ -10,8 +10,8 @@ pub mod machine;
 
 pub mod kernel;
 pub mod memory;
-pub mod placement;
 pub mod mpi;
+pub mod placement;
 
 pub mod plan;
 

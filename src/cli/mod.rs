@@ -14,6 +14,7 @@ pub mod measure;
 pub mod memory;
 pub mod numa;
 pub mod page_cache;
+pub mod pingpong;
 pub mod report;
 pub mod roofline;
 pub mod rounding;
@@ -72,6 +73,9 @@ pub enum Command {
     /// Measure the memory of each node from each set of CPUs; say what each node is and how many cores saturate it; or
     /// --page-cache: what page cache does to a program beside it
     Numa(numa::NumaArgs),
+    /// Measure messages between the processes of an MPI launcher: latency and bandwidth over sizes, pairs and places; run it by
+    /// mpirun or srun
+    Pingpong(pingpong::PingPongArgs),
     /// What bounds loops, arithmetic or bandwidth, and how near they come: ceilings measured and specified, as a chart too
     Roofline(roofline::RooflineArgs),
     /// Add up the same numbers in many ways: which widths, orders and threads change the result, by how much, and what a
@@ -349,6 +353,7 @@ pub fn execute(cli: &Cli) -> anyhow::Result<Done> {
         Some(Command::Addrmap(args)) => addrmap::run(args),
         Some(Command::Latency(args)) => latency::run(args),
         Some(Command::Numa(args)) => numa::run(args),
+        Some(Command::Pingpong(args)) => pingpong::run(args),
         Some(Command::Roofline(args)) => roofline::run(args),
         Some(Command::Rounding(args)) => rounding::run(args),
         Some(Command::Sweep(args)) => sweep::run(args),
@@ -390,6 +395,7 @@ impl Cli {
             Some(Command::Addrmap(args)) => args.run.color,
             Some(Command::Latency(args)) => args.run.color,
             Some(Command::Numa(args)) => args.run.color,
+            Some(Command::Pingpong(args)) => args.run.color,
             Some(Command::Roofline(args)) => args.run.color,
             Some(Command::Rounding(args)) => args.run.color,
             _ => self.characterise.run.color,

@@ -157,9 +157,8 @@ impl Calls {
         let mut provided = 0;
         // SAFETY: no arguments are handed over, which MPI allows since 2.0; `provided` is an int. The caller makes sure that
         // this is the first time.
-        let code = unsafe {
-            (self.functions.init)(std::ptr::null_mut(), std::ptr::null_mut(), FUNNELED, &mut provided)
-        };
+        let code =
+            unsafe { (self.functions.init)(std::ptr::null_mut(), std::ptr::null_mut(), FUNNELED, &mut provided) };
         done(code)?;
         // SAFETY: both are handles of this library, by `values`.
         done(unsafe { (self.functions.set_errhandler)(self.values.comm_world, self.values.errors_return) })

@@ -46,7 +46,8 @@ pub use numa::{NUMA_CHASE, NoTarget, NumaChoice, Way, caches_of, has_places, num
 pub use page_cache::{CacheChoice, Cure, PageCache, cures, page_cache};
 pub use pages::first_touch;
 pub use pingpong::{
-    Buffers, Host, MessageMode, MessagePath, NoPairs, PingPong, PingPongChoice, Place, Seat, Sizes, Slot, octaves, pingpong,
+    Buffers, Host, LARGEST_MESSAGE, MessageMode, MessagePath, NoPairs, PingPong, PingPongChoice, Place, Seat, Sizes,
+    Slot, octaves, pingpong,
 };
 pub use roofline::roofline;
 pub use rounding::{Data, SUMMED, SumOrder, Summation, rounding};

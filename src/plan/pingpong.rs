@@ -152,7 +152,7 @@ pub struct PingPongChoice {
 }
 
 /// The largest message of the default plan.
-pub const LARGEST: Bytes = Bytes::mib(64);
+pub const LARGEST_MESSAGE: Bytes = Bytes::mib(64);
 
 /// A list of pairs that can't be made; the text names the cure.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -189,7 +189,9 @@ pub enum NoPairs {
         why: &'static str,
     },
     /// More pairs than there are.
-    #[error("{asked} pairs were asked for, and {most} can be made ({path}); start more processes, or give --pairs {most}")]
+    #[error(
+        "{asked} pairs were asked for, and {most} can be made ({path}); start more processes, or give --pairs {most}"
+    )]
     TooMany {
         /// Pairs asked for.
         asked: usize,
@@ -236,7 +238,8 @@ pub fn pingpong(hosts: &[Host], choice: &PingPongChoice) -> Result<Vec<Case>, No
     }
     let hosts: Vec<Host> = hosts.iter().map(seated).collect();
     let or = |named: &[MessageMode]| if named.is_empty() { vec![MessageMode::PingPong] } else { named.to_vec() };
-    let (modes, sizes) = (or(&choice.modes), if choice.sizes.is_empty() { octaves(LARGEST, 1) } else { choice.sizes.clone() });
+    let (modes, sizes) =
+        (or(&choice.modes), if choice.sizes.is_empty() { octaves(LARGEST_MESSAGE, 1) } else { choice.sizes.clone() });
     let buffers = if choice.buffers.is_empty() { vec![Buffers::Same] } else { choice.buffers.clone() };
     let mut cases = Vec::new();
     for (path, pairs) in groups(&hosts, choice)? {
@@ -274,8 +277,11 @@ fn seated(host: &Host) -> Host {
     Host { slots: slots.iter().copied().cycle().take(enough).collect(), ..host.clone() }
 }
 
-/// The pairs of each number at each place, with what lies between them.
-fn groups(hosts: &[Host], choice: &PingPongChoice) -> Result<Vec<(MessagePath, Vec<[Seat; 2]>)>, NoPairs> {
+/// Pairs at one place, with what lies between the two of each.
+type Group = (MessagePath, Vec<[Seat; 2]>);
+
+/// Each number of pairs at each place.
+fn groups(hosts: &[Host], choice: &PingPongChoice) -> Result<Vec<Group>, NoPairs> {
     let places = if choice.places.is_empty() { Place::ALL } else { &choice.places };
     let mut groups = Vec::new();
     for &place in places {
@@ -335,7 +341,9 @@ fn pairs(hosts: &[Host], place: Place) -> Vec<[Seat; 2]> {
     let inside = |(at, host): (usize, &Host)| {
         let chosen = match place {
             Place::Cache => neighbours(&host.slots),
-            Place::Package => group_by(&host.slots, |slot| slot.package).flat_map(|of| between(&of, |slot| slot.cache)).collect(),
+            Place::Package => {
+                group_by(&host.slots, |slot| slot.package).flat_map(|of| between(&of, |slot| slot.cache)).collect()
+            }
             Place::Machine | Place::Network => between(&host.slots, |slot| slot.package),
         };
         let most = host.ranks.len() / 2;
@@ -408,9 +416,7 @@ impl Sizes {
     pub fn all(list: &[Sizes], per_octave: u32) -> Vec<Bytes> {
         let of = |sizes: &Sizes| match *sizes {
             Sizes::One(size) => vec![size],
-            Sizes::Range(first, last) => {
-                octaves(last, per_octave).into_iter().filter(|size| *size >= first).collect()
-            }
+            Sizes::Range(first, last) => octaves(last, per_octave).into_iter().filter(|size| *size >= first).collect(),
         };
         let mut sizes: Vec<Bytes> = list.iter().flat_map(of).collect();
         sizes.sort_unstable();
@@ -492,7 +498,8 @@ mod tests {
     #[test]
     fn the_default_has_every_number_of_pairs_at_every_place() {
         let cases = pingpong(&[host(0..6, 1, 2, 4)], &PingPongChoice::default()).unwrap();
-        let groups: Vec<_> = cases.iter().filter(|case| case.working_set == Bytes(0)).map(ToString::to_string).collect();
+        let groups: Vec<_> =
+            cases.iter().filter(|case| case.working_set == Bytes(0)).map(ToString::to_string).collect();
         let expect = |pairs, path| format!("pingpong, {pairs}, {path}, same buffers, 0 B");
         let all = ["same cache", "same package"].map(|path| ["1 pair", "2 pairs", "3 pairs"].map(|n| expect(n, path)));
         assert_eq!(groups, all.concat());
@@ -510,7 +517,11 @@ mod tests {
         check(&[host(0..1, 1, 1, 4)], plain.clone(), "mpirun -np 2");
         check(&[host(0..3, 1, 1, 4)], plain.clone(), "such as 2");
         check(&[host(0..4, 1, 1, 2)], plain.clone(), "--oversubscribe");
-        check(&[host(0..2, 1, 2, 1)], PingPongChoice { places: vec![Place::Cache], ..plain.clone() }, "another --place");
+        check(
+            &[host(0..2, 1, 2, 1)],
+            PingPongChoice { places: vec![Place::Cache], ..plain.clone() },
+            "another --place",
+        );
         check(&[host(0..2, 1, 1, 2)], PingPongChoice { places: vec![Place::Network], ..plain.clone() }, "--host a,b");
         check(&[host(0..4, 1, 1, 4)], PingPongChoice { pairs: vec![1, 3], ..plain.clone() }, "--pairs 2");
         check(&[host(0..4, 1, 1, 4)], PingPongChoice { pairs: vec![0], ..plain.clone() }, "--pairs 1");

@@ -26,6 +26,8 @@ mod page_cache;
 #[cfg(target_arch = "x86_64")]
 mod pages;
 #[cfg(target_arch = "x86_64")]
+pub mod pingpong;
+#[cfg(target_arch = "x86_64")]
 mod rounding;
 #[cfg(target_arch = "x86_64")]
 mod scan;

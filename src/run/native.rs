@@ -260,7 +260,9 @@ impl Native {
                 Ok(Outcome::Measured(Box::new(Measured { core_clock_links: CORE_CLOCK_LINKS, ..measured })))
             }
             Work::Rounding(way) => self.adder.visit(case, way, quota, &tools(scan::SAMPLE)),
-            Work::PingPong(_) => Err(unavailable("messages need processes; start them with `mpirun membound pingpong`")),
+            Work::PingPong(_) => {
+                Err(unavailable("messages need processes; start them with `mpirun membound pingpong`"))
+            }
         }
     }
 

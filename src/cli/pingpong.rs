@@ -1,0 +1,241 @@
+//! `membound pingpong`: messages between the processes of an MPI launcher. Rank 0 plans, records and prints; the others do
+//! as they are told and say nothing.
+
+use std::io::Write;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use clap::Args;
+
+use super::measure::{self, Session};
+use super::report::present;
+use super::{Done, Format, RunArgs, usage};
+use crate::machine::Machine;
+use crate::model;
+use crate::mpi::{self, Launched, Mpi, MpiError};
+use crate::plan::{self, Buffers, Case, Host, MessageMode, PingPongChoice, Place, Sizes, Work};
+use crate::record::{Clock, Outcome, Record};
+use crate::run::pingpong::{CALIBRATION, GatherError, Hello, PingPongs, dismiss, follow, gather, greet, hosts};
+use crate::run::sys::Ticker;
+use crate::stats;
+use crate::units::significant;
+use crate::view::terminal;
+
+/// Flags of `membound pingpong`. Start it by an MPI launcher, such as `mpirun -np 2 membound pingpong`.
+#[derive(Debug, Clone, Args)]
+pub struct PingPongArgs {
+    /// Pairs that send at once, such as 1,2,3 [default: each number up to 4, then two a doubling, and all]
+    #[arg(long, value_name = "LIST", value_delimiter = ',')]
+    pub pairs: Vec<usize>,
+    /// What a pair does: pingpong (half a round trip counts), one-way, exchange (both send at once) [default: pingpong]
+    #[arg(long, value_name = "LIST", value_delimiter = ',')]
+    pub mode: Vec<MessageMode>,
+    /// Bytes of messages: sizes, and ranges of powers of two such as 0..64MiB [default: that]
+    #[arg(long, value_name = "LIST", value_delimiter = ',')]
+    pub sizes: Vec<Sizes>,
+    /// Sizes of a range for each doubling
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=16))]
+    pub steps: u32,
+    /// Where messages lie: same (small ones stay in caches), rotating (through more than the caches hold) [default: same]
+    #[arg(long, value_name = "LIST", value_delimiter = ',')]
+    pub buffers: Vec<Buffers>,
+    /// Where partners sit: cache (behind one), package (behind two of one package), machine (in two packages), network (on
+    /// two hosts) [default: all there are]
+    #[arg(long, value_name = "LIST", value_delimiter = ',')]
+    pub place: Vec<Place>,
+    /// Let more processes run on a host than it has CPUs for them; every row is then flagged
+    #[arg(long)]
+    pub oversubscribe: bool,
+    /// How to run
+    #[command(flatten)]
+    pub run: RunArgs,
+    /// Write a record to this file
+    #[arg(long, value_name = "FILE")]
+    pub record: Option<PathBuf>,
+}
+
+const BUDGET: Duration = Duration::from_secs(60);
+/// A launcher ends all processes when the first one fails: the others leave rank 0 the time to say why.
+const AFTER_YOU: Duration = Duration::from_millis(500);
+
+/// Joins the world and does this rank's part.
+pub fn run(args: &PingPongArgs) -> anyhow::Result<Done> {
+    let started = Instant::now();
+    let launched = mpi::launched().ok_or_else(not_launched)?;
+    // What the launcher lets this process use, before an MPI can change it.
+    let machine = Machine::live();
+    let mpi = match Mpi::join() {
+        Ok(mpi) => mpi,
+        Err(fault) if launched.rank == 0 => return Err(told(fault)),
+        Err(fault) => leave_silently(&fault),
+    };
+    let clock = Ticker::detect().calibrate(CALIBRATION);
+    let hello = Hello::new(&machine, args.run.cpus.as_ref(), &clock);
+    if mpi.rank() > 0 {
+        return match greet(&mpi, &hello).and_then(|()| follow(&mpi)) {
+            Ok(()) => Ok(Done::ok(String::new())),
+            Err(fault) => abandon(mpi, &format!("rank {}: {fault}", launched.rank), 1),
+        };
+    }
+    let greetings = match gather(&mpi, hello) {
+        Ok(greetings) => greetings,
+        Err(fault @ (GatherError::Silent { .. } | GatherError::Mpi(_))) => abandon(mpi, &fault.to_string(), 2),
+        Err(fault) => return dismissed(mpi, Err(usage(fault))),
+    };
+    let hosts = hosts(&greetings);
+    let cases = match plan::pingpong(&hosts, &args.choice()) {
+        Ok(cases) => cases,
+        Err(fault) => return dismissed(mpi, Err(usage(fault))),
+    };
+    if args.run.list {
+        return dismissed(mpi, Ok(Done::ok(seats(&hosts) + &measure::list(&cases))));
+    }
+    let session = Session {
+        machine,
+        seed: args.run.seed.unwrap_or_else(measure::fresh_seed),
+        deadline: started + args.run.budget.unwrap_or(BUDGET),
+        samples: args.run.samples as usize,
+        record: args.record.clone(),
+        quiet: args.run.quiet,
+    };
+    let (done, fault) = lead(&mpi, launched, &greetings, clock, &cases, &session, args);
+    match (done, fault) {
+        (done, None) => dismissed(mpi, done),
+        // The world can't be left in order, which would wait for peers that are gone: so all is said here.
+        (Ok(done), Some(fault)) => {
+            let _ = anstream::stdout().write_all(done.text.as_bytes());
+            abandon(mpi, &fault.to_string(), 1)
+        }
+        (Err(other), Some(fault)) => abandon(mpi, &format!("{other:#}; {fault}"), 1),
+    }
+}
+
+/// Measures and shows; and why no more could be measured, if so.
+fn lead(
+    mpi: &Mpi,
+    launched: Launched,
+    greetings: &[Hello],
+    clock: Clock,
+    cases: &[Case],
+    session: &Session,
+    args: &PingPongArgs,
+) -> (anyhow::Result<Done>, Option<MpiError>) {
+    let mut pingpongs = match PingPongs::new(mpi, launched.launcher, greetings, clock) {
+        Ok(pingpongs) => pingpongs,
+        Err(fault) => return (Err(fault.into()), None),
+    };
+    let done = measure::measure(cases, &mut pingpongs, session).map(|finished| {
+        measure::tell(&finished, session);
+        let report = model::report(&finished.record);
+        measure::warn(&report, &args.run);
+        let text = match args.run.format {
+            Format::Table => table(&finished.record),
+            format => present(&report, format, terminal::rows),
+        };
+        Done { text, failed: finished.failed() }
+    });
+    (done, pingpongs.fault().cloned())
+}
+
+impl PingPongArgs {
+    fn choice(&self) -> PingPongChoice {
+        PingPongChoice {
+            pairs: self.pairs.clone(),
+            modes: self.mode.clone(),
+            sizes: match self.sizes.is_empty() {
+                true => plan::octaves(plan::LARGEST_MESSAGE, self.steps),
+                false => Sizes::all(&self.sizes, self.steps),
+            },
+            buffers: self.buffers.clone(),
+            places: self.place.clone(),
+            oversubscribe: self.oversubscribe,
+        }
+    }
+}
+
+/// A line a case: one way in microseconds, best and median, and MB/s (1e6 bytes a second) of all pairs as IMB counts.
+fn table(record: &Record) -> String {
+    let hz = record.header.clock.hz.0;
+    let mut cases: Vec<&Case> = record.measurements.iter().map(|visit| &visit.case).collect();
+    cases.sort_by_key(|case| (&case.work, case.working_set));
+    cases.dedup();
+    let line = |case: &Case| {
+        let visits = record.measurements.iter().filter(|visit| visit.case == *case);
+        let samples: Vec<(f64, f64)> = visits
+            .filter_map(|visit| match &visit.outcome {
+                Outcome::Measured(measured) => Some(&**measured),
+                _ => None,
+            })
+            .flat_map(|visit| {
+                let of = move |ticks: &u64| {
+                    let s = *ticks as f64 / hz / visit.repetitions as f64;
+                    (s * 1e6 / visit.volume.elements as f64, visit.volume.stored as f64 / s / 1e6)
+                };
+                visit.samples.ticks.iter().map(of)
+            })
+            .collect();
+        let us: Vec<f64> = samples.iter().map(|sample| sample.0).collect();
+        let mb: Vec<f64> = samples.iter().map(|sample| sample.1).collect();
+        let both = stats::summarize(&[&us]).zip(stats::summarize(&[&mb]));
+        both.map_or_else(
+            || format!("{:>10}  not measured: {case}\n", case.working_set),
+            |(us, mb)| {
+                let [best, median, rate] = [us.least, us.median, mb.median].map(significant);
+                format!("{:>10}  {best:>8}  {median:>8}  {rate:>8}  {}\n", case.working_set, about(case))
+            },
+        )
+    };
+    let head = format!("{:>10}  {:>8}  {:>8}  {:>8}  what\n", "message", "best us", "us", "MB/s");
+    head + &cases.into_iter().map(line).collect::<String>()
+}
+
+fn about(case: &Case) -> String {
+    match &case.work {
+        Work::PingPong(work) => work.to_string(),
+        _ => String::new(),
+    }
+}
+
+/// Which ranks run where, and the CPUs that they may sit on.
+fn seats(hosts: &[Host]) -> String {
+    let list = |numbers: &mut dyn Iterator<Item = u32>| numbers.collect::<crate::machine::CpuSet>().to_string();
+    let host = |host: &Host| {
+        let ranks = list(&mut host.ranks.iter().map(|rank| *rank as u32));
+        format!("{}: ranks {ranks}, CPUs {}\n", host.name, list(&mut host.slots.iter().map(|slot| slot.cpu)))
+    };
+    hosts.iter().map(host).collect()
+}
+
+fn not_launched() -> anyhow::Error {
+    usage(
+        "messages need two processes, and no MPI launcher started this one; run `mpirun -np 2 membound pingpong`, or under \
+         Slurm `srun -n 2 --mpi=pmi2 membound pingpong` (MPICH) or `--mpi=pmix` (Open MPI)",
+    )
+}
+
+/// A library that is missing or of the wrong kind is a matter of how this was started.
+fn told(fault: MpiError) -> anyhow::Error {
+    match fault {
+        MpiError::Failed { .. } => fault.into(),
+        _ => usage(fault),
+    }
+}
+
+fn leave_silently(fault: &MpiError) -> ! {
+    std::thread::sleep(AFTER_YOU);
+    std::process::exit(if matches!(fault, MpiError::Failed { .. }) { 1 } else { 2 })
+}
+
+/// The end of rank 0's part: all others leave.
+fn dismissed(mpi: Mpi, done: anyhow::Result<Done>) -> anyhow::Result<Done> {
+    match dismiss(&mpi) {
+        Ok(()) => done,
+        Err(fault) => abandon(mpi, &fault.to_string(), 1),
+    }
+}
+
+fn abandon(mpi: Mpi, why: &str, code: i32) -> ! {
+    let _ = anstream::stdout().flush();
+    let _ = writeln!(anstream::stderr(), "membound: {why}");
+    mpi.abandon(code)
+}

@@ -1,0 +1,341 @@
+//! One rank's part of a visit: a seat, buffers, and messages to and from its partner.
+
+use super::{Part, tag};
+use crate::memory::{Obtained, Places, Region};
+use crate::mpi::{Mpi, MpiError};
+use crate::plan::{Buffers, MessageMode};
+use crate::record::Outcome;
+use crate::run::native::{pin, unavailable};
+use crate::run::sys::{self, ThreadUsage, Ticker};
+use crate::units::Bytes;
+
+/// Instead of repetitions: one message each way, looked at byte by byte.
+pub(super) const VERIFY: u64 = u64::MAX;
+/// Messages one way before they are acknowledged: the window of IMB's Uniband (its MAX_WIN_SIZE). Without it a sender
+/// could fill the receiver's memory with messages that nobody has asked for yet.
+const WINDOW: u64 = 64;
+/// Messages start on a line of their own.
+const LINE: usize = 64;
+/// The second buffer starts so many bytes beyond a page: at equal places of pages, loads from one buffer would wait for
+/// stores to the other, which only look alike (4 KiB aliasing).
+const SKEW: usize = 33 * LINE;
+const PAGE: usize = 4096;
+/// Buffers up to this size are made anew for each visit: where pages happen to lie is luck, which must show from visit to
+/// visit. Larger ones have enough pages to even it out, and take long to make.
+const RENEWED: Bytes = Bytes::mib(8);
+
+/// What a rank says of one round.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct Report {
+    /// Ticks of its own clock, from its pair's handshake to its end.
+    pub ticks: u64,
+    pub lost_us: u64,
+    pub switches: u64,
+    pub faults: u64,
+    /// 1 if it is not on its CPU any more.
+    pub is_elsewhere: u64,
+    /// Bytes that are not what was sent.
+    pub wrong_bytes: u64,
+}
+
+impl Report {
+    pub const BYTES: usize = 48;
+
+    pub fn to_bytes(&self) -> [u8; Self::BYTES] {
+        let fields = [self.ticks, self.lost_us, self.switches, self.faults, self.is_elsewhere, self.wrong_bytes];
+        let mut bytes = [0; Self::BYTES];
+        bytes.chunks_exact_mut(8).zip(fields).for_each(|(to, field)| to.copy_from_slice(&field.to_le_bytes()));
+        bytes
+    }
+
+    pub fn from_bytes(bytes: &[u8; Self::BYTES]) -> Self {
+        let mut fields =
+            bytes.chunks_exact(8).map(|field| field.iter().rev().fold(0u64, |n, byte| n << 8 | u64::from(*byte)));
+        let mut next = || fields.next().unwrap_or(0);
+        Report {
+            ticks: next(),
+            lost_us: next(),
+            switches: next(),
+            faults: next(),
+            is_elsewhere: next(),
+            wrong_bytes: next(),
+        }
+    }
+}
+
+/// Memory to send from and to receive to.
+pub(super) struct Buffer {
+    region: Region,
+    /// The CPU that touched it first.
+    cpu: Option<u32>,
+}
+
+/// The two buffers, and where in them the next message lies.
+struct Lanes {
+    buffer: Buffer,
+    size: usize,
+    /// Bytes from one message to the next; messages, before the first comes again.
+    stride: usize,
+    slots: usize,
+    next: usize,
+    /// Where the buffer to receive to starts.
+    received_at: usize,
+}
+
+impl Lanes {
+    fn new(part: &Part, kept: Option<Buffer>) -> Result<Self, Outcome> {
+        let (work, size) = (part.work()?, part.case.working_set.0 as usize);
+        let stride = size.next_multiple_of(LINE).max(LINE);
+        let slots = match work.buffers {
+            Buffers::Same => 1,
+            Buffers::Rotating => (work.pool.0 as usize / stride).max(2),
+        };
+        let received_at = (stride * slots).next_multiple_of(PAGE) + SKEW;
+        let bytes = Bytes((received_at + stride * slots) as u64);
+        let fits = |kept: &Buffer| {
+            let is_large = kept.region.bytes() > RENEWED && bytes > RENEWED;
+            is_large && kept.region.bytes() >= bytes && kept.cpu == part.seat.cpu
+        };
+        let buffer = match kept.filter(fits) {
+            Some(kept) => kept,
+            None => {
+                let mut region = Region::new(part.case.memory, bytes, &Places::default()).map_err(unavailable)?;
+                if !region.is_writable() {
+                    return Err(unavailable("messages are received into memory; choose a kind that may be written"));
+                }
+                region.contents().fill(1);
+                Buffer { region, cpu: part.seat.cpu }
+            }
+        };
+        Ok(Lanes { buffer, size, stride, slots, next: 0, received_at })
+    }
+
+    /// The next message to send, and where to receive one.
+    fn next(&mut self) -> (&mut [u8], &mut [u8]) {
+        let at = self.next * self.stride;
+        self.next = if self.next + 1 == self.slots { 0 } else { self.next + 1 };
+        let (sent, received) = self.buffer.region.contents().split_at_mut(self.received_at);
+        (&mut sent[at..at + self.size], &mut received[at..at + self.size])
+    }
+}
+
+/// A rank on its seat.
+pub(super) struct Player<'a> {
+    mpi: &'a Mpi,
+    ticker: Ticker,
+    mode: MessageMode,
+    cpu: Option<u32>,
+    partner: usize,
+    is_first: bool,
+    lanes: Lanes,
+    /// Messages looked at so far; each has a pattern of its own.
+    verified: u8,
+}
+
+impl<'a> Player<'a> {
+    /// Sits down: goes to its CPU, makes sure that it is there, and touches its buffers from there.
+    pub fn new(mpi: &'a Mpi, ticker: Ticker, part: &Part, kept: Option<Buffer>) -> Result<Self, Outcome> {
+        let cpu = part.seat.cpu;
+        if let Some(cpu) = cpu {
+            pin(cpu)?;
+            if let Some(found) = sys::current_cpu().filter(|found| *found != cpu) {
+                return Err(unavailable(format!("rank {} is on CPU {found} and not on CPU {cpu}", mpi.rank())));
+            }
+        }
+        let (mode, lanes) = (part.work()?.mode, Lanes::new(part, kept)?);
+        let (partner, is_first) = (part.partner, part.is_first);
+        Ok(Player { mpi, ticker, mode, cpu, partner, is_first, lanes, verified: 0 })
+    }
+
+    /// What memory it has.
+    pub fn obtained(&self) -> Obtained {
+        self.lanes.buffer.region.inspect(self.lanes.buffer.region.bytes())
+    }
+
+    /// Gets up: from now on it runs where it disturbs least. Its buffers may be of use once more.
+    pub fn leave(self) -> Option<Buffer> {
+        sys::unpin(sys::thread_id());
+        (self.lanes.buffer.region.bytes() > RENEWED).then_some(self.lanes.buffer)
+    }
+
+    /// So many repetitions with the partner, after a handshake.
+    pub fn play(&mut self, repetitions: u64) -> Result<Report, MpiError> {
+        self.shake_hands()?;
+        if repetitions == VERIFY {
+            return Ok(Report { wrong_bytes: self.verify()?, ..Report::default() });
+        }
+        let before = ThreadUsage::now();
+        let start = self.ticker.now();
+        self.messages(repetitions)?;
+        let ticks = (self.ticker.now() - start).max(1);
+        let lost = before.until_now();
+        let is_elsewhere = self.cpu.is_some_and(|cpu| sys::current_cpu().is_some_and(|found| found != cpu));
+        Ok(Report {
+            ticks,
+            lost_us: lost.lost_us.into(),
+            switches: lost.switches.into(),
+            faults: lost.faults.into(),
+            is_elsewhere: is_elsewhere.into(),
+            wrong_bytes: 0,
+        })
+    }
+
+    fn shake_hands(&self) -> Result<(), MpiError> {
+        if self.is_first {
+            self.mpi.send(&[], self.partner, tag::SYNC)?;
+            self.mpi.receive(&mut [], self.partner, tag::SYNC)?;
+        } else {
+            self.mpi.receive(&mut [], self.partner, tag::SYNC)?;
+            self.mpi.send(&[], self.partner, tag::SYNC)?;
+        }
+        Ok(())
+    }
+
+    /// What is timed.
+    fn messages(&mut self, repetitions: u64) -> Result<(), MpiError> {
+        let (mpi, partner) = (self.mpi, self.partner);
+        for repetition in 1..=repetitions {
+            let is_acknowledged = repetition % WINDOW == 0 || repetition == repetitions;
+            let (sent, received) = self.lanes.next();
+            match (self.mode, self.is_first) {
+                (MessageMode::PingPong, true) => {
+                    mpi.send(sent, partner, tag::BALL)?;
+                    mpi.receive(received, partner, tag::BALL)?;
+                }
+                (MessageMode::PingPong, false) => {
+                    mpi.receive(received, partner, tag::BALL)?;
+                    mpi.send(sent, partner, tag::BALL)?;
+                }
+                (MessageMode::OneWay, true) => {
+                    mpi.send(sent, partner, tag::BALL)?;
+                    if is_acknowledged {
+                        mpi.receive(&mut [], partner, tag::SYNC)?;
+                    }
+                }
+                (MessageMode::OneWay, false) => {
+                    mpi.receive(received, partner, tag::BALL)?;
+                    if is_acknowledged {
+                        mpi.send(&[], partner, tag::SYNC)?;
+                    }
+                }
+                (MessageMode::Exchange, _) => {
+                    mpi.exchange(sent, received, partner, tag::BALL)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// One message each way; bytes that did not arrive as they were sent.
+    fn verify(&mut self) -> Result<u64, MpiError> {
+        self.verified = self.verified.wrapping_add(1);
+        let (mpi, partner, number) = (self.mpi, self.partner, self.verified);
+        let (own, theirs) = (mpi.rank(), partner);
+        let (sent, received) = self.lanes.next();
+        sent.iter_mut().enumerate().for_each(|(at, byte)| *byte = pattern(own, number, at));
+        received.iter_mut().enumerate().for_each(|(at, byte)| *byte = !pattern(theirs, number, at));
+        let length = match (self.mode, self.is_first) {
+            (MessageMode::Exchange, _) => mpi.exchange(sent, received, partner, tag::BALL)?,
+            (_, true) => {
+                mpi.send(sent, partner, tag::BALL)?;
+                mpi.receive(received, partner, tag::BALL)?
+            }
+            (_, false) => {
+                let length = mpi.receive(received, partner, tag::BALL)?;
+                mpi.send(sent, partner, tag::BALL)?;
+                length
+            }
+        };
+        let wrong = received.iter().enumerate().filter(|(at, byte)| **byte != pattern(theirs, number, *at)).count();
+        Ok((wrong + received.len().abs_diff(length)) as u64)
+    }
+}
+
+/// The byte at a place of the n-th message that a rank sends to be looked at: other ranks, messages and places differ.
+fn pattern(rank: usize, number: u8, at: usize) -> u8 {
+    let mixed = (at as u64 ^ (rank as u64) << 40 ^ u64::from(number) << 56).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    (mixed >> 56) as u8
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::memory::{MemoryKind, MemorySpec};
+    use crate::plan::{Case, MessagePath, PingPong, Protocol, Seat, Work};
+
+    fn part(buffers: Buffers, size: u64, pool: u64) -> Part {
+        let seat = Seat { host: 0, cpu: None };
+        let work = PingPong {
+            mode: MessageMode::PingPong,
+            buffers,
+            path: MessagePath::Cache,
+            pairs: vec![[seat; 2]],
+            pool: Bytes(pool),
+            oversubscribed: false,
+        };
+        let case = Case {
+            work: Work::PingPong(work),
+            memory: MemorySpec::of(MemoryKind::Heap),
+            streams: Vec::new(),
+            cpus: vec![0, 1],
+            working_set: Bytes(size),
+            misaligned_bytes: 0,
+            protocol: Protocol::Steady,
+        };
+        Part { case, seat, partner: 1, is_first: true }
+    }
+
+    #[test]
+    fn rotating_messages_never_overlap_and_come_again_after_the_pool() {
+        let mut lanes = Lanes::new(&part(Buffers::Rotating, 100, 1024), None).unwrap();
+        let mut place = || {
+            let (sent, received) = lanes.next();
+            assert_eq!((sent.len(), received.len()), (100, 100));
+            [sent.as_ptr() as usize, received.as_ptr() as usize]
+        };
+        let places: Vec<[usize; 2]> = (0..9).map(|_| place()).collect();
+        assert!(places.windows(2).take(7).all(|two| two[1][0] == two[0][0] + 128 && two[1][1] == two[0][1] + 128));
+        assert_eq!(places[8], places[0], "1024 B hold eight of 128 B");
+        let apart = places[0][1] - places[0][0];
+        assert!(apart >= 1024 && apart % PAGE == SKEW, "{apart}");
+    }
+
+    #[test]
+    fn same_buffers_stay_where_they_are_and_may_be_empty() {
+        let mut lanes = Lanes::new(&part(Buffers::Same, 0, 0), None).unwrap();
+        let first = lanes.next().0.as_ptr() as usize;
+        assert_eq!(lanes.next().0.as_ptr() as usize, first);
+        assert!(lanes.next().0.is_empty());
+    }
+
+    #[test]
+    fn only_large_buffers_are_used_again_and_only_on_the_same_cpu() {
+        let large = part(Buffers::Same, 16 << 20, 0);
+        let made = |part: &Part, kept| Lanes::new(part, kept).unwrap().buffer;
+        let again = |buffer: Buffer, part: &Part| {
+            let address = buffer.region.address();
+            made(part, Some(buffer)).region.address() == address
+        };
+        assert!(again(made(&large, None), &large));
+        let moved = Part { seat: Seat { host: 0, cpu: Some(1) }, ..large.clone() };
+        // A region that is given back may be had again at the same address: a smaller one must not be the large one.
+        assert_eq!(made(&moved, Some(made(&large, None))).cpu, Some(1));
+        assert!(made(&part(Buffers::Same, 64, 0), Some(made(&large, None))).region.bytes() < Bytes::mib(1));
+    }
+
+    #[test]
+    fn a_report_survives_its_way() {
+        let report =
+            Report { ticks: u64::MAX - 1, lost_us: 2, switches: 3, faults: 4, is_elsewhere: 1, wrong_bytes: 1 << 40 };
+        assert_eq!(Report::from_bytes(&report.to_bytes()), report);
+    }
+
+    #[test]
+    fn patterns_differ_by_rank_message_and_place() {
+        let text = |rank, number| (0..64).map(|at| pattern(rank, number, at)).collect::<Vec<_>>();
+        assert_ne!(text(0, 1), text(1, 1));
+        assert_ne!(text(0, 1), text(0, 2));
+        let same = text(0, 1).windows(2).filter(|two| two[0] == two[1]).count();
+        assert!(same < 8, "{same}");
+    }
+}
