@@ -3,12 +3,24 @@
 //!
 //! `cargo test --test pingpong -- --nocapture` prints what METHODOLOGY quotes. Seeds are fixed: results do not vary.
 
+#[path = "common/by_hand.rs"]
+mod by_hand;
+
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 
+use anstream::adapter::strip_str;
 use fastrand::Rng;
+use membound::memory::{MemoryKind, MemorySpec, Obtained};
 use membound::model::pingpong::{Curves, Path, Point, Source};
+use membound::model::{self, AnyRow, Report};
+use membound::plan::{Buffers, Case, MessageMode, MessagePath, PingPong, Protocol, Seat, Work};
+use membound::record::{Measured, Measurement, Outcome, Record, Sample, Samples, Volume};
 use membound::stats;
+use membound::units::Bytes;
+#[cfg(feature = "report")]
+use membound::view::html;
+use membound::view::{csv, json, terminal};
 
 /// How a simulated path sends.
 #[derive(Debug, Clone)]
@@ -68,13 +80,13 @@ impl Truth {
     }
 
     /// Seconds of one way by `pairs` at once: bytes of all over bytes a second of all. An agenda of events in whole
-    /// picoseconds, 300 round trips after 100 that do not count.
+    /// picoseconds: ten round trips after ten that do not count.
     fn one_way_s(&self, bytes: f64, pairs: usize) -> f64 {
         let steps = self.steps(bytes);
         if pairs == 1 {
             return steps.iter().map(|step| (step.0 + step.1) as f64).sum::<f64>() / PS;
         }
-        let rounds = if steps.len() > 8 { (10, 20) } else { (100, 300) };
+        let rounds = (10, 20);
         let mut agenda: BinaryHeap<Reverse<(u64, u8, usize)>> = BinaryHeap::new();
         let mut queues: [VecDeque<usize>; 2] = Default::default();
         let mut busy = [None; 2];
@@ -210,9 +222,10 @@ struct Count {
 }
 
 impl Count {
-    fn add(&mut self, is_found: bool) {
+    fn add(&mut self, is_found: bool) -> bool {
         self.of += 1;
         self.found += usize::from(is_found);
+        is_found
     }
 
     fn share(&self) -> f64 {
@@ -234,38 +247,43 @@ fn random_paths_are_recovered() {
     let mut rng = Rng::with_seed(8);
     let mut asymptotes = Count::default();
     let (mut switches, mut alone, mut by_two, mut none) = <(Count, Count, Count, Count)>::default();
-    let mut predicted = [Count::default(), Count::default()];
+    let mut predicted = <[Count; 2]>::default();
+    let mut nearly_everywhere = <[Count; 2]>::default();
     let mut fits = Count::default();
     for case in 0..200 {
         let truth = truth(&mut rng);
-        let path = Path::of(&curves(&truth, &sizes, 0.05, &mut rng)).unwrap();
+        let mut measured = curves(&truth, &sizes, 0.05, &mut rng);
+        // Three pairs tell nothing here: they are predicted.
+        measured.pingpong.remove(&3);
+        let two = measured.pingpong.remove(&2).unwrap();
+        let one = Path::of(&measured).unwrap();
+        measured.pingpong.insert(2, two);
+        let with_two = Path::of(&measured).unwrap();
         let is_near = |found: f64, truth: f64| (found / truth - 1.0).abs() <= 0.05;
-        asymptotes.add(is_near(path.alone.asymptote[0], truth.asymptote()));
-        fits.add(path.alone.holds());
+        asymptotes.add(is_near(one.alone.asymptote[0], truth.asymptote()));
+        fits.add(one.alone.holds());
         if let Some(at) = truth.told_switch() {
-            switches.add(path.alone.regimes.iter().any(|regime| regime.to.is_some_and(|to| to[0] == at)));
+            switches.add(one.alone.regimes.iter().any(|regime| regime.to.is_some_and(|to| to[0] == at)));
         }
-        let limit = path.limit.map_or(f64::INFINITY, |limit| limit.value[0]);
-        match truth.chunks {
-            Some((chunk, _)) if truth.tells_chunks() => {
-                let is_alone = path.limit.is_some_and(|limit| limit.by == Source::OnePair);
-                alone.add(is_alone && is_near(limit, chunk));
-            }
-            Some((chunk, _)) => by_two.add(is_near(limit, chunk)),
-            None => none.add(path.limit.is_none()),
-        }
+        let limit = |path: &Path| path.limit.map_or(f64::INFINITY, |limit| limit.value[0]);
+        // What is told by one pair is held against all others; what only two pairs tell, against three.
+        let (path, found) = match truth.chunks {
+            Some((chunk, _)) if truth.tells_chunks() => (&one, alone.add(is_near(limit(&one), chunk))),
+            Some((chunk, _)) => (&with_two, by_two.add(is_near(limit(&with_two), chunk))),
+            None => (&with_two, none.add(with_two.limit.is_none())),
+        };
         for pairs in [2, 3] {
-            let (within, typical) = errors(&truth, &path, &sizes, pairs);
-            let is_good = within >= 0.9 && typical <= 0.1;
-            if !is_good {
-                println!("{case}: {pairs} pairs: {within:.2} within 10 %, {typical:.3}\n  {truth:?}\n  {:?}", path.limit);
+            let (within, typical) = errors(&truth, path, &sizes, pairs);
+            nearly_everywhere[pairs - 2].add(within >= 0.9);
+            if !predicted[pairs - 2].add(within >= 0.75 && typical <= 0.1) || !found {
+                println!("{case}: {pairs} pairs: {within:.2} within 10 %, {typical:.3}; {found}\n  {truth:?}");
+                println!("  {:?} {:?} {:?} {:?}", path.limit, path.alone.regimes, path.alone.caches, path.alone.chunks);
             }
-            predicted[pairs - 2].add(is_good);
         }
     }
     println!("asymptotes within 5 %: {asymptotes:?}; fits: {fits:?}; switches: {switches:?}");
     println!("limits within 5 %: by one pair {alone:?}, else by two {by_two:?}; no limit claimed where none is: {none:?}");
-    println!("2-2 and 3-3 within 10 % at nine sizes of ten: {predicted:?}");
+    println!("2-2 and 3-3 typically within 10 %, and at three sizes of four: {predicted:?}; at nine of ten: {nearly_everywhere:?}");
     for (what, count, least) in [
         ("asymptotes", &asymptotes, 0.95),
         ("fits", &fits, 0.95),
@@ -367,5 +385,140 @@ fn nonsense_is_survived() {
         if let Some(path) = Path::of(&curves) {
             assert!(path.one_way_s(4096.0, 2) >= 0.0, "{path:?}");
         }
+    }
+}
+
+/// Ticks a second of the records' clock.
+const HZ: f64 = 1e9;
+const REPETITIONS: u64 = 1000;
+
+/// A visit whose samples took each pair so many nanoseconds one way.
+fn visit(mode: MessageMode, bytes: u64, round: u32, samples: &[Vec<f64>]) -> Measurement {
+    let pairs = samples[0].len();
+    let seat = |cpu: usize| Seat { host: 0, cpu: Some(cpu as u32) };
+    let work = PingPong {
+        mode,
+        buffers: Buffers::Same,
+        path: MessagePath::Package,
+        pairs: (0..pairs).map(|pair| [seat(2 * pair), seat(2 * pair + 1)]).collect(),
+        pool: Bytes(0),
+        oversubscribed: false,
+    };
+    let ways = if mode == MessageMode::PingPong { 2 } else { 1 };
+    let ticks = |ns: &f64| (ns * (ways * REPETITIONS) as f64 * HZ / 1e9).round() as u64;
+    let mut columns = Samples { pair_ticks: vec![Vec::new(); pairs], ..Samples::default() };
+    for sample in samples {
+        let each: Vec<u64> = sample.iter().map(ticks).collect();
+        let (fastest, slowest) = (*each.iter().min().unwrap(), *each.iter().max().unwrap());
+        columns.push(Sample { ticks: slowest, fastest_thread_ticks: fastest, ..Sample::default() });
+        each.iter().zip(&mut columns.pair_ticks).for_each(|(ticks, column)| column.push(*ticks));
+    }
+    let sent = bytes * pairs as u64 * if mode == MessageMode::OneWay { 1 } else { 2 };
+    let measured = Measured {
+        volume: Volume { elements: ways, loaded: sent, stored: sent, ..Volume::default() },
+        repetitions: REPETITIONS,
+        core_clock_links: 0,
+        samples: columns,
+        obtained: Obtained::default(),
+    };
+    let case = Case {
+        work: Work::PingPong(work),
+        memory: MemorySpec::of(MemoryKind::Heap),
+        streams: Vec::new(),
+        cpus: (0..2 * pairs as u32).collect(),
+        working_set: Bytes(bytes),
+        misaligned_bytes: 0,
+        protocol: Protocol::Steady,
+    };
+    Measurement { case, round, outcome: Outcome::Measured(Box::new(measured)) }
+}
+
+fn report(measurements: Vec<Measurement>) -> Report {
+    model::report(&by_hand::record(by_hand::clock(HZ), by_hand::unknown_machine(), measurements))
+}
+
+/// The published shape as a record: 1-1 to 3-3, one way and exchange of one pair, three visits of seven samples with 2 % noise.
+fn published_record() -> Record {
+    let (truth, mut rng) = (published(), Rng::with_seed(7));
+    let mut measurements = Vec::new();
+    let ways = [(MessageMode::PingPong, 1), (MessageMode::PingPong, 2), (MessageMode::PingPong, 3)];
+    for (mode, pairs) in ways.into_iter().chain([(MessageMode::OneWay, 1), (MessageMode::Exchange, 1)]) {
+        for bytes in powers() {
+            let seconds = match mode {
+                MessageMode::OneWay => truth.one_way_s(bytes, 1) - (1.0 - truth.gap) * truth.regime(bytes).1,
+                _ => truth.one_way_s(bytes, pairs),
+            };
+            let mut sample = || (0..pairs).map(|_| seconds * 1e9 * (1.0 + 0.02 * normal(&mut rng))).collect::<Vec<f64>>();
+            for round in 0..3 {
+                let samples: Vec<Vec<f64>> = (0..7).map(|_| sample()).collect();
+                measurements.push(visit(mode, bytes as u64, round, &samples));
+            }
+        }
+    }
+    by_hand::record(by_hand::clock(HZ), by_hand::unknown_machine(), measurements)
+}
+
+#[test]
+fn rows_by_hand() {
+    let samples = vec![vec![1e6, 0.5e6]; 12];
+    let both = visit(MessageMode::Exchange, 1 << 20, 0, &samples.iter().map(|pairs| pairs[..1].to_vec()).collect::<Vec<_>>());
+    let empty = visit(MessageMode::PingPong, 0, 0, &vec![vec![400.0]; 12]);
+    let report = report(vec![visit(MessageMode::PingPong, 1 << 20, 0, &samples), both, empty]);
+    let [empty, two, both] = &report.messages.rows[..] else { panic!("{:?}", report.messages.rows) };
+    // 1 MiB in 1 ms and in 0.5 ms: 1048.576 + 2097.152 MB/s; of one time for both, 2/(1 + 2) ms.
+    assert!((two.payload_bps.unwrap().median - 3145.728e6).abs() < 1.0, "{two:?}");
+    assert!((two.one_way_ns.unwrap().median - 2e6 / 3.0).abs() < 1e-3);
+    assert_eq!((two.pairs, two.slowest_pair_ns, two.fastest_pair_ns), (2, Some(1e6), Some(0.5e6)));
+    // Both directions count: 2 x 1 MiB in 1 ms.
+    assert!((both.payload_bps.unwrap().median - 2097.152e6).abs() < 1.0, "{both:?}");
+    assert_eq!((empty.one_way_ns.unwrap().median, empty.payload_bps, empty.slowest_pair_ns), (400.0, None, None));
+    assert!(report.messages.models.is_empty(), "a size is no curve");
+}
+
+#[test]
+fn the_published_shape_is_told_in_every_view() {
+    let record = published_record();
+    let report = model::report(&by_hand::written_and_read(&record));
+    let [model] = &report.messages.models[..] else { panic!("{:?}", report.messages.models) };
+    assert_eq!(model.model.limit.unwrap().value[0], 1048576.0, "{model:?}");
+    assert!(model.predictions.iter().all(|prediction| prediction.holds()), "{:?}", model.predictions);
+    let sentence = report.findings.iter().find(|sentence| sentence.starts_with("Messages, same package")).unwrap();
+    for word in ["messages over 1 MiB", "(2-2 tells)", "2-2 overshoots to", "3-3", "predicted within", "beyond 16 KiB"] {
+        assert!(sentence.contains(word), "no {word:?} in {sentence}");
+    }
+    let text = terminal::pingpong(&report);
+    let plain = strip_str(&text).to_string();
+    assert!(plain.lines().all(|line| line.chars().count() <= 80), "{plain}");
+    for word in ["1-1", "2-2", "3-3", "model", "told by", "chunk", "1 MiB", "64 MiB", "one-way"] {
+        assert!(plain.contains(word), "no {word:?} in {plain}");
+    }
+    let rows: Vec<AnyRow> = report.any_rows().collect();
+    let table = csv::rows(&rows);
+    assert!(table.contains("one_way_ns_median") && table.contains("pingpong-model,"), "{table}");
+    let again: Vec<AnyRow> = serde_json::from_str(&json::rows(&rows)).unwrap();
+    assert_eq!(again, rows, "rows are read back as what they are");
+    #[cfg(feature = "report")]
+    {
+        let page = html::page(&report);
+        assert!(page.contains("Messages between processes") && page.contains("chunks of 1 MiB"));
+    }
+}
+
+#[test]
+fn rows_of_messages_fit_the_schema() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("run.jsonl");
+    by_hand::write(&published_record(), &path);
+    let membound = |arguments: &[&str]| {
+        let output = std::process::Command::new(env!("CARGO_BIN_EXE_membound")).args(arguments).output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        serde_json::from_slice::<serde_json::Value>(&output.stdout).unwrap()
+    };
+    let validator = jsonschema::validator_for(&membound(&["schema", "row"])).unwrap();
+    let rows = membound(&["report", path.to_str().unwrap(), "--format", "json"]);
+    let rows = rows.as_array().unwrap();
+    assert!(rows.iter().any(|row| row["metric"] == "pingpong-model" && row["parameter"] == "chunk"));
+    for row in rows {
+        assert!(validator.is_valid(row), "{row}");
     }
 }

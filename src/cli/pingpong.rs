@@ -9,16 +9,14 @@ use clap::Args;
 
 use super::measure::{self, Session};
 use super::report::present;
-use super::{Done, Format, RunArgs, usage};
+use super::{Done, RunArgs, usage};
 use crate::machine::Machine;
 use crate::model;
 use crate::mpi::{self, Launched, Mpi, MpiError};
-use crate::plan::{self, Buffers, Case, Host, MessageMode, PingPongChoice, Place, Sizes, Work};
-use crate::record::{Clock, Outcome, Record};
+use crate::plan::{self, Buffers, Case, Host, MessageMode, PingPongChoice, Place, Sizes};
+use crate::record::Clock;
 use crate::run::pingpong::{CALIBRATION, GatherError, Hello, PingPongs, dismiss, follow, gather, greet, hosts};
 use crate::run::sys::Ticker;
-use crate::stats;
-use crate::units::significant;
 use crate::view::terminal;
 
 /// Flags of `membound pingpong`. Start it by an MPI launcher, such as `mpirun -np 2 membound pingpong`.
@@ -128,11 +126,7 @@ fn lead(
         measure::tell(&finished, session);
         let report = model::report(&finished.record);
         measure::warn(&report, &args.run);
-        let text = match args.run.format {
-            Format::Table => table(&finished.record),
-            format => present(&report, format, terminal::rows),
-        };
-        Done { text, failed: finished.failed() }
+        Done { text: present(&report, args.run.format, terminal::pingpong), failed: finished.failed() }
     });
     (done, pingpongs.fault().cloned())
 }
@@ -150,49 +144,6 @@ impl PingPongArgs {
             places: self.place.clone(),
             oversubscribe: self.oversubscribe,
         }
-    }
-}
-
-/// A line a case: one way in microseconds, best and median, and MB/s (1e6 bytes a second) of all pairs as IMB counts.
-fn table(record: &Record) -> String {
-    let hz = record.header.clock.hz.0;
-    let mut cases: Vec<&Case> = record.measurements.iter().map(|visit| &visit.case).collect();
-    cases.sort_by_key(|case| (&case.work, case.working_set));
-    cases.dedup();
-    let line = |case: &Case| {
-        let visits = record.measurements.iter().filter(|visit| visit.case == *case);
-        let samples: Vec<(f64, f64)> = visits
-            .filter_map(|visit| match &visit.outcome {
-                Outcome::Measured(measured) => Some(&**measured),
-                _ => None,
-            })
-            .flat_map(|visit| {
-                let of = move |ticks: &u64| {
-                    let s = *ticks as f64 / hz / visit.repetitions as f64;
-                    (s * 1e6 / visit.volume.elements as f64, visit.volume.stored as f64 / s / 1e6)
-                };
-                visit.samples.ticks.iter().map(of)
-            })
-            .collect();
-        let us: Vec<f64> = samples.iter().map(|sample| sample.0).collect();
-        let mb: Vec<f64> = samples.iter().map(|sample| sample.1).collect();
-        let both = stats::summarize(&[&us]).zip(stats::summarize(&[&mb]));
-        both.map_or_else(
-            || format!("{:>10}  not measured: {case}\n", case.working_set),
-            |(us, mb)| {
-                let [best, median, rate] = [us.least, us.median, mb.median].map(significant);
-                format!("{:>10}  {best:>8}  {median:>8}  {rate:>8}  {}\n", case.working_set, about(case))
-            },
-        )
-    };
-    let head = format!("{:>10}  {:>8}  {:>8}  {:>8}  what\n", "message", "best us", "us", "MB/s");
-    head + &cases.into_iter().map(line).collect::<String>()
-}
-
-fn about(case: &Case) -> String {
-    match &case.work {
-        Work::PingPong(work) => work.to_string(),
-        _ => String::new(),
     }
 }
 

@@ -43,7 +43,13 @@ pub fn record(clock: Clock, machine: Machine, measurements: Vec<Measurement>) ->
 pub fn written_and_read(record: &Record) -> Record {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("run.jsonl");
-    let mut writer = Writer::new(std::fs::File::create(&path).unwrap());
+    write(record, &path);
+    Record::read(&path).unwrap()
+}
+
+/// Writes a record as a run does.
+pub fn write(record: &Record, path: &std::path::Path) {
+    let mut writer = Writer::new(std::fs::File::create(path).unwrap());
     writer.line(&Line::Header(Box::new(record.header.clone()))).unwrap();
     for measurement in &record.measurements {
         writer.line(&Line::Measurement(Box::new(measurement.clone()))).unwrap();
@@ -51,7 +57,6 @@ pub fn written_and_read(record: &Record) -> Record {
     if let Some(end) = &record.end {
         writer.line(&Line::End(end.clone())).unwrap();
     }
-    Record::read(&path).unwrap()
 }
 
 /// A memory module of 38.4 GB/s: 8 bytes at 4800 MT/s.

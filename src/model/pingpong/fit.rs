@@ -127,6 +127,8 @@ const CHUNK_PLACES: i32 = 16;
 const FINER: i32 = 8;
 /// A place that was searched for counts as so many parameters.
 const PLACE_COST: f64 = 3.0;
+/// Chunks claim more than a cache or a switch does, steps at all their multiples: they must show by so many parameters more.
+const CLAIM_COST: f64 = 2.0;
 /// Reweightings while searching, and for the answer.
 const TURNS: [usize; 2] = [2, 8];
 /// Sweeps over everything that was taken, at most.
@@ -156,7 +158,7 @@ impl Feature {
             Feature::Break(_) => 2.0 + PLACE_COST,
             Feature::Cache(_) => 1.0 + PLACE_COST,
             Feature::Chunk(_) if known.is_some() => 1.0,
-            Feature::Chunk(_) => 1.0 + PLACE_COST,
+            Feature::Chunk(_) => 1.0 + PLACE_COST + CLAIM_COST,
         }
     }
 
@@ -332,11 +334,20 @@ impl Data {
             candidates.extend(self.places(CACHE_PLACES).map(Feature::Cache));
         }
         if count(|feature| matches!(feature, Feature::Chunk(_))) == 0 {
-            match self.known {
-                Some(limit) => candidates.push(Feature::Chunk(limit)),
-                None => candidates.extend(self.places(CHUNK_PLACES).map(Feature::Chunk)),
-            }
+            candidates.extend(self.chunk_candidates());
         }
+        self.best_of(features, candidates)
+    }
+
+    fn chunk_candidates(&self) -> Vec<Feature> {
+        match self.known {
+            Some(limit) => vec![Feature::Chunk(limit)],
+            None => self.places(CHUNK_PLACES).map(Feature::Chunk).collect(),
+        }
+    }
+
+    /// The best model with these features and one of the candidates.
+    fn best_of(&self, features: &[Feature], candidates: Vec<Feature>) -> Option<Model> {
         let with = |candidate: Feature| {
             let with: Vec<Feature> = features.iter().copied().chain([candidate]).collect();
             if self.is_possible(&with) { self.solved(with, TURNS[0]) } else { None }
@@ -358,7 +369,29 @@ impl Data {
 
     /// The model that costs least.
     fn searched(&self) -> Option<Model> {
-        let mut best = self.grown(self.solved(Vec::new(), TURNS[0])?);
+        let best = self.swept(self.grown(self.solved(Vec::new(), TURNS[0])?));
+        let best = match self.with_chunks(&best).map(|cut| self.swept(self.grown(cut))) {
+            Some(cut) if cut.cost < best.cost - 1e-6 => cut,
+            _ => best,
+        };
+        let best = self.solved(best.features.clone(), TURNS[1]).unwrap_or(best);
+        Some(self.placed(best, FINER, 1))
+    }
+
+    /// Chunks in the place of up to two other features: a switch and a cache together can look like them.
+    fn with_chunks(&self, best: &Model) -> Option<Model> {
+        let base: Vec<Feature> = best.features.iter().copied().filter(|feature| !matches!(feature, Feature::Chunk(_))).collect();
+        let pairs = (0..base.len()).flat_map(|i| (i..base.len()).map(move |j| [i, j]));
+        let without = |[i, j]: [usize; 2]| {
+            base.iter().enumerate().filter(|(at, _)| *at != i && *at != j).map(|(_, feature)| *feature).collect::<Vec<_>>()
+        };
+        let all = std::iter::once(base.clone()).chain(pairs.map(without));
+        let cut = all.filter_map(|features| self.best_of(&features, self.chunk_candidates()));
+        cut.reduce(|best, next| if next.cost < best.cost - 1e-6 { next } else { best })
+    }
+
+    /// Takes away each feature, tries everything that could stand there instead, and goes on as long as that gains.
+    fn swept(&self, mut best: Model) -> Model {
         for _ in 0..SWEEPS {
             let before = best.cost;
             for feature in best.features.clone() {
@@ -374,8 +407,7 @@ impl Data {
                 break;
             }
         }
-        let best = self.solved(best.features.clone(), TURNS[1]).unwrap_or(best);
-        Some(self.placed(best, FINER, 1))
+        best
     }
 
     /// The model with its caches and chunks at the best of places nearby: so many steps each way, each `1/finer` of those of the
@@ -413,24 +445,28 @@ impl Data {
             features[index] = Feature::Chunk(limit);
             self.solved(features, TURNS[1])
         };
-        let (limit, interval) = round_place(limit, best.misfit, |limit| at(limit).map_or(f64::INFINITY, |model| model.misfit));
-        (at(limit).unwrap_or_else(|| best.clone()), Some(interval))
+        let limit = round_place(limit, best.misfit, |limit| at(limit).map_or(f64::INFINITY, |model| model.misfit));
+        (at(limit[0]).unwrap_or_else(|| best.clone()), Some(limit))
     }
 }
 
-/// Limits are set by people: among places that fit about as well as the best one, that with the fewest binary digits, each
-/// digit counting as a fair coin. With it the 95 % interval: [place, low, high].
-pub(super) fn round_place(best: f64, least: f64, misfit: impl Fn(f64) -> f64) -> (f64, [f64; 3]) {
+/// Limits are set by people: of places that fit about as well as the best one, that with the fewest binary digits, up to three,
+/// where each digit counts as a fair coin; where none is round, the middle of the best ones. With it the 95 % interval:
+/// [place, low, high].
+pub(super) fn round_place(best: f64, least: f64, misfit: impl Fn(f64) -> f64) -> [f64; 3] {
     /// Steps in which the interval is walked, and how far it may reach.
     const STEP: f64 = 1.005;
     const STEPS: i32 = 140;
-    const DIGITS_MAX: i32 = 8;
-    let end = |by: f64| {
-        // An interval may have holes: places beyond a bad one count as long as one as good comes soon.
-        let good = |n: &i32| misfit(best * by.powi(*n)) <= least + FALL_95;
+    const ROUND_DIGITS: i32 = 3;
+    /// Digits of a place that is not round: it is known to about 1 %.
+    const DIGITS: i32 = 7;
+    /// Fall of twice the logarithm of the likelihood within one standard error.
+    const FALL_68: f64 = 1.0;
+    let end = |by: f64, fall: f64| {
+        // An interval may have holes: places beyond a bad one count if one as good comes soon.
         let mut last = 0;
         for n in 1..=STEPS {
-            if good(&n) {
+            if misfit(best * by.powi(n)) <= least + fall {
                 last = n;
             } else if n > last + 8 {
                 break;
@@ -438,24 +474,24 @@ pub(super) fn round_place(best: f64, least: f64, misfit: impl Fn(f64) -> f64) ->
         }
         best * by.powi(last)
     };
-    let (low, high) = (end(1.0 / STEP), end(STEP));
-    let mut found = (f64::INFINITY, best);
-    for digits in 1..=DIGITS_MAX {
-        let unit = (low.log2().floor() as i32 - digits + 1).max(0);
-        let unit = f64::from(unit).exp2();
-        let price = 2.0 * std::f64::consts::LN_2 * f64::from(digits);
+    let [low, high] = [1.0 / STEP, STEP].map(|by| end(by, FALL_95));
+    let middle = [1.0 / STEP, STEP].map(|by| end(by, FALL_68)).iter().product::<f64>().sqrt();
+    let price = |digits: i32| 2.0 * std::f64::consts::LN_2 * f64::from(digits);
+    let mut found = (least + price(DIGITS), middle);
+    for digits in 1..=ROUND_DIGITS {
+        let unit = f64::from((low.log2().floor() as i32 - digits + 1).max(0)).exp2();
         // Numbers at the ends of the interval belong to it but for rounding.
         let first = (low / STEP / unit).ceil() as i64;
         for multiple in first..=(high * STEP / unit).floor() as i64 {
             let place = multiple as f64 * unit;
-            let all = misfit(place) + price;
+            let all = misfit(place) + price(digits);
             if all < found.0 - 1e-9 {
                 found = (all, place);
             }
         }
     }
-    let place = if found.0.is_finite() { found.1 } else { best };
-    (place, [place, low.min(place), high.max(place)])
+    let place = found.1;
+    [place, low.min(place), high.max(place)]
 }
 
 /// Weighted least squares over the columns in use; those that are not get 0. Columns are scaled: they differ by many powers.

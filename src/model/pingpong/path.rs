@@ -8,8 +8,6 @@
 
 use std::collections::BTreeMap;
 
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
 
 use super::engine::{self, Message};
 use super::fit::{self, Fit, Point, fit, further_chunks, median, round_place};
@@ -39,6 +37,8 @@ words! {
         Exchange = "exchange",
         /// Ping-pong of two pairs.
         TwoPairs = "2-2",
+        /// Ping-pong of three pairs or more.
+        MorePairs = "more pairs",
         /// Nothing: it is what most paths are like.
         Assumed = "assumed",
     }
@@ -75,7 +75,8 @@ pub struct Path {
 pub struct Prediction {
     /// How many.
     pub pairs: usize,
-    /// Whether these data told nothing about the path but that it is shared: else they are described, not predicted.
+    /// Whether these data told nothing of what they are held against but, of two pairs, that they share the path: else they are
+    /// described, not predicted.
     pub is_prediction: bool,
     /// Bytes, seconds measured, seconds by the model.
     pub points: Vec<[f64; 3]>,
@@ -125,10 +126,12 @@ impl Path {
             alone,
         };
         let path = path.with_stream(&curves.one_way).with_exchange(&curves.exchange);
-        Some(match curves.pingpong.get(&2) {
+        let path = match curves.pingpong.get(&2) {
             Some(two) => path.with_two(two, points),
             None => path,
-        })
+        };
+        let more = curves.pingpong.iter().find(|(pairs, _)| **pairs > 2);
+        Some(more.map_or(path.clone(), |(pairs, points)| path.with_more(*pairs, points)))
     }
 
     /// Seconds of one way while so many pairs ping-pong.
@@ -147,10 +150,11 @@ impl Path {
         let off: Vec<[f64; 2]> = points.iter().map(|[bytes, time, model]| [model / time - 1.0, *bytes]).collect();
         let worst = off.iter().copied().max_by(|a, b| a[0].abs().total_cmp(&b[0].abs()));
         let noise = |point: &Point| (point.one_way_s[2] - point.one_way_s[1]) / (2.0 * 1.96 * point.one_way_s[0]);
-        let told = [self.slowdown.by, self.limit.map_or(Source::Assumed, |limit| limit.by)];
+        let two = [self.slowdown.by, self.limit.map_or(Source::Assumed, |limit| limit.by)].contains(&Source::TwoPairs);
+        let more = self.is_shared.by == Source::MorePairs;
         Prediction {
             pairs,
-            is_prediction: pairs != 2 || !told.contains(&Source::TwoPairs),
+            is_prediction: if pairs == 2 { !two } else { !more },
             off: median(off.iter().map(|off| off[0].abs()).collect()),
             worst: worst.unwrap_or([0.0; 2]),
             allowed: GOOD.max(NOISES * median(measured.iter().map(noise).collect())),
@@ -230,13 +234,12 @@ impl Path {
     /// cut where one pair did not tell. What explains them best counts, each choice at its price (as in `fit`).
     fn with_two(self, two: &[Point], alone: &[Point]) -> Path {
         let digit = (two.len().max(2) as f64).ln();
-        let misfit = |path: &Path| {
-            let off = |point: &Point| (point.one_way_s[0] / path.one_way_s(point.bytes, 2)).ln();
-            fit::misfit(&two.iter().map(off).collect::<Vec<_>>())
-        };
+        let misfit = |path: &Path| path.misfit(two, 2);
+        // Two whole messages in anti-phase are as fast as two on paths of their own: without a difference nothing is told.
         let private = Path { is_shared: Told { value: false, by: Source::TwoPairs }, ..self.clone() };
         let shared = Path { is_shared: Told { value: true, by: Source::TwoPairs }, ..self.clone() };
-        let mut kinds = vec![(misfit(&private), private), (misfit(&shared), shared.clone())];
+        let costs = [misfit(&private) + KIND_COST * digit, misfit(&shared)];
+        let mut kinds = vec![(costs[0], private), (costs[1], shared.clone())];
         if self.slowdown.by == Source::Assumed {
             let half = Path { slowdown: Told { value: 2.0, by: Source::TwoPairs }, ..shared };
             kinds.push((misfit(&half) + KIND_COST * digit, half));
@@ -255,7 +258,11 @@ impl Path {
             kinds.extend(cut);
         }
         let best = kinds.into_iter().reduce(|best, next| if next.0 < best.0 { next } else { best });
-        let path = best.map_or(self, |(_, path)| path);
+        let mut path = best.map_or(self, |(_, path)| path);
+        let difference = (costs[0] - KIND_COST * digit - costs[1]).abs();
+        if path.is_shared.value && path.limit.is_none() && difference <= KIND_COST * digit {
+            path.is_shared.by = Source::Assumed;
+        }
         // With the limit known, what chunks cost one pair may show, or what looked like a cache.
         match path.limit {
             Some(Told { value, by: Source::TwoPairs }) => match fit(alone, Some(value[0])) {
@@ -264,6 +271,22 @@ impl Path {
             },
             _ => path,
         }
+    }
+
+    /// Three pairs or more, where two did not tell whether they share the path: they can't all be in anti-phase.
+    fn with_more(self, pairs: usize, points: &[Point]) -> Path {
+        if self.is_shared.by != Source::Assumed {
+            return self;
+        }
+        let with = |value: bool| Path { is_shared: Told { value, by: Source::MorePairs }, ..self.clone() };
+        let [shared, private] = [with(true), with(false)].map(|path| (path.misfit(points, pairs), path));
+        if private.0 + KIND_COST * (points.len().max(2) as f64).ln() < shared.0 { private.1 } else { shared.1 }
+    }
+
+    /// How far so many pairs are from this path: twice the negative logarithm of the likelihood, but for a constant.
+    fn misfit(&self, points: &[Point], pairs: usize) -> f64 {
+        let off = |point: &Point| (point.one_way_s[0] / self.one_way_s(point.bytes, pairs)).ln();
+        fit::misfit(&points.iter().map(off).collect::<Vec<_>>())
     }
 
     /// The limit of chunks that explains two pairs best.
@@ -276,8 +299,8 @@ impl Path {
         let best = coarse.map(|limit| (at(limit), limit)).reduce(lesser)?;
         let fine = (-FINER..=FINER).map(|n| best.1 * step(n, PLACES * FINER));
         let best = fine.map(|limit| (at(limit), limit)).fold(best, lesser);
-        let (_, interval) = round_place(best.1, best.0, at);
-        Some((at(interval[0]), with(interval)))
+        let limit = round_place(best.1, best.0, at);
+        Some((at(limit[0]), with(limit)))
     }
 }
 
