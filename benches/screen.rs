@@ -108,7 +108,9 @@ fn write(folder: &std::path::Path, count: usize) -> Vec<PathBuf> {
             text.push(b'\n');
         }
         let path = folder.join(format!("n{index}.jsonl"));
-        std::fs::File::create(&path).and_then(|mut file| file.write_all(&text)).expect("the temporary folder is writable");
+        std::fs::File::create(&path)
+            .and_then(|mut file| file.write_all(&text))
+            .expect("the temporary folder is writable");
         paths.push(path);
     }
     paths

@@ -47,7 +47,8 @@ fn percentage(text: &str, least: f64, most: f64) -> Option<f64> {
 }
 
 fn noise(text: &str) -> Result<f64, String> {
-    percentage(text, 0.0, 100.0).ok_or_else(|| format!("'{text}' is no noise; give a percentage from 0 to 100, such as 2"))
+    percentage(text, 0.0, 100.0)
+        .ok_or_else(|| format!("'{text}' is no noise; give a percentage from 0 to 100, such as 2"))
 }
 
 fn rate(text: &str) -> Result<f64, String> {

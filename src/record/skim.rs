@@ -1,7 +1,7 @@
 //! A record read quickly, for whoever looks at thousands of them. The same lines as [`Record::read`](super::Record::read)
 //! reads, with the same checks and the same faults, but not all of each: a case that was met before, in this record or
-//! in another, is known by its text and not parsed again, and the large parts of a machine stay text until somebody
-//! asks. (Records of one plan on alike machines hold the same cases and the same lists of CPUs again and again.)
+//! in another, is known by its text and not parsed again, and a machine stays text until somebody asks: a fault in it shows
+//! then. (Records of one plan on alike machines hold the same cases and the same lists of CPUs again and again.)
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -192,6 +192,9 @@ impl Flat<'_> {
 impl<'a> Skim<'a> {
     /// Reads the bytes of a record; `path` is for what is said of faults. A last line that was cut off is left out.
     pub fn read(path: &Path, bytes: &'a [u8], cases: &mut Cases) -> Result<Skim<'a>, RecordError> {
+        if bytes.is_empty() {
+            return Err(RecordError::Foreign { path: path.into(), fault: "it is empty".into() });
+        }
         let bytes = bytes.strip_suffix(b"\n").unwrap_or(bytes);
         let mut lines = bytes.split(|byte| *byte == b'\n').enumerate().peekable();
         let first = lines.next().map_or(&[][..], |(_, line)| line);
@@ -217,9 +220,6 @@ impl<'a> Skim<'a> {
     /// A header that can't be skimmed is read in full: that says what is wrong with it.
     fn of_header(path: &Path, line: &'a [u8]) -> Result<Skim<'a>, RecordError> {
         let foreign = |fault: &str| RecordError::Foreign { path: path.into(), fault: fault.into() };
-        if line.is_empty() {
-            return Err(foreign("it is empty"));
-        }
         let head = serde_json::from_slice::<Head>(line).ok();
         let head = head.filter(|head| head.kind == "header" && head.schema == SCHEMA);
         let (Some(head), Ok(line)) = (head, std::str::from_utf8(line)) else {

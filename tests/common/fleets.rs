@@ -110,7 +110,13 @@ impl Simulated {
     }
 
     pub fn hardware(name: &str) -> Arc<Hardware> {
-        Arc::new(Hardware { processor: name.into(), packages: 2, cores: 128, caches: "L1 32 KiB".into(), ..Hardware::default() })
+        Arc::new(Hardware {
+            processor: name.into(),
+            packages: 2,
+            cores: 128,
+            caches: "L1 32 KiB".into(),
+            ..Hardware::default()
+        })
     }
 
     /// A node of a speed, with a fault of a size or none.

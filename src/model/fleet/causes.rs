@@ -207,13 +207,7 @@ const RULES: [(CauseKind, Rule); 11] = [
 ];
 
 /// The cause of what a node shows.
-pub(super) fn cause(
-    fleet: &Fleet,
-    distances: &Distances,
-    typical: &Typical,
-    place: usize,
-    options: Options,
-) -> Found {
+pub(super) fn cause(fleet: &Fleet, distances: &Distances, typical: &Typical, place: usize, options: Options) -> Found {
     let facts = &fleet.nodes[distances.nodes[place]].facts;
     let pattern = Pattern::of(fleet, distances, place, options.noise);
     let scene = Scene { facts, typical, pattern: &pattern };
@@ -230,7 +224,8 @@ pub(super) fn cause(
             cause: None,
             why: unexplained(&pattern).into(),
             evidence,
-            cure: "membound compare RECORD NEIGHBOUR'S-RECORD shows all that differs between it and a healthy node".into(),
+            cure: "membound compare RECORD NEIGHBOUR'S-RECORD shows all that differs between it and a healthy node"
+                .into(),
             test: "membound".into(),
         },
     }
@@ -334,7 +329,11 @@ fn page_size(scene: &Scene<'_>) -> Option<Reason> {
     let share = scene.typical.lower(scene.facts, number::HUGE, threshold::HUGE);
     let mut evidence: Vec<String> = Vec::new();
     evidence.extend(share.map(|(own, usual)| {
-        format!("{} of the memory that was wanted in huge pages came in them, usual are {}", percent(own), percent(usual))
+        format!(
+            "{} of the memory that was wanted in huge pages came in them, usual are {}",
+            percent(own),
+            percent(usual)
+        )
     }));
     evidence.extend(setting.map(|(own, usual)| format!("transparent huge pages are {own}, usual is {usual}")));
     let is_off = setting.is_some_and(|setting| setting.0 == "never");
@@ -365,7 +364,8 @@ fn page_cache(scene: &Scene<'_>) -> Option<Reason> {
 
 fn wrong_node(scene: &Scene<'_>) -> Option<Reason> {
     let (own, usual) = scene.typical.higher(scene.facts, number::STRAY, threshold::STRAY)?;
-    let evidence = format!("{} of the pages lie on another node than asked for, usual are {}", percent(own), percent(usual));
+    let evidence =
+        format!("{} of the pages lie on another node than asked for, usual are {}", percent(own), percent(usual));
     scene.pattern.has_slow_memory().then(|| ("pages on the wrong node".into(), evidence, cure::WRONG_NODE))
 }
 
@@ -406,7 +406,8 @@ fn few_channels_by_pattern(scene: &Scene<'_>) -> Option<Reason> {
     let caches_hold = !pattern.has_slow_core() && !pattern.is_down(pattern.l3);
     // Fewer channels take as long to answer a single access.
     let latency_holds = pattern.latency.is_none_or(|latency| latency > memory / 2.0);
-    let evidence = format!("bandwidth of memory alone is at {}; caches and latency are as its neighbours'", signed(memory));
+    let evidence =
+        format!("bandwidth of memory alone is at {}; caches and latency are as its neighbours'", signed(memory));
     (pattern.is_down(Some(memory)) && caches_hold && latency_holds)
         .then(|| ("as if memory channels were missing".into(), evidence, cure::CHANNELS))
 }

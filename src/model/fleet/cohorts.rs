@@ -56,7 +56,9 @@ impl Cohort {
         }
         match self.nodes.len() {
             1 => Some(format!("alone of its kind, so nothing says how fast it should be; {COHORT_LEAST} are needed")),
-            n if n < COHORT_LEAST => Some(format!("only {n} of a kind, too few to say which is odd; {COHORT_LEAST} are needed")),
+            n if n < COHORT_LEAST => {
+                Some(format!("only {n} of a kind, too few to say which is odd; {COHORT_LEAST} are needed"))
+            }
             _ => None,
         }
     }
@@ -98,7 +100,8 @@ fn parted(fleet: &Fleet, name: &str, nodes: Vec<usize>) -> Vec<Cohort> {
     parts
 }
 
-/// Parts a cohort where a number jumps. Parts too small to stand alone stay with the largest, as do nodes that don't tell.
+/// Parts a cohort where a number jumps. Nodes of parts too small to stand alone go to the next larger one: they lost something.
+/// Those that don't tell go to the part with most nodes.
 fn split(
     fleet: &Fleet,
     whole: Cohort,
@@ -111,20 +114,26 @@ fn split(
     let (mut known, mut rest): (Vec<usize>, Vec<usize>) = whole.nodes.iter().partition(|node| of(node).is_some());
     let number = |node: &usize| of(node).unwrap_or(0.0);
     known.sort_by(|a, b| number(a).total_cmp(&number(b)).then(a.cmp(b)));
-    let mut parts: Vec<Vec<usize>> = Vec::new();
+    let (mut parts, mut few): (Vec<Vec<usize>>, Vec<usize>) = (Vec::new(), Vec::new());
     for part in known.chunk_by(|a, b| number(b) < ratio * number(a)) {
-        if part.len() < least { rest.extend(part) } else { parts.push(part.to_vec()) }
+        if part.len() < least { few.extend(part) } else { parts.push(part.to_vec()) }
     }
     if parts.len() < 2 {
         return vec![whole];
     }
-    parts.sort_by_key(|part| std::cmp::Reverse(part.len()));
-    // The number that stands for a part: that of its middle node.
-    let named = |part: &Vec<usize>| format!("{}, {}", whole.name, text(number(&part[part.len() / 2])));
-    let names: Vec<String> = parts.iter().map(named).collect();
-    parts[0].extend(rest);
-    parts.iter_mut().for_each(|part| part.sort_unstable());
-    names.into_iter().zip(parts).map(|(name, nodes)| Cohort { name, nodes }).collect()
+    let middles: Vec<f64> = parts.iter().map(|part| number(&part[part.len() / 2])).collect();
+    for node in few {
+        let place = middles.iter().position(|middle| *middle > number(&node)).unwrap_or(parts.len() - 1);
+        parts[place].push(node);
+    }
+    let mut parts: Vec<(f64, Vec<usize>)> = middles.into_iter().zip(parts).collect();
+    parts.sort_by_key(|part| std::cmp::Reverse(part.1.len()));
+    parts[0].1.append(&mut rest);
+    let cohort = |(middle, mut nodes): (f64, Vec<usize>)| {
+        nodes.sort_unstable();
+        Cohort { name: format!("{}, {}", whole.name, text(middle)), nodes }
+    };
+    parts.into_iter().map(cohort).collect()
 }
 
 /// Cohorts of one name differ in what the name leaves out.

@@ -25,6 +25,10 @@ const SCALE_LEAST: f64 = 1e-4;
 const SCORE_LEAST: f64 = 1e-3;
 /// Chances above this are no findings under any correction, and are not worked out.
 const CHANCE_MOST: f64 = 1e-3;
+/// Nodes without which the tail of sets is not looked at, and the degrees of freedom at most that are then taken for it.
+const TAIL_NODES: usize = 50;
+/// See [`TAIL_NODES`].
+const FREEDOM_OF_FEW: f64 = 10.0;
 /// Nodes that must have a cell for it to be compared.
 const HAVE_IT: usize = super::COHORT_LEAST;
 /// A node must have this share of a set's cells to be judged by it.
@@ -156,24 +160,28 @@ impl Distances {
     /// Tails, chances, and who stands out. At first tails are looked at where faults don't lead.
     fn judge(&mut self, options: Options, is_second: bool) {
         self.freedom = [
-            self.tail_of(&self.scores, self.sets.len(), is_second),
-            self.tail_of(&self.z, self.width(), is_second),
+            self.tail_of(&self.scores, self.sets.len(), true, is_second),
+            self.tail_of(&self.z, self.width(), false, is_second),
         ];
         let is_test = |x: &&f32| x.is_finite();
         self.tests = self.scores.iter().filter(is_test).count() + self.z.iter().filter(is_test).count();
-        let mut chances: Vec<f64> = Vec::new();
-        for place in 0..self.nodes.len() {
-            chances.extend(self.far(place).into_iter().map(|far| far.p));
-        }
-        self.least_chance = cohort::least_chance(&mut chances, self.tests, options.rate);
+        // A node's own chance: its least, times the number of its tests (Bonferroni), which is a lower rate instead.
+        let each = (self.tests as f64 / self.nodes.len().max(1) as f64).max(1.0);
+        let least = |place| self.far(place).into_iter().map(|far| far.p).min_by(f64::total_cmp);
+        let mut chances: Vec<f64> = (0..self.nodes.len()).filter_map(least).collect();
+        self.least_chance = cohort::least_chance(&mut chances, self.nodes.len(), options.rate / each);
         self.flagged = (0..self.nodes.len())
             .map(|place| self.far(place).iter().any(|far| far.p <= self.least_chance && far.effect.abs() >= self.noise))
             .collect();
     }
 
-    fn tail_of(&self, matrix: &[f32], width: usize, is_second: bool) -> f64 {
-        // A tail can't be known better than the cohort is large.
+    fn tail_of(&self, matrix: &[f32], width: usize, is_of_sets: bool, is_second: bool) -> f64 {
+        // A scale can't be known better than the cohort is large.
         let most = cohort::FREEDOM_MOST.min(self.nodes.len() as f64 - 1.0);
+        // Sets overlap: few nodes show no tail of theirs, however many sets there are.
+        if is_of_sets && self.nodes.len() < TAIL_NODES {
+            return most.min(FREEDOM_OF_FEW);
+        }
         let amounts = |is_ours: &dyn Fn(usize, f32) -> bool| -> Vec<f64> {
             let all = matrix.iter().enumerate().filter(|(at, x)| x.is_finite() && is_ours(at / width.max(1), **x));
             all.map(|(_, x)| f64::from(x.abs())).collect()
@@ -283,15 +291,19 @@ impl Distances {
             let ours = self.side_by_side().into_iter().filter(|set| {
                 self.sets[*set].columns.iter().all(|column| fleet.cells[self.cells[*column]].level == **level)
             });
-            ours.into_iter().all(|set| !(self.effect(place, set).abs() >= noise))
+            !ours.into_iter().any(|set| self.effect(place, set).abs() >= noise)
         };
         levels.into_iter().filter(is_alike).map(String::from).collect()
     }
 
     /// How healthy nodes spread in a set.
     pub fn spread(&self, set: usize) -> Option<GroupSpread> {
-        let mut all: Vec<f64> =
-            self.healthy().into_iter().map(|place| self.effect(place, set)).filter(|effect| effect.is_finite()).collect();
+        let mut all: Vec<f64> = self
+            .healthy()
+            .into_iter()
+            .map(|place| self.effect(place, set))
+            .filter(|effect| effect.is_finite())
+            .collect();
         all.sort_by(f64::total_cmp);
         let at = |percent: u32| {
             let rank = f64::from(percent) / 100.0 * (all.len() - 1) as f64;
@@ -389,7 +401,9 @@ fn matrices(fleet: &Fleet, nodes: &[usize], cells: &[usize]) -> (Vec<f32>, Vec<f
     let mut errors = logs.clone();
     for (place, node) in nodes.iter().enumerate() {
         for figure in &fleet.nodes[*node].figures {
-            if let Some(at) = logs.get_mut(place * cells.len()..).and_then(|row| row.get_mut(column[figure.cell as usize])) {
+            if let Some(at) =
+                logs.get_mut(place * cells.len()..).and_then(|row| row.get_mut(column[figure.cell as usize]))
+            {
                 *at = figure.log;
                 errors[place * cells.len() + column[figure.cell as usize]] = figure.error;
             }

@@ -2,7 +2,7 @@
 //! records hold but with how many there are. Files are shared out among threads; what is alike in many (cases, lists of
 //! CPUs, modules) is parsed once a thread.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -110,11 +110,15 @@ fn gathered(files: &[PathBuf], all: Vec<(usize, Result<Gleaned, String>)>, cells
     let records = |n: usize| if n == 1 { "1 record".into() } else { format!("{n} records") };
     if !cut.is_empty() {
         let names = some(&cut, 4);
-        gathered.notes.push(format!("{} did not come to their end, what is whole counts: {names}.", records(cut.len())));
+        gathered
+            .notes
+            .push(format!("{} did not come to their end, what is whole counts: {names}.", records(cut.len())));
     }
     if !stopped.is_empty() {
         let names = some(&stopped, 4);
-        gathered.notes.push(format!("{} were stopped by the user, what was measured counts: {names}.", records(stopped.len())));
+        gathered
+            .notes
+            .push(format!("{} were stopped by the user, what was measured counts: {names}.", records(stopped.len())));
     }
     gathered.notes.extend(keep_apart(&mut gathered.fleet.nodes));
     gathered
@@ -132,9 +136,8 @@ fn keep_apart(nodes: &mut [Node]) -> Option<String> {
         node.host = format!("{} ({name})", node.host);
     }
     let what = if names.len() == 1 { "has" } else { "have" };
-    (!names.is_empty()).then(|| {
-        format!("{} {what} several records: they are kept apart, by the records' names.", some(&names, 4))
-    })
+    (!names.is_empty())
+        .then(|| format!("{} {what} several records: they are kept apart, by the records' names.", some(&names, 4)))
 }
 
 /// Cells that any thread met.
@@ -300,7 +303,11 @@ impl<'a> Reader<'a> {
             numa_nodes: (!nodes.is_empty()).then(|| nodes.iter().filter(|node| node.has_cpus()).count() as u32),
             huge_share: environment::huge_obtained(measured()),
             stray_share: environment::pages_elsewhere(measured()),
-            page_cache_share: skim.before.page_cache.zip(total).map(|(cache, total)| cache.0 as f64 / total.0.max(1) as f64),
+            page_cache_share: skim
+                .before
+                .page_cache
+                .zip(total)
+                .map(|(cache, total)| cache.0 as f64 / total.0.max(1) as f64),
             least_free_share: skim.before.node_free.iter().filter_map(free_of).min_by(f64::total_cmp),
             steal_share: environment::stolen(&skim.before, skim.end.as_ref()).map(|stolen| stolen / cpus),
             disturbed_share: environment::disturbed_samples(measured().map(|(_, measured)| measured)),
@@ -364,19 +371,23 @@ fn place_of(table: &Mutex<Table>, meaning: Meaning, cell: Cell) -> u32 {
 /// visit makes the case faulty, as in its row.
 fn by_case(visits: &[SkimmedVisit]) -> Vec<(usize, Vec<(u32, &Measured)>)> {
     let mut places: HashMap<usize, usize> = HashMap::new();
-    let mut found: Vec<(usize, Vec<(u32, &Measured)>, bool)> = Vec::new();
+    let mut found: Vec<(usize, Vec<(u32, &Measured)>)> = Vec::new();
+    let mut faulty: HashSet<usize> = HashSet::new();
     for visit in visits {
         let at = *places.entry(visit.case).or_insert_with(|| {
-            found.push((visit.case, Vec::new(), true));
+            found.push((visit.case, Vec::new()));
             found.len() - 1
         });
         match &visit.outcome {
             Outcome::Measured(measured) => found[at].1.push((visit.round, measured)),
             Outcome::Unavailable { .. } => {}
-            Outcome::Crashed { .. } | Outcome::Invalid { .. } => found[at].2 = false,
+            Outcome::Crashed { .. } | Outcome::Invalid { .. } => {
+                faulty.insert(visit.case);
+            }
         }
     }
-    found.into_iter().filter(|found| found.2 && !found.1.is_empty()).map(|(case, visits, _)| (case, visits)).collect()
+    found.retain(|(case, visits)| !faulty.contains(case) && !visits.is_empty());
+    found
 }
 
 /// By rising cell; figures that mean the same (of one CPU and of another) become one.

@@ -193,7 +193,7 @@ impl Finding {
         self.deviations.first().map_or(0.0, |deviation| deviation.deviation)
     }
 
-    /// `n3: 7 of 8 memory modules: memory read -12.1 %, L3 as its neighbours`
+    /// `n3: 7 of 8 memory modules: memory read -12.1%, L3 as its neighbours`
     pub fn sentence(&self) -> String {
         /// More would not be read.
         const NAMED: usize = 2;
@@ -211,9 +211,9 @@ impl Finding {
     }
 }
 
-/// A deviation as people read it: `-12.1 %`.
+/// A deviation as people read it: `-12.1%`.
 pub fn signed(share: f64) -> String {
-    format!("{:+.1} %", 100.0 * share)
+    format!("{:+.1}%", 100.0 * share)
 }
 
 /// How the healthy nodes of a cohort spread in a group of cells. Shares of the cohort's median.

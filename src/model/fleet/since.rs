@@ -53,7 +53,7 @@ pub struct NodeChange {
 }
 
 impl NodeChange {
-    /// `n3: memory read -12.0 % against itself earlier, beyond what its neighbours changed; modules: 16 earlier, 15 now`
+    /// `n3: memory read -12.0% since then, beyond what its neighbours changed; modules: 16 earlier, 15 now`
     pub fn sentence(&self) -> String {
         let parts: Vec<String> = self
             .deviations
@@ -76,16 +76,25 @@ impl Since {
             return Vec::new();
         }
         let certain = self.changes.iter().filter(|change| change.is_certain);
-        let mut sentences: Vec<String> =
-            certain.map(|change| format!("Since the earlier fleet: {} {} over {}.", change.group, signed(change.change), change.cohort)).collect();
+        let mut sentences: Vec<String> = certain
+            .map(|change| {
+                format!("Since the earlier fleet: {} {} over {}.", change.group, signed(change.change), change.cohort)
+            })
+            .collect();
         let slower = self
             .nodes_changed
             .iter()
             .filter(|node| node.deviations.first().is_some_and(|deviation| deviation.deviation < 0.0))
             .count();
         sentences.push(match slower {
-            0 => format!("Since the earlier fleet: none of {} lost speed against its neighbours.", plural(self.nodes, "node")),
-            n => format!("Since the earlier fleet: {n} of {} lost speed against their neighbours.", plural(self.nodes, "node")),
+            0 => format!(
+                "Since the earlier fleet: none of {} lost speed against its neighbours.",
+                plural(self.nodes, "node")
+            ),
+            n => format!(
+                "Since the earlier fleet: {n} of {} lost speed against their neighbours.",
+                plural(self.nodes, "node")
+            ),
         });
         sentences
     }
@@ -98,7 +107,9 @@ pub(super) fn since(now: &Fleet, then: &Fleet, options: Options) -> Since {
     let nodes: Vec<Node> = now
         .nodes
         .iter()
-        .filter_map(|node| Some(Node { figures: changes(node, earlier.get(node.host.as_str())?, &same), ..node.clone() }))
+        .filter_map(|node| {
+            Some(Node { figures: changes(node, earlier.get(node.host.as_str())?, &same), ..node.clone() })
+        })
         .collect();
     let changed = Fleet { cells: now.cells.clone(), nodes };
     let mut since = Since { nodes: changed.nodes.len(), notes: left_out(now, then), ..Since::default() };
@@ -118,7 +129,12 @@ pub(super) fn since(now: &Fleet, then: &Fleet, options: Options) -> Since {
             let node = &changed.nodes[distances.nodes[place]];
             let settings = earlier.get(node.host.as_str()).map(|before| settings(before, node)).unwrap_or_default();
             let deviations = distances.deviations_of(&changed, place);
-            since.nodes_changed.push(NodeChange { host: node.host.clone(), cohort: cohort.name.clone(), deviations, settings });
+            since.nodes_changed.push(NodeChange {
+                host: node.host.clone(),
+                cohort: cohort.name.clone(),
+                deviations,
+                settings,
+            });
         }
     }
     let worst = |node: &NodeChange| node.deviations.first().map_or(0.0, |deviation| deviation.deviation);
@@ -128,8 +144,12 @@ pub(super) fn since(now: &Fleet, then: &Fleet, options: Options) -> Since {
 
 /// For each cell of the earlier fleet, the same one of today's.
 fn same_cells(now: &Fleet, then: &Fleet) -> Vec<Option<u32>> {
-    let places: HashMap<(&str, &str, &str), u32> =
-        now.cells.iter().zip(0u32..).map(|(cell, place)| ((cell.what.as_str(), cell.level.as_str(), cell.unit), place)).collect();
+    let places: HashMap<(&str, &str, &str), u32> = now
+        .cells
+        .iter()
+        .zip(0u32..)
+        .map(|(cell, place)| ((cell.what.as_str(), cell.level.as_str(), cell.unit), place))
+        .collect();
     then.cells.iter().map(|cell| places.get(&(cell.what.as_str(), cell.level.as_str(), cell.unit)).copied()).collect()
 }
 

@@ -36,9 +36,13 @@ pub struct SwitchLine {
 }
 
 impl SwitchLine {
-    /// `all 12 nodes under switch s3 are slow: memory read -4.1 % (median)`
+    /// `all 12 nodes under switch s3 are slow: memory read -4.1% (median)`
     pub fn sentence(&self) -> String {
-        let count = if self.slow == self.nodes { format!("all {}", self.nodes) } else { format!("{} of {}", self.slow, self.nodes) };
+        let count = if self.slow == self.nodes {
+            format!("all {}", self.nodes)
+        } else {
+            format!("{} of {}", self.slow, self.nodes)
+        };
         format!(
             "{count} nodes under switch {} are slow: {} {} (median): look at what they share: rack, power, cooling, firmware.",
             self.name,
@@ -89,11 +93,15 @@ fn line(distances: &Distances, name: &str, places: &[usize], options: Options) -
         .filter(|(_, deviation)| deviation.is_finite())
         .min_by(|a, b| a.1.total_cmp(b.1))
         .map(|(set, deviation)| (*set, *deviation))?;
-    let scores: Vec<f64> =
-        places.iter().map(|place| distances.score(*place, worst).clamp(-CUT, CUT)).filter(|score| score.is_finite()).collect();
+    let scores: Vec<f64> = places
+        .iter()
+        .map(|place| distances.score(*place, worst).clamp(-CUT, CUT))
+        .filter(|score| score.is_finite())
+        .collect();
     let together = scores.iter().sum::<f64>() / (scores.len() as f64).sqrt();
     let slow = effects(worst).filter(|effect| *effect <= -options.noise / 2.0).count();
-    let is_slow = places.len() >= NODES_LEAST && deviation <= -options.noise && slow as f64 >= SLOW * places.len() as f64;
+    let is_slow =
+        places.len() >= NODES_LEAST && deviation <= -options.noise && slow as f64 >= SLOW * places.len() as f64;
     Some(SwitchLine {
         name: name.into(),
         nodes: places.len(),

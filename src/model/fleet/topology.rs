@@ -37,7 +37,9 @@ pub enum TopologyError {
         source: std::io::Error,
     },
     /// A line that says nothing known.
-    #[error("line {line} of the topology: {fault}; write SwitchName=s1 Nodes=n[1-4], or SwitchName=top Switches=s[1-2]")]
+    #[error(
+        "line {line} of the topology: {fault}; write SwitchName=s1 Nodes=n[1-4], or SwitchName=top Switches=s[1-2]"
+    )]
     Line {
         /// From 1.
         line: usize,
@@ -220,7 +222,9 @@ mod tests {
         check("n[1-3,07],login", &["n1", "n2", "n3", "n07", "login"]);
         check("r[1-2]n[08-10]", &["r1n08", "r1n09", "r1n10", "r2n08", "r2n09", "r2n10"]);
         check("a[1]b", &["a1b"]);
-        for list in ["", "n[", "n]", "n[1-", "n[3-1]", "n[a-b]", "n[]", "a,,b", "n[1-99999999]", "a[1-2000]b[1-2000]", "n[[1]]"] {
+        for list in
+            ["", "n[", "n]", "n[1-", "n[3-1]", "n[a-b]", "n[]", "a,,b", "n[1-99999999]", "a[1-2000]b[1-2000]", "n[[1]]"]
+        {
             assert!(hosts(list).is_err(), "{list}");
         }
     }
@@ -230,7 +234,10 @@ mod tests {
         let text = "# two racks\nSwitchName=s1 Nodes=n[1-2] LinkSpeed=100\nswitchname=s2 \\\n  Nodes=n[3-4],m1 # more\n\nSwitchName=top Switches=s[1-2]\n";
         let topology = Topology::parse(text).unwrap();
         let named = |host: &str| topology.switch_of(host).map(|place| topology.switches[place].name.as_str());
-        assert_eq!((named("n2"), named("m1"), named("n4.cluster"), named("n9")), (Some("s1"), Some("s2"), Some("s2"), None));
+        assert_eq!(
+            (named("n2"), named("m1"), named("n4.cluster"), named("n9")),
+            (Some("s1"), Some("s2"), Some("s2"), None)
+        );
         assert_eq!(topology.below(2), [2, 0, 1]);
         assert_eq!(topology.below(0), [0]);
         let fails = |text: &str, part: &str| {

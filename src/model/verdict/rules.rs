@@ -50,11 +50,11 @@ pub(in crate::model) mod cure {
     #![allow(missing_docs)] // Each is the cure of the cause that it is named after.
     pub const CHANNELS: &str = "fit a module to each channel (dmidecode -t memory lists the slots)";
     pub const UNEVEN: &str = "fit modules of one size on all channels (dmidecode -t memory lists them)";
-    pub const HUGE_PAGES_OFF: &str =
-        "echo madvise > /sys/kernel/mm/transparent_hugepage/enabled, and madvise(MADV_HUGEPAGE); or a pool of huge pages";
+    pub const HUGE_PAGES_OFF: &str = "echo madvise > /sys/kernel/mm/transparent_hugepage/enabled, and madvise(MADV_HUGEPAGE); or a pool of huge pages";
     pub const HUGE_PAGES: &str =
         "ask for huge pages: madvise(MADV_HUGEPAGE) on aligned memory, or a pool of them (vm.nr_hugepages)";
-    pub const WRONG_NODE: &str = "let each thread touch its pages first, or bind them (numactl --localalloc, --membind)";
+    pub const WRONG_NODE: &str =
+        "let each thread touch its pages first, or bind them (numactl --localalloc, --membind)";
     pub const PAGE_CACHE: &str =
         "sync; echo 1 > /proc/sys/vm/drop_caches (as root) before the job, or membound sweep as anybody";
     pub const GOVERNOR: &str =
@@ -62,11 +62,9 @@ pub(in crate::model) mod cure {
     pub const CLOCK: &str =
         "look for heat, a power limit or a cap on the clock: turbostat, cpupower frequency-info, dmesg";
     pub const NUMA_BALANCING: &str = "sysctl kernel.numa_balancing=0, and pin threads and memory";
-    pub const TIME_OF_GUEST: &str =
-        "ask for dedicated cores, or for a host that interrupts its guests less (timers, interrupts); repeat when it is quiet";
+    pub const TIME_OF_GUEST: &str = "ask for dedicated cores, or for a host that interrupts its guests less (timers, interrupts); repeat when it is quiet";
     pub const TIME: &str = "keep other work and interrupts off these cores (isolcpus, irqbalance, systemd slices)";
-    pub const NEIGHBOUR: &str =
-        "repeat when others are quiet, or take the machine alone; pqos -m all shows who uses memory where that is allowed";
+    pub const NEIGHBOUR: &str = "repeat when others are quiet, or take the machine alone; pqos -m all shows who uses memory where that is allowed";
 }
 
 type Rule = fn(&Scene<'_>) -> Option<Found>;
@@ -350,12 +348,7 @@ fn few_channels(scene: &Scene<'_>) -> Option<Found> {
         if let (Some(least), Some(most), true) = (distinct.first(), distinct.last(), distinct.len() > 1) {
             let evidence =
                 format!("modules of {least} to {most}: beyond the size of the smallest, fewer channels take turns");
-            return found(
-                evidence,
-                GivesBack::Unknown,
-                cure::UNEVEN,
-                test,
-            );
+            return found(evidence, GivesBack::Unknown, cure::UNEVEN, test);
         }
     }
     let sizes =
@@ -402,11 +395,7 @@ fn page_size(scene: &Scene<'_>) -> Option<Found> {
     let huge = best(scene, |row| twin(row) && matches!(row.memory, Thp | Huge2M | Huge1G) && !is_refused(row));
     let setting = scene.report.machine.settings.thp.known();
     let is_off = setting.is_some_and(|mode| mode == "never");
-    let cure = if is_off {
-        cure::HUGE_PAGES_OFF
-    } else {
-        cure::HUGE_PAGES
-    };
+    let cure = if is_off { cure::HUGE_PAGES_OFF } else { cure::HUGE_PAGES };
     let test =
         format!("membound bandwidth --kernel {} --memory 4k,thp,huge-2m --threads {}", plain.kernel, plain.threads);
     match huge {
@@ -543,9 +532,7 @@ fn clock(scene: &Scene<'_>) -> Option<Found> {
     let evidence =
         format!("cores ran at {}, {} of the {whose} of {}{set}", Hertz(clock), percent(ratio), Hertz(expected));
     let cure = match governor {
-        Some(_) => {
-            cure::GOVERNOR
-        }
+        Some(_) => cure::GOVERNOR,
         None => cure::CLOCK,
     };
     // At the most: memory does not run by the core clock.
@@ -619,8 +606,7 @@ fn numa_balancing(scene: &Scene<'_>) -> Option<Found> {
     let back = fast_tenth(scene.plain)
         .map_or(GivesBack::Unknown, |times| GivesBack::Estimated(scene.gap.reached_bps * (times - 1.0)));
     let test = format!("membound bandwidth --kernel {} --threads {}", scene.plain.kernel, scene.plain.threads);
-    (mode > 0 && nodes > 1 && share >= threshold::FAULTS)
-        .then(|| found(evidence, back, cure::NUMA_BALANCING, test))?
+    (mode > 0 && nodes > 1 && share >= threshold::FAULTS).then(|| found(evidence, back, cure::NUMA_BALANCING, test))?
 }
 
 /// The share of time that others took, by the short samples of one thread in its caches: an interruption lengthens the few
@@ -655,11 +641,7 @@ fn time_taken(scene: &Scene<'_>) -> Option<Found> {
     }));
     evidence.extend(stolen.map(|share| format!("the hypervisor says that it took {} of all CPU time", percent(share))));
     let share = taken.map_or(0.0, |taken| taken.0).max(stolen.unwrap_or(0.0)).min(0.9);
-    let cure = if scene.report.machine.is_virtual() {
-        cure::TIME_OF_GUEST
-    } else {
-        cure::TIME
-    };
+    let cure = if scene.report.machine.is_virtual() { cure::TIME_OF_GUEST } else { cure::TIME };
     let back = GivesBack::Estimated(scene.gap.reached_bps * share / (1.0 - share));
     let test = "membound bandwidth --kernel load --size 16KiB --threads 1 --samples 1000";
     (!evidence.is_empty()).then(|| found(evidence.join("; "), back, cure, test))?

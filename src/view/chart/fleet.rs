@@ -43,8 +43,12 @@ pub(in super::super) fn order(screening: &Screening) -> Vec<Chart> {
 
 fn of_cohort(cohort: &CohortReport) -> Option<Chart> {
     let curve = |(group, name): (usize, &String)| {
-        let mut all: Vec<f64> =
-            cohort.deviations.iter().map(|node| 100.0 * node[group]).filter(|deviation| deviation.is_finite()).collect();
+        let mut all: Vec<f64> = cohort
+            .deviations
+            .iter()
+            .map(|node| 100.0 * node[group])
+            .filter(|deviation| deviation.is_finite())
+            .collect();
         all.sort_by(f64::total_cmp);
         let step = all.len().div_ceil(POINTS).max(1);
         let last = all.len().saturating_sub(1);
@@ -57,8 +61,10 @@ fn of_cohort(cohort: &CohortReport) -> Option<Chart> {
     let series: Vec<Series> = cohort.groups.iter().enumerate().map(curve).filter(|s| s.points.len() > 1).collect();
     let x = Axis::new("nodes, from the slowest to the fastest, %", "% of nodes", Scale::Linear);
     let y = Axis::new("against the median, %", "%", Scale::Close);
-    let about = "A step at the left end is a handful of slow nodes; a step in the middle means two kinds of nodes.".into();
-    (!series.is_empty()).then(|| Chart::new(format!("{}: {} nodes", cohort.name, cohort.nodes.len()), about, x, y, series))
+    let about =
+        "A step at the left end is a handful of slow nodes; a step in the middle means two kinds of nodes.".into();
+    (!series.is_empty())
+        .then(|| Chart::new(format!("{}: {} nodes", cohort.name, cohort.nodes.len()), about, x, y, series))
 }
 
 fn flat(x: f64, y: f64) -> Point {

@@ -83,7 +83,7 @@ fn line(finding: &Finding) -> Markup {
 
 /// `-12.1`, in percent.
 fn share(deviation: f64) -> String {
-    if deviation.is_finite() { signed(deviation).trim_end_matches(" %").into() } else { "–".into() }
+    if deviation.is_finite() { signed(deviation).trim_end_matches('%').into() } else { "–".into() }
 }
 
 fn heat(deviation: f64) -> Markup {
@@ -197,7 +197,12 @@ fn odd(screening: &Screening) -> Section {
             },
         )
     };
-    text("odd", "Not the same", "These alone are no findings: a setting that slows nothing down is none.", (!screening.odd.is_empty()).then(table))
+    text(
+        "odd",
+        "Not the same",
+        "These alone are no findings: a setting that slows nothing down is none.",
+        (!screening.odd.is_empty()).then(table),
+    )
 }
 
 fn remarks(screening: &Screening, unread: &[Unread], notes: &[String]) -> Section {

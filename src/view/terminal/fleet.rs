@@ -18,14 +18,15 @@ const NAME: usize = 24;
 pub fn fleet(fleet: &Fleet, screening: &Screening, unread: &[Unread], notes: &[String], all: bool) -> String {
     let mut sections = vec![answer(screening), findings(screening, all), changes(screening, all)];
     sections.extend(screening.cohorts.iter().filter(|cohort| cohort.left_out.is_none()).map(spreads));
-    sections.extend(screening.cohorts.iter().filter(|cohort| cohort.left_out.is_none()).map(|cohort| ranked(fleet, cohort, all)));
+    sections.extend(
+        screening.cohorts.iter().filter(|cohort| cohort.left_out.is_none()).map(|cohort| ranked(fleet, cohort, all)),
+    );
     sections.extend([switches(screening, all), odd(screening), not_used(unread), remarks(screening, notes)]);
     sections.into_iter().filter(|section| !section.is_empty()).collect::<Vec<_>>().join("\n")
 }
 
 fn answer(screening: &Screening) -> String {
-    let (first, rest) =
-        screening.sentences.split_first().map_or(("", &[][..]), |(first, rest)| (first.as_str(), rest));
+    let (first, rest) = screening.sentences.split_first().map_or(("", &[][..]), |(first, rest)| (first.as_str(), rest));
     head(first) + &rest.iter().map(|text| item(text)).collect::<String>()
 }
 
@@ -89,7 +90,8 @@ fn ranked(fleet: &Fleet, cohort: &CohortReport, all: bool) -> String {
     if all || places.len() <= RANKED {
         return worst;
     }
-    places.sort_by(|a, b| cohort.overall(*b).total_cmp(&cohort.overall(*a)));
+    // The best have no weak side.
+    places.reverse();
     worst + "\n" + &nodes(fleet, cohort, &places[..RANKED], "Fastest nodes")
 }
 
@@ -97,7 +99,9 @@ fn ranked(fleet: &Fleet, cohort: &CohortReport, all: bool) -> String {
 fn nodes(fleet: &Fleet, cohort: &CohortReport, places: &[usize], title: &str) -> String {
     /// More columns do not fit.
     const GROUPS: usize = 5;
-    let size = |group: usize| places.iter().map(|place| cohort.deviations[*place][group].abs()).filter(|d| d.is_finite()).fold(0.0, f64::max);
+    let size = |group: usize| {
+        places.iter().map(|place| cohort.deviations[*place][group].abs()).filter(|d| d.is_finite()).fold(0.0, f64::max)
+    };
     let mut groups: Vec<usize> = (0..cohort.groups.len()).collect();
     groups.sort_by(|a, b| size(*b).total_cmp(&size(*a)));
     groups.truncate(GROUPS);
@@ -135,12 +139,8 @@ fn switches(screening: &Screening, all: bool) -> String {
 
 fn odd(screening: &Screening) -> String {
     let line = |odd: &Odd| {
-        let others: Vec<String> = odd
-            .others
-            .iter()
-            .take(NAMED)
-            .map(|(value, names)| format!("{value} on {}", some(names)))
-            .collect();
+        let others: Vec<String> =
+            odd.others.iter().take(NAMED).map(|(value, names)| format!("{value} on {}", some(names))).collect();
         item(&format!("{}: {}; usual is {}", odd.what, others.join(", "), odd.usual))
     };
     let lines: String = screening.odd.iter().map(line).collect();
@@ -169,7 +169,7 @@ fn remarks(screening: &Screening, notes: &[String]) -> String {
 
 /// `-12.1`, in percent.
 fn tight(share: f64) -> String {
-    if share.is_finite() { signed(share).trim_end_matches(" %").into() } else { "-".into() }
+    if share.is_finite() { signed(share).trim_end_matches('%').into() } else { "-".into() }
 }
 
 /// The end is cut.
