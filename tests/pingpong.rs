@@ -282,8 +282,12 @@ fn random_paths_are_recovered() {
         }
     }
     println!("asymptotes within 5 %: {asymptotes:?}; fits: {fits:?}; switches: {switches:?}");
-    println!("limits within 5 %: by one pair {alone:?}, else by two {by_two:?}; no limit claimed where none is: {none:?}");
-    println!("2-2 and 3-3 typically within 10 %, and at three sizes of four: {predicted:?}; at nine of ten: {nearly_everywhere:?}");
+    println!(
+        "limits within 5 %: by one pair {alone:?}, else by two {by_two:?}; no limit claimed where none is: {none:?}"
+    );
+    println!(
+        "2-2 and 3-3 typically within 10 %, and at three sizes of four: {predicted:?}; at nine of ten: {nearly_everywhere:?}"
+    );
     for (what, count, least) in [
         ("asymptotes", &asymptotes, 0.95),
         ("fits", &fits, 0.95),
@@ -361,7 +365,8 @@ fn curves_without_that_form() {
     assert!(path.alone.holds() && path.limit.is_none() && path.alone.regimes.len() == 1, "{path:?}");
     assert!((path.alone.asymptote[0] / 9e9 - 1.0).abs() < 0.05);
 
-    let wild: Vec<Point> = sizes().iter().map(|&bytes| sampled(bytes, between(&mut rng, 1e-6, 1e-3), 0.01, &mut rng.clone())).collect();
+    let wild: Vec<Point> =
+        sizes().iter().map(|&bytes| sampled(bytes, between(&mut rng, 1e-6, 1e-3), 0.01, &mut rng.clone())).collect();
     let path = Path::of(&Curves { pingpong: [(1, wild)].into(), ..Curves::default() }).unwrap();
     assert!(!path.alone.holds(), "{path:?}");
     assert!(path.limit.is_none(), "{path:?}");
@@ -381,7 +386,11 @@ fn nonsense_is_survived() {
             Point { bytes, one_way_s: [odd, odd, odd] }
         };
         let points: Vec<Point> = powers().into_iter().map(&mut strange).collect();
-        let curves = Curves { pingpong: [(1, points.clone()), (2, points.clone())].into(), one_way: points.clone(), exchange: points };
+        let curves = Curves {
+            pingpong: [(1, points.clone()), (2, points.clone())].into(),
+            one_way: points.clone(),
+            exchange: points,
+        };
         if let Some(path) = Path::of(&curves) {
             assert!(path.one_way_s(4096.0, 2) >= 0.0, "{path:?}");
         }
@@ -448,7 +457,8 @@ fn published_record() -> Record {
                 MessageMode::OneWay => truth.one_way_s(bytes, 1) - (1.0 - truth.gap) * truth.regime(bytes).1,
                 _ => truth.one_way_s(bytes, pairs),
             };
-            let mut sample = || (0..pairs).map(|_| seconds * 1e9 * (1.0 + 0.02 * normal(&mut rng))).collect::<Vec<f64>>();
+            let mut sample =
+                || (0..pairs).map(|_| seconds * 1e9 * (1.0 + 0.02 * normal(&mut rng))).collect::<Vec<f64>>();
             for round in 0..3 {
                 let samples: Vec<Vec<f64>> = (0..7).map(|_| sample()).collect();
                 measurements.push(visit(mode, bytes as u64, round, &samples));
@@ -461,7 +471,8 @@ fn published_record() -> Record {
 #[test]
 fn rows_by_hand() {
     let samples = vec![vec![1e6, 0.5e6]; 12];
-    let both = visit(MessageMode::Exchange, 1 << 20, 0, &samples.iter().map(|pairs| pairs[..1].to_vec()).collect::<Vec<_>>());
+    let both =
+        visit(MessageMode::Exchange, 1 << 20, 0, &samples.iter().map(|pairs| pairs[..1].to_vec()).collect::<Vec<_>>());
     let empty = visit(MessageMode::PingPong, 0, 0, &vec![vec![400.0]; 12]);
     let report = report(vec![visit(MessageMode::PingPong, 1 << 20, 0, &samples), both, empty]);
     let [empty, two, both] = &report.messages.rows[..] else { panic!("{:?}", report.messages.rows) };
@@ -483,7 +494,8 @@ fn the_published_shape_is_told_in_every_view() {
     assert_eq!(model.model.limit.unwrap().value[0], 1048576.0, "{model:?}");
     assert!(model.predictions.iter().all(|prediction| prediction.holds()), "{:?}", model.predictions);
     let sentence = report.findings.iter().find(|sentence| sentence.starts_with("Messages, same package")).unwrap();
-    for word in ["messages over 1 MiB", "(2-2 tells)", "2-2 overshoots to", "3-3", "predicted within", "beyond 16 KiB"] {
+    for word in ["messages over 1 MiB", "(2-2 tells)", "2-2 overshoots to", "3-3", "predicted within", "beyond 16 KiB"]
+    {
         assert!(sentence.contains(word), "no {word:?} in {sentence}");
     }
     let text = terminal::pingpong(&report);

@@ -253,7 +253,12 @@ impl Data {
     fn of(points: &[Point], known: Option<f64>) -> Option<Data> {
         let is_usable = |point: &&Point| {
             let [time, low, high] = point.one_way_s;
-            point.bytes.is_finite() && point.bytes >= 0.0 && time.is_finite() && time > 0.0 && low.is_finite() && high.is_finite()
+            point.bytes.is_finite()
+                && point.bytes >= 0.0
+                && time.is_finite()
+                && time > 0.0
+                && low.is_finite()
+                && high.is_finite()
         };
         let mut usable: Vec<&Point> = points.iter().filter(is_usable).collect();
         usable.sort_by(|a, b| a.bytes.total_cmp(&b.bytes));
@@ -261,7 +266,8 @@ impl Data {
         if usable.len() < POINTS_MIN {
             return None;
         }
-        let error = |point: &&Point| ((point.one_way_s[2] - point.one_way_s[1]) / (2.0 * 1.96 * point.one_way_s[0])).max(0.0);
+        let error =
+            |point: &&Point| ((point.one_way_s[2] - point.one_way_s[1]) / (2.0 * 1.96 * point.one_way_s[0])).max(0.0);
         let noise = median(usable.iter().map(error).collect());
         // One point's interval is a rough estimate: no point counts four times as much as the typical one.
         let relative = |point: &&Point| if noise > 0.0 { (error(point) / noise).clamp(0.5, 4.0) } else { 1.0 };
@@ -352,7 +358,10 @@ impl Data {
             let with: Vec<Feature> = features.iter().copied().chain([candidate]).collect();
             if self.is_possible(&with) { self.solved(with, TURNS[0]) } else { None }
         };
-        candidates.into_iter().filter_map(with).reduce(|best, next| if next.cost < best.cost - 1e-6 { next } else { best })
+        candidates
+            .into_iter()
+            .filter_map(with)
+            .reduce(|best, next| if next.cost < best.cost - 1e-6 { next } else { best })
     }
 
     fn places(&self, by_octave: i32) -> impl Iterator<Item = f64> + '_ {
@@ -380,10 +389,15 @@ impl Data {
 
     /// Chunks in the place of up to two other features: a switch and a cache together can look like them.
     fn with_chunks(&self, best: &Model) -> Option<Model> {
-        let base: Vec<Feature> = best.features.iter().copied().filter(|feature| !matches!(feature, Feature::Chunk(_))).collect();
+        let base: Vec<Feature> =
+            best.features.iter().copied().filter(|feature| !matches!(feature, Feature::Chunk(_))).collect();
         let pairs = (0..base.len()).flat_map(|i| (i..base.len()).map(move |j| [i, j]));
         let without = |[i, j]: [usize; 2]| {
-            base.iter().enumerate().filter(|(at, _)| *at != i && *at != j).map(|(_, feature)| *feature).collect::<Vec<_>>()
+            base.iter()
+                .enumerate()
+                .filter(|(at, _)| *at != i && *at != j)
+                .map(|(_, feature)| *feature)
+                .collect::<Vec<_>>()
         };
         let all = std::iter::once(base.clone()).chain(pairs.map(without));
         let cut = all.filter_map(|features| self.best_of(&features, self.chunk_candidates()));
@@ -400,7 +414,10 @@ impl Data {
                     continue;
                 }
                 let others = [self.solved(without.clone(), TURNS[0]), self.extended(&without)];
-                best = others.into_iter().flatten().fold(best, |best, next| if next.cost < best.cost - 1e-6 { next } else { best });
+                best = others
+                    .into_iter()
+                    .flatten()
+                    .fold(best, |best, next| if next.cost < best.cost - 1e-6 { next } else { best });
             }
             best = self.grown(best);
             if best.cost > before - 1e-6 {
@@ -570,8 +587,11 @@ fn draws(data: &Data, model: &Model) -> Vec<Model> {
     };
     let mut all = Vec::with_capacity(DRAWS);
     for _ in 0..DRAWS {
-        let again =
-            Data { points: data.points.iter().map(&mut draw).collect(), noise: data.noise, known: data.known.or(limit_of(model)) };
+        let again = Data {
+            points: data.points.iter().map(&mut draw).collect(),
+            noise: data.noise,
+            known: data.known.or(limit_of(model)),
+        };
         let solved = again.solved(model.features.clone(), TURNS[0]);
         all.extend(solved.map(|solved| again.placed(solved, 3, 2)));
     }
@@ -588,7 +608,9 @@ fn told(data: &Data, model: Model, drawn: &[Model], limit: Option<[f64; 3]>) -> 
         let mut all: Vec<f64> = drawn.iter().map(of).filter(|value| !value.is_nan()).collect();
         all.sort_by(f64::total_cmp);
         let value = of(&model);
-        let at = |share: f64| all.get((all.len().saturating_sub(1) as f64 * share).round() as usize).copied().unwrap_or(value);
+        let at = |share: f64| {
+            all.get((all.len().saturating_sub(1) as f64 * share).round() as usize).copied().unwrap_or(value)
+        };
         [value, at(0.025).min(value), at(0.975).max(value)]
     };
     let breaks: Vec<f64> = Model::breaks(&model.features).collect();

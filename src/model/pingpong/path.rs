@@ -8,7 +8,6 @@
 
 use std::collections::BTreeMap;
 
-
 use super::engine::{self, Message};
 use super::fit::{self, Fit, Point, fit, further_chunks, median, round_place};
 use crate::units::words;
@@ -97,8 +96,8 @@ impl Prediction {
 
 /// Chunks of a message beyond this number are joined, two by two: the path settles into the same, to less than 1 %.
 const CHUNKS_MAX: f64 = 64.0;
-/// A slowdown up to the first is none that matters; one beyond the second is one shared rate.
-pub const DUPLEX: [f64; 2] = [1.15, 1.7];
+/// Directions that slow each other less than this are apart: so much may be noise.
+const DUPLEX: f64 = 1.15;
 /// Predictions are to be within this share.
 const GOOD: f64 = 0.1;
 const NOISES: f64 = 3.0;
@@ -109,7 +108,7 @@ const FINER: i32 = 6;
 const LIMIT_MIN: f64 = 1024.0;
 /// What a limit costs that was searched for, and one of two kinds of path, as numbers of parameters.
 const LIMIT_COST: f64 = 4.0;
-const KIND_COST: f64 = 1.0;
+const KIND_COST: f64 = 3.0;
 
 impl Path {
     /// What curves say about their path. `None` without a ping-pong of one pair over six sizes.
@@ -225,7 +224,8 @@ impl Path {
         };
         let slower: Vec<f64> = exchange.iter().filter_map(slower).collect();
         if slower.len() >= 3 {
-            self.slowdown = Told { value: median(slower).clamp(1.0, 2.0), by: Source::Exchange };
+            let value = median(slower).clamp(1.0, 2.0);
+            self.slowdown = Told { value: if value < DUPLEX { 1.0 } else { value }, by: Source::Exchange };
         }
         self
     }

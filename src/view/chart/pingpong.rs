@@ -38,19 +38,26 @@ fn of_path(report: &Report, path: MessagePath, buffers: Buffers) -> Option<Chart
         return None;
     }
     let model = report.messages.model(path, buffers).filter(|model| model.model.alone.holds());
-    let reach = rows.iter().map(|row| row.message_bytes.0 as f64).fold([f64::INFINITY, 0.0], |[low, high], bytes| {
-        [low.min(bytes), high.max(bytes)]
-    });
+    let reach = rows
+        .iter()
+        .map(|row| row.message_bytes.0 as f64)
+        .fold([f64::INFINITY, 0.0], |[low, high], bytes| [low.min(bytes), high.max(bytes)]);
     if let Some(model) = model {
         let by_model = |(index, &(mode, pairs)): (usize, &(MessageMode, usize))| {
             let points = predicted(model, pairs, reach);
-            let dashed = Series { shape: Shape::Curve, colour: index, dash: 1, ..line(format!("{pairs}-{pairs} model"), points) };
+            let dashed = Series {
+                shape: Shape::Curve,
+                colour: index,
+                dash: 1,
+                ..line(format!("{pairs}-{pairs} model"), points)
+            };
             (mode == MessageMode::PingPong).then_some(dashed)
         };
         let lines: Vec<Series> = ways.iter().enumerate().filter_map(by_model).collect();
         series.extend(lines);
     }
-    let (x, y) = (Axis::new("bytes of a message", "", Scale::Sizes), Axis::new("bandwidth, GB/s", "GB/s", Scale::Linear));
+    let (x, y) =
+        (Axis::new("bytes of a message", "", Scale::Sizes), Axis::new("bandwidth, GB/s", "GB/s", Scale::Linear));
     let about = "1-1: one pair alone; 2-2: two pairs at once. Steps of the model beyond the limit of a chunk come from the last, shorter \
                  chunk.";
     let about = if model.is_some_and(|model| model.model.limit.is_some()) { about.into() } else { String::new() };
@@ -66,7 +73,8 @@ fn point(row: &PingPongRow) -> Option<Point> {
 
 /// Eight sizes an octave, so that steps show.
 fn predicted(model: &PathModel, pairs: usize, [low, high]: [f64; 2]) -> Vec<Point> {
-    let sizes = (0..).map(|step| (low.max(1.0) * (f64::from(step) / 8.0).exp2()).round()).take_while(|bytes| *bytes <= high);
+    let sizes =
+        (0..).map(|step| (low.max(1.0) * (f64::from(step) / 8.0).exp2()).round()).take_while(|bytes| *bytes <= high);
     let mut sizes: Vec<f64> = sizes.collect();
     sizes.dedup();
     let at = |bytes: f64| {
@@ -81,7 +89,8 @@ fn marks(model: &PathModel) -> Vec<Mark> {
     let alone = &model.model.alone;
     let size = |bytes: f64| Bytes(bytes.round() as u64);
     let mark = |what: &str, [at, from, to]: [f64; 3]| Mark { name: format!("{what} {}", size(at)), at, from, to };
-    let switches = alone.regimes.iter().filter_map(|regime| regime.to).map(|[last, next]| mark("switch", [last, last, next]));
+    let switches =
+        alone.regimes.iter().filter_map(|regime| regime.to).map(|[last, next]| mark("switch", [last, last, next]));
     let caches = alone.caches.iter().map(|cache| mark("cache", cache.capacity));
     let chunks = model.model.limit.map(|limit| mark("chunks of", limit.value));
     switches.chain(caches).chain(chunks).collect()
