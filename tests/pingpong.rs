@@ -332,16 +332,21 @@ fn the_published_shape_has_chunks_of_1_mib() {
     assert_eq!(Path::of(&measured).unwrap().limit, None);
 }
 
-/// Pairs that have a path each are told from pairs that share one.
+/// Pairs that have a path each are told from pairs that share one; but not by two, which would be in anti-phase.
 #[test]
 fn private_paths_are_not_shared() {
     let (truth, mut rng) = (published(), Rng::with_seed(3));
     let mut measured = curves(&truth, &powers(), 0.05, &mut rng);
-    measured.pingpong.insert(2, curve(&powers(), 0.05, &mut rng, |bytes| truth.one_way_s(bytes, 1)));
+    for pairs in [2, 3] {
+        measured.pingpong.insert(pairs, curve(&powers(), 0.05, &mut rng, |bytes| truth.one_way_s(bytes, 1)));
+    }
     let path = Path::of(&measured).unwrap();
-    assert!(!path.is_shared.value && path.limit.is_none(), "{path:?}");
-    assert!(path.predict(2, &measured.pingpong[&2]).holds());
-    assert!(!path.predict(3, &measured.pingpong[&3]).holds(), "three that do share one are another matter");
+    assert_eq!((path.is_shared.value, path.is_shared.by), (false, Source::MorePairs), "{path:?}");
+    assert!(path.limit.is_none() && [2, 3].iter().all(|pairs| path.predict(*pairs, &measured.pingpong[pairs]).holds()));
+    assert!(!path.predict(3, &measured.pingpong[&3]).is_prediction, "what told that is not predicted");
+    measured.pingpong.remove(&3);
+    let path = Path::of(&measured).unwrap();
+    assert_eq!((path.is_shared.value, path.is_shared.by), (true, Source::Assumed), "{path:?}");
 }
 
 #[test]
