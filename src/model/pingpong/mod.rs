@@ -288,35 +288,33 @@ impl PathModel {
         rows
     }
 
-    /// The answer in a few sentences.
-    pub fn sentence(&self) -> String {
+    /// The answer: one pair, then what several do together.
+    pub fn sentences(&self) -> Vec<String> {
         let alone = &self.model.alone;
         let title = title(self.path, self.buffers);
         let zero = Nanoseconds(alone.regimes[0].latency_s[0] * 1e9);
         let asymptote = BytesPerSecond(alone.asymptote[0]);
         if !alone.holds() {
-            return format!(
-                "{title}: the curve has not the form of the model: a typical point is {} off, where noise allows {}; so nothing is \
-                 read from it.",
-                percent(alone.residual),
-                percent(alone.allowed())
-            );
+            let (residual, allowed) = (percent(alone.residual), percent(alone.allowed()));
+            let fault = "the curve has not the form of the model";
+            return vec![format!(
+                "{title}: {fault}: a typical point is {residual} off, where noise allows {allowed}; so nothing is read from it."
+            )];
         }
-        let mut parts =
-            vec![format!("{title}: a message without bytes takes {zero} one way, long ones go at {asymptote}")];
+        let mut parts = vec![format!("{title}: one without bytes takes {zero} one way, long ones go at {asymptote}")];
         let switches = alone.regimes.iter().filter_map(|regime| regime.to).map(|to| Bytes(to[0] as u64).to_string());
         let switches: Vec<String> = switches.collect();
         if !switches.is_empty() {
-            parts.push(format!("they are sent otherwise beyond {}", switches.join(" and ")));
+            parts.push(format!("beyond {} they are sent another way", switches.join(" and beyond ")));
         }
         for cache in &alone.caches {
             let [capacity, low, high] = cache.capacity.map(|bytes| Bytes(bytes.round() as u64));
             let beyond = BytesPerSecond(cache.bytes_per_s[0]);
             parts.push(format!("a cache holds {capacity} [{low}, {high}], beyond it bytes go at {beyond}"));
         }
-        parts.push(self.limit_words());
-        parts.extend(self.predictions.iter().map(|prediction| self.together_words(prediction)));
-        parts.join("; ") + "."
+        let mut together = vec![self.limit_words()];
+        together.extend(self.predictions.iter().map(|prediction| self.together_words(prediction)));
+        vec![parts.join("; ") + ".", format!("{title}, pairs together: {}.", together.join("; "))]
     }
 
     fn limit_words(&self) -> String {
@@ -357,11 +355,11 @@ impl PathModel {
     }
 }
 
-/// `Messages by way of the same cache`, in words for titles.
+/// `Messages, same cache, rotating buffers`.
 pub fn title(path: MessagePath, buffers: Buffers) -> String {
     format!("Messages, {path}, {buffers} buffers")
 }
 
 pub(super) fn sentences(report: &Report) -> Vec<String> {
-    report.messages.models.iter().map(PathModel::sentence).collect()
+    report.messages.models.iter().flat_map(PathModel::sentences).collect()
 }

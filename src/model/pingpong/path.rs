@@ -79,7 +79,8 @@ pub struct Prediction {
     pub is_prediction: bool,
     /// Bytes, seconds measured, seconds by the model.
     pub points: Vec<[f64; 3]>,
-    /// Typical relative deviation: median of absolute ones.
+    /// Typical relative deviation: median of absolute ones, of all sizes or of those where bytes take longer than the latency,
+    /// whichever is greater.
     pub off: f64,
     /// Greatest relative deviation, and the size that it is at.
     pub worst: [f64; 2],
@@ -147,6 +148,9 @@ impl Path {
         let point = |point: &Point| [point.bytes, point.one_way_s[0], self.one_way_s(point.bytes, pairs)];
         let points: Vec<[f64; 3]> = measured.iter().map(point).collect();
         let off: Vec<[f64; 2]> = points.iter().map(|[bytes, time, model]| [model / time - 1.0, *bytes]).collect();
+        let is_long = |[_, bytes]: &[f64; 2]| self.alone.one_way_s(*bytes) > 2.0 * self.alone.latency_s(*bytes);
+        let long: Vec<[f64; 2]> = off.iter().copied().filter(is_long).collect();
+        let typical = |off: &[[f64; 2]]| median(off.iter().map(|off| off[0].abs()).collect());
         let worst = off.iter().copied().max_by(|a, b| a[0].abs().total_cmp(&b[0].abs()));
         let noise = |point: &Point| (point.one_way_s[2] - point.one_way_s[1]) / (2.0 * 1.96 * point.one_way_s[0]);
         let two = [self.slowdown.by, self.limit.map_or(Source::Assumed, |limit| limit.by)].contains(&Source::TwoPairs);
@@ -154,7 +158,7 @@ impl Path {
         Prediction {
             pairs,
             is_prediction: if pairs == 2 { !two } else { !more },
-            off: median(off.iter().map(|off| off[0].abs()).collect()),
+            off: typical(&off).max(typical(&long)),
             worst: worst.unwrap_or([0.0; 2]),
             allowed: GOOD.max(NOISES * median(measured.iter().map(noise).collect())),
             points,
