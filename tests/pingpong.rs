@@ -255,25 +255,26 @@ fn random_paths_are_recovered() {
         let mut measured = curves(&truth, &sizes, 0.05, &mut rng);
         // Three pairs tell nothing here: they are predicted.
         measured.pingpong.remove(&3);
-        let two = measured.pingpong.remove(&2).unwrap();
-        let one = Path::of(&measured).unwrap();
-        measured.pingpong.insert(2, two);
-        let with_two = Path::of(&measured).unwrap();
-        let is_near = |found: f64, truth: f64| (found / truth - 1.0).abs() <= 0.05;
-        asymptotes.add(is_near(one.alone.asymptote[0], truth.asymptote()));
-        fits.add(one.alone.holds());
-        if let Some(at) = truth.told_switch() {
-            switches.add(one.alone.regimes.iter().any(|regime| regime.to.is_some_and(|to| to[0] == at)));
+        // What one pair tells is held against two and three; what only two pairs tell, against three.
+        let is_alone = truth.tells_chunks();
+        if is_alone {
+            measured.pingpong.remove(&2);
         }
-        let limit = |path: &Path| path.limit.map_or(f64::INFINITY, |limit| limit.value[0]);
-        // What is told by one pair is held against all others; what only two pairs tell, against three.
-        let (path, found) = match truth.chunks {
-            Some((chunk, _)) if truth.tells_chunks() => (&one, alone.add(is_near(limit(&one), chunk))),
-            Some((chunk, _)) => (&with_two, by_two.add(is_near(limit(&with_two), chunk))),
-            None => (&with_two, none.add(with_two.limit.is_none())),
+        let path = Path::of(&measured).unwrap();
+        let is_near = |found: f64, truth: f64| (found / truth - 1.0).abs() <= 0.05;
+        asymptotes.add(is_near(path.alone.asymptote[0], truth.asymptote()));
+        fits.add(path.alone.holds());
+        if let Some(at) = truth.told_switch() {
+            switches.add(path.alone.regimes.iter().any(|regime| regime.to.is_some_and(|to| to[0] == at)));
+        }
+        let limit = path.limit.map_or(f64::INFINITY, |limit| limit.value[0]);
+        let found = match truth.chunks {
+            Some((chunk, _)) if is_alone => alone.add(is_near(limit, chunk)),
+            Some((chunk, _)) => by_two.add(is_near(limit, chunk)),
+            None => none.add(path.limit.is_none()),
         };
         for pairs in [2, 3] {
-            let (within, typical) = errors(&truth, path, &sizes, pairs);
+            let (within, typical) = errors(&truth, &path, &sizes, pairs);
             nearly_everywhere[pairs - 2].add(within >= 0.9);
             if !predicted[pairs - 2].add(within >= 0.75 && typical <= 0.1) || !found {
                 println!("{case}: {pairs} pairs: {within:.2} within 10 %, {typical:.3}; {found}\n  {truth:?}");

@@ -302,12 +302,17 @@ impl Data {
             .map(|p| columns(&features, p.bytes).iter().map(|x| x / (p.time * p.error)).collect())
             .collect();
         let goal: Vec<f64> = self.points.iter().map(|point| 1.0 / point.error).collect();
+        let size = |column: usize| rows.iter().map(|row| row[column].powi(2)).sum::<f64>().sqrt();
+        let sizes: Vec<f64> = (0..rows[0].len()).map(size).collect();
+        if sizes.iter().any(|size| !size.is_normal()) {
+            return None;
+        }
         let mut is_used = vec![true; rows[0].len()];
         let mut weights = vec![1.0; rows.len()];
         let (mut linear, mut scale, mut off) = (Vec::new(), 1.0, Vec::new());
         let mut turn = 0;
         while turn <= turns {
-            linear = least_squares(&rows, &goal, &weights, &is_used)?;
+            linear = least_squares(&rows, &sizes, &goal, &weights, &is_used)?;
             if let Some(negative) = linear.iter().position(|by| *by < 0.0) {
                 if negative >= 2 * regimes {
                     return None;
@@ -384,7 +389,7 @@ impl Data {
             _ => best,
         };
         let best = self.solved(best.features.clone(), TURNS[1]).unwrap_or(best);
-        Some(self.placed(best, FINER, 1))
+        Some(self.placed(best, FINER, 1, TURNS[1]))
     }
 
     /// Chunks in the place of up to two other features: a switch and a cache together can look like them.
@@ -429,7 +434,7 @@ impl Data {
 
     /// The model with its caches and chunks at the best of places nearby: so many steps each way, each `1/finer` of those of the
     /// search.
-    fn placed(&self, mut best: Model, finer: i32, reach: i32) -> Model {
+    fn placed(&self, mut best: Model, finer: i32, reach: i32, turns: usize) -> Model {
         for index in 0..best.features.len() {
             let step = |by_octave: i32| (1.0 / f64::from(by_octave * finer)).exp2();
             let near = |place: f64, by: f64| (-reach * finer..=reach * finer).map(move |n| place * by.powi(n));
@@ -442,7 +447,7 @@ impl Data {
             for candidate in candidates {
                 let mut features = best.features.clone();
                 features[index] = candidate;
-                if let Some(next) = self.solved(features, TURNS[1]).filter(|next| next.cost < best.cost) {
+                if let Some(next) = self.solved(features, turns).filter(|next| next.cost < best.cost) {
                     best = next;
                 }
             }
@@ -511,27 +516,33 @@ pub(super) fn round_place(best: f64, least: f64, misfit: impl Fn(f64) -> f64) ->
     [place, low.min(place), high.max(place)]
 }
 
-/// Weighted least squares over the columns in use; those that are not get 0. Columns are scaled: they differ by many powers.
-fn least_squares(rows: &[Vec<f64>], goal: &[f64], weights: &[f64], is_used: &[bool]) -> Option<Vec<f64>> {
+/// Weighted least squares over the columns in use, whose sizes are given: they differ by many powers. Those that are not in
+/// use get 0.
+fn least_squares(
+    rows: &[Vec<f64>],
+    sizes: &[f64],
+    goal: &[f64],
+    weights: &[f64],
+    is_used: &[bool],
+) -> Option<Vec<f64>> {
     let used: Vec<usize> = (0..is_used.len()).filter(|&column| is_used[column]).collect();
-    let size = |column: usize| rows.iter().map(|row| row[column].powi(2)).sum::<f64>().sqrt();
-    let sizes: Vec<f64> = used.iter().map(|&column| size(column)).collect();
-    if sizes.iter().any(|size| !size.is_normal()) {
-        return None;
-    }
     let mut normal = vec![vec![0.0; used.len() + 1]; used.len()];
     for ((row, goal), weight) in rows.iter().zip(goal).zip(weights) {
-        let row: Vec<f64> = used.iter().zip(&sizes).map(|(&column, size)| row[column] / size).collect();
-        for (cells, x) in normal.iter_mut().zip(&row) {
-            let weighted = weight * x;
-            cells.iter_mut().zip(row.iter().chain([goal])).for_each(|(cell, other)| *cell += weighted * other);
+        for (cells, &of) in normal.iter_mut().zip(&used).filter(|(_, of)| row[**of] != 0.0) {
+            let weighted = weight * row[of] / sizes[of];
+            let (last, cells) = cells.split_last_mut()?;
+            cells.iter_mut().zip(&used).for_each(|(cell, &other)| *cell += weighted * row[other]);
+            *last += weighted * goal;
         }
     }
-    normal.iter_mut().enumerate().for_each(|(i, cells)| cells[i] *= 1.0 + 1e-12);
+    for (i, cells) in normal.iter_mut().enumerate() {
+        cells.iter_mut().zip(&used).for_each(|(cell, &other)| *cell /= sizes[other]);
+        cells[i] *= 1.0 + 1e-12;
+    }
     eliminate(&mut normal)?;
     let mut linear = vec![0.0; is_used.len()];
-    for ((&column, size), cells) in used.iter().zip(&sizes).zip(&normal) {
-        linear[column] = cells.last()? / size;
+    for (&column, cells) in used.iter().zip(&normal) {
+        linear[column] = cells.last()? / sizes[column];
     }
     linear.iter().all(|by| by.is_finite()).then_some(linear)
 }
@@ -593,7 +604,7 @@ fn draws(data: &Data, model: &Model) -> Vec<Model> {
             known: data.known.or(limit_of(model)),
         };
         let solved = again.solved(model.features.clone(), TURNS[0]);
-        all.extend(solved.map(|solved| again.placed(solved, 3, 2)));
+        all.extend(solved.map(|solved| again.placed(solved, 3, 2, TURNS[0])));
     }
     all
 }
