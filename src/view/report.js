@@ -121,8 +121,9 @@
     ]);
     const intervals = chart.marks.map(mark =>
       [{ xAxis: x(mark.from), name: "", itemStyle: { color: theme.mark } }, { xAxis: x(mark.to) }]);
-    const marks = chart.marks.map(mark => ({
-      xAxis: x(mark.at), name: mark.name, lineStyle: { color: theme.alert },
+    // Names of neighbours stand on two lines, so that they don't run into each other.
+    const marks = chart.marks.map((mark, index) => ({
+      xAxis: x(mark.at), name: mark.name + (index % 2 ? "\n " : ""), lineStyle: { color: theme.alert },
       label: { color: theme.alert, align: along(mark.at) > .7 ? "right" : along(mark.at) < .3 ? "left" : "center" },
     }));
     const limits = chart.limits.map((limit, index) => ({
@@ -196,7 +197,7 @@
     const deep = x.axisLabel.rotate ? 4.4 * Math.max(...chart.x.names.map(name => name.length)) : 0;
     return {
       animation: false, backgroundColor: theme.raised, textStyle: { fontFamily: getComputedStyle(document.body).fontFamily },
-      grid: { left: 66, right: 30, top: chart.marks.length ? 26 : 12, bottom: 50 + deep + LEGEND.line * lines },
+      grid: { left: 66, right: 30, top: [12, 26][chart.marks.length] ?? 42, bottom: 50 + deep + LEGEND.line * lines },
       xAxis: { ...x, nameGap: 28 + deep }, yAxis: { ...y, nameGap: 48 },
       legend: {
         show: named, bottom: 0, itemWidth: LEGEND.itemWidth, itemGap: LEGEND.itemGap, inactiveColor: theme.faint,

@@ -253,7 +253,12 @@ impl Data {
     fn of(points: &[Point], known: Option<f64>) -> Option<Data> {
         let is_usable = |point: &&Point| {
             let [time, low, high] = point.one_way_s;
-            point.bytes.is_finite() && point.bytes >= 0.0 && time.is_finite() && time > 0.0 && low.is_finite() && high.is_finite()
+            point.bytes.is_finite()
+                && point.bytes >= 0.0
+                && time.is_finite()
+                && time > 0.0
+                && low.is_finite()
+                && high.is_finite()
         };
         let mut usable: Vec<&Point> = points.iter().filter(is_usable).collect();
         usable.sort_by(|a, b| a.bytes.total_cmp(&b.bytes));
@@ -261,7 +266,8 @@ impl Data {
         if usable.len() < POINTS_MIN {
             return None;
         }
-        let error = |point: &&Point| ((point.one_way_s[2] - point.one_way_s[1]) / (2.0 * 1.96 * point.one_way_s[0])).max(0.0);
+        let error =
+            |point: &&Point| ((point.one_way_s[2] - point.one_way_s[1]) / (2.0 * 1.96 * point.one_way_s[0])).max(0.0);
         let noise = median(usable.iter().map(error).collect());
         // One point's interval is a rough estimate: no point counts four times as much as the typical one.
         let relative = |point: &&Point| if noise > 0.0 { (error(point) / noise).clamp(0.5, 4.0) } else { 1.0 };
@@ -296,12 +302,17 @@ impl Data {
             .map(|p| columns(&features, p.bytes).iter().map(|x| x / (p.time * p.error)).collect())
             .collect();
         let goal: Vec<f64> = self.points.iter().map(|point| 1.0 / point.error).collect();
+        let size = |column: usize| rows.iter().map(|row| row[column].powi(2)).sum::<f64>().sqrt();
+        let sizes: Vec<f64> = (0..rows[0].len()).map(size).collect();
+        if sizes.iter().any(|size| !size.is_normal()) {
+            return None;
+        }
         let mut is_used = vec![true; rows[0].len()];
         let mut weights = vec![1.0; rows.len()];
         let (mut linear, mut scale, mut off) = (Vec::new(), 1.0, Vec::new());
         let mut turn = 0;
         while turn <= turns {
-            linear = least_squares(&rows, &goal, &weights, &is_used)?;
+            linear = least_squares(&rows, &sizes, &goal, &weights, &is_used)?;
             if let Some(negative) = linear.iter().position(|by| *by < 0.0) {
                 if negative >= 2 * regimes {
                     return None;
@@ -352,7 +363,10 @@ impl Data {
             let with: Vec<Feature> = features.iter().copied().chain([candidate]).collect();
             if self.is_possible(&with) { self.solved(with, TURNS[0]) } else { None }
         };
-        candidates.into_iter().filter_map(with).reduce(|best, next| if next.cost < best.cost - 1e-6 { next } else { best })
+        candidates
+            .into_iter()
+            .filter_map(with)
+            .reduce(|best, next| if next.cost < best.cost - 1e-6 { next } else { best })
     }
 
     fn places(&self, by_octave: i32) -> impl Iterator<Item = f64> + '_ {
@@ -375,15 +389,20 @@ impl Data {
             _ => best,
         };
         let best = self.solved(best.features.clone(), TURNS[1]).unwrap_or(best);
-        Some(self.placed(best, FINER, 1))
+        Some(self.placed(best, FINER, 1, TURNS[1]))
     }
 
     /// Chunks in the place of up to two other features: a switch and a cache together can look like them.
     fn with_chunks(&self, best: &Model) -> Option<Model> {
-        let base: Vec<Feature> = best.features.iter().copied().filter(|feature| !matches!(feature, Feature::Chunk(_))).collect();
+        let base: Vec<Feature> =
+            best.features.iter().copied().filter(|feature| !matches!(feature, Feature::Chunk(_))).collect();
         let pairs = (0..base.len()).flat_map(|i| (i..base.len()).map(move |j| [i, j]));
         let without = |[i, j]: [usize; 2]| {
-            base.iter().enumerate().filter(|(at, _)| *at != i && *at != j).map(|(_, feature)| *feature).collect::<Vec<_>>()
+            base.iter()
+                .enumerate()
+                .filter(|(at, _)| *at != i && *at != j)
+                .map(|(_, feature)| *feature)
+                .collect::<Vec<_>>()
         };
         let all = std::iter::once(base.clone()).chain(pairs.map(without));
         let cut = all.filter_map(|features| self.best_of(&features, self.chunk_candidates()));
@@ -400,7 +419,10 @@ impl Data {
                     continue;
                 }
                 let others = [self.solved(without.clone(), TURNS[0]), self.extended(&without)];
-                best = others.into_iter().flatten().fold(best, |best, next| if next.cost < best.cost - 1e-6 { next } else { best });
+                best = others
+                    .into_iter()
+                    .flatten()
+                    .fold(best, |best, next| if next.cost < best.cost - 1e-6 { next } else { best });
             }
             best = self.grown(best);
             if best.cost > before - 1e-6 {
@@ -412,7 +434,7 @@ impl Data {
 
     /// The model with its caches and chunks at the best of places nearby: so many steps each way, each `1/finer` of those of the
     /// search.
-    fn placed(&self, mut best: Model, finer: i32, reach: i32) -> Model {
+    fn placed(&self, mut best: Model, finer: i32, reach: i32, turns: usize) -> Model {
         for index in 0..best.features.len() {
             let step = |by_octave: i32| (1.0 / f64::from(by_octave * finer)).exp2();
             let near = |place: f64, by: f64| (-reach * finer..=reach * finer).map(move |n| place * by.powi(n));
@@ -425,7 +447,7 @@ impl Data {
             for candidate in candidates {
                 let mut features = best.features.clone();
                 features[index] = candidate;
-                if let Some(next) = self.solved(features, TURNS[1]).filter(|next| next.cost < best.cost) {
+                if let Some(next) = self.solved(features, turns).filter(|next| next.cost < best.cost) {
                     best = next;
                 }
             }
@@ -494,27 +516,33 @@ pub(super) fn round_place(best: f64, least: f64, misfit: impl Fn(f64) -> f64) ->
     [place, low.min(place), high.max(place)]
 }
 
-/// Weighted least squares over the columns in use; those that are not get 0. Columns are scaled: they differ by many powers.
-fn least_squares(rows: &[Vec<f64>], goal: &[f64], weights: &[f64], is_used: &[bool]) -> Option<Vec<f64>> {
+/// Weighted least squares over the columns in use, whose sizes are given: they differ by many powers. Those that are not in
+/// use get 0.
+fn least_squares(
+    rows: &[Vec<f64>],
+    sizes: &[f64],
+    goal: &[f64],
+    weights: &[f64],
+    is_used: &[bool],
+) -> Option<Vec<f64>> {
     let used: Vec<usize> = (0..is_used.len()).filter(|&column| is_used[column]).collect();
-    let size = |column: usize| rows.iter().map(|row| row[column].powi(2)).sum::<f64>().sqrt();
-    let sizes: Vec<f64> = used.iter().map(|&column| size(column)).collect();
-    if sizes.iter().any(|size| !size.is_normal()) {
-        return None;
-    }
     let mut normal = vec![vec![0.0; used.len() + 1]; used.len()];
     for ((row, goal), weight) in rows.iter().zip(goal).zip(weights) {
-        let row: Vec<f64> = used.iter().zip(&sizes).map(|(&column, size)| row[column] / size).collect();
-        for (cells, x) in normal.iter_mut().zip(&row) {
-            let weighted = weight * x;
-            cells.iter_mut().zip(row.iter().chain([goal])).for_each(|(cell, other)| *cell += weighted * other);
+        for (cells, &of) in normal.iter_mut().zip(&used).filter(|(_, of)| row[**of] != 0.0) {
+            let weighted = weight * row[of] / sizes[of];
+            let (last, cells) = cells.split_last_mut()?;
+            cells.iter_mut().zip(&used).for_each(|(cell, &other)| *cell += weighted * row[other]);
+            *last += weighted * goal;
         }
     }
-    normal.iter_mut().enumerate().for_each(|(i, cells)| cells[i] *= 1.0 + 1e-12);
+    for (i, cells) in normal.iter_mut().enumerate() {
+        cells.iter_mut().zip(&used).for_each(|(cell, &other)| *cell /= sizes[other]);
+        cells[i] *= 1.0 + 1e-12;
+    }
     eliminate(&mut normal)?;
     let mut linear = vec![0.0; is_used.len()];
-    for ((&column, size), cells) in used.iter().zip(&sizes).zip(&normal) {
-        linear[column] = cells.last()? / size;
+    for (&column, cells) in used.iter().zip(&normal) {
+        linear[column] = cells.last()? / sizes[column];
     }
     linear.iter().all(|by| by.is_finite()).then_some(linear)
 }
@@ -570,10 +598,13 @@ fn draws(data: &Data, model: &Model) -> Vec<Model> {
     };
     let mut all = Vec::with_capacity(DRAWS);
     for _ in 0..DRAWS {
-        let again =
-            Data { points: data.points.iter().map(&mut draw).collect(), noise: data.noise, known: data.known.or(limit_of(model)) };
+        let again = Data {
+            points: data.points.iter().map(&mut draw).collect(),
+            noise: data.noise,
+            known: data.known.or(limit_of(model)),
+        };
         let solved = again.solved(model.features.clone(), TURNS[0]);
-        all.extend(solved.map(|solved| again.placed(solved, 3, 2)));
+        all.extend(solved.map(|solved| again.placed(solved, 3, 2, TURNS[0])));
     }
     all
 }
@@ -588,7 +619,9 @@ fn told(data: &Data, model: Model, drawn: &[Model], limit: Option<[f64; 3]>) -> 
         let mut all: Vec<f64> = drawn.iter().map(of).filter(|value| !value.is_nan()).collect();
         all.sort_by(f64::total_cmp);
         let value = of(&model);
-        let at = |share: f64| all.get((all.len().saturating_sub(1) as f64 * share).round() as usize).copied().unwrap_or(value);
+        let at = |share: f64| {
+            all.get((all.len().saturating_sub(1) as f64 * share).round() as usize).copied().unwrap_or(value)
+        };
         [value, at(0.025).min(value), at(0.975).max(value)]
     };
     let breaks: Vec<f64> = Model::breaks(&model.features).collect();

@@ -17,7 +17,7 @@ use crate::stats;
 use crate::units::{Bytes, BytesPerSecond, Nanoseconds, percent};
 
 pub use fit::{Fit, Point};
-pub use path::{Curves, DUPLEX, Path, Prediction, Source, Told};
+pub use path::{Curves, Path, Prediction, Source, Told};
 
 /// Messages of one size between so many pairs at once: one tidy row.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -155,14 +155,18 @@ fn row(visits: &[&Measurement], hz: f64) -> Option<PingPongRow> {
     let views: Vec<&[f64]> = batches.iter().map(Vec::as_slice).collect();
     let Some(summary) = stats::summarize(&views).filter(|summary| summary.least > 0.0) else { return Some(row) };
     row.one_way_ns = Some(Cost { best: summary.least, median: summary.median, ci95: summary.ci95 });
-    let sent = case.working_set.0 as f64 * work.pairs.len() as f64 * if work.mode == MessageMode::Exchange { 2.0 } else { 1.0 };
+    let sent = case.working_set.0 as f64
+        * work.pairs.len() as f64
+        * if work.mode == MessageMode::Exchange { 2.0 } else { 1.0 };
     let rate = |ns: f64| sent / ns * 1e9;
     let [low, high] = summary.ci95;
     let rates = Rate { best: rate(summary.least), median: rate(summary.median), ci95: [rate(high), rate(low)] };
     row.payload_bps = (sent > 0.0).then_some(rates);
     if work.pairs.len() > 1 {
         let extreme = |of: fn(f64, f64) -> f64| {
-            let each = pairs.iter().flat_map(|pairs| by_sample(pairs, |times| times.iter().copied().reduce(of).unwrap_or(f64::NAN)));
+            let each = pairs
+                .iter()
+                .flat_map(|pairs| by_sample(pairs, |times| times.iter().copied().reduce(of).unwrap_or(f64::NAN)));
             super::rows::median(each)
         };
         (row.slowest_pair_ns, row.fastest_pair_ns) = (extreme(f64::max), extreme(f64::min));
@@ -198,7 +202,8 @@ fn bare_row(case: &Case, work: &PingPong) -> PingPongRow {
 
 fn model(rows: &[PingPongRow], path: MessagePath, buffers: Buffers) -> Option<PathModel> {
     let ours = |mode: MessageMode| {
-        rows.iter().filter(move |row| (row.path, row.buffers, row.mode) == (path, buffers, mode) && row.outcome == "measured")
+        rows.iter()
+            .filter(move |row| (row.path, row.buffers, row.mode) == (path, buffers, mode) && row.outcome == "measured")
     };
     let point = |row: &PingPongRow| {
         let cost = row.one_way_ns?;
@@ -283,34 +288,33 @@ impl PathModel {
         rows
     }
 
-    /// The answer in a few sentences.
-    pub fn sentence(&self) -> String {
+    /// The answer: one pair, then what several do together.
+    pub fn sentences(&self) -> Vec<String> {
         let alone = &self.model.alone;
         let title = title(self.path, self.buffers);
         let zero = Nanoseconds(alone.regimes[0].latency_s[0] * 1e9);
         let asymptote = BytesPerSecond(alone.asymptote[0]);
         if !alone.holds() {
-            return format!(
-                "{title}: the curve has not the form of the model: a typical point is {} off, where noise allows {}; so nothing is \
-                 read from it.",
-                percent(alone.residual),
-                percent(alone.allowed())
-            );
+            let (residual, allowed) = (percent(alone.residual), percent(alone.allowed()));
+            let fault = "the curve has not the form of the model";
+            return vec![format!(
+                "{title}: {fault}: a typical point is {residual} off, where noise allows {allowed}; so nothing is read from it."
+            )];
         }
-        let mut parts = vec![format!("{title}: a message without bytes takes {zero} one way, long ones go at {asymptote}")];
+        let mut parts = vec![format!("{title}: one without bytes takes {zero} one way, long ones go at {asymptote}")];
         let switches = alone.regimes.iter().filter_map(|regime| regime.to).map(|to| Bytes(to[0] as u64).to_string());
         let switches: Vec<String> = switches.collect();
         if !switches.is_empty() {
-            parts.push(format!("they are sent otherwise beyond {}", switches.join(" and ")));
+            parts.push(format!("beyond {} they are sent another way", switches.join(" and beyond ")));
         }
         for cache in &alone.caches {
             let [capacity, low, high] = cache.capacity.map(|bytes| Bytes(bytes.round() as u64));
             let beyond = BytesPerSecond(cache.bytes_per_s[0]);
             parts.push(format!("a cache holds {capacity} [{low}, {high}], beyond it bytes go at {beyond}"));
         }
-        parts.push(self.limit_words());
-        parts.extend(self.predictions.iter().map(|prediction| self.together_words(prediction)));
-        parts.join("; ") + "."
+        let mut together = vec![self.limit_words()];
+        together.extend(self.predictions.iter().map(|prediction| self.together_words(prediction)));
+        vec![parts.join("; ") + ".", format!("{title}, pairs together: {}.", together.join("; "))]
     }
 
     fn limit_words(&self) -> String {
@@ -319,7 +323,9 @@ impl PathModel {
                 let [limit, low, high] = value.map(|bytes| Bytes(bytes.round() as u64));
                 format!("messages over {limit} [{low}, {high}] are cut in chunks ({by} tells)")
             }
-            None if self.predictions.is_empty() => "one pair shows no chunks; two pairs would tell (--pairs 1,2)".into(),
+            None if self.predictions.is_empty() => {
+                "one pair shows no chunks; two pairs would tell (--pairs 1,2)".into()
+            }
             None => "no sign of chunks".into(),
         }
     }
@@ -342,16 +348,18 @@ impl PathModel {
         let off = percent(prediction.off);
         match prediction.holds() {
             true => format!("{pairs}-{pairs}{reach}, {word} within {off}"),
-            false => format!("{pairs}-{pairs}{reach}, which the model misses by {off}: it does not hold for pairs together"),
+            false => {
+                format!("{pairs}-{pairs}{reach}, which the model misses by {off}: it does not hold for pairs together")
+            }
         }
     }
 }
 
-/// `Messages by way of the same cache`, in words for titles.
+/// `Messages, same cache, rotating buffers`.
 pub fn title(path: MessagePath, buffers: Buffers) -> String {
     format!("Messages, {path}, {buffers} buffers")
 }
 
 pub(super) fn sentences(report: &Report) -> Vec<String> {
-    report.messages.models.iter().map(PathModel::sentence).collect()
+    report.messages.models.iter().flat_map(PathModel::sentences).collect()
 }

@@ -8,7 +8,6 @@
 
 use std::collections::BTreeMap;
 
-
 use super::engine::{self, Message};
 use super::fit::{self, Fit, Point, fit, further_chunks, median, round_place};
 use crate::units::words;
@@ -80,7 +79,8 @@ pub struct Prediction {
     pub is_prediction: bool,
     /// Bytes, seconds measured, seconds by the model.
     pub points: Vec<[f64; 3]>,
-    /// Typical relative deviation: median of absolute ones.
+    /// Typical relative deviation: median of absolute ones, of all sizes or of those where bytes take longer than the latency,
+    /// whichever is greater.
     pub off: f64,
     /// Greatest relative deviation, and the size that it is at.
     pub worst: [f64; 2],
@@ -97,8 +97,8 @@ impl Prediction {
 
 /// Chunks of a message beyond this number are joined, two by two: the path settles into the same, to less than 1 %.
 const CHUNKS_MAX: f64 = 64.0;
-/// A slowdown up to the first is none that matters; one beyond the second is one shared rate.
-pub const DUPLEX: [f64; 2] = [1.15, 1.7];
+/// Directions that slow each other less than this are apart: so much may be noise.
+const DUPLEX: f64 = 1.15;
 /// Predictions are to be within this share.
 const GOOD: f64 = 0.1;
 const NOISES: f64 = 3.0;
@@ -109,7 +109,7 @@ const FINER: i32 = 6;
 const LIMIT_MIN: f64 = 1024.0;
 /// What a limit costs that was searched for, and one of two kinds of path, as numbers of parameters.
 const LIMIT_COST: f64 = 4.0;
-const KIND_COST: f64 = 1.0;
+const KIND_COST: f64 = 3.0;
 
 impl Path {
     /// What curves say about their path. `None` without a ping-pong of one pair over six sizes.
@@ -148,6 +148,9 @@ impl Path {
         let point = |point: &Point| [point.bytes, point.one_way_s[0], self.one_way_s(point.bytes, pairs)];
         let points: Vec<[f64; 3]> = measured.iter().map(point).collect();
         let off: Vec<[f64; 2]> = points.iter().map(|[bytes, time, model]| [model / time - 1.0, *bytes]).collect();
+        let is_long = |[_, bytes]: &[f64; 2]| self.alone.one_way_s(*bytes) > 2.0 * self.alone.latency_s(*bytes);
+        let long: Vec<[f64; 2]> = off.iter().copied().filter(is_long).collect();
+        let typical = |off: &[[f64; 2]]| median(off.iter().map(|off| off[0].abs()).collect());
         let worst = off.iter().copied().max_by(|a, b| a[0].abs().total_cmp(&b[0].abs()));
         let noise = |point: &Point| (point.one_way_s[2] - point.one_way_s[1]) / (2.0 * 1.96 * point.one_way_s[0]);
         let two = [self.slowdown.by, self.limit.map_or(Source::Assumed, |limit| limit.by)].contains(&Source::TwoPairs);
@@ -155,7 +158,7 @@ impl Path {
         Prediction {
             pairs,
             is_prediction: if pairs == 2 { !two } else { !more },
-            off: median(off.iter().map(|off| off[0].abs()).collect()),
+            off: typical(&off).max(typical(&long)),
             worst: worst.unwrap_or([0.0; 2]),
             allowed: GOOD.max(NOISES * median(measured.iter().map(noise).collect())),
             points,
@@ -225,7 +228,8 @@ impl Path {
         };
         let slower: Vec<f64> = exchange.iter().filter_map(slower).collect();
         if slower.len() >= 3 {
-            self.slowdown = Told { value: median(slower).clamp(1.0, 2.0), by: Source::Exchange };
+            let value = median(slower).clamp(1.0, 2.0);
+            self.slowdown = Told { value: if value < DUPLEX { 1.0 } else { value }, by: Source::Exchange };
         }
         self
     }

@@ -17,7 +17,7 @@ pub(in crate::view) fn pingpong(report: &Report) -> Vec<Chart> {
 fn of_path(report: &Report, path: MessagePath, buffers: Buffers) -> Option<Chart> {
     let rows: Vec<&PingPongRow> = report.messages.of(path, buffers).filter(|row| row.payload_bps.is_some()).collect();
     let ways: BTreeSet<(MessageMode, usize)> = rows.iter().map(|row| (row.mode, row.pairs)).collect();
-    let measured = |(index, &(mode, pairs)): (usize, &(MessageMode, usize))| {
+    let curve = |(index, &(mode, pairs)): (usize, &(MessageMode, usize))| {
         let ours = rows.iter().filter(|row| (row.mode, row.pairs) == (mode, pairs));
         let name = match mode {
             MessageMode::PingPong => format!("{pairs}-{pairs}"),
@@ -31,26 +31,31 @@ fn of_path(report: &Report, path: MessagePath, buffers: Buffers) -> Option<Chart
             ..line(name, ours.filter_map(|row| point(row)).collect())
         }
     };
-    let mut series: Vec<Series> = ways.iter().enumerate().map(measured).collect();
+    let mut series: Vec<Series> = ways.iter().enumerate().map(curve).collect();
     let only = ways.iter().all(|(mode, _)| *mode != MessageMode::PingPong);
     series.iter_mut().for_each(|series| series.shown |= only);
     if !series.iter().any(|series| series.points.len() >= LEAST_SIZES) {
         return None;
     }
     let model = report.messages.model(path, buffers).filter(|model| model.model.alone.holds());
-    let reach = rows.iter().map(|row| row.message_bytes.0 as f64).fold([f64::INFINITY, 0.0], |[low, high], bytes| {
-        [low.min(bytes), high.max(bytes)]
-    });
+    let measured: BTreeSet<Bytes> = rows.iter().map(|row| row.message_bytes).collect();
+    let measured: Vec<f64> = measured.into_iter().map(|bytes| bytes.0 as f64).collect();
     if let Some(model) = model {
         let by_model = |(index, &(mode, pairs)): (usize, &(MessageMode, usize))| {
-            let points = predicted(model, pairs, reach);
-            let dashed = Series { shape: Shape::Curve, colour: index, dash: 1, ..line(format!("{pairs}-{pairs} model"), points) };
+            let points = predicted(model, pairs, &measured);
+            let dashed = Series {
+                shape: Shape::Curve,
+                colour: index,
+                dash: 1,
+                ..line(format!("{pairs}-{pairs} model"), points)
+            };
             (mode == MessageMode::PingPong).then_some(dashed)
         };
         let lines: Vec<Series> = ways.iter().enumerate().filter_map(by_model).collect();
         series.extend(lines);
     }
-    let (x, y) = (Axis::new("bytes of a message", "", Scale::Sizes), Axis::new("bandwidth, GB/s", "GB/s", Scale::Linear));
+    let (x, y) =
+        (Axis::new("bytes of a message", "", Scale::Sizes), Axis::new("bandwidth, GB/s", "GB/s", Scale::Linear));
     let about = "1-1: one pair alone; 2-2: two pairs at once. Steps of the model beyond the limit of a chunk come from the last, shorter \
                  chunk.";
     let about = if model.is_some_and(|model| model.model.limit.is_some()) { about.into() } else { String::new() };
@@ -64,10 +69,15 @@ fn point(row: &PingPongRow) -> Option<Point> {
     Some((row.message_bytes.0 as f64, median, low, high, row.samples))
 }
 
-/// Eight sizes an octave, so that steps show.
-fn predicted(model: &PathModel, pairs: usize, [low, high]: [f64; 2]) -> Vec<Point> {
-    let sizes = (0..).map(|step| (low.max(1.0) * (f64::from(step) / 8.0).exp2()).round()).take_while(|bytes| *bytes <= high);
-    let mut sizes: Vec<f64> = sizes.collect();
+/// One and two pairs at eight sizes an octave, so that steps show. What three and more do changes from size to size beyond the
+/// limit of a chunk: they are drawn where they were measured.
+fn predicted(model: &PathModel, pairs: usize, measured: &[f64]) -> Vec<Point> {
+    let [low, high] = [measured.first(), measured.last()].map(|end| end.copied().unwrap_or(1.0));
+    let fine = || {
+        let sizes = (0..).map(|step| (low * (f64::from(step) / 8.0).exp2()).round());
+        sizes.take_while(|bytes| *bytes <= high).collect()
+    };
+    let mut sizes: Vec<f64> = if pairs < 3 { fine() } else { measured.to_vec() };
     sizes.dedup();
     let at = |bytes: f64| {
         let rate = rounded(pairs as f64 * bytes / model.model.one_way_s(bytes, pairs) / 1e9);
@@ -81,7 +91,8 @@ fn marks(model: &PathModel) -> Vec<Mark> {
     let alone = &model.model.alone;
     let size = |bytes: f64| Bytes(bytes.round() as u64);
     let mark = |what: &str, [at, from, to]: [f64; 3]| Mark { name: format!("{what} {}", size(at)), at, from, to };
-    let switches = alone.regimes.iter().filter_map(|regime| regime.to).map(|[last, next]| mark("switch", [last, last, next]));
+    let switches =
+        alone.regimes.iter().filter_map(|regime| regime.to).map(|[last, next]| mark("switch", [last, last, next]));
     let caches = alone.caches.iter().map(|cache| mark("cache", cache.capacity));
     let chunks = model.model.limit.map(|limit| mark("chunks of", limit.value));
     switches.chain(caches).chain(chunks).collect()

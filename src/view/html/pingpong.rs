@@ -20,7 +20,10 @@ pub(super) fn section(report: &Report) -> Section {
     let reasons = message_reasons(&messages.rows);
     let body = || {
         html! {
-            @for model in &messages.models { p { (model.sentence()) } (parameters(model)) }
+            @for model in &messages.models {
+                @for sentence in model.sentences() { p { (sentence) } }
+                (parameters(model))
+            }
             @for (path, buffers) in messages.kinds() {
                 @for (mode, pairs) in ways(report, path, buffers) {
                     details {

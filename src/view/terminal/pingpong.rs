@@ -80,7 +80,8 @@ fn sizes(report: &Report, path: MessagePath, buffers: Buffers) -> String {
         flag_letters(&all.into_iter().collect::<Vec<_>>())
     };
     columns.push(Column::left("flag", all.iter().map(flags)));
-    let left_out = if more.is_empty() { String::new() } else { note(&format!("Too wide for this table: {}.", more.join(", "))) };
+    let left_out =
+        if more.is_empty() { String::new() } else { note(&format!("Too wide for this table: {}.", more.join(", "))) };
     table(&columns) + &left_out
 }
 
