@@ -242,7 +242,10 @@ fn without_a_launcher_it_says_how_to() {
 #[test]
 fn libraries_that_are_missing_or_no_mpi_are_told() {
     let launched = |library| [("PMI_RANK", "0"), ("PMI_SIZE", "2"), ("MEMBOUND_MPI", library)];
-    refused(&alone(&launched("/nonexistent/libmpi.so"), &[]), &["/nonexistent/libmpi.so", "LD_LIBRARY_PATH"]);
+    refused(
+        &alone(&launched("/nonexistent/libmpi.so"), &[]),
+        &["/nonexistent/libmpi.so: cannot open", "LD_LIBRARY_PATH"],
+    );
     refused(&alone(&launched("libm.so.6"), &[]), &["libm.so.6 is no MPI", "no MPI_Get_library_version"]);
     // Other ranks leave it to the first to tell.
     let second = [("PMI_RANK", "1"), ("PMI_SIZE", "2"), ("MEMBOUND_MPI", "libm.so.6")];

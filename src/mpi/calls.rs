@@ -139,7 +139,7 @@ impl Calls {
         // SAFETY: loading runs the library's constructors: the user chose this file, or the loader found it under a name that
         // belongs to MPI libraries.
         let library = unsafe { Loaded::open(Some(path), RTLD_NOW | RTLD_GLOBAL) };
-        let library = library.map_err(|fault| Refusal::NotLoaded(fault.to_string()))?;
+        let library = library.map_err(|fault| Refusal::NotLoaded(said(&fault)))?;
         let functions = Functions::find(&library).map_err(|name| Refusal::Unknown(format!("it has no {name}")))?;
         // The functions are pointers into it.
         let library = std::mem::ManuallyDrop::new(library);
@@ -350,6 +350,11 @@ fn has_standard_abi(library: &Loaded) -> bool {
         let (mut major, mut minor) = (-1, -1);
         (version)(&mut major, &mut minor) == SUCCESS && major > 0
     }
+}
+
+/// The loader's own words, which stand behind those of the crate.
+fn said(fault: &dyn std::error::Error) -> String {
+    fault.source().map_or_else(|| fault.to_string(), ToString::to_string)
 }
 
 fn done(code: c_int) -> Result<(), c_int> {

@@ -218,8 +218,10 @@ impl Mpi {
     }
 
     fn peer(&self, rank: usize) -> Result<c_int, MpiError> {
-        let no_such = MpiError::NoSuchRank { rank, size: self.size };
-        if rank < self.size { c_int::try_from(rank).map_err(|_| no_such) } else { Err(no_such) }
+        match c_int::try_from(rank) {
+            Ok(peer) if rank < self.size => Ok(peer),
+            _ => Err(MpiError::NoSuchRank { rank, size: self.size }),
+        }
     }
 
     fn checked<T>(&self, call: &'static str, result: Result<T, c_int>) -> Result<T, MpiError> {

@@ -77,8 +77,14 @@ impl Meaning {
             (Work::Handover(_), [Some(a), Some(b)]) => Some(machine.relation(a, b)),
             _ => None,
         };
+        let mut work = case.work.clone();
+        // CPUs of another machine have other numbers, and its caches need other pools.
+        if let Work::PingPong(messages) = &mut work {
+            messages.pairs.iter_mut().flatten().for_each(|seat| seat.cpu = None);
+            messages.pool = Bytes(0);
+        }
         Meaning {
-            work: case.work.clone(),
+            work,
             memory: case.memory,
             streams: case.streams.clone(),
             threads: case.threads(),

@@ -79,6 +79,7 @@ const FACTS: &[Named] = &[
     ("kernel", |record| record.header.machine.identity.kernel.known().cloned()),
     ("clock source of the kernel", |record| record.header.machine.identity.clocksource.known().cloned()),
     ("tool", |record| Some(record.header.tool.clone())),
+    ("MPI", |record| Some(record.header.world.as_ref()?.library.version.clone())),
     ("clock of the samples", |record| Some(record.header.clock.name.clone())),
     ("transparent huge pages", |record| record.header.machine.settings.thp.known().cloned()),
     ("their defragmentation", |record| record.header.machine.settings.thp_defrag.known().cloned()),

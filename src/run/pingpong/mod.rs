@@ -18,16 +18,16 @@ use std::time::{Duration, Instant};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 use self::player::{Player, Report};
-use super::native::{CORE_CLOCK_LINKS, StartError, core_clock, crashed, unavailable};
-use super::sys::{self, Ticker};
-use super::team::{StealMeter, WarmUp};
-use super::{Executor, Quota};
 use crate::kernel::code::Executable;
 use crate::kernel::core_clock_chain;
 use crate::memory::Obtained;
 use crate::mpi::{Launcher, Mpi, MpiError};
 use crate::plan::{Case, Host, MessageMode, PingPong, Seat, Work};
 use crate::record::{Clock, Measured, Outcome, Sample, Samples, Volume, World, WorldHost};
+use crate::run::native::{CORE_CLOCK_LINKS, StartError, core_clock, crashed, unavailable};
+use crate::run::sys::{self, Ticker};
+use crate::run::team::{StealMeter, WarmUp};
+use crate::run::{Executor, Quota};
 use crate::units::Bytes;
 
 /// A sample lasts at least this long: pairs start within some microseconds of each other.
