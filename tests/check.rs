@@ -11,7 +11,7 @@ use std::time::Duration;
 use common::by_hand::{clock, unknown_machine};
 use common::slurm::{self, Slurm};
 use common::{by_hand, simulated};
-use membound::machine::{Fact, Machine, Sheet};
+use membound::machine::{Dimm, Fact, Machine, Sheet};
 use membound::model;
 use membound::model::check::{self, Against, CheckRow, Checkup, Ground, Health, Probe};
 use membound::model::compare::Change;
@@ -190,6 +190,7 @@ fn one_visit_a_side_tells_nothing() {
     let checkup = scene.look(&mut fake(2, 0.5));
     assert!(of(&checkup, "memory read").health == Health::Unknown, "{checkup:?}");
     assert!(of(&checkup, "memory read").reason.as_ref().unwrap().contains("too few visits"));
+    assert!(checkup.is_unable(), "the clock alone says little");
 }
 
 #[test]
@@ -217,8 +218,11 @@ fn facts_that_changed_are_told() {
     modules.dimms = Fact::Known(vec![by_hand::module(); 8]);
     scene.ground.baseline[0].header.machine = modules;
     scene.machine.dimms = Fact::Known(vec![by_hand::module(); 7]);
+    assert_eq!(scene.look(&mut fake(2, 1.0)).line(), "7 of 8 memory modules");
+    let slow = by_hand::module();
+    scene.machine.dimms = Fact::Known(vec![Dimm { configured_mt_s: Fact::Known(4000), ..slow }; 8]);
     let line = scene.look(&mut fake(2, 1.0)).line();
-    assert_eq!(line, "memory modules 7 of 32 GiB at 4800 MT/s (baseline 8 of 32 GiB at 4800 MT/s)");
+    assert_eq!(line, "memory modules 8 of 32 GiB at 4000 MT/s (baseline 8 of 32 GiB at 4800 MT/s)");
 }
 
 /// Eight channels of 8 bytes at so many MT/s.

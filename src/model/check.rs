@@ -331,9 +331,10 @@ impl Checkup {
         !self.facts.is_empty() || self.degraded().next().is_some()
     }
 
-    /// Whether nothing could be told.
+    /// Whether nothing could be told: a clock alone says little.
     pub fn is_unable(&self) -> bool {
-        !self.is_degraded() && self.rows.iter().all(|row| row.health == Health::Unknown)
+        let figures = || self.rows.iter().filter(|row| row.quantity != CLOCK);
+        !self.is_degraded() && figures().all(|row| row.health == Health::Unknown)
     }
 
     /// The figures that are degraded.
@@ -431,8 +432,19 @@ pub fn figure(value: f64, unit: &str) -> String {
 fn fact_words(change: &Change) -> String {
     match change.what.as_str() {
         CHANNELS => format!("{} of {} channels", change.b, change.a),
-        what => format!("{what} {} (baseline {})", change.b, change.a),
+        MODULES => fewer_modules(change).unwrap_or_else(|| in_words(change)),
+        _ => in_words(change),
     }
+}
+
+fn in_words(change: &Change) -> String {
+    format!("{} {} (baseline {})", change.what, change.b, change.a)
+}
+
+/// `7 of 8 memory modules`, where those that are left are as they were.
+fn fewer_modules(change: &Change) -> Option<String> {
+    let ((now, kind), (before, same)) = (change.b.split_once(" of ")?, change.a.split_once(" of ")?);
+    (kind == same).then(|| format!("{now} of {before} memory modules"))
 }
 
 /// A row without a judgement: what was measured.
@@ -577,7 +589,7 @@ fn limit_is_specified(limits: &limits::Limits, level: &str) -> bool {
 
 /// Facts that change only if something broke or somebody turned a knob, most lasting first. Host, kernel and tool may
 /// differ: a baseline may be another node's, and software is renewed.
-const HARDWARE: [&str; 4] = ["memory", "memory modules", "CPUs", "nodes"];
+const HARDWARE: [&str; 4] = ["memory", MODULES, "CPUs", "nodes"];
 const SETTINGS: [&str; 7] = [
     "governor",
     "boost",
@@ -589,6 +601,7 @@ const SETTINGS: [&str; 7] = [
 ];
 const UNKNOWN: &str = "unknown";
 const CHANNELS: &str = "memory channels";
+const MODULES: &str = "memory modules";
 
 fn facts(changes: &[Change], baseline: &[Record], machine: &Machine) -> Vec<Change> {
     let total = |machine: &Machine| machine.memory.total.get().unwrap_or(Bytes(0)).0 as f64;
