@@ -115,11 +115,10 @@ impl Truth {
                 continue;
             }
             for line in 0..2 {
-                if busy[line].is_none() {
-                    if let Some(next) = queues[line].pop_front() {
-                        busy[line] = Some(next);
-                        agenda.push(Reverse((now + steps[at_step[next]].0, 1, next)));
-                    }
+                let next = if busy[line].is_none() { queues[line].pop_front() } else { None };
+                if let Some(next) = next {
+                    busy[line] = Some(next);
+                    agenda.push(Reverse((now + steps[at_step[next]].0, 1, next)));
                 }
             }
         }
