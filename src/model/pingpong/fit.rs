@@ -472,25 +472,26 @@ impl Data {
     }
 }
 
-/// Limits are set by people: of places that fit about as well as the best one, that with the fewest binary digits, up to three,
+/// Limits are set by people: of places that fit about as well as the best one, that with the fewest binary digits, up to two,
 /// where each digit counts as a fair coin; where none is round, the middle of the best ones. With it the 95 % interval:
 /// [place, low, high].
 pub(super) fn round_place(best: f64, least: f64, misfit: impl Fn(f64) -> f64) -> [f64; 3] {
     /// Steps in which the interval is walked, and how far it may reach.
     const STEP: f64 = 1.005;
     const STEPS: i32 = 140;
-    const ROUND_DIGITS: i32 = 3;
+    const ROUND_DIGITS: i32 = 2;
+    /// An interval may have holes: places beyond bad ones count if one as good comes within so many steps.
+    const HOLE: i32 = 24;
     /// Digits of a place that is not round: it is known to about 1 %.
     const DIGITS: i32 = 7;
     /// Fall of twice the logarithm of the likelihood within one standard error.
     const FALL_68: f64 = 1.0;
     let end = |by: f64, fall: f64| {
-        // An interval may have holes: places beyond a bad one count if one as good comes soon.
         let mut last = 0;
         for n in 1..=STEPS {
             if misfit(best * by.powi(n)) <= least + fall {
                 last = n;
-            } else if n > last + 8 {
+            } else if n > last + HOLE {
                 break;
             }
         }

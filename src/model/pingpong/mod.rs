@@ -9,8 +9,8 @@ use std::collections::BTreeSet;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::rows::{flags, measured, outcome, visits};
-use super::{Cost, Rate, Report};
+use crate::model::rows::{self, flags, measured, outcome, visits};
+use crate::model::{Cost, Rate, Report};
 use crate::plan::{Buffers, Case, MessageMode, MessagePath, PingPong, Work};
 use crate::record::{Measured, Measurement, Record};
 use crate::stats;
@@ -167,7 +167,7 @@ fn row(visits: &[&Measurement], hz: f64) -> Option<PingPongRow> {
             let each = pairs
                 .iter()
                 .flat_map(|pairs| by_sample(pairs, |times| times.iter().copied().reduce(of).unwrap_or(f64::NAN)));
-            super::rows::median(each)
+            rows::median(each)
         };
         (row.slowest_pair_ns, row.fastest_pair_ns) = (extreme(f64::max), extreme(f64::min));
     }

@@ -108,7 +108,7 @@ fn parameters(model: &PathModel) -> String {
         Column::left("parameter", rows.iter().map(|row| row.parameter.clone())),
         Column::right("from", rows.iter().map(from)),
         Column::right("value", rows.iter().map(|row| path_value(row, row.value))),
-        Column::left("95 % interval", rows.iter().map(|row| path_interval(row))),
+        Column::left("95 % interval", rows.iter().map(path_interval)),
         Column::left("told by", rows.iter().map(|row| row.told_by.to_string())),
     ];
     let alone = &model.model.alone;
