@@ -315,11 +315,10 @@ impl Slurm {
         }
         text.push_str(&options.more);
         text.push('\n');
-        for node in 1..=NODES {
+        for (index, port) in ports.iter().skip(1).enumerate() {
             text.push_str(&format!(
-                "NodeName={} NodeHostname=localhost NodeAddr=127.0.0.1 Port={} CPUs={} RealMemory=2000 State=UNKNOWN\n",
-                name(node),
-                ports[node],
+                "NodeName={} NodeHostname=localhost NodeAddr=127.0.0.1 Port={port} CPUs={} RealMemory=2000 State=UNKNOWN\n",
+                name(index + 1),
                 options.cpus
             ));
         }
