@@ -4,7 +4,7 @@
 
 mod common;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
@@ -81,7 +81,9 @@ impl Job {
         let part = |node: &usize| self.folder.path().join("out").join(format!("{}.jsonl.part", name(*node)));
         let parts: Vec<_> = nodes.iter().map(part).collect();
         let deadline = Instant::now() + ENDS_WITHIN;
-        while !parts.iter().all(|part| part.metadata().is_ok_and(|file| file.len() > 0)) {
+        // A header and two visits.
+        let has_visits = |part: &PathBuf| std::fs::read_to_string(part).is_ok_and(|text| text.lines().count() > 2);
+        while !parts.iter().all(has_visits) {
             assert!(Instant::now() < deadline, "no visits of {nodes:?}");
             if let Some(status) = self.process.try_wait().unwrap() {
                 panic!("the job ended with {status} before visits of {nodes:?} were here");
@@ -131,7 +133,7 @@ impl Ended {
         String::from_utf8_lossy(&self.output.stderr).into_owned()
     }
 
-    fn out(&self) -> std::path::PathBuf {
+    fn out(&self) -> PathBuf {
         self.folder.path().join("out")
     }
 

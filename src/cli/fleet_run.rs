@@ -8,7 +8,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use clap::{Args, Parser};
 
 use super::{Cli, Command, Done, RunArgs, measure, usage};
-use crate::fleet::{self, Child, Hello, Joined, Left, Measuring, Patience, Plan, Task, World};
+use crate::fleet::{self, Begun, Child, Hello, Joined, Left, Patience, Plan, Task, World};
 use crate::mpi::Mpi;
 use crate::run::sys;
 use crate::units::{parse_duration, utc_compact};
@@ -37,7 +37,7 @@ pub struct FleetRunArgs {
 const TOOL: &str = concat!("membound ", env!("CARGO_PKG_VERSION"));
 /// What a user without MPI can do.
 const BY_HAND: &str = "Without MPI: run `membound --out DIR` on each node and copy the records into one folder; that is a \
-                       fleet too";
+                       fleet too: `membound fleet screen DIR`";
 
 fn patience(text: &str) -> Result<Duration, String> {
     let time = parse_duration(text).map_err(|fault| fault.to_string())?;
@@ -110,7 +110,7 @@ fn led(args: &FleetRunArgs, hello: Hello, world: &mut dyn World, mpi: &str) -> a
 }
 
 /// Starts to measure on this node.
-fn start(plan: &Plan) -> Result<Box<dyn Measuring>, String> {
+fn start(plan: &Plan) -> Begun<'static> {
     let timeout = Duration::try_from_secs_f64(plan.timeout_s).map_err(|fault| fault.to_string())?;
     Ok(Box::new(Child::start(&plan.arguments, with_output, timeout)?))
 }

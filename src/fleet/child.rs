@@ -3,7 +3,7 @@
 
 use std::fs::{DirBuilder, File};
 use std::io::{self, Read, Seek, SeekFrom};
-use std::os::unix::fs::DirBuilderExt;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Stdio};
@@ -42,6 +42,8 @@ pub fn accept_leash() {
 pub struct Child {
     process: std::process::Child,
     folder: PathBuf,
+    /// Says that the folder is in use, for as long as this process lives.
+    _in_use: File,
     record: Option<PathBuf>,
     /// Bytes up to the end of the last complete line.
     complete: u64,
@@ -60,14 +62,18 @@ impl Child {
         output: impl FnOnce(&Path, &[String]) -> Vec<String>,
         timeout: Duration,
     ) -> Result<Self, String> {
-        let folder = folder().map_err(|fault| {
-            format!("no folder for its record can be made in {}: {fault}; set TMPDIR", std::env::temp_dir().display())
+        let place = std::env::temp_dir();
+        let (folder, in_use) = folder(&place).map_err(|fault| {
+            format!("no folder for its record can be made in {}: {fault}; set TMPDIR", place.display())
         })?;
+        // Those of ranks that were killed.
+        let _ = sweep(&place, &folder);
         let arguments = output(&folder, arguments);
         match spawn(&arguments, &folder) {
             Ok(process) => Ok(Child {
                 process,
                 folder,
+                _in_use: in_use,
                 record: None,
                 complete: 0,
                 deadline: Instant::now() + timeout,
@@ -203,14 +209,18 @@ fn spawn(arguments: &[String], folder: &Path) -> io::Result<std::process::Child>
         .spawn()
 }
 
-/// A folder that nobody else can read, and that nobody can have made before.
-fn folder() -> io::Result<PathBuf> {
-    let place = std::env::temp_dir();
+/// What folders of records are called, before the process and a number.
+const FOLDER: &str = "membound-fleet-";
+/// The file in such a folder that is locked while it is in use.
+const LOCK: &str = "in-use";
+
+/// A folder that nobody else can read, and that nobody can have made before, and the lock on it.
+fn folder(place: &Path) -> io::Result<(PathBuf, File)> {
     let mut fault = io::Error::other("every name is taken");
     for n in 0..100 {
-        let folder = place.join(format!("membound-fleet-{}-{n}", std::process::id()));
+        let folder = place.join(format!("{FOLDER}{}-{n}", std::process::id()));
         match DirBuilder::new().mode(0o700).create(&folder) {
-            Ok(()) => return Ok(folder),
+            Ok(()) => return locked(&folder).map(|lock| (folder, lock)),
             Err(error) => fault = error,
         }
         if fault.kind() != io::ErrorKind::AlreadyExists {
@@ -218,6 +228,32 @@ fn folder() -> io::Result<PathBuf> {
         }
     }
     Err(fault)
+}
+
+/// Locks a folder. The lock has its name only once it is held: what has that name and is free is nobody's any more.
+fn locked(folder: &Path) -> io::Result<File> {
+    let unnamed = folder.join("lock");
+    let lock = File::create(&unnamed)?;
+    lock.lock()?;
+    std::fs::rename(unnamed, folder.join(LOCK))?;
+    Ok(lock)
+}
+
+/// Removes what ranks of this user have left that were killed: their folders, which nobody holds.
+fn sweep(place: &Path, own: &Path) -> io::Result<()> {
+    let user = own.symlink_metadata()?.uid();
+    for entry in std::fs::read_dir(place)?.flatten() {
+        let is_ours = entry.file_name().to_string_lossy().starts_with(FOLDER)
+            && entry.path() != own
+            && entry.metadata().is_ok_and(|folder| folder.is_dir() && folder.uid() == user);
+        if is_ours
+            && let Ok(lock) = File::open(entry.path().join(LOCK))
+            && lock.try_lock().is_ok()
+        {
+            let _ = std::fs::remove_dir_all(entry.path());
+        }
+    }
+    Ok(())
 }
 
 /// How far complete lines reach, if they reach up to `from`.
@@ -272,11 +308,20 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_is_private_and_made_anew() {
+    fn a_folder_is_private_and_swept_once_nobody_holds_it() {
         use std::os::unix::fs::PermissionsExt;
-        let (one, other) = (folder().unwrap(), folder().unwrap());
-        assert_ne!(one, other);
-        assert_eq!(std::fs::metadata(&one).unwrap().permissions().mode() & 0o777, 0o700);
-        [one, other].iter().for_each(|folder| std::fs::remove_dir(folder).unwrap());
+        let place = tempfile::tempdir().unwrap();
+        let (own, _own_lock) = folder(place.path()).unwrap();
+        let (other, other_lock) = folder(place.path()).unwrap();
+        assert_ne!(own, other);
+        assert_eq!(std::fs::metadata(&own).unwrap().permissions().mode() & 0o777, 0o700);
+        // One that is just being made, and one that is another program's.
+        let others = ["membound-fleet-1-0", "other"].map(|name| place.path().join(name));
+        others.iter().for_each(|folder| std::fs::create_dir(folder).unwrap());
+        sweep(place.path(), &own).unwrap();
+        assert!(other.exists(), "it is held");
+        drop(other_lock);
+        sweep(place.path(), &own).unwrap();
+        assert!(!other.exists() && own.exists() && others.iter().all(|folder| folder.exists()));
     }
 }

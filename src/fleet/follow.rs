@@ -3,7 +3,7 @@
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use super::word::{Hello, Piece, Plan, State, Word};
-use super::{Awake, Measuring, Naps, NodeOutcome, World, doze};
+use super::{Awake, Begun, Measuring, Naps, NodeOutcome, World, doze};
 
 /// How a rank takes its leave.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -31,7 +31,7 @@ enum Role<'a> {
 pub fn follow<'a>(
     world: &mut dyn World,
     hello: Hello,
-    start: &mut dyn FnMut(&Plan) -> Result<Box<dyn Measuring + 'a>, String>,
+    start: &mut dyn FnMut(&Plan) -> Begun<'a>,
     look: Duration,
     silence: Duration,
     interrupted: &dyn Fn() -> bool,

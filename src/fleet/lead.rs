@@ -14,7 +14,7 @@ use super::follow::Left;
 use super::nodes::{nodes, refusal};
 use super::summary::{ClockOffset, Gathering, NodeOutcome, NodeSummary, SCHEMA, Summary};
 use super::word::{Hello, Piece, Plan, State, Word};
-use super::{Awake, Measuring, Naps, Patience, World, doze, shortened};
+use super::{Awake, Begun, Measuring, Naps, Patience, World, doze, shortened};
 use crate::run::sys::ThreadUsage;
 
 /// Bytes of a piece. With the greatest number of nodes that are asked at once, it bounds the memory of gathering: 4 MiB.
@@ -91,7 +91,7 @@ struct Lead<'a> {
 pub fn lead<'m>(
     world: &mut dyn World,
     task: Task<'_>,
-    start: &mut dyn FnMut(&Plan) -> Result<Box<dyn Measuring + 'm>, String>,
+    start: &mut dyn FnMut(&Plan) -> Begun<'m>,
     interrupted: &dyn Fn() -> bool,
     said: &mut dyn FnMut(&str),
 ) -> io::Result<Led> {
@@ -240,11 +240,7 @@ impl Lead<'_> {
     }
 
     /// Says what to do, to all; begins here last.
-    fn begin<'m>(
-        &mut self,
-        plan: &Plan,
-        start: &mut dyn FnMut(&Plan) -> Result<Box<dyn Measuring + 'm>, String>,
-    ) -> Option<Box<dyn Measuring + 'm>> {
+    fn begin<'m>(&mut self, plan: &Plan, start: &mut dyn FnMut(&Plan) -> Begun<'m>) -> Option<Box<dyn Measuring + 'm>> {
         let measure: Vec<usize> = self.open().filter(|at| *at != 0).collect();
         let ranks: HashSet<usize> = measure.iter().map(|at| self.rank(*at)).collect();
         for at in measure {

@@ -73,6 +73,9 @@ pub trait Measuring {
     fn stop(&mut self);
 }
 
+/// A measurement that has begun, or why it can't on this node.
+pub type Begun<'m> = Result<Box<dyn Measuring + 'm>, String>;
+
 /// Time as a rank lives through it. A job that was suspended, or a machine that slept, has not been waiting meanwhile: a look
 /// that comes late counts for no more than a second.
 #[derive(Debug)]
