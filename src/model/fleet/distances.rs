@@ -57,8 +57,8 @@ pub(super) struct Distances {
     spreads: Vec<Option<Spread>>,
     errors: Vec<f32>,
     signs: Vec<f64>,
-    /// Chances up to this one are findings.
-    least_chance: f64,
+    /// Chances up to this one are none, of a node that stands out.
+    allowed: f64,
     noise: f64,
     /// Nodes (by place) that stand out.
     flagged: Vec<bool>,
@@ -81,7 +81,7 @@ impl Distances {
             spreads: vec![None; cells.len()],
             logs,
             errors,
-            least_chance: 0.0,
+            allowed: 0.0,
             noise: options.noise,
             flagged: vec![false; nodes.len()],
             cells,
@@ -169,9 +169,13 @@ impl Distances {
         let each = (self.tests as f64 / self.nodes.len().max(1) as f64).max(1.0);
         let least = |place| self.far(place).into_iter().map(|far| far.p).min_by(f64::total_cmp);
         let mut chances: Vec<f64> = (0..self.nodes.len()).filter_map(least).collect();
-        self.least_chance = cohort::least_chance(&mut chances, self.nodes.len(), options.rate / each);
+        self.allowed = options.rate / each;
+        // Among few nodes an odd one widens the very scale that it is held against: at first it need not stand out among all.
+        let is_easy = !is_second && self.nodes.len() < TAIL_NODES;
+        let least_chance =
+            if is_easy { self.allowed } else { cohort::least_chance(&mut chances, self.nodes.len(), self.allowed) };
         self.flagged = (0..self.nodes.len())
-            .map(|place| self.far(place).iter().any(|far| far.p <= self.least_chance && far.effect.abs() >= self.noise))
+            .map(|place| self.far(place).iter().any(|far| far.p <= least_chance && far.effect.abs() >= self.noise))
             .collect();
     }
 
@@ -249,11 +253,8 @@ impl Distances {
     /// What of a node is a finding: the direction of the largest set first, most first in it. Where a set tells, its parts need
     /// not: of overlapping sets those are named that stand side by side, others only where none of these does.
     pub fn deviations_of(&self, fleet: &Fleet, place: usize) -> Vec<Deviation> {
-        let found: Vec<Far> = self
-            .far(place)
-            .into_iter()
-            .filter(|far| far.p <= self.least_chance && far.effect.abs() >= self.noise)
-            .collect();
+        let found: Vec<Far> =
+            self.far(place).into_iter().filter(|far| far.p <= self.allowed && far.effect.abs() >= self.noise).collect();
         let shown = |far: &&Far| matches!(far.what, What::Set(set) if self.sets[set].is_shown);
         let any_set = |far: &&Far| matches!(far.what, What::Set(_));
         let mut chosen: Vec<&Far> = found.iter().filter(shown).collect();
