@@ -347,7 +347,11 @@ impl PathModel {
         let word = if prediction.is_prediction { "predicted" } else { "described" };
         let off = percent(prediction.off);
         match prediction.holds() {
-            true => format!("{pairs}-{pairs}{reach}, {word} within {off}"),
+            true => {
+                let [worst, at] = prediction.worst;
+                let (worst, at) = (percent(worst.abs()), Bytes(at as u64));
+                format!("{pairs}-{pairs}{reach}, {word} within {off} typically and {worst} at worst ({at})")
+            }
             false => {
                 format!("{pairs}-{pairs}{reach}, which the model misses by {off}: it does not hold for pairs together")
             }
