@@ -142,9 +142,8 @@ impl<'a> Engine<'a> {
         let is_due = |pair: &Pair, until: f64| pair.ready_s.is_some_and(|ready| ready <= until);
         let mut due: Vec<usize> =
             (0..self.pairs.len()).filter(|&pair| is_due(&self.pairs[pair], self.now_s + self.instant_s)).collect();
-        due.sort_by(|&a, &b| {
-            self.pairs[a].ready_s.partial_cmp(&self.pairs[b].ready_s).unwrap_or(std::cmp::Ordering::Equal)
-        });
+        // All at once, but for rounding: new messages before connections that turned round.
+        due.sort_by_key(|&pair| self.pairs[pair].chunk > 0);
         for pair in due {
             self.pairs[pair].ready_s = None;
             self.servers[self.pairs[pair].direction].waiting.push_back(pair);
