@@ -95,6 +95,7 @@ fn write(folder: &std::path::Path, count: usize) -> Vec<PathBuf> {
             clock: Clock { name: "tsc".into(), hz: Hertz(HZ), overhead_ticks: 20 },
             machine: machine.clone(),
             before: Environment::default(),
+            world: None,
         };
         let node = if index % 1000 == 7 { 1.1 } else { 1.0 };
         let after = Environment::default();
