@@ -490,9 +490,7 @@ fn fault(case: &Case, outcome: &Outcome) -> Option<&'static str> {
             Some("its streams have a number or an offset that no streams have")
         }
         _ if matches!(&case.work, Work::PingPong(work) if work.pairs.is_empty()) => Some("it has messages and no pair"),
-        Outcome::Measured(measured)
-            if matches!(&case.work, Work::PingPong(work) if measured.samples.pair_ticks.len() != work.pairs.len()) =>
-        {
+        Outcome::Measured(measured) if matches!(&case.work, Work::PingPong(work) if measured.samples.pair_ticks.len() != work.pairs.len()) => {
             Some("it has not one column of ticks a pair")
         }
         _ if matches!(case.work, Work::Chase(chase) if !chase.exists()) => {
