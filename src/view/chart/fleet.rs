@@ -1,17 +1,18 @@
-//! Charts of a fleet: findings as bars, nodes from the slowest to the fastest.
+//! Charts of a fleet: findings as dots, nodes from the slowest to the fastest.
 
 use super::{Axis, Chart, Limit, Point, Scale, Series, Shape, line, rounded};
 use crate::model::fleet::{CohortReport, Finding, Screening};
 
-/// More bars can't stand beside each other.
-const BARS: usize = 24;
+/// More can't stand beside each other.
+const SHOWN: usize = 24;
 /// Points of a curve over nodes: more are not told apart.
 const POINTS: usize = 200;
 
 /// The greatest deviation of each finding.
 pub(in super::super) fn findings(screening: &Screening) -> Vec<Chart> {
-    let shown = &screening.findings[..screening.findings.len().min(BARS)];
-    if shown.is_empty() {
+    let shown = &screening.findings[..screening.findings.len().min(SHOWN)];
+    // A single one stands in the table.
+    if shown.len() < 2 {
         return Vec::new();
     }
     let names: Vec<String> = shown.iter().map(|finding| finding.host.clone()).collect();
@@ -27,7 +28,7 @@ pub(in super::super) fn findings(screening: &Screening) -> Vec<Chart> {
     let y = Axis::new("greatest deviation, %", "%", Scale::Close);
     let series = series.collect();
     let limits = vec![Limit { name: "median of its likes".into(), at: 0.0 }];
-    let title = if screening.findings.len() > BARS { "Findings: the greatest" } else { "Findings" };
+    let title = if screening.findings.len() > SHOWN { "Findings: the greatest" } else { "Findings" };
     let about = "Each node's greatest deviation from the median of nodes of the same hardware, by cause.".into();
     vec![Chart { limits, ..Chart::new(title.into(), about, x, y, series) }]
 }
