@@ -203,13 +203,18 @@ impl Calls {
 
     /// Receives at most `count` bytes; how many came.
     pub fn receive(&self, bytes: &mut [u8], count: c_int, from: c_int, tag: c_int) -> Result<usize, c_int> {
+        self.count(&self.accept(bytes, count, from, tag)?)
+    }
+
+    /// The same; whoever wants to know how many came asks the status.
+    pub fn accept(&self, bytes: &mut [u8], count: c_int, from: c_int, tag: c_int) -> Result<Status, c_int> {
         debug_assert!(count as usize <= bytes.len());
         let (Values { comm_world, byte, .. }, mut status) = (self.values, Status::default());
         // SAFETY: it writes at most `count` bytes, which are borrowed until it returns, and a status, for which there is room.
         done(unsafe {
             (self.functions.receive)(bytes.as_mut_ptr().cast(), count, byte, from, tag, comm_world, &mut status)
         })?;
-        self.count(&status)
+        Ok(status)
     }
 
     /// Sends and receives at once; how many bytes came.

@@ -200,20 +200,20 @@ impl<'a> Player<'a> {
             match (self.mode, self.is_first) {
                 (MessageMode::PingPong, true) => {
                     mpi.send(sent, partner, tag::BALL)?;
-                    mpi.receive(received, partner, tag::BALL)?;
+                    mpi.accept(received, partner, tag::BALL)?;
                 }
                 (MessageMode::PingPong, false) => {
-                    mpi.receive(received, partner, tag::BALL)?;
+                    mpi.accept(received, partner, tag::BALL)?;
                     mpi.send(sent, partner, tag::BALL)?;
                 }
                 (MessageMode::OneWay, true) => {
                     mpi.send(sent, partner, tag::BALL)?;
                     if is_acknowledged {
-                        mpi.receive(&mut [], partner, tag::SYNC)?;
+                        mpi.accept(&mut [], partner, tag::SYNC)?;
                     }
                 }
                 (MessageMode::OneWay, false) => {
-                    mpi.receive(received, partner, tag::BALL)?;
+                    mpi.accept(received, partner, tag::BALL)?;
                     if is_acknowledged {
                         mpi.send(&[], partner, tag::SYNC)?;
                     }
