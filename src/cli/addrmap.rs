@@ -48,14 +48,7 @@ pub fn run(args: &AddrmapArgs) -> anyhow::Result<Done> {
     let (machine, frame) = args.run.frame()?;
     let spec = memory::on(args.memory, args.node);
     let about = plan::conflict(&frame, spec, args.size).map_err(usage)?;
-    let session = Session {
-        machine,
-        seed: args.run.seed.unwrap_or_else(measure::fresh_seed),
-        deadline: started + args.run.budget.unwrap_or(BUDGET),
-        samples: args.run.samples as usize,
-        record: args.record.clone(),
-        quiet: args.run.quiet,
-    };
+    let session = Session::new(&args.run, machine, started + args.run.budget.unwrap_or(BUDGET), args.record.clone());
     let mut here = Here::new(&[], Places::default(), args.run.verify)?;
     let mut experiment = Experiment::new(&about, here.clock().hz, &session.machine, session.seed);
     if args.run.list {

@@ -59,14 +59,8 @@ pub fn run(args: &CharacteriseArgs) -> anyhow::Result<Done> {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
     let name = format!("membound-{}-{}", measure::host(), utc_compact(now));
     let page = folder.join(format!("{name}.html"));
-    let session = Session {
-        machine,
-        seed: args.run.seed.unwrap_or_else(measure::fresh_seed),
-        deadline: started + budget - REPORT_TIME,
-        samples: args.run.samples as usize,
-        record: Some(folder.join(format!("{name}.jsonl"))),
-        quiet: args.run.quiet,
-    };
+    let record = folder.join(format!("{name}.jsonl"));
+    let session = Session::new(&args.run, machine, started + budget - REPORT_TIME, Some(record));
     let mut here = Here::new(&cases, Places::default(), args.run.verify)?;
     let finished = measure::measure(&cases, &mut here, &session)?;
     measure::tell(&finished, &session);

@@ -45,6 +45,14 @@ pub struct Session {
     pub quiet: bool,
 }
 
+impl Session {
+    /// As the flags say.
+    pub fn new(args: &RunArgs, machine: Machine, deadline: Instant, record: Option<PathBuf>) -> Self {
+        let seed = args.seed.unwrap_or_else(fresh_seed);
+        Session { machine, seed, deadline, samples: args.samples as usize, record, quiet: args.quiet }
+    }
+}
+
 /// A finished measurement.
 #[derive(Debug)]
 pub struct Finished {
@@ -123,14 +131,7 @@ pub fn finish_against(
     if args.list {
         return Ok(Done::ok(list(cases)));
     }
-    let session = Session {
-        machine,
-        seed: args.seed.unwrap_or_else(fresh_seed),
-        deadline,
-        samples: args.samples as usize,
-        record: record.cloned(),
-        quiet: args.quiet,
-    };
+    let session = Session::new(args, machine, deadline, record.cloned());
     let places = places.map_or_else(|| Ok(Places::default()), PlaceArgs::places)?;
     let mut here = Here::new(cases, places, args.verify)?;
     let finished = measure(cases, &mut here, &session)?;

@@ -90,14 +90,7 @@ pub fn run(
     CachedFile::check(&places.folder, largest, args.filler).map_err(usage)?;
     let budget = run.budget.unwrap_or(BUDGET);
     let curve = if cures.is_empty() { budget } else { budget.mul_f64(CURVE) };
-    let session = Session {
-        machine,
-        seed: run.seed.unwrap_or_else(measure::fresh_seed),
-        deadline: started + budget,
-        samples: run.samples as usize,
-        record: record.cloned(),
-        quiet: run.quiet,
-    };
+    let session = Session::new(run, machine, started + budget, record.cloned());
     let mut here = Here::new(&cases, places, run.verify)?;
     let then = |so_far: &Record| match page_cache::worst_file(so_far).filter(|_| !cures.is_empty()) {
         Some(file) => plan::cures(&cases, file, &cures),

@@ -88,14 +88,7 @@ pub fn run(args: &PingPongArgs) -> anyhow::Result<Done> {
     if args.run.list {
         return dismissed(mpi, Ok(Done::ok(seats(&hosts) + &measure::list(&cases))));
     }
-    let session = Session {
-        machine,
-        seed: args.run.seed.unwrap_or_else(measure::fresh_seed),
-        deadline: started + args.run.budget.unwrap_or(BUDGET),
-        samples: args.run.samples as usize,
-        record: args.record.clone(),
-        quiet: args.run.quiet,
-    };
+    let session = Session::new(&args.run, machine, started + args.run.budget.unwrap_or(BUDGET), args.record.clone());
     let (done, fault) = lead(&mpi, launched, &greetings, clock, &cases, &session, args);
     match (done, fault) {
         (done, None) => dismissed(mpi, done),

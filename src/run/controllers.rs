@@ -1,10 +1,8 @@
 //! Counters in the memory controllers, read around samples: what really crossed the bus, whoever caused it.
 
-use std::fs::File;
-use std::io::Read;
 use std::sync::Mutex;
 
-use super::energy::Meter;
+use super::energy::{Event, Meter};
 use super::sys;
 use crate::machine::{Direction, Source, controller_counters};
 use crate::record::{ControllerSamples, Samples};
@@ -66,26 +64,10 @@ pub fn open(source: &Source) -> Option<Mutex<Controllers>> {
     for counter in found.known()? {
         for cpu in counter.cpus.iter() {
             let file = sys::counter_event(counter.kind, counter.config, cpu).ok()?;
-            counters.push((counter.direction, Box::new(Counted { file, bytes: counter.bytes })));
+            counters.push((counter.direction, Box::new(Event { file, unit: counter.bytes })));
         }
     }
     Some(Mutex::new(Controllers::new(counters)))
-}
-
-/// A counter of a controller.
-#[derive(Debug)]
-struct Counted {
-    file: File,
-    /// Of one count.
-    bytes: f64,
-}
-
-impl Meter for Counted {
-    fn read(&mut self) -> Option<u64> {
-        let mut count = [0; 8];
-        self.file.read_exact(&mut count).ok()?;
-        Some((u64::from_ne_bytes(count) as f64 * self.bytes) as u64)
-    }
 }
 
 #[cfg(test)]

@@ -145,7 +145,7 @@ pub fn open(known: &Fact<Vec<EnergyMeter>>, source: &Source, hz: Hertz) -> Resul
         let dial = Dial { name: meter.name.clone(), part: meter.part, update_us: meter.update_us, scale };
         match &meter.kind {
             &MeterKind::Event { pmu, config, scale_j, cpu } => match sys::counter_event(pmu, [config, 0, 0], cpu) {
-                Ok(file) => meters.push((dial, Box::new(Event { file, microjoules: 1e6 * scale_j }))),
+                Ok(file) => meters.push((dial, Box::new(Event { file, unit: 1e6 * scale_j }))),
                 Err(fault) => refused.push(format!("{} can't be read ({fault})", meter.name)),
             },
             MeterKind::Counter { file, .. } | MeterKind::Power { file } => {
@@ -185,19 +185,19 @@ impl Meter for Files {
     }
 }
 
-/// A counter of the power PMU.
+/// A counter of a device: power, or memory controllers.
 #[derive(Debug)]
-struct Event {
-    file: File,
-    /// Of one count.
-    microjoules: f64,
+pub(super) struct Event {
+    pub file: File,
+    /// What one count is: microjoules, or bytes.
+    pub unit: f64,
 }
 
 impl Meter for Event {
     fn read(&mut self) -> Option<u64> {
         let mut count = [0; 8];
         self.file.read_exact(&mut count).ok()?;
-        Some((u64::from_ne_bytes(count) as f64 * self.microjoules) as u64)
+        Some((u64::from_ne_bytes(count) as f64 * self.unit) as u64)
     }
 }
 
