@@ -411,6 +411,38 @@ pub enum RecordError {
         /// What is wrong with it.
         fault: String,
     },
+    /// A folder without any.
+    #[error(
+        "{path} holds no record (.jsonl); name a folder that membound wrote records into (--record, --out, fleet run), or \
+         that they were copied into"
+    )]
+    NoRecords {
+        /// The folder.
+        path: PathBuf,
+    },
+}
+
+/// The records in a folder, by name. One that was still being gathered when its run was ended (`.jsonl.part`) is one too,
+/// unless the whole of it is there.
+///
+/// # Errors
+/// Where the folder can't be read, or holds none.
+pub fn records_in(folder: &Path) -> Result<Vec<PathBuf>, RecordError> {
+    let unreadable = |source| RecordError::Unreadable { path: folder.into(), source };
+    let mut records = std::collections::BTreeMap::new();
+    for entry in std::fs::read_dir(folder).map_err(unreadable)? {
+        let path = entry.map_err(unreadable)?.path();
+        let name = path.to_string_lossy();
+        match name.strip_suffix(".part") {
+            _ if name.ends_with(".jsonl") => drop(records.insert(name.into_owned(), path)),
+            Some(whole) if whole.ends_with(".jsonl") => drop(records.entry(whole.into()).or_insert(path)),
+            _ => {}
+        }
+    }
+    if records.is_empty() {
+        return Err(RecordError::NoRecords { path: folder.into() });
+    }
+    Ok(records.into_values().collect())
 }
 
 impl Record {

@@ -233,6 +233,24 @@ fn an_interrupt_keeps_what_is_finished() {
 }
 
 #[test]
+fn in_a_fleet_all_ranks_join() {
+    for (mpirun, _) in BOTH {
+        let folder = tempfile::tempdir().unwrap();
+        let out = folder.path().join("out");
+        let fleet =
+            ["fleet", "run", "--out", out.to_str().unwrap(), "--", "pingpong", "--sizes", "8", "--budget", "1s"];
+        let Some(output) = mpirun.run(2, &fleet) else { continue };
+        assert!(succeeded(&output).contains("1 pair"), "{}", text(&output.stdout));
+        let record = Record::read(&out.join("pingpong.jsonl")).unwrap();
+        assert_eq!(record.header.world.as_ref().unwrap().ranks, 2);
+        assert!(!work(&record).is_empty());
+        refused(&mpirun.run(2, &fleet).unwrap(), &["holds the results of another run", "--out"]);
+        let own_place = ["fleet", "run", "--", "pingpong", "--record", "x.jsonl"];
+        refused(&mpirun.run(2, &own_place).unwrap(), &["leave --record out of the plan"]);
+    }
+}
+
+#[test]
 fn without_a_launcher_it_says_how_to() {
     refused(&alone(&[], &[]), &["mpirun -np 2 membound pingpong", "srun"]);
     // A batch script has a rank, but no peers.

@@ -8,7 +8,7 @@ use membound::memory::{MemoryKind, MemorySpec, NodePages, Obtained};
 use membound::plan;
 use membound::record::{
     Clock, End, Environment, Header, Line, Measured, Measurement, Outcome, Record, SCHEMA, Sample, Samples, Volume,
-    Writer, schema,
+    Writer, records_in, schema,
 };
 use membound::units::{Bytes, Hertz};
 
@@ -172,4 +172,18 @@ proptest::proptest! {
         bytes[at % n] = byte;
         let _ = read(&bytes[..cut % n]);
     }
+}
+
+#[test]
+fn a_folder_holds_whole_records_and_those_that_never_came_whole() {
+    let folder = tempfile::tempdir().unwrap();
+    let told = |folder: &std::path::Path| records_in(folder).unwrap_err().to_string();
+    assert!(told(folder.path()).contains("holds no record"), "{}", told(folder.path()));
+    assert!(told(&folder.path().join("none")).contains("cannot read"));
+    for name in ["n2.jsonl", "n1.jsonl.part", "n1.jsonl", "n3.jsonl.part", "n4.part", "fleet.json", "n5.json.part"] {
+        std::fs::write(folder.path().join(name), "").unwrap();
+    }
+    let found = records_in(folder.path()).unwrap();
+    let names: Vec<&str> = found.iter().map(|path| path.file_name().unwrap().to_str().unwrap()).collect();
+    assert_eq!(names, ["n1.jsonl", "n2.jsonl", "n3.jsonl.part"]);
 }

@@ -160,7 +160,8 @@ fn a_finding_reads_as_a_sentence() {
     assert!(text.ends_with("L1, L2, L3 as its neighbours"), "{text}");
     assert!((finding.worst() + 0.12).abs() < 0.01, "{text}");
     assert!(finding.cure.starts_with("fit a module to each channel"), "{}", finding.cure);
-    assert_eq!(screening.sentences, ["1 of 200 nodes of 1 kind of hardware is slower than its neighbours."]);
+    let says = "1 of 200 nodes of 1 kind of hardware is slower than its neighbours: n3 (15 of 16 memory modules).";
+    assert_eq!(screening.sentences, [says]);
     assert_eq!(signed(-0.1234), "-12.3%");
 }
 
@@ -398,8 +399,10 @@ fn the_command_finds_the_node() {
     let (code, text, talk) = run(&[path]);
     println!("{text}");
     assert_eq!(code, Some(0), "{talk}");
-    assert!(text.starts_with("1 of 12 nodes of 1 kind of hardware is slower than its neighbours."), "{text}");
     let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    let says =
+        "1 of 12 nodes of 1 kind of hardware is slower than its neighbours: n3 (as if memory channels were missing).";
+    assert!(text.starts_with(says), "{text}");
     assert!(text.contains("- n3: as if memory channels were missing: memory "), "{text}");
     assert!(text.contains("L1, L2, L3 as its neighbours"), "{text}");
     assert_eq!(run(&[path, "--fail-on-findings"]).0, Some(1));
@@ -432,10 +435,11 @@ fn bad_records_are_told_and_the_others_screened() {
     let folder = tempfile::tempdir().unwrap();
     fleet_of_files(folder.path());
     let path = folder.path().to_str().unwrap();
-    // A second record of n1, one that was cut, one from a later membound, one that began in the future, one that is none.
+    // A second record of n1, one whose gathering was cut off, one from a later membound, one that began in the future, one that is none.
     write(folder.path(), "again.jsonl", &node("n1", 1.0, 99));
     let whole = std::fs::read(folder.path().join("n5.jsonl")).unwrap();
-    std::fs::write(folder.path().join("n5.jsonl"), &whole[..whole.len() * 3 / 4]).unwrap();
+    std::fs::remove_file(folder.path().join("n5.jsonl")).unwrap();
+    std::fs::write(folder.path().join("n5.jsonl.part"), &whole[..whole.len() * 3 / 4]).unwrap();
     std::fs::write(folder.path().join("v9.jsonl"), "{\"type\":\"header\",\"schema\":99,\"tool\":\"membound 9\"}\n")
         .unwrap();
     let mut future = node("n20", 1.0, 98);

@@ -6,7 +6,7 @@ use clap::Args;
 
 use super::{Done, Format, usage};
 use crate::model::compare::{self, Comparison, Figure, Side, Source, Verdict};
-use crate::record::Record;
+use crate::record::{Record, records_in};
 use crate::view;
 
 /// Flags of `membound compare`.
@@ -90,25 +90,7 @@ fn side(path: &Path) -> anyhow::Result<Side> {
 
 /// A record, or those of a folder, by name.
 pub(super) fn records(path: &Path) -> anyhow::Result<Vec<Record>> {
-    if path.is_dir() { records_in(path) } else { Ok(vec![Record::read(path).map_err(usage)?]) }
-}
-
-fn records_in(folder: &Path) -> anyhow::Result<Vec<Record>> {
-    let unreadable = |fault: std::io::Error| usage(format!("cannot read {}: {fault}", folder.display()));
-    let mut paths = Vec::new();
-    for entry in std::fs::read_dir(folder).map_err(unreadable)? {
-        let path = entry.map_err(unreadable)?.path();
-        if path.extension().is_some_and(|end| end == "jsonl") {
-            paths.push(path);
-        }
-    }
-    paths.sort();
-    if paths.is_empty() {
-        return Err(usage(format!(
-            "{} holds no record (.jsonl); name a folder that membound wrote records into with --record or --out",
-            folder.display()
-        )));
-    }
+    let paths = if path.is_dir() { records_in(path).map_err(usage)? } else { vec![path.into()] };
     paths.iter().map(|path| Record::read(path).map_err(usage)).collect()
 }
 

@@ -7,9 +7,9 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use clap::{Args, Parser};
 
-use super::{Cli, Command, Done, RunArgs, measure, usage};
+use super::{Cli, Command, Done, RunArgs, measure, pingpong, usage};
 use crate::fleet::{self, Begun, Child, Hello, Joined, Left, Patience, Plan, Task, World};
-use crate::mpi::Mpi;
+use crate::mpi::{self, Mpi};
 use crate::run::sys;
 use crate::units::{parse_duration, utc_compact};
 
@@ -28,13 +28,15 @@ pub struct FleetRunArgs {
     /// No notes on stderr
     #[arg(long, short)]
     pub quiet: bool,
-    /// What each node measures: a subcommand and flags of membound, such as `-- latency --budget 30s`; rank 0's count
-    /// [default: the default run]
+    /// What each node measures: a subcommand and flags of membound, such as `-- latency --budget 30s`; rank 0's count. With
+    /// `-- pingpong` all ranks join [default: the default run]
     #[arg(last = true, value_name = "PLAN")]
     pub plan: Vec<String>,
 }
 
 const TOOL: &str = concat!("membound ", env!("CARGO_PKG_VERSION"));
+/// The record of a plan in which all ranks join.
+const MESSAGES: &str = "pingpong.jsonl";
 /// What a user without MPI can do.
 const BY_HAND: &str = "Without MPI: run `membound --out DIR` on each node and copy the records into one folder; that is a \
                        fleet too: `membound fleet screen DIR`";
@@ -47,6 +49,9 @@ fn patience(text: &str) -> Result<Duration, String> {
 
 /// Runs one rank. Messages are this rank's alone until all leave.
 pub fn run(args: &FleetRunArgs) -> anyhow::Result<Done> {
+    if let Ok(Cli { command: Some(Command::Pingpong(plan)), .. }) = parse(&args.plan) {
+        return join(args, plan);
+    }
     let mpi = Mpi::join().map_err(|fault| usage(format!("{fault}\n{BY_HAND}")))?;
     sys::catch_interrupts();
     let mut world = Joined::new(&mpi);
@@ -68,6 +73,16 @@ pub fn run(args: &FleetRunArgs) -> anyhow::Result<Done> {
             mpi.abandon(code)
         }
     }
+}
+
+/// A plan in which all ranks join: messages between them. Its record is one, and rank 0 writes it.
+fn join(args: &FleetRunArgs, mut plan: pingpong::PingPongArgs) -> anyhow::Result<Done> {
+    plan.run.quiet |= args.quiet;
+    if !plan.run.list && mpi::launched().is_some_and(|launched| launched.rank == 0) {
+        has_no_place(&args.plan)?;
+        plan.record = Some(folder(args.out.as_deref())?.join(MESSAGES));
+    }
+    pingpong::run(&plan)
 }
 
 /// Rank 0, from its flags to everybody's leave. What there is to say is said before: whoever leaves without the others may
@@ -127,15 +142,24 @@ fn with_output(folder: &Path, arguments: &[String]) -> Vec<String> {
     line
 }
 
+fn parse(plan: &[String]) -> Result<Cli, clap::Error> {
+    Cli::try_parse_from([String::from("membound")].iter().chain(plan))
+}
+
+/// Whether a plan leaves it to the fleet where records go.
+fn has_no_place(plan: &[String]) -> anyhow::Result<()> {
+    let own = |flag: &&String| ["--record", "--out"].contains(&flag.split('=').next().unwrap_or_default());
+    plan.iter().find(own).map_or(Ok(()), |flag| {
+        Err(usage(format!(
+            "leave {flag} out of the plan: a fleet gathers its records itself; say where with `fleet run --out DIR`"
+        )))
+    })
+}
+
 /// Whether a plan can be measured by a fleet, before anything is.
 fn check(plan: &[String], node_timeout: Duration) -> anyhow::Result<()> {
-    let own = |flag: &&String| ["--record", "--out"].contains(&flag.split('=').next().unwrap_or_default());
-    if let Some(flag) = plan.iter().find(own) {
-        return Err(usage(format!(
-            "leave {flag} out of the plan: a fleet gathers its records itself; say where with `fleet run --out DIR`"
-        )));
-    }
-    let cli = Cli::try_parse_from([String::from("membound")].iter().chain(plan)).map_err(|fault| {
+    has_no_place(plan)?;
+    let cli = parse(plan).map_err(|fault| {
         let fault = fault.to_string();
         let first = fault.lines().next().unwrap_or_default().trim_start_matches("error: ");
         usage(format!("the plan `{}` can't be run: {first}", plan.join(" ")))
@@ -184,7 +208,7 @@ fn folder(out: Option<&Path>) -> anyhow::Result<PathBuf> {
     std::fs::create_dir_all(&folder).map_err(|fault| {
         usage(format!("cannot use {} for results: {fault}; choose another folder with --out", folder.display()))
     })?;
-    if folder.join(fleet::FILE).exists() {
+    if [fleet::FILE, MESSAGES].iter().any(|file| folder.join(file).exists()) {
         return Err(usage(format!(
             "{} holds the results of another run; choose another folder with --out",
             folder.display()

@@ -7,6 +7,7 @@ use clap::Args;
 
 use super::{Done, Format, usage};
 use crate::model::fleet::{self, Fleet, Gathered, Options, Screening, Topology, Unread};
+use crate::record::records_in;
 use crate::view;
 
 /// Flags of `membound fleet screen`.
@@ -114,30 +115,11 @@ fn records(count: usize) -> String {
 fn files(paths: &[PathBuf]) -> anyhow::Result<Vec<PathBuf>> {
     let mut files = Vec::new();
     for path in paths {
-        if path.is_dir() { files.extend(of_folder(path)?) } else { files.push(path.clone()) }
+        if path.is_dir() { files.extend(records_in(path).map_err(usage)?) } else { files.push(path.clone()) }
     }
     // A file that is named beside its folder counts once.
     let mut seen = std::collections::HashSet::new();
     files.retain(|file| seen.insert(file.clone()));
-    Ok(files)
-}
-
-fn of_folder(folder: &Path) -> anyhow::Result<Vec<PathBuf>> {
-    let unreadable = |fault: std::io::Error| usage(format!("cannot read {}: {fault}", folder.display()));
-    let mut files = Vec::new();
-    for entry in std::fs::read_dir(folder).map_err(unreadable)? {
-        let path = entry.map_err(unreadable)?.path();
-        if path.extension().is_some_and(|end| end == "jsonl") {
-            files.push(path);
-        }
-    }
-    if files.is_empty() {
-        return Err(usage(format!(
-            "{} holds no record (.jsonl); name a folder with one record a node, as membound fleet run writes it, or copied by hand",
-            folder.display()
-        )));
-    }
-    files.sort();
     Ok(files)
 }
 

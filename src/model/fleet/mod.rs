@@ -442,13 +442,21 @@ fn sentences(fleet: &Fleet, screening: &Screening) -> Vec<String> {
     let first = match (screened, slower, faster) {
         (0, ..) => format!("{} read, none screened: no {COHORT_LEAST} are alike.", plural(fleet.nodes.len(), "node")),
         (_, 0, 0) => format!("All alike: none of {among} deviates from its neighbours by more than chance."),
-        (_, slower, 0) => format!("{slower} of {among} {are_slower}."),
-        (_, slower, faster) => format!("{slower} of {among} {are_slower}, {faster} faster."),
+        (_, 0, faster) => format!("{faster} of {among} faster than their neighbours, none slower."),
+        (_, slower, 0) => format!("{slower} of {among} {are_slower}: {}.", worst(screening)),
+        (_, slower, faster) => format!("{slower} of {among} {are_slower}, {faster} faster: {}.", worst(screening)),
     };
     let mut sentences = vec![first];
     sentences.extend(screening.switches.iter().filter(|line| line.is_slow).map(SwitchLine::sentence));
     sentences.extend(screening.since.iter().flat_map(Since::sentences));
     sentences
+}
+
+/// The slow nodes that deviate most, and why: `n3 (15 of 16 memory modules), n8 (no cause found) and 4 more`.
+fn worst(screening: &Screening) -> String {
+    let slower = screening.findings.iter().filter(|finding| finding.direction == Direction::Slower);
+    let named: Vec<String> = slower.map(|finding| format!("{} ({})", finding.host, finding.why)).collect();
+    some(&named, 2)
 }
 
 fn notes(fleet: &Fleet, screening: &Screening, topology: Option<&Topology>) -> Vec<String> {
