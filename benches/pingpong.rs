@@ -9,8 +9,8 @@
 //! run is a new pair of processes. The times count as equal if the whole 95 % interval of their ratio lies within 5 %, as
 //! better where it lies below.
 //!
-//! One difference stays: NetPIPE sends a message from where it received the last one, membound (as IMB) from a buffer of its
-//! own. The exit code is 2 where one of the two can't run, and does not depend on the ratio.
+//! NetPIPE sends a message from where it received the last one, hence `--buffers in-place`. `--buffers same` (as IMB, a buffer
+//! to send from and one to receive to) shows what that makes. The exit code is 2 where one of the two can't run, and does not depend on the ratio.
 
 mod common;
 
@@ -32,6 +32,9 @@ struct Options {
     /// Turns: ours and the peer's
     #[arg(long, default_value_t = 7)]
     rounds: u32,
+    /// Our buffers
+    #[arg(long, default_value = "in-place")]
+    buffers: String,
     /// Seconds of one of our runs
     #[arg(long, default_value_t = 2)]
     seconds: u32,
@@ -65,7 +68,7 @@ fn main() {
             let is_ours_first = fastrand::bool();
             for is_ours in [is_ours_first, !is_ours_first] {
                 match is_ours {
-                    true => ours.push(membound(*size, options.seconds, &folder)),
+                    true => ours.push(membound(*size, &options, &folder)),
                     false => theirs.push(netpipe(*size, &folder)),
                 }
             }
@@ -85,12 +88,13 @@ fn launch(program: &str, arguments: &[&str]) {
 }
 
 /// Microseconds of a message one way: the least mean of a visit.
-fn membound(size: Bytes, seconds: u32, folder: &Path) -> f64 {
+fn membound(size: Bytes, options: &Options, folder: &Path) -> f64 {
     let file = folder.join("run.jsonl");
     let _ = std::fs::remove_file(&file);
-    let (size, budget, path) = (size.0.to_string(), format!("{seconds}s"), file.to_string_lossy());
-    let arguments = ["pingpong", "--sizes", &size, "--samples", "100", "--budget", &budget, "--record", &path, "-q"];
-    launch(env!("CARGO_BIN_EXE_membound"), &arguments);
+    let (size, budget, path) = (size.0.to_string(), format!("{}s", options.seconds), file.to_string_lossy());
+    let case = ["pingpong", "--sizes", &size, "--buffers", &options.buffers];
+    let how = ["--samples", "100", "--budget", &budget, "--record", &path, "-q"];
+    launch(env!("CARGO_BIN_EXE_membound"), &[&case[..], &how].concat());
     let record = Record::read(&file).unwrap_or_else(|fault| stop(fault));
     let hz = record.header.clock.hz.0;
     let mean = |outcome: &Outcome| match outcome {

@@ -111,7 +111,8 @@ fn several_pairs_sit_on_cpus_of_their_own() {
 fn rotating_buffers_are_larger_than_the_cache() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("run.jsonl");
-    let arguments = ["pingpong", "--sizes", "4KiB", "--buffers", "rotating,same", "--budget", "4s", "--record"];
+    let arguments =
+        ["pingpong", "--sizes", "4KiB", "--buffers", "rotating,same,in-place", "--budget", "6s", "--record"];
     let Some(output) = Mpirun::Mpich.run(2, &[&arguments[..], &[file.to_str().unwrap()]].concat()) else { return };
     if text(&output.stderr).contains("may be used") {
         eprintln!("skipped: too little memory for buffers beyond this machine's caches");
@@ -120,12 +121,12 @@ fn rotating_buffers_are_larger_than_the_cache() {
     succeeded(&output);
     let record = Record::read(&file).unwrap();
     let visits = work(&record);
-    assert_eq!(visits.iter().map(|(work, ..)| work.buffers).collect::<BTreeSet<_>>().len(), 2);
+    assert_eq!(visits.iter().map(|(work, ..)| work.buffers).collect::<BTreeSet<_>>().len(), 3);
     let machine = &record.header.machine;
     for (work, _, measured) in visits {
         let cache = machine.last_level(work.pairs[0][0].cpu.unwrap()).map_or(0, |cache| cache.size.0);
         match work.buffers {
-            Buffers::Same => assert_eq!(work.pool, Bytes(0)),
+            Buffers::Same | Buffers::InPlace => assert_eq!(work.pool, Bytes(0)),
             Buffers::Rotating => assert!(work.pool.0 >= cache && measured.obtained.bytes.0 >= 4 * cache, "{work:?}"),
         }
     }

@@ -34,7 +34,8 @@ pub struct PingPongArgs {
     /// Sizes of a range for each doubling
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=16))]
     pub steps: u32,
-    /// Where messages lie: same (small ones stay in caches), rotating (through more than the caches hold) [default: same]
+    /// Where messages lie: same (one buffer to send from, one to receive to: small ones stay in caches), rotating (through
+    /// more than the caches hold), in-place (sent back from where they were received) [default: same]
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     pub buffers: Vec<Buffers>,
     /// Where partners sit: cache (behind one), package (behind two of one package), machine (in two packages), network (on

@@ -33,6 +33,8 @@ words! {
         Same = "same",
         /// Each message is the next part of memory that is larger than the caches.
         Rotating = "rotating",
+        /// One place for both: what came is sent back from where it was received, as NetPIPE does.
+        InPlace = "in-place",
     }
 }
 
@@ -203,6 +205,11 @@ pub enum NoPairs {
     /// Not even one.
     #[error("there is nothing to do with 0 pairs; give --pairs 1 or more")]
     Zero,
+    /// Two buffers in one place.
+    #[error(
+        "an exchange sends and receives at once, which takes two buffers: leave out --mode exchange or --buffers in-place"
+    )]
+    ExchangeInPlace,
     /// Buffers that don't fit.
     #[error(
         "messages of {size} need {needed} of memory on host {host} with {buffers} buffers, and {limit} may be used (40 % of \
@@ -241,6 +248,9 @@ pub fn pingpong(hosts: &[Host], choice: &PingPongChoice) -> Result<Vec<Case>, No
     let (modes, sizes) =
         (or(&choice.modes), if choice.sizes.is_empty() { octaves(LARGEST_MESSAGE, 1) } else { choice.sizes.clone() });
     let buffers = if choice.buffers.is_empty() { vec![Buffers::Same] } else { choice.buffers.clone() };
+    if modes.contains(&MessageMode::Exchange) && buffers.contains(&Buffers::InPlace) {
+        return Err(NoPairs::ExchangeInPlace);
+    }
     let mut cases = Vec::new();
     for (path, pairs) in groups(&hosts, choice)? {
         for (&mode, &buffers) in super::product(&modes, &buffers) {
@@ -382,9 +392,10 @@ fn pool(hosts: &[Host], pairs: &[[Seat; 2]], size: Bytes) -> Bytes {
 }
 
 fn check_room(hosts: &[Host], work: &PingPong, size: Bytes) -> Result<(), NoPairs> {
+    let buffers = if work.buffers == Buffers::InPlace { 1 } else { 2 };
     for (at, host) in hosts.iter().enumerate() {
         let seats = work.pairs.iter().flatten().filter(|seat| seat.host as usize == at).count() as u64;
-        let needed = Bytes(seats.saturating_mul(2 * size.0.max(work.pool.0)));
+        let needed = Bytes(seats.saturating_mul(buffers * size.0.max(work.pool.0)));
         if needed > host.memory_limit {
             let (host, limit, buffers) = (host.name.clone(), host.memory_limit, work.buffers);
             return Err(NoPairs::TooLarge { size, needed, host, buffers, limit });
@@ -552,6 +563,16 @@ mod tests {
             _ => Bytes(0),
         });
         assert_eq!(pools.collect::<Vec<_>>(), [Bytes::mib(32), Bytes::mib(128)]);
+    }
+
+    #[test]
+    fn an_exchange_takes_two_buffers() {
+        let choice = PingPongChoice {
+            modes: vec![MessageMode::PingPong, MessageMode::Exchange],
+            buffers: vec![Buffers::Same, Buffers::InPlace],
+            ..PingPongChoice::default()
+        };
+        assert_eq!(pingpong(&[host(0..2, 1, 1, 2)], &choice), Err(NoPairs::ExchangeInPlace));
     }
 
     #[test]

@@ -70,7 +70,14 @@ pub(super) struct Buffer {
     cpu: Option<u32>,
 }
 
-/// The two buffers, and where in them the next message lies.
+/// Where a message is sent from, and where one is received to.
+#[derive(Debug, Clone, Copy)]
+struct Lane {
+    sent_at: usize,
+    received_at: usize,
+}
+
+/// The two buffers, or the one for both, and where in them the next message lies.
 struct Lanes {
     buffer: Buffer,
     size: usize,
@@ -78,7 +85,7 @@ struct Lanes {
     stride: usize,
     slots: usize,
     next: usize,
-    /// Where the buffer to receive to starts.
+    /// Where the buffer to receive to starts: behind the other, or where that starts.
     received_at: usize,
 }
 
@@ -87,10 +94,14 @@ impl Lanes {
         let (work, size) = (part.work()?, part.case.working_set.0 as usize);
         let stride = size.next_multiple_of(LINE).max(LINE);
         let slots = match work.buffers {
-            Buffers::Same => 1,
+            Buffers::Same | Buffers::InPlace => 1,
             Buffers::Rotating => (work.pool.0 as usize / stride).max(2),
         };
-        let received_at = (stride * slots).next_multiple_of(PAGE) + SKEW;
+        let received_at = match (work.buffers, work.mode) {
+            (Buffers::InPlace, MessageMode::Exchange) => return Err(unavailable("an exchange takes two buffers")),
+            (Buffers::InPlace, _) => 0,
+            _ => (stride * slots).next_multiple_of(PAGE) + SKEW,
+        };
         let bytes = Bytes((received_at + stride * slots) as u64);
         let fits = |kept: &Buffer| {
             let is_large = kept.region.bytes() > RENEWED && bytes > RENEWED;
@@ -110,12 +121,25 @@ impl Lanes {
         Ok(Lanes { buffer, size, stride, slots, next: 0, received_at })
     }
 
-    /// The next message to send, and where to receive one.
-    fn next(&mut self) -> (&mut [u8], &mut [u8]) {
+    /// The next message.
+    fn next(&mut self) -> Lane {
         let at = self.next * self.stride;
         self.next = if self.next + 1 == self.slots { 0 } else { self.next + 1 };
+        Lane { sent_at: at, received_at: self.received_at + at }
+    }
+
+    fn sent(&mut self, lane: Lane) -> &mut [u8] {
+        &mut self.buffer.region.contents()[lane.sent_at..][..self.size]
+    }
+
+    fn received(&mut self, lane: Lane) -> &mut [u8] {
+        &mut self.buffer.region.contents()[lane.received_at..][..self.size]
+    }
+
+    /// Both at once, where there are two buffers.
+    fn both(&mut self, lane: Lane) -> (&mut [u8], &mut [u8]) {
         let (sent, received) = self.buffer.region.contents().split_at_mut(self.received_at);
-        (&mut sent[at..at + self.size], &mut received[at..at + self.size])
+        (&mut sent[lane.sent_at..][..self.size], &mut received[lane.sent_at..][..self.size])
     }
 }
 
@@ -193,32 +217,33 @@ impl<'a> Player<'a> {
 
     /// What is timed.
     fn messages(&mut self, repetitions: u64) -> Result<(), MpiError> {
-        let (mpi, partner) = (self.mpi, self.partner);
+        let (mpi, partner, lanes) = (self.mpi, self.partner, &mut self.lanes);
         for repetition in 1..=repetitions {
             let is_acknowledged = repetition % WINDOW == 0 || repetition == repetitions;
-            let (sent, received) = self.lanes.next();
+            let lane = lanes.next();
             match (self.mode, self.is_first) {
                 (MessageMode::PingPong, true) => {
-                    mpi.send(sent, partner, tag::BALL)?;
-                    mpi.accept(received, partner, tag::BALL)?;
+                    mpi.send(lanes.sent(lane), partner, tag::BALL)?;
+                    mpi.accept(lanes.received(lane), partner, tag::BALL)?;
                 }
                 (MessageMode::PingPong, false) => {
-                    mpi.accept(received, partner, tag::BALL)?;
-                    mpi.send(sent, partner, tag::BALL)?;
+                    mpi.accept(lanes.received(lane), partner, tag::BALL)?;
+                    mpi.send(lanes.sent(lane), partner, tag::BALL)?;
                 }
                 (MessageMode::OneWay, true) => {
-                    mpi.send(sent, partner, tag::BALL)?;
+                    mpi.send(lanes.sent(lane), partner, tag::BALL)?;
                     if is_acknowledged {
                         mpi.accept(&mut [], partner, tag::SYNC)?;
                     }
                 }
                 (MessageMode::OneWay, false) => {
-                    mpi.accept(received, partner, tag::BALL)?;
+                    mpi.accept(lanes.received(lane), partner, tag::BALL)?;
                     if is_acknowledged {
                         mpi.send(&[], partner, tag::SYNC)?;
                     }
                 }
                 (MessageMode::Exchange, _) => {
+                    let (sent, received) = lanes.both(lane);
                     mpi.exchange(sent, received, partner, tag::BALL)?;
                 }
             }
@@ -229,26 +254,41 @@ impl<'a> Player<'a> {
     /// One message each way; bytes that did not arrive as they were sent.
     fn verify(&mut self) -> Result<u64, MpiError> {
         self.verified = self.verified.wrapping_add(1);
-        let (mpi, partner, number) = (self.mpi, self.partner, self.verified);
-        let (own, theirs) = (mpi.rank(), partner);
-        let (sent, received) = self.lanes.next();
-        sent.iter_mut().enumerate().for_each(|(at, byte)| *byte = pattern(own, number, at));
-        received.iter_mut().enumerate().for_each(|(at, byte)| *byte = !pattern(theirs, number, at));
-        let length = match (self.mode, self.is_first) {
-            (MessageMode::Exchange, _) => mpi.exchange(sent, received, partner, tag::BALL)?,
-            (_, true) => {
-                mpi.send(sent, partner, tag::BALL)?;
-                mpi.receive(received, partner, tag::BALL)?
-            }
-            (_, false) => {
+        let (mpi, partner, number, lanes) = (self.mpi, self.partner, self.verified, &mut self.lanes);
+        let own = |at| pattern(mpi.rank(), number, at);
+        let theirs = |at| pattern(partner, number, at);
+        let lane = lanes.next();
+        if self.mode == MessageMode::Exchange {
+            let (sent, received) = lanes.both(lane);
+            fill(sent, own);
+            fill(received, |at| !theirs(at));
+            let length = mpi.exchange(sent, received, partner, tag::BALL)?;
+            return Ok(wrong(received, length, theirs));
+        }
+        let mut found = 0;
+        for is_sending in [self.is_first, !self.is_first] {
+            if is_sending {
+                fill(lanes.sent(lane), own);
+                mpi.send(lanes.sent(lane), partner, tag::BALL)?;
+            } else {
+                let received = lanes.received(lane);
+                fill(received, |at| !theirs(at));
                 let length = mpi.receive(received, partner, tag::BALL)?;
-                mpi.send(sent, partner, tag::BALL)?;
-                length
+                found = wrong(received, length, theirs);
             }
-        };
-        let wrong = received.iter().enumerate().filter(|(at, byte)| **byte != pattern(theirs, number, *at)).count();
-        Ok((wrong + received.len().abs_diff(length)) as u64)
+        }
+        Ok(found)
     }
+}
+
+fn fill(bytes: &mut [u8], by: impl Fn(usize) -> u8) {
+    bytes.iter_mut().enumerate().for_each(|(at, byte)| *byte = by(at));
+}
+
+/// Bytes that are not as they should be, or did not come.
+fn wrong(received: &[u8], length: usize, expect: impl Fn(usize) -> u8) -> u64 {
+    let wrong = received.iter().enumerate().filter(|(at, byte)| **byte != expect(*at)).count();
+    (wrong + received.len().abs_diff(length)) as u64
 }
 
 /// The byte at a place of the n-th message that a rank sends to be looked at: other ranks, messages and places differ.
@@ -289,7 +329,8 @@ mod tests {
     fn rotating_messages_never_overlap_and_come_again_after_the_pool() {
         let mut lanes = Lanes::new(&part(Buffers::Rotating, 100, 1024), None).unwrap();
         let mut place = || {
-            let (sent, received) = lanes.next();
+            let lane = lanes.next();
+            let (sent, received) = lanes.both(lane);
             assert_eq!((sent.len(), received.len()), (100, 100));
             [sent.as_ptr() as usize, received.as_ptr() as usize]
         };
@@ -303,9 +344,22 @@ mod tests {
     #[test]
     fn same_buffers_stay_where_they_are_and_may_be_empty() {
         let mut lanes = Lanes::new(&part(Buffers::Same, 0, 0), None).unwrap();
-        let first = lanes.next().0.as_ptr() as usize;
-        assert_eq!(lanes.next().0.as_ptr() as usize, first);
-        assert!(lanes.next().0.is_empty());
+        let [first, second] = [lanes.next(), lanes.next()];
+        assert_eq!((first.sent_at, first.received_at), (second.sent_at, second.received_at));
+        assert!(lanes.sent(first).is_empty() && first.received_at != first.sent_at);
+    }
+
+    #[test]
+    fn in_place_what_came_is_sent_back() {
+        let mut lanes = Lanes::new(&part(Buffers::InPlace, 100, 0), None).unwrap();
+        let lane = lanes.next();
+        lanes.received(lane)[99] = 77;
+        assert_eq!((lanes.sent(lane).len(), lanes.sent(lane)[99]), (100, 77));
+        let mut exchange = part(Buffers::InPlace, 100, 0);
+        if let Work::PingPong(work) = &mut exchange.case.work {
+            work.mode = MessageMode::Exchange;
+        }
+        assert!(Lanes::new(&exchange, None).is_err());
     }
 
     #[test]
