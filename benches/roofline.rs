@@ -72,7 +72,8 @@ fn main() {
     for (level, cases, samples) in parts {
         let mut here = Here::new(&cases, Places::default(), false).unwrap_or_else(|fault| stop(fault));
         let deadline = Instant::now() + time / 2;
-        let session = Session { machine: machine.clone(), seed, deadline, samples, record: None, quiet: true };
+        let session =
+            Session { machine: machine.clone(), seed, deadline, samples, record: None, quiet: true, sheet: None };
         let finished = measure(&cases, &mut here, &session).unwrap_or_else(|fault| stop(fault));
         let counts = show(&model::report(&finished.record), level);
         found = std::array::from_fn(|index| found[index] + counts[index]);

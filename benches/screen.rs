@@ -96,6 +96,7 @@ fn write(folder: &std::path::Path, count: usize) -> Vec<PathBuf> {
             machine: machine.clone(),
             before: Environment::default(),
             world: None,
+            sheet: None,
         };
         let node = if index % 1000 == 7 { 1.1 } else { 1.0 };
         let after = Environment::default();

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::machine::{CpuSet, EnergyPart, Machine};
+use crate::machine::{CpuSet, EnergyPart, Machine, Sheet};
 use crate::memory::Obtained;
 use crate::memory::behaviour::IGNORED;
 use crate::mpi::{Launcher, Library};
@@ -58,6 +58,9 @@ pub struct Header {
     /// The processes that took part; absent where it was this one alone.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub world: Option<World>,
+    /// The sheet whose limits the user named instead of the machine's own; absent where none was named.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sheet: Option<Sheet>,
 }
 
 /// Processes that an MPI launcher started, and what they speak.

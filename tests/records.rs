@@ -26,6 +26,7 @@ fn header() -> Line {
         machine: Machine::read(root.path()).unwrap(),
         before: Environment { node_free: vec![(0, Bytes::gib(1))], ..Environment::default() },
         world: None,
+        sheet: None,
     }))
 }
 

@@ -381,3 +381,21 @@ fn a_machine_on_paper() {
     let (_, text, _) = membound(&["machine", "--spec", "list"]);
     assert!(text.lines().count() >= 16 && text.contains("graviton4"), "{text}");
 }
+
+#[test]
+fn a_named_sheet_stays_with_the_record() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("run.jsonl");
+    let file = path.to_str().unwrap();
+    let (code, text, talk) =
+        membound(&["roofline", "--spec", "ultrasparc-t2", "--record", file, "--budget", "1s", "-q", "--cpus", "0"]);
+    assert_eq!(code, 0, "{talk}");
+    assert!(text.contains("UltraSPARC T2"), "{text}");
+    // Whatever becomes of the file that was named.
+    let again = membound(&["roofline", file]).1;
+    assert!(again.contains("UltraSPARC T2"), "{again}");
+    let other = membound(&["roofline", file, "--spec", "knl-7250"]).1;
+    assert!(!other.contains("UltraSPARC T2") && other.contains("7250"), "{other}");
+    let record = membound::record::Record::read(&path).unwrap();
+    assert_eq!(record.header.sheet, Some(sheet("ultrasparc-t2")));
+}

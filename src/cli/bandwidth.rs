@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use clap::Args;
 
-use super::measure;
+use super::measure::Job;
 use super::memory::MemoryList;
 use super::{ChoiceArgs, Done, PlaceArgs, RunArgs, usage};
 use crate::kernel::Element;
@@ -140,5 +140,5 @@ pub fn run(args: &BandwidthArgs, what: What) -> anyhow::Result<Done> {
     let what = what.or_special(args)?;
     let cases = what.cases(&frame, &args.choice)?;
     let deadline = started + args.run.budget.unwrap_or(what.budget());
-    measure::finish(&args.run, Some(&args.places), args.record.as_ref(), machine, &cases, deadline, what.view())
+    Job::new(&args.run, args.record.as_ref(), machine, deadline, what.view()).placed(&args.places).finish(&cases)
 }

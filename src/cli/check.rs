@@ -252,6 +252,7 @@ fn measure_cases(
         samples: SAMPLES,
         record: record.cloned(),
         quiet: true,
+        sheet: None,
     };
     let mut here = Here::new(cases, Places::default(), false)?;
     let finished = measure::measure(cases, &mut here, &session)?;

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use clap::Args;
 
-use super::measure;
+use super::measure::Job;
 use super::{Done, RunArgs, usage};
 use crate::kernel::mix::Mix;
 use crate::plan::{self, Home, STEPS};
@@ -52,15 +52,8 @@ pub fn c2c(args: &C2cArgs) -> anyhow::Result<Done> {
     let started = Instant::now();
     let (machine, frame) = args.run.frame()?;
     let cases = plan::handovers(&frame, &args.home).map_err(usage)?;
-    measure::finish(
-        &args.run,
-        None,
-        args.record.as_ref(),
-        machine,
-        &cases,
-        started + args.run.budget.unwrap_or(BUDGET),
-        terminal::c2c,
-    )
+    let deadline = started + args.run.budget.unwrap_or(BUDGET);
+    Job::new(&args.run, args.record.as_ref(), machine, deadline, terminal::c2c).finish(&cases)
 }
 
 /// Chases under load, and shows what it costs.
@@ -68,13 +61,6 @@ pub fn loaded(args: &LoadedArgs) -> anyhow::Result<Done> {
     let started = Instant::now();
     let (machine, frame) = args.run.frame()?;
     let cases = plan::loaded(&frame, &args.mix, args.steps, args.threads).map_err(usage)?;
-    measure::finish(
-        &args.run,
-        None,
-        args.record.as_ref(),
-        machine,
-        &cases,
-        started + args.run.budget.unwrap_or(BUDGET),
-        terminal::loaded,
-    )
+    let deadline = started + args.run.budget.unwrap_or(BUDGET);
+    Job::new(&args.run, args.record.as_ref(), machine, deadline, terminal::loaded).finish(&cases)
 }

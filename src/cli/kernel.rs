@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use clap::Args;
 
-use super::measure;
+use super::measure::Job;
 use super::{ChoiceArgs, Done, PlaceArgs, RunArgs, usage};
 use crate::kernel::formula::{Formula, IndexOrder};
 use crate::kernel::{CATALOG, Isa, Kernel, LoadKind, StoreKind, Unsupported, Variant, Width, assemble, listing};
@@ -110,7 +110,7 @@ fn measured(kernel: &'static Kernel, args: &KernelArgs) -> anyhow::Result<Done> 
     refuse_what_no_code_does(&cases)?;
     let deadline = started + args.run.budget.unwrap_or(BUDGET);
     let record = args.record.as_ref();
-    measure::finish(&args.run, Some(&args.places), record, machine, &cases, deadline, terminal::kernel)
+    Job::new(&args.run, record, machine, deadline, terminal::kernel).placed(&args.places).finish(&cases)
 }
 
 /// A loop of which no case has machine code is wrong usage; else those that have none say why among the others.

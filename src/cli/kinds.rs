@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use clap::{Args, ValueEnum};
 
-use super::measure;
+use super::measure::Job;
 use super::memory::{self, MemoryList};
 use super::{Done, PlaceArgs, RunArgs, node_number, usage, working_set};
 use crate::kernel::{Element, Width};
@@ -92,5 +92,5 @@ pub fn run(args: &KindsArgs) -> anyhow::Result<Done> {
     let (machine, frame) = args.run.frame()?;
     let cases = args.cases(&frame)?;
     let deadline = started + args.run.budget.unwrap_or(BUDGET);
-    measure::finish(&args.run, Some(&args.places), args.record.as_ref(), machine, &cases, deadline, terminal::kinds)
+    Job::new(&args.run, args.record.as_ref(), machine, deadline, terminal::kinds).placed(&args.places).finish(&cases)
 }

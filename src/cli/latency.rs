@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use clap::Args;
 
-use super::measure;
+use super::measure::Job;
 use super::memory::{self, MemoryList};
 use super::{Done, PlaceArgs, RunArgs, node_number, usage, working_set};
 use crate::kernel::chase::{Chase, Order};
@@ -104,5 +104,5 @@ pub fn run(args: &LatencyArgs) -> anyhow::Result<Done> {
     let (machine, frame) = args.run.frame()?;
     let cases = args.cases(&frame, &machine)?;
     let deadline = started + args.run.budget.unwrap_or(BUDGET);
-    measure::finish(&args.run, Some(&args.places), args.record.as_ref(), machine, &cases, deadline, terminal::latency)
+    Job::new(&args.run, args.record.as_ref(), machine, deadline, terminal::latency).placed(&args.places).finish(&cases)
 }

@@ -43,13 +43,15 @@ pub struct Session {
     pub record: Option<PathBuf>,
     /// No talk on stderr.
     pub quiet: bool,
+    /// The sheet whose limits count instead of the machine's own, if the user named one.
+    pub sheet: Option<Sheet>,
 }
 
 impl Session {
     /// As the flags say.
     pub fn new(args: &RunArgs, machine: Machine, deadline: Instant, record: Option<PathBuf>) -> Self {
         let seed = args.seed.unwrap_or_else(fresh_seed);
-        Session { machine, seed, deadline, samples: args.samples as usize, record, quiet: args.quiet }
+        Session { machine, seed, deadline, samples: args.samples as usize, record, quiet: args.quiet, sheet: None }
     }
 }
 
@@ -88,61 +90,64 @@ pub fn create(path: &Path) -> anyhow::Result<File> {
 }
 
 /// What a command does once it has its cases: lists them, or measures and shows them.
-pub fn finish(
-    args: &RunArgs,
-    places: Option<&PlaceArgs>,
-    record: Option<&PathBuf>,
-    machine: Machine,
-    cases: &[Case],
-    deadline: Instant,
+#[derive(Debug)]
+pub struct Job<'a> {
+    args: &'a RunArgs,
+    session: Session,
     table: fn(&Report) -> String,
-) -> anyhow::Result<Done> {
-    finish_with(args, places, record, machine, cases, deadline, table, &mut |_| Ok(()))
+    places: Option<&'a PlaceArgs>,
 }
 
-/// The same, and `also` gets the report; where it fails, what was measured is shown nevertheless.
-#[allow(clippy::too_many_arguments)] // Those of `finish`, and one.
-pub fn finish_with(
-    args: &RunArgs,
-    places: Option<&PlaceArgs>,
-    record: Option<&PathBuf>,
-    machine: Machine,
-    cases: &[Case],
-    deadline: Instant,
-    table: fn(&Report) -> String,
-    also: &mut dyn FnMut(&Report) -> anyhow::Result<()>,
-) -> anyhow::Result<Done> {
-    finish_against(args, places, record, machine, cases, deadline, table, also, None)
-}
+impl<'a> Job<'a> {
+    /// To be done by `deadline`, and shown as a table if not as rows.
+    pub fn new(
+        args: &'a RunArgs,
+        record: Option<&PathBuf>,
+        machine: Machine,
+        deadline: Instant,
+        table: fn(&Report) -> String,
+    ) -> Self {
+        Job { args, session: Session::new(args, machine, deadline, record.cloned()), table, places: None }
+    }
 
-/// The same, with the limits of a sheet that the user named.
-#[allow(clippy::too_many_arguments)] // Those of `finish_with`, and one.
-pub fn finish_against(
-    args: &RunArgs,
-    places: Option<&PlaceArgs>,
-    record: Option<&PathBuf>,
-    machine: Machine,
-    cases: &[Case],
-    deadline: Instant,
-    table: fn(&Report) -> String,
-    also: &mut dyn FnMut(&Report) -> anyhow::Result<()>,
-    sheet: Option<&Sheet>,
-) -> anyhow::Result<Done> {
-    if args.list {
-        return Ok(Done::ok(list(cases)));
+    /// With streams where the user wants them.
+    pub fn placed(self, places: &'a PlaceArgs) -> Self {
+        Job { places: Some(places), ..self }
     }
-    let session = Session::new(args, machine, deadline, record.cloned());
-    let places = places.map_or_else(|| Ok(Places::default()), PlaceArgs::places)?;
-    let mut here = Here::new(cases, places, args.verify)?;
-    let finished = measure(cases, &mut here, &session)?;
-    tell(&finished, &session);
-    let report = model::report_against(&finished.record, sheet);
-    let fault = also(&report).err();
-    if let Some(fault) = &fault {
-        let _ = writeln!(anstream::stderr(), "membound: {fault:#}");
+
+    /// Held against a sheet that the user named, if any.
+    pub fn against(mut self, sheet: Option<Sheet>) -> Self {
+        self.session.sheet = sheet;
+        self
     }
-    warn(&report, args);
-    Ok(Done { text: present(&report, args.format, table), failed: finished.failed() || fault.is_some() })
+
+    /// Does it.
+    pub fn finish(self, cases: &[Case]) -> anyhow::Result<Done> {
+        self.finish_with(cases, &mut |_| Ok(()))
+    }
+
+    /// The same, and `also` gets the report; where it fails, what was measured is shown nevertheless.
+    pub fn finish_with(
+        self,
+        cases: &[Case],
+        also: &mut dyn FnMut(&Report) -> anyhow::Result<()>,
+    ) -> anyhow::Result<Done> {
+        let Job { args, session, table, places } = self;
+        if args.list {
+            return Ok(Done::ok(list(cases)));
+        }
+        let places = places.map_or_else(|| Ok(Places::default()), PlaceArgs::places)?;
+        let mut here = Here::new(cases, places, args.verify)?;
+        let finished = measure(cases, &mut here, &session)?;
+        tell(&finished, &session);
+        let report = model::report(&finished.record);
+        let fault = also(&report).err();
+        if let Some(fault) = &fault {
+            let _ = writeln!(anstream::stderr(), "membound: {fault:#}");
+        }
+        warn(&report, args);
+        Ok(Done { text: present(&report, args.format, table), failed: finished.failed() || fault.is_some() })
+    }
 }
 
 /// Measures `cases` and records them as they are done. Ctrl-C ends the run and keeps what is finished.
@@ -277,6 +282,7 @@ fn header(executor: &dyn Executor, session: &Session) -> Header {
         machine: session.machine.clone(),
         before: run::environment(),
         world: executor.world(),
+        sheet: session.sheet.clone(),
     }
 }
 

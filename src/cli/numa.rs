@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use anyhow::Context;
 use clap::Args;
 
-use super::measure;
+use super::measure::{self, Job};
 use super::page_cache::{self, PageCacheArgs};
 use super::{Done, RunArgs, usage, working_set};
 use crate::kernel::Kernel;
@@ -101,7 +101,7 @@ pub fn run(args: &NumaArgs) -> anyhow::Result<Done> {
         Some((path, file)) => write_topology(report, file).with_context(|| format!("writing {}", path.display())),
         None => Ok(()),
     };
-    measure::finish_with(&args.run, None, args.record.as_ref(), machine, &cases, deadline, terminal::numa, &mut write)
+    Job::new(&args.run, args.record.as_ref(), machine, deadline, terminal::numa).finish_with(&cases, &mut write)
 }
 
 /// The ratio of pages on two nodes at which a kernel is fastest.
@@ -114,7 +114,7 @@ fn weights(args: &NumaArgs, started: Instant) -> anyhow::Result<Done> {
     let (machine, frame) = args.run.frame()?;
     let cases = plan::weights(&frame, kernel, tiers).map_err(usage)?;
     let deadline = started + args.run.budget.unwrap_or(BUDGET);
-    measure::finish(&args.run, None, args.record.as_ref(), machine, &cases, deadline, terminal::weights)
+    Job::new(&args.run, args.record.as_ref(), machine, deadline, terminal::weights).finish(&cases)
 }
 
 fn write_topology(report: &Report, mut file: &std::fs::File) -> anyhow::Result<()> {

@@ -7,7 +7,8 @@ use std::time::{Duration, Instant};
 use anyhow::Context;
 use clap::Args;
 
-use super::{Done, Format, RunArgs, measure, usage};
+use super::measure::{self, Job};
+use super::{Done, Format, RunArgs, usage};
 use crate::machine::{Machine, Sheet};
 use crate::model::{self, Report};
 use crate::plan;
@@ -53,11 +54,13 @@ pub fn run(args: &RooflineArgs) -> anyhow::Result<Done> {
         None => Ok(()),
     };
     if args.records.is_empty() {
-        return measured(args, sheet.as_ref(), started, &draw);
+        return measured(args, sheet, started, &draw);
     }
     let mut reports = Vec::new();
     for path in &args.records {
-        let report = model::report_against(&Record::read(path).map_err(usage)?, sheet.as_ref());
+        let mut record = Record::read(path).map_err(usage)?;
+        record.header.sheet = sheet.clone().or(record.header.sheet);
+        let report = model::report(&record);
         draw(&report)?;
         reports.push(report);
     }
@@ -66,7 +69,7 @@ pub fn run(args: &RooflineArgs) -> anyhow::Result<Done> {
 
 fn measured(
     args: &RooflineArgs,
-    sheet: Option<&Sheet>,
+    sheet: Option<Sheet>,
     started: Instant,
     draw: &dyn Fn(&Report) -> anyhow::Result<()>,
 ) -> anyhow::Result<Done> {
@@ -74,8 +77,8 @@ fn measured(
     let budget = args.run.budget.unwrap_or(BUDGET);
     let cases = plan::roofline(&frame, domain(&machine, args), budget).map_err(usage)?;
     let deadline = started + budget;
-    let (run, record) = (&args.run, args.record.as_ref());
-    measure::finish_against(run, None, record, machine, &cases, deadline, terminal::roofline, &mut |r| draw(r), sheet)
+    let job = Job::new(&args.run, args.record.as_ref(), machine, deadline, terminal::roofline).against(sheet);
+    job.finish_with(&cases, &mut |report| draw(report))
 }
 
 /// Cores behind the last-level cache of the first.

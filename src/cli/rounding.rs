@@ -5,7 +5,8 @@ use std::time::{Duration, Instant};
 
 use clap::Args;
 
-use super::{Done, RunArgs, measure, usage, working_set};
+use super::measure::Job;
+use super::{Done, RunArgs, usage, working_set};
 use crate::kernel::Kernel;
 use crate::plan;
 use crate::units::Bytes;
@@ -51,5 +52,5 @@ pub fn run(args: &RoundingArgs) -> anyhow::Result<Done> {
     let (machine, frame) = args.run.frame()?;
     let cases = plan::rounding(&frame, &kernels, args.size, args.data_seed).map_err(usage)?;
     let deadline = started + args.run.budget.unwrap_or(BUDGET);
-    measure::finish(&args.run, None, args.record.as_ref(), machine, &cases, deadline, terminal::rounding)
+    Job::new(&args.run, args.record.as_ref(), machine, deadline, terminal::rounding).finish(&cases)
 }

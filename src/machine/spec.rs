@@ -6,13 +6,14 @@
 use std::path::{Path, PathBuf};
 use std::slice;
 
-use serde::Deserialize;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
 use super::Machine;
 use crate::units::{Bytes, words};
 
 /// What a processor can do on paper. Figures are those of one package.
-#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Sheet {
     /// What it is the sheet of.
@@ -32,7 +33,7 @@ pub struct Sheet {
 
 /// What a machine must say of itself for a sheet to be its own. Each list that is not empty must have an entry that
 /// holds; a sheet without any is for no machine, and must be named by the user.
-#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Signs {
     /// The maker of the cores, such as `GenuineIntel`.
@@ -46,7 +47,7 @@ pub struct Signs {
 }
 
 /// Cores that are alike.
-#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Cores {
     /// The design.
@@ -67,7 +68,7 @@ pub struct Cores {
 
 /// Floating-point arithmetic of one width: instructions that a core starts in a cycle, sustained. Several rows may be for
 /// the same width where elements differ.
-#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Arithmetic {
     /// What it is called, such as `NEON`.
@@ -89,7 +90,7 @@ pub struct Arithmetic {
 }
 
 /// A cache, and what a core moves from and to it in a cycle.
-#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SheetCache {
     /// 1 is the nearest.
@@ -105,7 +106,7 @@ pub struct SheetCache {
 }
 
 /// Memory of one kind: channels x transfers x width, or the rates that the source tells.
-#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Channels {
     /// What it is: `DDR5`.

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use super::compare::{self, Change, Comparison, ComparisonRow, Side, Source, Verdict};
 use super::rows::is_in_memory;
-use super::{LatencyRow, Report, Row, limits, report_against};
+use super::{LatencyRow, Report, Row, limits, report};
 use crate::kernel::chase::Order;
 use crate::kernel::{Element, LoadKind, StoreKind};
 use crate::machine::{Machine, Sheet};
@@ -289,13 +289,15 @@ pub fn stranger(baseline: &Machine, machine: &Machine) -> Option<String> {
 
 /// What one look found.
 pub fn look(probes: &[Probe], ground: &Ground, now: &Record) -> Checkup {
-    let report = report_against(now, ground.sheet.as_ref());
+    let mut now = now.clone();
+    now.header.sheet.clone_from(&ground.sheet);
+    let report = report(&now);
     let mut checkup = Checkup::default();
     if ground.baseline.is_empty() {
         checkup.rows.extend(probes.iter().filter(|_| ground.sheet.is_none()).map(|probe| bare(probe, &report)));
     } else {
         let side = |name: &str, records: Vec<Record>| Side { name: name.into(), source: Source::Records(records) };
-        let now = side("now", vec![now.clone()]);
+        let now = side("now", vec![now]);
         let found = compare::compare(&side("baseline", ground.baseline.clone()), &now, ground.tolerance);
         checkup.rows.extend(probes.iter().map(|probe| against_baseline(probe, &report, &found, ground.tolerance)));
         checkup.rows.extend(clock(&found, probes, ground.tolerance));

@@ -55,7 +55,7 @@ use crate::kernel::chase::Order;
 use crate::kernel::mix::Mix;
 use crate::kernel::scan::Scan;
 use crate::kernel::{Element, LoadKind, StoreKind, Width};
-use crate::machine::{Balance, CoreKind, Machine, Relation, Sheet};
+use crate::machine::{Balance, CoreKind, Machine, Relation};
 use crate::memory::{MemoryKind, MemorySpec, Obtained, Policy};
 use crate::plan::{Home, Load, PageWork, Protocol, StreamMemory};
 use crate::record::{Clock, End, Environment, Record};
@@ -141,12 +141,8 @@ pub struct Report {
 
 /// Works a report out of a record.
 pub fn report(record: &Record) -> Report {
-    report_against(record, None)
-}
-
-/// The same, with the limits of a sheet that the user names instead of the machine's own.
-pub fn report_against(record: &Record, sheet: Option<&Sheet>) -> Report {
     let header = &record.header;
+    let sheet = header.sheet.as_ref();
     let (mut results, on_nodes) = numa::part(rows::merge(record), record);
     let levels = hierarchy::name_levels(&mut results, &header.machine);
     let known = limits::limits(&header.machine, sheet, &[]);

@@ -35,6 +35,7 @@ pub fn record(clock: Clock, machine: Machine, measurements: Vec<Measurement>) ->
         machine,
         before: Environment::default(),
         world: None,
+        sheet: None,
     };
     Record { header, measurements, end: None }
 }
