@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use crate::machine::{CpuSet, EnergyPart, Machine, Sheet};
 use crate::memory::Obtained;
 use crate::memory::behaviour::IGNORED;
-use crate::mpi::{Launcher, Library};
+use crate::mpi::{Launcher, Library, ThreadLevel};
 use crate::plan::{Case, Work};
 use crate::units::{Bytes, Hertz};
 
@@ -70,6 +70,8 @@ pub struct World {
     pub launcher: Launcher,
     /// What they send messages by.
     pub library: Library,
+    /// The thread level that it was asked for.
+    pub threads: ThreadLevel,
     /// How many there are.
     pub ranks: usize,
     /// The hosts that they run on, that of rank 0 first.

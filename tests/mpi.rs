@@ -234,6 +234,20 @@ fn an_interrupt_keeps_what_is_finished() {
 }
 
 #[test]
+fn the_thread_level_asked_for_is_on_record() {
+    for (mpirun, _) in BOTH {
+        let folder = tempfile::tempdir().unwrap();
+        for level in ["single", "funneled"] {
+            let file = folder.path().join(level);
+            let arguments = ["pingpong", "--sizes", "8", "--mpi-threads", level, "--budget", "1s", "--record"];
+            let Some(output) = mpirun.run(2, &[&arguments[..], &[file.to_str().unwrap()]].concat()) else { continue };
+            succeeded(&output);
+            assert_eq!(Record::read(&file).unwrap().header.world.unwrap().threads.word(), level);
+        }
+    }
+}
+
+#[test]
 fn in_a_fleet_all_ranks_join() {
     for (mpirun, _) in BOTH {
         let folder = tempfile::tempdir().unwrap();

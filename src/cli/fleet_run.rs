@@ -9,7 +9,7 @@ use clap::{Args, Parser};
 
 use super::{Cli, Command, Done, RunArgs, measure, pingpong, usage};
 use crate::fleet::{self, Begun, Child, Hello, Joined, Left, Patience, Plan, Task, World};
-use crate::mpi::{self, Mpi};
+use crate::mpi::{self, Mpi, ThreadLevel};
 use crate::run::sys;
 use crate::units::{parse_duration, utc_compact};
 
@@ -52,7 +52,7 @@ pub fn run(args: &FleetRunArgs) -> anyhow::Result<Done> {
     if let Ok(Cli { command: Some(Command::Pingpong(plan)), .. }) = parse(&args.plan) {
         return join(args, plan);
     }
-    let mpi = Mpi::join().map_err(|fault| usage(format!("{fault}\n{BY_HAND}")))?;
+    let mpi = Mpi::join(ThreadLevel::Single).map_err(|fault| usage(format!("{fault}\n{BY_HAND}")))?;
     sys::catch_interrupts();
     let mut world = Joined::new(&mpi);
     let hello = Hello::here(TOOL, measure::host(), args.plan.clone());

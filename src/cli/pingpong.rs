@@ -12,7 +12,7 @@ use super::report::present;
 use super::{Done, RunArgs, usage};
 use crate::machine::Machine;
 use crate::model;
-use crate::mpi::{self, Launched, Mpi, MpiError};
+use crate::mpi::{self, Launched, Mpi, MpiError, ThreadLevel};
 use crate::plan::{self, Buffers, Case, Host, MessageMode, PingPongChoice, Place, Sizes};
 use crate::record::Clock;
 use crate::run::pingpong::{CALIBRATION, GatherError, Hello, PingPongs, dismiss, follow, gather, greet, hosts};
@@ -42,6 +42,10 @@ pub struct PingPongArgs {
     /// two hosts) [default: all there are]
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     pub place: Vec<Place>,
+    /// Which threads MPI is told may make calls, whatever do: single, funneled, serialized, multiple. What a program pays
+    /// for asking for more
+    #[arg(long, value_name = "LEVEL", default_value_t = ThreadLevel::Single)]
+    pub mpi_threads: ThreadLevel,
     /// Let more processes run on a host than it has CPUs for them; every row is then flagged
     #[arg(long)]
     pub oversubscribe: bool,
@@ -63,7 +67,7 @@ pub fn run(args: &PingPongArgs) -> anyhow::Result<Done> {
     let launched = mpi::launched().ok_or_else(not_launched)?;
     // What the launcher lets this process use, before an MPI can change it.
     let machine = Machine::live();
-    let mpi = match Mpi::join() {
+    let mpi = match Mpi::join(args.mpi_threads) {
         Ok(mpi) => mpi,
         Err(fault) if launched.rank == 0 => return Err(told(fault)),
         Err(fault) => leave_silently(&fault),
@@ -112,7 +116,7 @@ fn lead(
     session: &Session,
     args: &PingPongArgs,
 ) -> (anyhow::Result<Done>, Option<MpiError>) {
-    let mut pingpongs = match PingPongs::new(mpi, launched.launcher, greetings, clock) {
+    let mut pingpongs = match PingPongs::new(mpi, launched.launcher, args.mpi_threads, greetings, clock) {
         Ok(pingpongs) => pingpongs,
         Err(fault) => return (Err(fault.into()), None),
     };

@@ -21,8 +21,6 @@ compile_error!("handles of both ABIs share a word only where words are 64 bits a
 
 /// MPI_SUCCESS, in both.
 pub(super) const SUCCESS: c_int = 0;
-/// MPI_THREAD_FUNNELED, in both: only the thread that joined makes calls.
-const FUNNELED: c_int = 1;
 /// More than both need: MPICH's MPI_MAX_LIBRARY_VERSION_STRING; MPI_MAX_ERROR_STRING is 512 and 256.
 const TEXT_BYTES: usize = 8192;
 
@@ -157,17 +155,17 @@ impl Calls {
         self.values.abi
     }
 
-    /// Starts MPI in this process. Should its own start fail, most MPIs end the process with words of their own: errors
+    /// Starts MPI in this process; the number of the thread level that it has then. Should its own start fail, most MPIs end the process with words of their own: errors
     /// can be asked for only once there is a world.
-    pub fn init(&self) -> Result<(), c_int> {
+    pub fn init(&self, threads: c_int) -> Result<c_int, c_int> {
         let mut provided = 0;
         // SAFETY: no arguments are handed over, which MPI allows since 2.0; `provided` is an int. The caller makes sure that
         // this is the first time.
-        let code =
-            unsafe { (self.functions.init)(std::ptr::null_mut(), std::ptr::null_mut(), FUNNELED, &mut provided) };
+        let code = unsafe { (self.functions.init)(std::ptr::null_mut(), std::ptr::null_mut(), threads, &mut provided) };
         done(code)?;
         // SAFETY: both are handles of this library, by `values`.
-        done(unsafe { (self.functions.set_errhandler)(self.values.comm_world, self.values.errors_return) })
+        done(unsafe { (self.functions.set_errhandler)(self.values.comm_world, self.values.errors_return) })?;
+        Ok(provided)
     }
 
     pub fn finalize(&self) -> Result<(), c_int> {

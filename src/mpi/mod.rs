@@ -9,7 +9,7 @@ mod launcher;
 mod library;
 
 pub use launcher::{Launched, Launcher, launched};
-pub use library::{Abi, Library, OVERRIDE};
+pub use library::{Abi, Library, OVERRIDE, ThreadLevel};
 
 use std::ffi::c_int;
 use std::marker::PhantomData;
@@ -64,6 +64,14 @@ pub enum MpiError {
         library: String,
         /// Processes that the library sees.
         seen: usize,
+    },
+    /// A thread level that the library does not have.
+    #[error("{library} has no thread level {asked}; ask for a lower one, or name another library with {OVERRIDE}")]
+    NoSuchLevel {
+        /// Version of the library.
+        library: String,
+        /// The level.
+        asked: ThreadLevel,
     },
     /// MPI can be joined once in the life of a process.
     #[error("this process has joined MPI before; that can be done once")]
@@ -123,22 +131,26 @@ pub struct Pending<'a> {
 static HAS_JOINED: AtomicBool = AtomicBool::new(false);
 
 impl Mpi {
-    /// Loads the library that fits the launcher and joins the world. All processes of the launcher must do so.
+    /// Loads the library that fits the launcher and joins the world; calls are made by this thread alone, whatever the
+    /// level would allow. All processes of the launcher must do so.
     ///
     /// # Errors
-    /// Where nobody launched this process, no library can be loaded or none is of a known ABI, it joins another world than
-    /// the launcher's, or this process has joined before.
-    pub fn join() -> Result<Mpi, MpiError> {
+    /// Where nobody launched this process, no library can be loaded or none is of a known ABI, it has no such level, it
+    /// joins another world than the launcher's, or this process has joined before.
+    pub fn join(level: ThreadLevel) -> Result<Mpi, MpiError> {
         let launched = launched().ok_or(MpiError::NotLaunched)?;
         let (calls, library) = load(launched.launcher)?;
         if HAS_JOINED.swap(true, Ordering::SeqCst) {
             return Err(MpiError::Again);
         }
         let failed = |call, code| MpiError::Failed { call, code, text: calls.meaning(code) };
-        calls.init().map_err(|code| failed("MPI_Init_thread", code))?;
+        let provided = calls.init(level.number()).map_err(|code| failed("MPI_Init_thread", code))?;
         let [rank, size] = calls.place().map_err(|code| failed("MPI_Comm_size", code))?;
         // From here on dropping it leaves the world.
         let mpi = Mpi { calls, library, rank, size, in_this_thread: PhantomData };
+        if provided < level.number() {
+            return Err(MpiError::NoSuchLevel { library: mpi.library.version.clone(), asked: level });
+        }
         match launched.size {
             Some(started) if started != size => Err(MpiError::OtherWorld {
                 launcher: launched.launcher,
