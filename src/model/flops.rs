@@ -1,6 +1,6 @@
 //! Arithmetic in registers: from visits to rows.
 
-use super::rows::{core_clock, flags, measured, outcome, visits};
+use super::rows::{core_clock, flags, measured, outcome, per_cycle, visits};
 use super::{FlopsRow, Rate};
 use crate::kernel::flops::Flops;
 use crate::plan::{Case, Work};
@@ -26,7 +26,7 @@ fn row(visits: &[&Measurement], hz: f64) -> Option<FlopsRow> {
     if let Some(summary) = stats::summarize(&views) {
         row.flops_per_s = Some(Rate { best: summary.greatest, median: summary.median, ci95: summary.ci95 });
         row.core_clock_hz = core_clock(&measured, hz);
-        row.flops_per_cycle = row.core_clock_hz.map(|clock| summary.median / case.threads() as f64 / clock);
+        row.flops_per_cycle = per_cycle(&measured, case.threads(), |volume| volume.flops).map(|summary| summary.median);
         (row.samples, row.rounds) = (summary.samples, measured.len());
         row.flags = flags(case, &measured, &batches, &summary, hz);
     }

@@ -264,8 +264,10 @@ pub struct Row {
     /// What first use cost beside the pass itself, where fresh memory was measured.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub first_use: Option<FirstUse>,
-    /// Payload bytes in a core clock cycle, by thread: median of the samples.
+    /// Payload bytes in a core clock cycle, by thread: median of the samples, each by the clock right after it.
     pub bytes_per_cycle: Option<f64>,
+    /// Its 95 % interval: where the clock wanders, what is left without that.
+    pub bytes_per_cycle_ci95: Option<[f64; 2]>,
     /// True core clock during the samples.
     pub core_clock_hz: Option<f64>,
     /// Floating-point operations a second: median.

@@ -368,7 +368,10 @@ impl Ceilings<'_> {
                     == (row.element, row.width, balance, row.threads)
                     && other.outcome == "measured"
             };
-            let usual = |other: &FlopsRow| Some(other.flops_per_s?.median * at_clock_of(row, other.core_clock_hz));
+            let usual = |other: &FlopsRow| {
+                let rate = other.flops_per_s?.median;
+                Some(rate * at_clock_of(row, clock(rate, other.flops_per_cycle, other.threads)))
+            };
             let measured = self.flops.iter().find(ours).and_then(usual);
             measured.or_else(|| self.specified(row.element, row.width, balance, &row.cpus))
         };
@@ -391,12 +394,9 @@ impl Ceilings<'_> {
                     && other.policy == row.policy
                     && (kernel == "load" || other.store == row.store)
             };
-            // The nearest caches run at the clock of the core.
-            let clock = |other: &Row| match level {
-                "L1" | "L2" => at_clock_of(row, other.core_clock_hz),
-                _ => 1.0,
-            };
-            let rate = |other: &Row| delivered(other).map(|rate| rate.median * clock(other));
+            let by_clock =
+                |other: &Row| if runs_at_core_clock(level) { at_clock_of(row, clock_of(other)) } else { 1.0 };
+            let rate = |other: &Row| delivered(other).map(|rate| rate.median * by_clock(other));
             let best = |test: &dyn Fn(&&Row) -> bool| {
                 self.rows.iter().filter(alike).filter(test).filter_map(rate).reduce(f64::max)
             };
@@ -439,8 +439,12 @@ impl Ceilings<'_> {
             (None, None) => return None,
         };
         let predicted = flops / seconds;
-        let scale = flops_per_s / payload.median;
-        let interval = [payload.median, payload.ci95[0], payload.ci95[1]].map(|bps| bps * scale);
+        // Both sides are cycles there: that the clock wandered makes neither uncertain.
+        let ends = match (row.bytes_per_cycle, row.bytes_per_cycle_ci95) {
+            (Some(median), Some(ci95)) if runs_at_core_clock(level) => ci95.map(|end| end / median),
+            _ => payload.ci95.map(|end| end / payload.median),
+        };
+        let interval = [1.0, ends[0], ends[1]].map(|share| share * flops_per_s);
         Some(RooflinePoint {
             row: index,
             level: level.into(),
@@ -458,10 +462,24 @@ impl Ceilings<'_> {
     }
 }
 
+/// The nearest caches run at the clock of the core.
+fn runs_at_core_clock(level: &str) -> bool {
+    ["L1", "L2"].contains(&level)
+}
+
+/// The clock at which a rate was reached, by what was done in a cycle.
+fn clock(rate: f64, per_cycle: Option<f64>, threads: usize) -> Option<f64> {
+    per_cycle.map(|per_cycle| rate / per_cycle / threads as f64)
+}
+
+fn clock_of(row: &Row) -> Option<f64> {
+    clock(row.payload_bps?.median, row.bytes_per_cycle, row.threads)
+}
+
 /// What a figure at another clock of the core is to be multiplied with, to be one at a row's clock: wide vectors may lower
 /// it, and neighbours.
 fn at_clock_of(row: &Row, other: Option<f64>) -> f64 {
-    row.core_clock_hz.zip(other).map_or(1.0, |(own, other)| own / other)
+    clock_of(row).zip(other).map_or(1.0, |(own, other)| own / other)
 }
 
 fn threads_word(threads: usize) -> String {

@@ -8,7 +8,7 @@ use crate::kernel::{Kernel, Variant};
 use crate::machine::Machine;
 use crate::memory::{MemoryKind, Obtained};
 use crate::plan::{Case, PageWork, Protocol, Work};
-use crate::record::{ControllerSamples, Measured, Measurement, Outcome, Record};
+use crate::record::{ControllerSamples, Measured, Measurement, Outcome, Record, Volume};
 use crate::stats::{self, Summary};
 use crate::units::Bytes;
 
@@ -158,6 +158,7 @@ fn bare_row(case: &Case, variant: &Variant) -> Row {
         first_use: None,
         controllers_bps: None,
         bytes_per_cycle: None,
+        bytes_per_cycle_ci95: None,
         core_clock_hz: None,
         flops_per_s: None,
         samples: 0,
@@ -184,7 +185,9 @@ fn fill(row: &mut Row, case: &Case, measured: &[&Measured], summary: &Summary, h
     row.copied_bps = (row.kernel == "copy").then(|| scaled(volume.stored as f64 / payload));
     row.flops_per_s = (volume.flops > 0).then(|| rate.median * volume.flops as f64 / payload);
     row.core_clock_hz = core_clock(measured, hz);
-    row.bytes_per_cycle = row.core_clock_hz.map(|clock| rate.median / case.threads() as f64 / clock);
+    let per_cycle = per_cycle(measured, case.threads(), |volume| volume.payload());
+    row.bytes_per_cycle = per_cycle.as_ref().map(|summary| summary.median);
+    row.bytes_per_cycle_ci95 = per_cycle.map(|summary| summary.ci95);
     row.samples = summary.samples;
     row.rounds = measured.len();
     row.modes = summary.modes;
@@ -218,6 +221,20 @@ pub(super) fn core_clock(measured: &[&Measured], hz: f64) -> Option<f64> {
             .filter(|t| **t > 0)
             .map(|t| visit.core_clock_links as f64 / *t as f64 * hz)
     }))
+}
+
+/// How much of something a thread does in a cycle of its core. Each sample counts by the clock that was read right after it:
+/// with wide arithmetic the clock changes from one millisecond to the next.
+pub(super) fn per_cycle(measured: &[&Measured], threads: usize, what: impl Fn(&Volume) -> u64) -> Option<Summary> {
+    let of_visit = |visit: &&Measured| -> Vec<f64> {
+        let done = what(&visit.volume) as f64 * visit.repetitions as f64 / threads as f64;
+        let samples = visit.samples.ticks.iter().zip(&visit.samples.core_clock_ticks);
+        let cycles = samples.filter(|(_, chain)| **chain > 0).map(|(ticks, chain)| *ticks as f64 / *chain as f64);
+        cycles.map(|chains| done / (chains * visit.core_clock_links as f64)).filter(|done| done.is_finite()).collect()
+    };
+    let batches: Vec<Vec<f64>> = measured.iter().map(of_visit).collect();
+    let views: Vec<&[f64]> = batches.iter().map(Vec::as_slice).filter(|batch| !batch.is_empty()).collect();
+    stats::summarize(&views)
 }
 
 /// What the memory controllers counted, over the time of each sample.

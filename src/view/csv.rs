@@ -57,6 +57,8 @@ const BANDWIDTH: &[Column<Row>] = &[
     ("first_use_map_s", |row| text(row.first_use.map(|first| first.map_s))),
     ("first_use_faults", |row| text(row.first_use.map(|first| first.faults))),
     ("bytes_per_cycle", |row| text(row.bytes_per_cycle)),
+    ("bytes_per_cycle_ci95_low", |row| text(row.bytes_per_cycle_ci95.map(|ci95| ci95[0]))),
+    ("bytes_per_cycle_ci95_high", |row| text(row.bytes_per_cycle_ci95.map(|ci95| ci95[1]))),
     ("core_clock_hz", |row| text(row.core_clock_hz)),
     ("flops_per_s", |row| text(row.flops_per_s)),
     ("samples", |row| row.samples.to_string()),
