@@ -1,11 +1,12 @@
 //! Arithmetic in registers: from visits to rows.
 
-use super::rows::{core_clock, flags, measured, outcome, visits};
-use super::{FlopsRow, Rate};
-use crate::kernel::flops::Flops;
-use crate::plan::{Case, Work};
+use super::quality::{Sampled, rated};
+use super::rows::visits;
+use super::FlopsRow;
+use crate::plan::Work;
 use crate::record::{Measured, Measurement, Record};
-use crate::stats;
+
+rated!(FlopsRow, |row| format!("{} {} {}", row.balance, row.width, row.element));
 
 /// One row a case, by threads, element, width and balance.
 pub(super) fn rows(record: &Record) -> Vec<FlopsRow> {
@@ -18,28 +19,8 @@ pub(super) fn rows(record: &Record) -> Vec<FlopsRow> {
 fn row(visits: &[&Measurement], hz: f64) -> Option<FlopsRow> {
     let case = &visits[0].case;
     let Work::Flops(flops) = case.work else { return None };
-    let measured = measured(visits);
-    let batches: Vec<Vec<f64>> = measured.iter().map(|visit| flops_per_s(visit, hz)).collect();
-    let views: Vec<&[f64]> = batches.iter().map(Vec::as_slice).collect();
-    let mut row = bare_row(case, flops);
-    (row.outcome, row.reason) = outcome(visits);
-    if let Some(summary) = stats::summarize(&views) {
-        row.flops_per_s = Some(Rate { best: summary.greatest, median: summary.median, ci95: summary.ci95 });
-        row.core_clock_hz = core_clock(&measured, hz);
-        row.flops_per_cycle = row.core_clock_hz.map(|clock| summary.median / case.threads() as f64 / clock);
-        (row.samples, row.rounds) = (summary.samples, measured.len());
-        row.flags = flags(case, &measured, &batches, &summary, hz);
-    }
-    Some(row)
-}
-
-pub(super) fn flops_per_s(visit: &Measured, hz: f64) -> Vec<f64> {
-    let flops = visit.volume.flops as f64 * visit.repetitions as f64;
-    visit.samples.ticks.iter().map(|ticks| flops / (*ticks as f64 / hz)).collect()
-}
-
-fn bare_row(case: &Case, flops: Flops) -> FlopsRow {
-    FlopsRow {
+    let sampled = Sampled::of(visits, hz, |visit| flops_per_s(visit, hz));
+    Some(FlopsRow {
         metric: "flops".into(),
         element: flops.element,
         width: flops.width,
@@ -47,13 +28,14 @@ fn bare_row(case: &Case, flops: Flops) -> FlopsRow {
         threads: case.threads(),
         cpus: case.cpus.clone(),
         unit: "flop/s".into(),
-        flops_per_s: None,
-        flops_per_cycle: None,
-        core_clock_hz: None,
-        samples: 0,
-        rounds: 0,
-        outcome: String::new(),
-        reason: None,
-        flags: Vec::new(),
-    }
+        flops_per_s: sampled.rate(),
+        flops_per_cycle: sampled.per_cycle(case.threads(), hz),
+        core_clock_hz: sampled.core_clock(hz),
+        quality: sampled.quality,
+    })
+}
+
+pub(super) fn flops_per_s(visit: &Measured, hz: f64) -> Vec<f64> {
+    let flops = visit.volume.flops as f64 * visit.repetitions as f64;
+    visit.samples.ticks.iter().map(|ticks| flops / (*ticks as f64 / hz)).collect()
 }

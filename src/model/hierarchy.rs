@@ -38,7 +38,7 @@ pub(super) fn name_levels(results: &mut [Result], machine: &Machine) -> Vec<Leve
 fn load_curve(results: &[Result]) -> Vec<(Bytes, f64, [f64; 2])> {
     let candidates: Vec<&Result> = results
         .iter()
-        .filter(|r| r.row.kernel == "load" && r.row.threads == 1 && r.row.outcome == "measured")
+        .filter(|r| r.row.kernel == "load" && r.row.threads == 1 && r.row.quality.is_measured())
         .filter(|r| r.row.store == StoreKind::Regular && r.case.protocol == Protocol::Steady && r.is_plain())
         .collect();
     let count =

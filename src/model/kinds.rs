@@ -82,7 +82,7 @@ fn kind(results: &[Result], memory: MemorySpec, against: Option<MemorySpec>, byt
 
 /// Seconds of the first use.
 fn total(first: &Result) -> Option<Cost> {
-    first.row.first_use.filter(|_| first.row.outcome == "measured").map(|first| first.total_s)
+    first.row.first_use.filter(|_| first.row.quality.is_measured()).map(|first| first.total_s)
 }
 
 /// Seconds of one copy.
@@ -90,7 +90,7 @@ fn each(steady: &Result) -> Option<Cost> {
     let (rate, payload) = (steady.row.payload_bps?, steady.case.working_set.0 as f64);
     let seconds = |bps: f64| payload / bps;
     let [low, high] = rate.ci95;
-    (steady.row.outcome == "measured").then(|| Cost {
+    (steady.row.quality.is_measured()).then(|| Cost {
         best: seconds(rate.best),
         median: seconds(rate.median),
         ci95: [seconds(high), seconds(low)],
@@ -145,9 +145,9 @@ fn quotient(a: f64, a_error: f64, b: f64, b_error: f64) -> [Option<f64>; 2] {
 /// How a kind is known to be what it claims; where nothing was measured, the reason. `rows` holds those first in which
 /// it stands alone: what was obtained for a copy is that of both streams.
 fn proof<'a>(kind: MemoryKind, rows: impl Iterator<Item = &'a Row> + Clone) -> (String, bool) {
-    let measured = rows.clone().filter(|row| row.outcome == "measured");
+    let measured = rows.clone().filter(|row| row.quality.is_measured());
     let Some(obtained) = measured.clone().find_map(|row| row.obtained.as_ref()) else {
-        let reason = rows.clone().find_map(|row| Some(format!("{}: {}", row.outcome, row.reason.as_ref()?)));
+        let reason = rows.clone().find_map(|row| row.quality.fault());
         return (reason.unwrap_or_else(|| "not measured".into()), false);
     };
     // A promise that was not kept in one row is not kept.

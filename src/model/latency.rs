@@ -6,15 +6,13 @@ use super::hierarchy::{LEAST_SIZES, assumed, named};
 use super::ladder::{self, Rung, Translation};
 use super::levels::Plateau;
 use super::numa::is_in_matrix;
-use super::rows::{core_clock, flags, measured, median, outcome, visits};
-use super::{
-    Cost, Latency, LatencyLevel, LatencyRow, Level, MapLine, ParallelPoint, Parallelism, Report, TranslationLevel,
-};
+use super::quality::{Sampled, rated, summarize};
+use super::rows::{core_clock, median, visits};
+use super::{Latency, LatencyLevel, LatencyRow, Level, MapLine, ParallelPoint, Parallelism, Report, TranslationLevel};
 use crate::kernel::chase::{Chase, Order};
 use crate::memory::{MemoryKind, MemorySpec};
 use crate::plan::{Case, MAP_STRIDE, Protocol, SPARSE_STRIDE, USUAL_MEMORY, Work};
 use crate::record::{BASE_PAGE, Measured, Measurement, Record};
-use crate::stats;
 use crate::units::{Bytes, BytesPerSecond, Nanoseconds, significant};
 
 const LINE: u64 = 64;
@@ -25,6 +23,8 @@ const HUGE_PAGE: u64 = 2 << 20;
 const KNEE: f64 = 0.95;
 /// Numbers of chains that make a curve.
 const LEAST_CHAINS: usize = 3;
+
+rated!(LatencyRow, |row| format!("chases in {} memory", row.memory));
 
 /// All that the chases of a record tell.
 pub(super) fn latency(record: &Record) -> Latency {
@@ -80,7 +80,7 @@ impl Chased {
 
     /// Median with its interval: [median, low, high].
     fn figure(&self) -> Option<[f64; 3]> {
-        let cost = self.row.latency_ns.filter(|_| self.row.outcome == "measured")?;
+        let cost = self.row.latency_ns.filter(|_| self.row.quality.is_measured())?;
         Some([cost.median, cost.ci95[0], cost.ci95[1]])
     }
 }
@@ -93,25 +93,27 @@ pub(super) fn row_of(visits: &[&Measurement], record: &Record) -> Option<(Case, 
 fn chased(visits: &[&Measurement], record: &Record) -> Option<Chased> {
     let (case, hz) = (visits[0].case.clone(), record.header.clock.hz.0);
     let Work::Chase(chase) = case.work else { return None };
-    let measured = measured(visits);
-    let batches: Vec<Vec<f64>> = measured.iter().map(|visit| link_ns(visit, chase, hz)).collect();
-    let mut row = bare_row(&case, chase);
-    let views: Vec<&[f64]> = batches.iter().map(Vec::as_slice).collect();
-    if let Some(summary) = stats::summarize(&views) {
-        row.latency_ns = Some(Cost { best: summary.least, median: summary.median, ci95: summary.ci95 });
-        row.core_clock_hz = core_clock(&measured, hz);
-        row.latency_cycles = cycles(&measured, &batches, hz);
-        row.flags = flags(&case, &measured, &batches, &summary, hz);
-        (row.samples, row.rounds) = (summary.samples, measured.len());
-    }
-    if let Some(last) = measured.last() {
-        if let (None, [only]) = (row.node, &last.obtained.pages_on_node[..]) {
-            row.node = Some(only.node);
-        }
-        row.obtained = Some(last.obtained.clone());
-    }
-    (row.outcome, row.reason) = outcome(visits);
-    Some(Chased { case, chase, row, batches })
+    let sampled = Sampled::of(visits, hz, |visit| link_ns(visit, chase, hz));
+    let row = LatencyRow {
+        metric: "latency".into(),
+        order: chase.order,
+        stride_bytes: chase.stride_bytes,
+        block_bytes: chase.block_bytes,
+        chains: chase.chains,
+        memory: case.memory.kind,
+        node: sampled.node(&case),
+        cpus: case.cpus.clone(),
+        working_set_bytes: case.working_set,
+        level: None,
+        last_level: None,
+        unit: "ns".into(),
+        latency_ns: sampled.cost(),
+        latency_cycles: cycles(&sampled.measured, &sampled.batches, hz),
+        core_clock_hz: sampled.core_clock(hz),
+        obtained: sampled.obtained(),
+        quality: sampled.quality,
+    };
+    Some(Chased { case, chase, row, batches: sampled.batches })
 }
 
 /// Nanoseconds from one load of a chain to its next, sample by sample.
@@ -128,32 +130,6 @@ fn cycles(measured: &[&Measured], batches: &[Vec<f64>], hz: f64) -> Option<f64> 
         Some(batch.iter().map(move |ns| ns * 1e-9 * clock).collect::<Vec<_>>())
     };
     median(measured.iter().zip(batches).filter_map(of_visit).flatten())
-}
-
-fn bare_row(case: &Case, chase: Chase) -> LatencyRow {
-    LatencyRow {
-        metric: "latency".into(),
-        order: chase.order,
-        stride_bytes: chase.stride_bytes,
-        block_bytes: chase.block_bytes,
-        chains: chase.chains,
-        memory: case.memory.kind,
-        node: case.memory.node(),
-        cpus: case.cpus.clone(),
-        working_set_bytes: case.working_set,
-        level: None,
-        last_level: None,
-        unit: "ns".into(),
-        latency_ns: None,
-        latency_cycles: None,
-        core_clock_hz: None,
-        samples: 0,
-        rounds: 0,
-        outcome: "measured".into(),
-        reason: None,
-        flags: Vec::new(),
-        obtained: None,
-    }
 }
 
 /// A curve for the fit: bytes, median, interval.
@@ -256,8 +232,8 @@ fn with_disturbed(mut levels: Vec<LatencyLevel>, chases: &[Chased]) -> Vec<Laten
         if of_level("hit").count() == 0 {
             continue;
         }
-        let batches: Vec<&[f64]> = of_level("disturbed").flat_map(|c| c.batches.iter().map(Vec::as_slice)).collect();
-        let summary = stats::summarize(&batches);
+        let batches: Vec<Vec<f64>> = of_level("disturbed").flat_map(|chased| chased.batches.clone()).collect();
+        let summary = summarize(&batches);
         level.disturbed_ns = summary.map(|summary| [summary.median, summary.ci95[0], summary.ci95[1]]);
     }
     levels

@@ -1,10 +1,11 @@
 //! Latency under load: from visits to rows, and from rows to a curve for each mix.
 
-use super::rows::{core_clock, flags, measured, outcome, visits};
-use super::{Cost, LoadCurve, LoadedRow, Rate, Report};
+use super::quality::{Sampled, rated, summarize};
+use super::rows::visits;
+use super::{LoadCurve, LoadedRow, Rate, Report};
 use crate::kernel::mix::Mix;
 use crate::machine::Machine;
-use crate::plan::{Case, Load, Loaded, Work};
+use crate::plan::{Load, Work};
 use crate::record::{Measured, Measurement, Record};
 use crate::stats::{self, Queue};
 use crate::units::{BytesPerSecond, Nanoseconds};
@@ -13,6 +14,8 @@ use crate::units::{BytesPerSecond, Nanoseconds};
 const CACHES_MIN: f64 = 4.0;
 /// Flag of a row that is no point of a curve.
 const STARVED: &str = "starved";
+
+rated!(LoadedRow, |row| row.load.to_string());
 
 /// One row a case: alone, beside idle threads, then by mix from little load to much.
 pub(super) fn rows(record: &Record) -> Vec<LoadedRow> {
@@ -32,32 +35,12 @@ pub(super) fn rows(record: &Record) -> Vec<LoadedRow> {
 fn row(visits: &[&Measurement], machine: &Machine, hz: f64) -> Option<LoadedRow> {
     let case = &visits[0].case;
     let Work::Loaded(work) = case.work else { return None };
-    let measured = measured(visits);
-    let mut row = bare_row(case, work, machine);
-    (row.outcome, row.reason) = outcome(visits);
-    let batches: Vec<Vec<f64>> = measured.iter().map(|visit| latency_ns(visit, hz)).collect();
-    let views: Vec<&[f64]> = batches.iter().map(Vec::as_slice).collect();
-    if let Some(summary) = stats::summarize(&views) {
-        row.latency_ns = Some(Cost { best: summary.least, median: summary.median, ci95: summary.ci95 });
-        row.latency_cycles = core_clock(&measured, hz).map(|clock| summary.median * 1e-9 * clock);
-        row.payload_bps = rate(&measured, hz, |visit| visit.volume.payload());
-        row.bus_bps = rate(&measured, hz, |visit| visit.volume.bus());
-        (row.samples, row.rounds) = (summary.samples, measured.len());
-        row.flags = flags(case, &measured, &batches, &summary, hz);
-        row.obtained = measured.last().map(|last| last.obtained.clone());
-        if row.caches.is_some_and(|caches| caches < CACHES_MIN) {
-            row.flags.push("may-be-cached".into());
-        }
-        if is_starved(&measured) {
-            row.flags.push(STARVED.into());
-        }
-    }
-    Some(row)
-}
-
-fn bare_row(case: &Case, work: Loaded, machine: &Machine) -> LoadedRow {
+    let mut sampled = Sampled::of(visits, hz, |visit| latency_ns(visit, hz));
     let cache = case.cpus.first().and_then(|&cpu| machine.last_level(cpu));
-    LoadedRow {
+    let caches = cache.map(|cache| work.chase.0 as f64 / cache.size.0.max(1) as f64);
+    let may_be_cached = sampled.summary.is_some() && caches.is_some_and(|caches| caches < CACHES_MIN);
+    sampled.quality.flag([("may-be-cached", may_be_cached), (STARVED, is_starved(&sampled.measured))]);
+    Some(LoadedRow {
         metric: "loaded".into(),
         load: work.load,
         memory: case.memory.kind,
@@ -66,19 +49,15 @@ fn bare_row(case: &Case, work: Loaded, machine: &Machine) -> LoadedRow {
         cpus: case.cpus.clone(),
         chase_bytes: work.chase,
         working_set_bytes: case.working_set,
-        caches: cache.map(|cache| work.chase.0 as f64 / cache.size.0.max(1) as f64),
+        caches,
         unit: "ns".into(),
-        latency_ns: None,
-        latency_cycles: None,
-        payload_bps: None,
-        bus_bps: None,
-        samples: 0,
-        rounds: 0,
-        outcome: String::new(),
-        reason: None,
-        flags: Vec::new(),
-        obtained: None,
-    }
+        latency_ns: sampled.cost(),
+        latency_cycles: sampled.cycles(hz),
+        payload_bps: rate(&sampled.measured, hz, |visit| visit.volume.payload()),
+        bus_bps: rate(&sampled.measured, hz, |visit| visit.volume.bus()),
+        obtained: sampled.obtained(),
+        quality: sampled.quality,
+    })
 }
 
 /// Whether in half of the samples or more the loading threads moved nothing: then the latency is not beside that load.
@@ -95,8 +74,7 @@ pub(super) fn latency_ns(visit: &Measured, hz: f64) -> Vec<f64> {
 /// What the loading threads moved while the chase ran; absent where none loads.
 fn rate(measured: &[&Measured], hz: f64, bytes: fn(&Measured) -> u64) -> Option<Rate> {
     let batches: Vec<Vec<f64>> = measured.iter().map(|visit| load_bps(visit, hz, bytes)).collect();
-    let summary = stats::summarize(&batches.iter().map(Vec::as_slice).collect::<Vec<_>>())?;
-    Some(Rate { best: summary.greatest, median: summary.median, ci95: summary.ci95 })
+    summarize(&batches).as_ref().map(Rate::from)
 }
 
 /// Bytes a second of the loading threads, sample by sample; empty where none loads.
@@ -121,8 +99,8 @@ fn mark_idle(rows: &mut [LoadedRow]) {
         row.load == Load::Idle && both.is_some_and(|(idle, alone)| is_apart(idle.ci95, alone.ci95))
     };
     let verdicts: Vec<bool> = rows.iter().map(differs).collect();
-    for (row, _) in rows.iter_mut().zip(verdicts).filter(|(_, differs)| *differs) {
-        row.flags.push("idle-differs".into());
+    for (row, differs) in rows.iter_mut().zip(verdicts) {
+        row.quality.flag([("idle-differs", differs)]);
     }
 }
 
@@ -145,8 +123,8 @@ fn mark_falling(rows: &mut [LoadedRow]) {
             })
     };
     let verdicts: Vec<bool> = (0..rows.len()).map(falls).collect();
-    for (row, _) in rows.iter_mut().zip(verdicts).filter(|(_, falls)| *falls) {
-        row.flags.push("not-monotone".into());
+    for (row, falls) in rows.iter_mut().zip(verdicts) {
+        row.quality.flag([("not-monotone", falls)]);
     }
 }
 
@@ -192,7 +170,7 @@ impl LoadCurve {
 }
 
 fn is_measured(row: &LoadedRow) -> bool {
-    row.outcome == "measured" && row.latency_ns.is_some() && row.flags.iter().all(|flag| flag != STARVED)
+    row.quality.is_measured() && row.latency_ns.is_some() && !row.quality.has(STARVED)
 }
 
 fn fitted(curve: LoadCurve, rows: &[LoadedRow]) -> LoadCurve {

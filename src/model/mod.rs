@@ -22,6 +22,7 @@ mod offsets;
 pub mod page_cache;
 mod pages;
 pub mod pingpong;
+mod quality;
 pub mod roofline;
 pub mod rounding;
 mod rows;
@@ -39,6 +40,7 @@ use serde::{Deserialize, Serialize};
 
 pub use self::nodes::MeasuredNode;
 pub use self::numa::{Limit, Numa, NumaInitiator, NumaRow, Saturation, SideCache};
+pub use self::quality::{Quality, Rated, Status};
 pub use self::traffic::{Traffic, Witness, witness};
 pub use self::verdict::Verdict;
 
@@ -59,7 +61,7 @@ use crate::machine::{Balance, CoreKind, Machine, Relation, Sheet};
 use crate::memory::{MemoryKind, MemorySpec, Obtained, Policy};
 use crate::plan::{Home, Load, PageWork, Protocol, StreamMemory};
 use crate::record::{Clock, End, Environment, Record};
-use crate::stats::Modes;
+use crate::stats::{Modes, Summary};
 use crate::units::Bytes;
 
 /// Everything a view can show of one record.
@@ -211,6 +213,20 @@ pub struct Rate {
     pub ci95: [f64; 2],
 }
 
+impl Rate {
+    /// So many times that.
+    fn times(self, factor: f64) -> Rate {
+        let [low, high] = self.ci95;
+        Rate { best: self.best * factor, median: self.median * factor, ci95: [low * factor, high * factor] }
+    }
+}
+
+impl From<&Summary> for Rate {
+    fn from(summary: &Summary) -> Rate {
+        Rate { best: summary.greatest, median: summary.median, ci95: summary.ci95 }
+    }
+}
+
 /// A result: one tidy row, as `--format json` prints it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Row {
@@ -275,20 +291,11 @@ pub struct Row {
     /// Floating-point operations a second: median.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub flops_per_s: Option<f64>,
-    /// Number of samples.
-    pub samples: usize,
-    /// Times the case was visited.
-    pub rounds: usize,
     /// Slowest against fastest thread: median of max/min - 1.
     pub imbalance: Option<f64>,
-    /// `measured`, `unavailable`, `crashed` or `invalid`.
-    pub outcome: String,
-    /// Why, where not measured.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub reason: Option<String>,
-    /// What to know about the figures: `bimodal`, `outliers`, `steal`, `switches`, `faults`, `imbalanced`, `migrated`, `drift`,
-    /// `clock-changed`, `few-samples`, `wide-interval`, `pages-differ`, `controllers-disagree`.
-    pub flags: Vec<String>,
+    /// How far the figures can be trusted.
+    #[serde(flatten)]
+    pub quality: Quality,
     /// The two groups that the samples fall into (payload B/s), if they do.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub modes: Option<Modes>,
@@ -338,6 +345,20 @@ pub struct Cost {
     pub ci95: [f64; 2],
 }
 
+impl Cost {
+    /// The rates that costs are.
+    fn as_rate(self, rate: impl Fn(f64) -> f64) -> Rate {
+        let [low, high] = self.ci95;
+        Rate { best: rate(self.best), median: rate(self.median), ci95: [rate(high), rate(low)] }
+    }
+}
+
+impl From<&Summary> for Cost {
+    fn from(summary: &Summary) -> Cost {
+        Cost { best: summary.least, median: summary.median, ci95: summary.ci95 }
+    }
+}
+
 /// What a page costs: one tidy row.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct PageRow {
@@ -366,17 +387,9 @@ pub struct PageRow {
     pub bps: Option<Rate>,
     /// Page faults for each page.
     pub faults_per_page: Option<f64>,
-    /// Number of samples.
-    pub samples: usize,
-    /// Times the case was visited.
-    pub rounds: usize,
-    /// `measured`, `unavailable`, `crashed` or `invalid`.
-    pub outcome: String,
-    /// Why, where not measured.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub reason: Option<String>,
-    /// As in bandwidth rows.
-    pub flags: Vec<String>,
+    /// How far the figures can be trusted.
+    #[serde(flatten)]
+    pub quality: Quality,
     /// Memory obtained.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub obtained: Option<Obtained>,
@@ -407,17 +420,9 @@ pub struct OffsetRow {
     /// kind, each with its median over all sweeps. The interval is that of this median, widened to hold the median of
     /// each visit alone: it tells of differences between offsets and between visits. Absent where nothing was measured.
     pub cycles: Option<Cost>,
-    /// Number of samples of each offset.
-    pub samples: usize,
-    /// Times the case was visited.
-    pub rounds: usize,
-    /// `measured`, `unavailable`, `crashed` or `invalid`.
-    pub outcome: String,
-    /// Why, where not measured.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub reason: Option<String>,
-    /// As in bandwidth rows.
-    pub flags: Vec<String>,
+    /// How far the figures can be trusted.
+    #[serde(flatten)]
+    pub quality: Quality,
     /// Median cycles at each offset of the whole scan, for charts: on its first row only. Not part of the JSON row.
     #[serde(skip)]
     pub curve: Vec<(i64, f64)>,
@@ -449,17 +454,9 @@ pub struct HandoverRow {
     pub latency_ns: Option<Cost>,
     /// The median in core clock cycles of the first CPU.
     pub latency_cycles: Option<f64>,
-    /// Number of samples.
-    pub samples: usize,
-    /// Times the case was visited.
-    pub rounds: usize,
-    /// `measured`, `unavailable`, `crashed` or `invalid`.
-    pub outcome: String,
-    /// Why, where not measured.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub reason: Option<String>,
-    /// As in bandwidth rows; and `asymmetric`: another time than the other way round.
-    pub flags: Vec<String>,
+    /// How far the figures can be trusted.
+    #[serde(flatten)]
+    pub quality: Quality,
     /// Memory obtained.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub obtained: Option<Obtained>,
@@ -517,19 +514,9 @@ pub struct LoadedRow {
     /// What of that crossed the bus: the same, since lines are loaded before they are stored.
     #[serde(rename = "bus_Bps")]
     pub bus_bps: Option<Rate>,
-    /// Number of samples.
-    pub samples: usize,
-    /// Times the case was visited.
-    pub rounds: usize,
-    /// `measured`, `unavailable`, `crashed` or `invalid`.
-    pub outcome: String,
-    /// Why, where not measured.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub reason: Option<String>,
-    /// As in bandwidth rows; and `idle-differs`: beside idle threads not what it is alone; `not-monotone`: latency or
-    /// bandwidth fell with more load; `may-be-cached`: the chase is less than 4 last-level caches; `starved`: the loading
-    /// threads moved nothing during half of the samples or more, so that this is no point of a curve.
-    pub flags: Vec<String>,
+    /// How far the figures can be trusted.
+    #[serde(flatten)]
+    pub quality: Quality,
     /// Memory obtained.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub obtained: Option<Obtained>,
@@ -602,15 +589,9 @@ pub struct AddrmapRow {
     pub conflict_ns: Option<f64>,
     /// Different pairs that were asked.
     pub pairs: usize,
-    /// Number of samples.
-    pub samples: usize,
-    /// `measured`, `unavailable`, `crashed` or `invalid`.
-    pub outcome: String,
-    /// Why, where not measured.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub reason: Option<String>,
-    /// As in bandwidth rows.
-    pub flags: Vec<String>,
+    /// How far the figures can be trusted.
+    #[serde(flatten)]
+    pub quality: Quality,
 }
 
 /// A latency: one tidy row a chase.
@@ -648,17 +629,9 @@ pub struct LatencyRow {
     pub latency_cycles: Option<f64>,
     /// True core clock during the samples.
     pub core_clock_hz: Option<f64>,
-    /// Number of samples.
-    pub samples: usize,
-    /// Times the case was visited.
-    pub rounds: usize,
-    /// `measured`, `unavailable`, `crashed` or `invalid`.
-    pub outcome: String,
-    /// Why, where not measured.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub reason: Option<String>,
-    /// As in bandwidth rows.
-    pub flags: Vec<String>,
+    /// How far the figures can be trusted.
+    #[serde(flatten)]
+    pub quality: Quality,
     /// Memory obtained.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub obtained: Option<Obtained>,
@@ -794,17 +767,9 @@ pub struct FlopsRow {
     pub flops_per_cycle: Option<f64>,
     /// True core clock during the samples.
     pub core_clock_hz: Option<f64>,
-    /// Number of samples.
-    pub samples: usize,
-    /// Times the case was visited.
-    pub rounds: usize,
-    /// `measured`, `unavailable`, `crashed` or `invalid`.
-    pub outcome: String,
-    /// Why, where not measured.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub reason: Option<String>,
-    /// As in bandwidth rows.
-    pub flags: Vec<String>,
+    /// How far the figures can be trusted.
+    #[serde(flatten)]
+    pub quality: Quality,
 }
 
 /// Any row, as `--format json` prints them one after the other.
@@ -846,28 +811,38 @@ pub enum AnyRow {
 impl Report {
     /// All rows of all metrics.
     pub fn any_rows(&self) -> impl Iterator<Item = AnyRow> {
-        let bandwidth = self.rows.iter().cloned().map(|row| AnyRow::Bandwidth(Box::new(row)));
-        let pages = self.pages.iter().cloned().map(|row| AnyRow::Page(Box::new(row)));
-        let offsets = self.offsets.iter().cloned().map(|row| AnyRow::Offset(Box::new(row)));
-        let handovers = self.handovers.iter().cloned().map(|row| AnyRow::Handover(Box::new(row)));
-        let loaded = self.loaded.iter().cloned().map(|row| AnyRow::Loaded(Box::new(row)));
-        let latency = self.latency.rows.iter().cloned().map(|row| AnyRow::Latency(Box::new(row)));
-        let addrmap = self.addrmap.iter().cloned().map(|row| AnyRow::Addrmap(Box::new(row)));
-        let numa = self.numa.iter().flat_map(Numa::any_rows);
-        let page_cache = self.page_cache.rows.iter().cloned().map(|row| AnyRow::PageCache(Box::new(row)));
-        let energy = self.energy.iter().cloned().map(|row| AnyRow::Energy(Box::new(row)));
-        let rounding = self.rounding.rows.iter().cloned().map(|row| AnyRow::Rounding(Box::new(row)));
-        let streams = self.congestion.rows.iter().cloned().map(|row| AnyRow::Streams(Box::new(row)));
-        let messages = self.messages.rows.iter().cloned().map(|row| AnyRow::PingPong(Box::new(row)));
+        let all = each(&self.rows, AnyRow::Bandwidth).chain(each(&self.pages, AnyRow::Page));
+        let all = all.chain(each(&self.offsets, AnyRow::Offset)).chain(each(&self.handovers, AnyRow::Handover));
+        let all = all.chain(each(&self.loaded, AnyRow::Loaded)).chain(each(&self.addrmap, AnyRow::Addrmap));
+        let all = all.chain(each(&self.latency.rows, AnyRow::Latency)).chain(self.numa.iter().flat_map(Numa::any_rows));
+        let all = all.chain(each(&self.page_cache.rows, AnyRow::PageCache)).chain(each(&self.flops, AnyRow::Flops));
+        let all = all.chain(each(&self.energy, AnyRow::Energy)).chain(each(&self.rounding.rows, AnyRow::Rounding));
+        let all = all.chain(each(&self.congestion.rows, AnyRow::Streams));
+        let all = all.chain(each(&self.messages.rows, AnyRow::PingPong));
         let parameters = self.messages.models.iter().flat_map(PathModel::rows);
-        let messages = messages.chain(parameters.map(|row| AnyRow::PingPongModel(Box::new(row))));
-        let all = bandwidth.chain(pages).chain(offsets).chain(handovers).chain(loaded).chain(addrmap).chain(latency);
-        let flops = self.flops.iter().cloned().map(|row| AnyRow::Flops(Box::new(row)));
-        all.chain(numa).chain(page_cache).chain(flops).chain(energy).chain(rounding).chain(streams).chain(messages)
+        all.chain(parameters.map(|row| AnyRow::PingPongModel(Box::new(row))))
+    }
+
+    /// All rows of all metrics, each figure once: those of the matrix of nodes are its kernels' and chases'.
+    fn rated(&self) -> impl Iterator<Item = &dyn Rated> {
+        let numa = self.numa.iter().flat_map(|numa| rated(&numa.kernels).chain(rated(&numa.chases)));
+        let all = rated(&self.rows).chain(numa).chain(rated(&self.pages)).chain(rated(&self.offsets));
+        let all = all.chain(rated(&self.handovers)).chain(rated(&self.loaded)).chain(rated(&self.addrmap));
+        let all = all.chain(rated(&self.latency.rows)).chain(rated(&self.page_cache.rows)).chain(rated(&self.flops));
+        let all = all.chain(rated(&self.energy)).chain(rated(&self.rounding.rows));
+        all.chain(rated(&self.congestion.rows)).chain(rated(&self.messages.rows))
     }
 }
 
-/// A level of the memory system.
+fn each<R: Clone>(rows: &[R], any: fn(Box<R>) -> AnyRow) -> impl Iterator<Item = AnyRow> {
+    rows.iter().cloned().map(move |row| any(Box::new(row)))
+}
+
+fn rated<R: Rated>(rows: &[R]) -> impl Iterator<Item = &dyn Rated> {
+    rows.iter().map(|row| row as &dyn Rated)
+}
+
+/// A level of the memory system./// A level of the memory system.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct Level {
     /// `L1`, `L2`, `L3`, `memory`.

@@ -37,7 +37,7 @@ pub(super) fn groups(results: &[Result]) -> Vec<(String, usize)> {
 }
 
 pub(super) fn usable(result: &Result) -> bool {
-    result.row.outcome == "measured"
+    result.row.quality.is_measured()
         && result.row.payload_bps.is_some()
         && result.case.protocol == crate::plan::Protocol::Steady
         && result.is_plain()

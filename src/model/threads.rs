@@ -71,7 +71,7 @@ pub(super) fn stream_table(results: &[Result], record: &Record) -> Option<Stream
     let streams = copy.case.variant().and_then(|v| v.row()).map_or(1, |kernel| kernel.formula().streams.len() as u64);
     let array = Bytes(copy.case.working_set.0 / streams);
     let unmet = unmet_rules(array, &runs, record);
-    let valid = runs.iter().all(|r| r.row.outcome == "measured");
+    let valid = runs.iter().all(|r| r.row.quality.is_measured());
     Some(StreamTable {
         title: if unmet.is_empty() && valid { "STREAM".into() } else { "STREAM-style".into() },
         unmet,

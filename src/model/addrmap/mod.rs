@@ -7,11 +7,10 @@ mod solver;
 use fastrand::Rng;
 
 use crate::machine::Machine;
-use crate::model::rows::{flags, measured, outcome};
+use crate::model::quality::{Sampled, rated};
 use crate::model::{AddrmapRow, Report};
 use crate::plan::{Case, Conflict, LINE, Work, known_page};
-use crate::record::{Measurement, Outcome, Record};
-use crate::stats;
+use crate::record::{Measured, Measurement, Outcome, Record};
 use crate::units::{Bytes, Hertz, significant};
 
 pub use linear::{Basis, parity};
@@ -76,6 +75,11 @@ impl Iterator for Experiment {
     }
 }
 
+rated!(AddrmapRow, |row| format!("where lines live in {}", row.memory));
+
+/// Samples are of many pairs, some slow by their nature: that they scatter or fall into groups is no flaw.
+const FLAWS: [&str; 6] = ["steal", "switches", "faults", "migrated", "clock-changed", "pages-differ"];
+
 /// One row for each memory that was asked about.
 pub(super) fn rows(record: &Record) -> Vec<AddrmapRow> {
     let mut groups: Vec<Vec<&Measurement>> = Vec::new();
@@ -94,6 +98,9 @@ fn row(visits: &[&Measurement], record: &Record) -> AddrmapRow {
     let mut experiment = Experiment::new(case, clock, &record.header.machine, 0);
     visits.iter().for_each(|visit| experiment.note(visit));
     let groups = experiment.evidence.groups();
+    let ticks = |visit: &Measured| visit.samples.ticks.iter().map(|ticks| *ticks as f64).collect();
+    let mut quality = Sampled::of(visits, clock.0, ticks).quality;
+    quality.flags.retain(|flag| FLAWS.contains(&&**flag));
     let mut row = AddrmapRow {
         metric: "addrmap".into(),
         memory: case.memory.kind,
@@ -116,15 +123,10 @@ fn row(visits: &[&Measurement], record: &Record) -> AddrmapRow {
         apart_ns: groups.map(|groups| groups.low),
         conflict_ns: groups.map(|groups| groups.high),
         pairs: experiment.evidence.pairs(),
-        samples: 0,
-        outcome: "measured".into(),
-        reason: None,
-        flags: row_flags(visits, case, clock),
+        quality,
     };
-    row.samples = measured(visits).iter().map(|visit| visit.samples.ticks.len()).sum();
-    (row.outcome, row.reason) = outcome(visits);
     match experiment.verdict() {
-        _ if row.outcome != "measured" => {}
+        _ if !row.quality.is_measured() => {}
         Verdict::Undetermined(why) => row.why = Some(why),
         Verdict::Determined(found) => determine(&mut row, &found),
     }
@@ -156,26 +158,13 @@ fn known_bits(space: &Space, case: &Case) -> [u32; 2] {
     [LINE.trailing_zeros(), highest(space.differences() | (page.0 - 1))]
 }
 
-/// Samples are of many pairs, some slow by their nature: that they scatter or fall into groups is no flaw.
-fn row_flags(visits: &[&Measurement], case: &Case, clock: Hertz) -> Vec<String> {
-    let measured = measured(visits);
-    let times = |ticks: &[u64]| ticks.iter().map(|ticks| *ticks as f64).collect::<Vec<_>>();
-    let batches: Vec<Vec<f64>> = measured.iter().map(|visit| times(&visit.samples.ticks)).collect();
-    let views: Vec<&[f64]> = batches.iter().map(Vec::as_slice).collect();
-    let Some(summary) = stats::summarize(&views) else { return Vec::new() };
-    let mut flags = flags(case, &measured, &batches, &summary, clock.0);
-    flags
-        .retain(|flag| ["steal", "switches", "faults", "migrated", "clock-changed", "pages-differ"].contains(&&**flag));
-    flags
-}
-
 /// What the rows say, in words.
 pub(super) fn sentences(report: &Report) -> Vec<String> {
     report.addrmap.iter().filter_map(sentence).collect()
 }
 
 fn sentence(row: &AddrmapRow) -> Option<String> {
-    if row.outcome != "measured" {
+    if !row.quality.is_measured() {
         return None;
     }
     let (memory, [first, last]) = (row.memory, row.known_bits);
