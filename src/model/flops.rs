@@ -1,10 +1,43 @@
 //! Arithmetic in registers: from visits to rows.
 
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
 use super::quality::{Sampled, rated};
 use super::rows::visits;
-use super::FlopsRow;
+use super::{Quality, Rate};
+use crate::kernel::{Element, Width};
+use crate::machine::Balance;
 use crate::plan::Work;
 use crate::record::{Measured, Measurement, Record};
+
+/// What cores compute when they wait for no data: one tidy row.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct FlopsRow {
+    /// `flops`.
+    pub metric: String,
+    /// What is computed with.
+    pub element: Element,
+    /// Width of an instruction.
+    pub width: Width,
+    /// The mix of additions and multiplications.
+    pub balance: Balance,
+    /// Number of threads.
+    pub threads: usize,
+    /// Their CPUs.
+    pub cpus: Vec<u32>,
+    /// `flop/s`.
+    pub unit: String,
+    /// Floating-point operations a second, over all threads. Absent where nothing was measured.
+    pub flops_per_s: Option<Rate>,
+    /// The same in a core clock cycle, by thread: median.
+    pub flops_per_cycle: Option<f64>,
+    /// True core clock during the samples.
+    pub core_clock_hz: Option<f64>,
+    /// How far the figures can be trusted.
+    #[serde(flatten)]
+    pub quality: Quality,
+}
 
 rated!(FlopsRow, |row| format!("{} {} {}", row.balance, row.width, row.element));
 

@@ -1,17 +1,74 @@
 //! Hand-overs of a line between cores: from visits to rows, and what pairs that are equally near have in common.
 
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
 use super::quality::{Sampled, rated};
 use super::rows::{median, visits};
-use super::{HandoverGroup, HandoverRow, Report};
+use super::{Cost, Quality, Report};
 use crate::machine::{CoreKind, Machine, Relation};
+use crate::memory::{MemoryKind, Obtained};
 use crate::plan::{Home, Work};
 use crate::record::{Measured, Measurement, Record};
 use crate::units::{Nanoseconds, significant};
+
+/// What passing a line between two cores costs: one tidy row.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct HandoverRow {
+    /// `c2c`.
+    pub metric: String,
+    /// The CPU that leads and is timed.
+    pub from: u32,
+    /// The CPU that answers; absent where there was no second one.
+    pub to: Option<u32>,
+    /// How near they are.
+    pub relation: Relation,
+    /// Their kinds of core, on a machine with several.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub kinds: Option<[CoreKind; 2]>,
+    /// Which of the two touched the line's page first.
+    pub home: Home,
+    /// Memory kind asked for.
+    pub memory: MemoryKind,
+    /// NUMA node of the page: asked for, else found; absent where unknown.
+    pub node: Option<u32>,
+    /// `ns`.
+    pub unit: String,
+    /// Nanoseconds of one hand-over: half a round trip. Absent where nothing was measured.
+    pub latency_ns: Option<Cost>,
+    /// The median in core clock cycles of the first CPU.
+    pub latency_cycles: Option<f64>,
+    /// How far the figures can be trusted.
+    #[serde(flatten)]
+    pub quality: Quality,
+    /// Memory obtained.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub obtained: Option<Obtained>,
+}
 
 rated!(HandoverRow, |row| match row.to {
     Some(to) => format!("CPU {} to {to}", row.from),
     None => format!("CPU {}", row.from),
 });
+
+/// Hand-overs between pairs that are equally near.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+pub struct HandoverGroup {
+    /// How near.
+    pub relation: Relation,
+    /// Their kinds of core, stronger first, on a machine with several.
+    pub kinds: Option<[CoreKind; 2]>,
+    /// Rows: both directions and homes of all pairs.
+    pub rows: usize,
+    /// Least median, in nanoseconds.
+    pub least_ns: f64,
+    /// Median of the medians.
+    pub median_ns: f64,
+    /// Greatest median.
+    pub greatest_ns: f64,
+    /// Median of the medians in core clock cycles.
+    pub median_cycles: Option<f64>,
+}
 
 /// One row a pair and home, by CPUs.
 pub(super) fn rows(record: &Record) -> Vec<HandoverRow> {

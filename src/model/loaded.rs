@@ -1,21 +1,87 @@
 //! Latency under load: from visits to rows, and from rows to a curve for each mix.
 
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
 use super::quality::{Sampled, rated, summarize};
 use super::rows::visits;
-use super::{LoadCurve, LoadedRow, Rate, Report};
+use super::{Cost, Quality, Rate, Report};
 use crate::kernel::mix::Mix;
 use crate::machine::Machine;
+use crate::memory::{MemoryKind, Obtained};
 use crate::plan::{Load, Work};
 use crate::record::{Measured, Measurement, Record};
 use crate::stats::{self, Queue};
-use crate::units::{BytesPerSecond, Nanoseconds};
+use crate::units::{Bytes, BytesPerSecond, Nanoseconds};
 
 /// A chase over less than this many last-level caches may find lines there.
 const CACHES_MIN: f64 = 4.0;
 /// Flag of a row that is no point of a curve.
 const STARVED: &str = "starved";
 
+/// Latency of memory beside a load: one tidy row.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct LoadedRow {
+    /// `loaded`.
+    pub metric: String,
+    /// What the other threads did.
+    pub load: Load,
+    /// Memory kind asked for.
+    pub memory: MemoryKind,
+    /// NUMA node asked for.
+    pub node: Option<u32>,
+    /// Number of threads; the first chases, the others load.
+    pub threads: usize,
+    /// Their CPUs.
+    pub cpus: Vec<u32>,
+    /// Bytes of the chase.
+    pub chase_bytes: Bytes,
+    /// Bytes of all threads.
+    pub working_set_bytes: Bytes,
+    /// How many times the first CPU's last-level cache the chase is; absent where that cache is unknown.
+    pub caches: Option<f64>,
+    /// `ns`.
+    pub unit: String,
+    /// Nanoseconds of a load that waits for the one before. Absent where nothing was measured.
+    pub latency_ns: Option<Cost>,
+    /// The median in core clock cycles.
+    pub latency_cycles: Option<f64>,
+    /// Bytes a second that the loading threads read and wrote while the chase ran. Absent where none did.
+    #[serde(rename = "payload_Bps")]
+    pub payload_bps: Option<Rate>,
+    /// What of that crossed the bus: the same, since lines are loaded before they are stored.
+    #[serde(rename = "bus_Bps")]
+    pub bus_bps: Option<Rate>,
+    /// How far the figures can be trusted.
+    #[serde(flatten)]
+    pub quality: Quality,
+    /// Memory obtained.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub obtained: Option<Obtained>,
+}
+
 rated!(LoadedRow, |row| row.load.to_string());
+
+/// Latency over bandwidth for one mix, with a queue's fit. Figures of the fit are [value, low, high].
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+pub struct LoadCurve {
+    /// The mix.
+    pub mix: Mix,
+    /// Threads.
+    pub threads: usize,
+    /// Rows' indices into [`Report::loaded`], by rising load; beside idle threads first, if that was measured.
+    pub rows: Vec<usize>,
+    /// Greatest bandwidth measured, bytes a second on the bus.
+    pub greatest_bps: f64,
+    /// Latency without load, by the fit.
+    pub idle_ns: Option<[f64; 3]>,
+    /// Bandwidth at which latency would grow beyond all bounds; absent where the curve does not determine it.
+    pub saturation_bps: Option<[f64; 3]>,
+    /// Bandwidth at which bandwidth over latency is greatest; absent where that lies beyond what was measured.
+    pub knee_bps: Option<[f64; 3]>,
+    /// Latency there, by the fit.
+    pub knee_ns: Option<f64>,
+}
 
 /// One row a case: alone, beside idle threads, then by mix from little load to much.
 pub(super) fn rows(record: &Record) -> Vec<LoadedRow> {

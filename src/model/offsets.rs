@@ -1,12 +1,49 @@
 //! What offsets cost: from scans to rows.
 
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::Cost;
 use super::quality::{Quality, Status, flags, rated, summarize};
 use super::rows::{core_clock, measured, median, visits};
-use super::{Cost, OffsetRow};
 use crate::kernel::scan::Scan;
+use crate::memory::MemoryKind;
 use crate::plan::{Case, Work};
 use crate::record::{Measured, Measurement, Record};
 use crate::stats::Summary;
+
+/// What an offset costs: one tidy row for all offsets of a scan at which an access lies alike.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct OffsetRow {
+    /// `offset`.
+    pub metric: String,
+    /// What was repeated.
+    pub scan: Scan,
+    /// How the accesses lie. Loads and stores alone: `inside a line`, and of these `aligned`, `crosses 16 B` (and not 32)
+    /// and `crosses 32 B`; `crosses a line`, `crosses a page`. A load beside a store: `aliases`, `apart`. Forwarding: `same
+    /// place`, `inside the store`, `overlaps partly`, `apart`. Where nothing was measured: `any`.
+    pub place: String,
+    /// First and last offset of that kind, in bytes.
+    pub offsets: [i64; 2],
+    /// How many offsets of that kind there are.
+    pub count: usize,
+    /// Memory kind asked for.
+    pub memory: MemoryKind,
+    /// CPU.
+    pub cpus: Vec<u32>,
+    /// `cycles`.
+    pub unit: String,
+    /// Core clock cycles for each access (with a pair of accesses: for each pair). The median is over the offsets of that
+    /// kind, each with its median over all sweeps. The interval is that of this median, widened to hold the median of
+    /// each visit alone: it tells of differences between offsets and between visits. Absent where nothing was measured.
+    pub cycles: Option<Cost>,
+    /// How far the figures can be trusted.
+    #[serde(flatten)]
+    pub quality: Quality,
+    /// Median cycles at each offset of the whole scan, for charts: on its first row only. Not part of the JSON row.
+    #[serde(skip)]
+    pub curve: Vec<(i64, f64)>,
+}
 
 rated!(OffsetRow, |row| row.scan.to_string());
 

@@ -1,14 +1,53 @@
 //! What pages cost: from visits to rows.
 
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
 use super::quality::{Sampled, is_huge, rated};
-use super::{PageRow, rows};
-use crate::memory::MemoryKind;
+use super::{Cost, Quality, Rate, rows};
+use crate::memory::{MemoryKind, Obtained};
 use crate::plan::{Case, PageWork, Work};
 use crate::record::{BASE_PAGE, Measured, Measurement, Record};
 use crate::units::Bytes;
 
 const BASE: Bytes = Bytes(BASE_PAGE);
 const HUGE: Bytes = Bytes::mib(2);
+
+/// What a page costs: one tidy row.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct PageRow {
+    /// `page`.
+    pub metric: String,
+    /// What was done to the pages.
+    pub work: PageWork,
+    /// Memory kind asked for.
+    pub memory: MemoryKind,
+    /// NUMA node asked for.
+    pub node: Option<u32>,
+    /// Number of threads, each on a mapping of its own.
+    pub threads: usize,
+    /// Their CPUs.
+    pub cpus: Vec<u32>,
+    /// Bytes of all mappings together.
+    pub working_set_bytes: Bytes,
+    /// `ns`.
+    pub unit: String,
+    /// Bytes of the page that the cost is for: the kind's own, or for `thp` that which was obtained.
+    pub page_bytes: Bytes,
+    /// Nanoseconds for each page, by thread. Absent where nothing was measured.
+    pub page_ns: Option<Cost>,
+    /// The same as bytes a second over all threads: where pages are made, the rate of zeroing.
+    #[serde(rename = "Bps")]
+    pub bps: Option<Rate>,
+    /// Page faults for each page.
+    pub faults_per_page: Option<f64>,
+    /// How far the figures can be trusted.
+    #[serde(flatten)]
+    pub quality: Quality,
+    /// Memory obtained.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub obtained: Option<Obtained>,
+}
 
 rated!(PageRow, |row| format!("{} of {}", row.work, row.memory));
 

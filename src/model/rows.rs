@@ -2,15 +2,128 @@
 
 use std::collections::HashMap;
 
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
 use super::quality::{Sampled, Status, rated, summarize};
 use super::traffic::is_moved;
-use super::{ControllerRates, Cost, FirstUse, Level, LevelBest, Rate, Row};
-use crate::kernel::Kernel;
+use super::{Cost, Level, LevelBest, Quality, Rate};
+use crate::kernel::{Element, Kernel, LoadKind, StoreKind, Width};
 use crate::machine::Machine;
-use crate::plan::{Case, Protocol};
+use crate::memory::{MemoryKind, MemorySpec, Obtained, Policy};
+use crate::plan::{Case, Protocol, StreamMemory};
 use crate::record::{ControllerSamples, Measured, Measurement, Outcome, Record};
+use crate::stats::Modes;
+use crate::units::Bytes;
+
+/// A result: one tidy row, as `--format json` prints it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Row {
+    /// `bandwidth`.
+    pub metric: String,
+    /// The kernel's name.
+    pub kernel: String,
+    /// What its streams are arrays of.
+    pub element: Element,
+    /// Store kind.
+    pub store: StoreKind,
+    /// Load kind.
+    pub load: LoadKind,
+    /// Access width; `width_bits` in words.
+    pub width: Width,
+    /// Bits of one access; those of an element where scalar.
+    pub width_bits: u32,
+    /// Memory kind asked for.
+    pub memory: MemoryKind,
+    /// Streams with a memory kind of their own.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub streams: Vec<StreamMemory>,
+    /// The nodes asked for; absent: those of the threads that touch pages first.
+    #[serde(default, skip_serializing_if = "Policy::is_first_touch")]
+    pub policy: Policy,
+    /// NUMA node of the pages: asked for, else the one node they were found on; absent where mixed or unknown.
+    pub node: Option<u32>,
+    /// Number of threads.
+    pub threads: usize,
+    /// Their CPUs.
+    pub cpus: Vec<u32>,
+    /// Bytes touched by one repetition.
+    pub working_set_bytes: Bytes,
+    /// Bytes that every stream starts beyond its aligned place.
+    pub misaligned_bytes: u32,
+    /// How samples were taken.
+    pub protocol: Protocol,
+    /// The level that the working set lies in, by the measured curve: `L1`, `L2`, `L3`, `memory`, or absent where it
+    /// lies between two.
+    pub level: Option<String>,
+    /// `B/s`.
+    pub unit: String,
+    /// STREAM's convention: what the program reads and writes. Absent where nothing was measured.
+    #[serde(rename = "payload_Bps")]
+    pub payload_bps: Option<Rate>,
+    /// Payload and write-allocate.
+    #[serde(rename = "bus_Bps")]
+    pub bus_bps: Option<Rate>,
+    /// What the memory controllers counted while samples ran, whoever caused it; absent where nothing was counted.
+    #[serde(rename = "controllers_Bps", skip_serializing_if = "Option::is_none")]
+    pub controllers_bps: Option<ControllerRates>,
+    /// N bytes copied / t, for copies.
+    #[serde(rename = "copied_Bps", skip_serializing_if = "Option::is_none")]
+    pub copied_bps: Option<Rate>,
+    /// What first use cost beside the pass itself, where fresh memory was measured.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub first_use: Option<FirstUse>,
+    /// Payload bytes in a core clock cycle, by thread: median of the samples.
+    pub bytes_per_cycle: Option<f64>,
+    /// True core clock during the samples.
+    pub core_clock_hz: Option<f64>,
+    /// Floating-point operations a second: median.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub flops_per_s: Option<f64>,
+    /// Slowest against fastest thread: median of max/min - 1.
+    pub imbalance: Option<f64>,
+    /// How far the figures can be trusted.
+    #[serde(flatten)]
+    pub quality: Quality,
+    /// The two groups that the samples fall into (payload B/s), if they do.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub modes: Option<Modes>,
+    /// Memory obtained.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub obtained: Option<Obtained>,
+    /// Payload B/s of each sample, in order of time. Not part of the JSON row.
+    #[serde(skip)]
+    pub sample_bps: Vec<f64>,
+}
 
 rated!(Row, |row| format!("{} {} {}", row.kernel, row.width, row.store));
+
+impl Row {
+    /// The memory asked for.
+    pub fn asked(&self) -> MemorySpec {
+        MemorySpec { kind: self.memory, policy: self.policy }
+    }
+}
+
+/// Bytes a second that memory controllers moved: medians of the samples.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct ControllerRates {
+    /// Read from memory.
+    pub read: f64,
+    /// Written to memory.
+    pub written: f64,
+}
+
+/// What comes with the first pass over fresh memory: medians of the samples.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct FirstUse {
+    /// Seconds from asking for the memory to the end of the first pass.
+    pub total_s: Cost,
+    /// Seconds of that which mapping took.
+    pub map_s: f64,
+    /// Page faults during the pass, over all threads.
+    pub faults: f64,
+}
 
 /// A row and the samples behind it, round by round.
 pub(super) struct Result {

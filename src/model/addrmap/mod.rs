@@ -6,9 +6,13 @@ mod solver;
 
 use fastrand::Rng;
 
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
 use crate::machine::Machine;
+use crate::memory::MemoryKind;
 use crate::model::quality::{Sampled, rated};
-use crate::model::{AddrmapRow, Report};
+use crate::model::{Quality, Report};
 use crate::plan::{Case, Conflict, LINE, Work, known_page};
 use crate::record::{Measured, Measurement, Outcome, Record};
 use crate::units::{Bytes, Hertz, significant};
@@ -73,6 +77,57 @@ impl Iterator for Experiment {
         let (stage, pairs) = self.evidence.next(&self.space, &mut self.random)?;
         Some(Case { work: Work::Conflict(Conflict { stage, pairs }), ..self.case.clone() })
     }
+}
+
+/// Where lines live: one tidy row a memory that was asked about.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct AddrmapRow {
+    /// `addrmap`.
+    pub metric: String,
+    /// Memory kind asked for.
+    pub memory: MemoryKind,
+    /// NUMA node asked for.
+    pub node: Option<u32>,
+    /// CPU.
+    pub cpus: Vec<u32>,
+    /// Bytes that pairs were taken from.
+    pub working_set_bytes: Bytes,
+    /// `ns`.
+    pub unit: String,
+    /// Which address the bits are of: `physical`, or where that is hidden or a hypervisor's, the place `in the page`.
+    pub address: String,
+    /// First and last address bit that the experiment could see.
+    pub known_bits: [u32; 2],
+    /// `determined` or `undetermined`.
+    pub verdict: String,
+    /// Why it is undetermined.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub why: Option<String>,
+    /// Targets that the rule tells apart. What they are (channels, banks, slices), timing does not tell.
+    pub targets: Option<u64>,
+    /// Masks in hexadecimal: each halves the lines, by the parity of the address bits that it picks.
+    pub masks: Vec<String>,
+    /// The same as lists of bits.
+    pub mask_bits: Vec<Vec<u32>>,
+    /// A remainder by an odd number, beside the masks.
+    pub remainder: Option<Remainder>,
+    /// Masks and remainder as one modulo of consecutive bits, where they are that.
+    pub modulo: Option<Remainder>,
+    /// Lower end of the 95 % interval of the share of new pairs that the rule foretells.
+    pub confidence: Option<f64>,
+    /// New pairs that behaved as the rule foretold.
+    pub agreed: Option<usize>,
+    /// New pairs that it was held against.
+    pub checked: Option<usize>,
+    /// Nanoseconds of two loads from memory that do not conflict, flushes included: median of the group.
+    pub apart_ns: Option<f64>,
+    /// The same of two that do.
+    pub conflict_ns: Option<f64>,
+    /// Different pairs that were asked.
+    pub pairs: usize,
+    /// How far the figures can be trusted.
+    #[serde(flatten)]
+    pub quality: Quality,
 }
 
 rated!(AddrmapRow, |row| format!("where lines live in {}", row.memory));
