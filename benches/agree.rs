@@ -83,7 +83,7 @@ struct Pair<'a> {
 }
 
 fn pairs<'a>(first: &'a [Row], second: &'a [Row]) -> Vec<Pair<'a>> {
-    let measured = |row: &&Row| row.payload_bps.is_some() && row.outcome == "measured";
+    let measured = |row: &&Row| row.payload_bps.is_some() && row.quality.is_measured();
     let seconds: BTreeMap<String, &Row> = second.iter().filter(measured).map(|row| (key(row), row)).collect();
     let pair = |first: &'a Row| {
         let key = key(first);
@@ -112,7 +112,7 @@ impl Pair<'_> {
 
     /// What the tool says of either row; a core clock that differs between the runs explains a change as well.
     fn reasons(&self) -> Vec<String> {
-        let mut reasons = [self.first.flags.as_slice(), self.second.flags.as_slice()].concat();
+        let mut reasons = [self.first.quality.flags.as_slice(), self.second.quality.flags.as_slice()].concat();
         if let (Some(a), Some(b)) = (self.first.core_clock_hz, self.second.core_clock_hz)
             && (a / b - 1.0).abs() > 0.01
         {

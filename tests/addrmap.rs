@@ -344,9 +344,9 @@ mod real {
         let mut native = Native::new(&[], Places::default(), false).unwrap();
         let row = only_row(&asked(&mut native, MemoryKind::Thp));
         println!("{row:?}");
-        match row.outcome.as_str() {
+        match row.quality.outcome.word() {
             "measured" => assert!(row.targets.is_some() != row.why.is_some(), "{row:?}"),
-            "unavailable" => assert!(row.reason.is_some()),
+            "unavailable" => assert!(row.quality.reason.is_some()),
             _ => panic!("{row:?}"),
         }
     }

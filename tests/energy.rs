@@ -267,11 +267,11 @@ fn a_sample_without_a_reading_is_left_out() {
     let Outcome::Measured(measured) = &mut one.outcome else { panic!() };
     measured.samples.energy[0].microjoules[1] = None;
     let report = model::report(&common::record(HZ, vec![one.clone()]));
-    assert_eq!(report.energy[0].samples, 2);
+    assert_eq!(report.energy[0].quality.samples, 2);
     let Outcome::Measured(measured) = &mut one.outcome else { panic!() };
     measured.samples.energy[0].microjoules = vec![None; 3];
     let report = model::report(&common::record(HZ, vec![one]));
-    assert_eq!((report.energy.len(), report.energy[0].outcome.as_str()), (1, "unavailable"));
+    assert_eq!((report.energy.len(), report.energy[0].quality.outcome.word()), (1, "unavailable"));
 }
 
 fn simulated_run(power: Option<FakePower>) -> (Record, Report) {

@@ -79,7 +79,7 @@ fn a_round_trip_is_two_handovers() {
     let [row] = &report.handovers[..] else { panic!("{:?}", report.handovers) };
     let cost = row.latency_ns.unwrap();
     assert_eq!((row.from, row.to, cost.best, cost.median), (0, Some(1), 60.0, 62.0));
-    assert_eq!((row.latency_cycles, row.samples, row.rounds), (Some(248.0), 11, 2));
+    assert_eq!((row.latency_cycles, row.quality.samples, row.quality.rounds), (Some(248.0), 11, 2));
     assert_eq!(row.relation, Relation::CacheDomain);
     let says = "A line passes between two cores of one cache domain in 62.0 ns (248 cycles), one way.";
     assert!(report.findings.iter().any(|text| text.starts_with(says)), "{:?}", report.findings);
@@ -123,9 +123,8 @@ fn what_differs_from_its_mirror_image_is_flagged() {
             visit(case(0, 1, Home::Second), &noisy(50.0)),
         ])
     };
-    let flagged = |report: &Report| -> Vec<bool> {
-        report.handovers.iter().map(|row| row.flags.contains(&"asymmetric".into())).collect()
-    };
+    let flagged =
+        |report: &Report| -> Vec<bool> { report.handovers.iter().map(|row| row.quality.has("asymmetric")).collect() };
     assert_eq!(flagged(&both(30.3)), [false; 4]);
     let report = both(40.0);
     assert_eq!(flagged(&report), [true, false, false, true], "{:?}", report.handovers);

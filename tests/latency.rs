@@ -361,7 +361,10 @@ fn what_could_not_be_measured_says_why() {
     let outcome = Outcome::Unavailable { reason: "no pool; reserve pages".into() };
     let report = model::report(&record(vec![Measurement { case, round: 0, outcome }]));
     let row = &report.latency.rows[0];
-    assert_eq!((row.outcome.as_str(), row.reason.as_deref()), ("unavailable", Some("no pool; reserve pages")));
+    assert_eq!(
+        (row.quality.outcome.word(), row.quality.reason.as_deref()),
+        ("unavailable", Some("no pool; reserve pages"))
+    );
     assert!(terminal::latency(&report).contains("chases in huge-2m memory: unavailable: no pool; reserve pages"));
 }
 

@@ -97,14 +97,14 @@ fn saturation_and_knee_are_found() {
         let latencies: Vec<f64> = curve.rows.iter().map(|&at| report.loaded[at].latency_ns.unwrap().median).collect();
         assert!(latencies[1..].is_sorted(), "{latencies:?}");
     }
-    let no_flag = |row: &LoadedRow| !row.flags.iter().any(|f| f == "not-monotone" || f == "idle-differs");
+    let no_flag = |row: &LoadedRow| !row.quality.has("not-monotone") && !row.quality.has("idle-differs");
     assert!(report.loaded.iter().all(no_flag), "{:?}", report.loaded);
     assert!(report.findings.iter().any(|text| text.contains("the bus saturates at")), "{:?}", report.findings);
 }
 
 #[test]
 fn latency_without_load_is_the_idle_latency() {
-    let flag = |report: &Report| row(report, Load::Idle).flags.contains(&"idle-differs".into());
+    let flag = |report: &Report| row(report, Load::Idle).quality.has("idle-differs");
     let same = report(queue(0.9, IDLE));
     let (idle, alone) = (row(&same, Load::Idle).latency_ns.unwrap(), row(&same, Load::Alone).latency_ns.unwrap());
     assert!(idle.ci95[0] <= alone.ci95[1] && alone.ci95[0] <= idle.ci95[1], "{idle:?} {alone:?}");
@@ -133,9 +133,9 @@ fn a_curve_that_falls_is_flagged() {
     visits.retain(|visit| visit.case != case(heavy));
     visits.push(visit(heavy, 105.0, 0.9 * CAPACITY, &mut fastrand::Rng::with_seed(2)));
     let report = report(visits);
-    assert!(row(&report, heavy).flags.contains(&"not-monotone".into()));
+    assert!(row(&report, heavy).quality.has("not-monotone"));
     let others = report.loaded.iter().filter(|row| row.load != heavy);
-    assert!(others.into_iter().all(|row| !row.flags.contains(&"not-monotone".into())));
+    assert!(others.into_iter().all(|row| !row.quality.has("not-monotone")));
 }
 
 #[test]

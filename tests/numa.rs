@@ -511,7 +511,7 @@ fn many_flags_leave_tables_narrow() {
         let mut report = report(Made::two_and_hbm().machine(), truth);
         let numa = report.numa.as_mut().unwrap();
         numa.rows.retain(|row| Way::ALL[..ways].contains(&row.way));
-        numa.rows.iter_mut().for_each(|row| row.flags = flags.map(String::from).to_vec());
+        numa.rows.iter_mut().for_each(|row| row.quality.flags = flags.map(String::from).to_vec());
         let text = anstream::adapter::strip_str(&terminal::numa(&report)).to_string();
         assert!(text.lines().all(|line| line.chars().count() <= 80), "{ways} ways: {text}");
     }

@@ -86,8 +86,8 @@ fn loads_are_grouped_by_what_they_cross() {
         assert_eq!((cost.best, cost.median), (cycles, cycles), "{place}");
         // The slow visit widens the interval as far as its own median, no further.
         assert_eq!(cost.ci95, [cycles, 3.0 * cycles], "{place}");
-        assert_eq!((row.samples, row.rounds, row.outcome.as_str()), (3, 3, "measured"));
-        assert!(row.flags.contains(&"drift".into()), "{:?}", row.flags);
+        assert_eq!((row.quality.samples, row.quality.rounds, row.quality.outcome.word()), (3, 3, "measured"));
+        assert!(row.quality.has("drift"), "{:?}", row.quality.flags);
     }
     let says = "a load of 8 B that crosses 32 B takes 1.50 cycles instead of 1.00";
     assert!(!report.findings.iter().any(|text| text.contains(says)), "a slow visit leaves it open whether that is so");
@@ -120,7 +120,7 @@ fn pairs_are_grouped_by_how_they_overlap() {
     ];
     let found: Vec<_> = report.offsets.iter().map(|r| (r.place.as_str(), r.count, r.cycles.unwrap().median)).collect();
     assert_eq!(found, expect);
-    assert!(report.offsets.iter().all(|row| (row.samples, row.rounds) == (5, 1)));
+    assert!(report.offsets.iter().all(|row| (row.quality.samples, row.quality.rounds) == (5, 1)));
     assert!(report.findings.iter().any(|text| text.contains("waits 5.00 cycles")), "{:?}", report.findings);
     assert!(report.findings.iter().any(|text| text.contains("overlaps it partly 21.0")), "{:?}", report.findings);
 }
@@ -135,19 +135,19 @@ fn a_missing_visit_and_a_cut_sweep_are_left_out() {
     let visits = vec![cannot(scan, gone.clone()), visit(scan, cut)];
     let rows = model::report(&record(visits)).offsets;
     let whole = row(&rows, "crosses a page");
-    assert_eq!((whole.rounds, whole.samples, whole.outcome.as_str()), (1, 1, "measured"));
+    assert_eq!((whole.quality.rounds, whole.quality.samples, whole.quality.outcome.word()), (1, 1, "measured"));
     assert_eq!(whole.cycles.unwrap().median, 20.0);
 
     let rows = model::report(&record(vec![cannot(scan, gone)])).offsets;
     let [only] = &rows[..] else { panic!("{} rows", rows.len()) };
-    assert_eq!((only.place.as_str(), only.outcome.as_str(), only.cycles), ("any", "unavailable", None));
-    assert_eq!(only.reason.as_deref(), Some("it was interrupted"));
+    assert_eq!((only.place.as_str(), only.quality.outcome.word(), only.cycles), ("any", "unavailable", None));
+    assert_eq!(only.quality.reason.as_deref(), Some("it was interrupted"));
 
     let mut short = sweeps(scan, 1, load_of_8);
     let columns = [&mut short.ticks, &mut short.fastest_thread_ticks, &mut short.core_clock_ticks];
     columns.into_iter().for_each(|column| column.truncate(9));
     let rows = model::report(&record(vec![visit(scan, short)])).offsets;
-    assert_eq!((rows.len(), rows[0].outcome.as_str()), (1, "invalid"));
+    assert_eq!((rows.len(), rows[0].quality.outcome.word()), (1, "invalid"));
 }
 
 #[test]
@@ -155,7 +155,7 @@ fn a_fault_spoils_the_scan() {
     let scan = Scan::Store { bytes: 8 };
     let fault = Outcome::Crashed { reason: "SIGBUS".into() };
     let report = model::report(&record(vec![visit(scan, sweeps(scan, 1, load_of_8)), cannot(scan, fault)]));
-    assert!(report.offsets.iter().all(|row| row.outcome == "crashed"));
+    assert!(report.offsets.iter().all(|row| row.quality.outcome.word() == "crashed"));
     assert!(report.findings.is_empty(), "{:?}", report.findings);
     assert!(report.warnings.iter().any(|warning| warning.text.contains("SIGBUS")));
 }
@@ -203,7 +203,7 @@ mod here {
         let measurement = Measurement { case: case.clone(), round: 0, outcome };
         let rows = model::report(&record(vec![measurement])).offsets;
         let row = row(&rows, "same place");
-        assert_eq!((row.samples, row.rounds, row.count), (2, 1, 1));
+        assert_eq!((row.quality.samples, row.quality.rounds, row.count), (2, 1, 1));
         assert!(row.cycles.unwrap().best > 0.0);
     }
 

@@ -94,7 +94,7 @@ fn latency_under_load_comes_back_from_its_file() {
         assert!((row.latency_ns.unwrap().median / ns - 1.0).abs() < 0.01, "{row:?}");
         let found = row.bus_bps.map_or(0.0, |bus| bus.median);
         assert!((found - rate).abs() <= 0.01 * rate, "{rate} is not {row:?}");
-        assert!(!row.flags.iter().any(|flag| flag == "starved" || flag == "not-monotone"), "{row:?}");
+        assert!(!row.quality.has("starved") && !row.quality.has("not-monotone"), "{row:?}");
     }
     assert_eq!(report.load_curves.len(), 5);
 }
@@ -123,7 +123,7 @@ fn loads_that_did_not_run_are_no_loads() {
     }
     let report = model::report(&record);
     let starved: Vec<Load> =
-        report.loaded.iter().filter(|row| row.flags.contains(&"starved".into())).map(|row| row.load).collect();
+        report.loaded.iter().filter(|row| row.quality.has("starved")).map(|row| row.load).collect();
     let membound::plan::Work::Loaded(work) = heaviest.work else { panic!("{heaviest}") };
     assert_eq!(starved, [work.load]);
     let of_curve = |row: &usize| report.loaded[*row].load != work.load;

@@ -164,7 +164,7 @@ fn two_modes_are_reported_with_their_speeds() {
     let modes = report.rows[0].modes.expect("60 to 40 is bimodal");
     assert!((modes.high / truth - 1.0).abs() < 0.01 && (modes.low / truth - 0.5).abs() < 0.01, "{modes:?}");
     assert!((modes.high_share - 0.6).abs() < 0.15);
-    assert!(report.rows[0].flags.contains(&"bimodal".to_string()));
+    assert!(report.rows[0].quality.has("bimodal"));
 }
 
 #[test]
@@ -178,7 +178,7 @@ fn threads_that_take_unequal_time_are_flagged() {
             let samples = &mut measured.samples;
             samples.fastest_thread_ticks = samples.ticks.iter().map(|t| (*t as f64 * fastest_share) as u64).collect();
         }
-        model::report(&record(&fake, visits)).rows[0].flags.contains(&"imbalanced".to_string())
+        model::report(&record(&fake, visits)).rows[0].quality.has("imbalanced")
     };
     assert!(flags(0.5));
     assert!(!flags(0.95));
@@ -193,8 +193,8 @@ fn a_crash_is_an_outcome_and_the_rest_is_measured() {
     let visits = measure(&cases, &mut fake, 1, 0.01, 5);
     let report = model::report(&record(&fake, visits));
     let of = |kernel: &str| report.rows.iter().find(|row| row.kernel == kernel).unwrap();
-    assert_eq!((of("copy").outcome.as_str(), of("triad").outcome.as_str()), ("crashed", "measured"));
-    assert!(of("copy").reason.as_ref().unwrap().contains("SIGILL"));
+    assert_eq!((of("copy").quality.outcome.word(), of("triad").quality.outcome.word()), ("crashed", "measured"));
+    assert!(of("copy").quality.reason.as_ref().unwrap().contains("SIGILL"));
     assert!(report.warnings.iter().any(|w| w.text.contains("crashed")));
 }
 
@@ -211,7 +211,7 @@ fn figures_that_cannot_be_are_invalid() {
     let visits = measure(&cases, &mut fake, 1, 0.01, 5);
     let report = model::report(&record(&fake, visits));
     let large = report.rows.iter().find(|row| row.working_set_bytes == Bytes::mib(256)).unwrap();
-    assert_eq!(large.outcome, "invalid");
+    assert_eq!(large.quality.outcome.word(), "invalid");
 }
 
 #[test]

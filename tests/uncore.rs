@@ -118,8 +118,8 @@ fn controllers_are_a_second_witness_of_the_write_allocate() {
         assert_eq!(case.traffic, Traffic::AsCounted, "{case:?}");
         assert_eq!(case.witness, Some(witness), "{case:?}");
         assert!((case.moved_bytes.unwrap() / moved - 1.0).abs() < 0.02, "{case:?}");
-        let flagged = |row: &model::Row| row.flags.iter().any(|flag| flag == "controllers-disagree");
-        assert_eq!(flagged(&report.rows[case.regular]), is_flagged, "{:?}", report.rows[case.regular].flags);
+        let flagged = |row: &model::Row| row.quality.has("controllers-disagree");
+        assert_eq!(flagged(&report.rows[case.regular]), is_flagged, "{:?}", report.rows[case.regular].quality.flags);
         assert!(!flagged(&report.rows[case.nt]), "nt stores allocate nothing");
         let text = terminal::summary(&report).split_whitespace().collect::<Vec<_>>().join(" ");
         assert!(text.contains("the memory controllers moved"), "{text}");

@@ -66,10 +66,10 @@ fn pages_of_the_longest_kind_fit() {
     let mut report = Report { pages: common::pages(), ..common::empty() };
     let flags = ["outliers", "steal", "switches", "drift", "clock-changed", "few-samples", "wide-interval"];
     let row = &mut report.pages[0];
-    (row.memory, row.flags) = (MemoryKind::DmaHeapUncached, flags.map(String::from).into());
+    (row.memory, row.quality.flags) = (MemoryKind::DmaHeapUncached, flags.map(String::from).into());
     row.page_ns.as_mut().unwrap().ci95 = [1.0, 1e12];
     assert!(plain(&terminal::pages(&report)).contains("oswdcni"));
-    report.pages.retain(|row| row.outcome != "measured");
+    report.pages.retain(|row| !row.quality.is_measured());
     assert!(plain(&terminal::pages(&report)).contains("Nothing was measured."));
 }
 
@@ -160,7 +160,8 @@ fn the_longest_words_fit() {
     let mut report = some_rows();
     let row = &mut report.rows[0];
     (row.kernel, row.store, row.width) = ("jacobi-long".into(), StoreKind::NtMasked, Width::Scalar);
-    row.flags = ["bimodal", "outliers", "steal", "switches", "faults", "drift", "foreign"].map(String::from).into();
+    row.quality.flags =
+        ["bimodal", "outliers", "steal", "switches", "faults", "drift", "foreign"].map(String::from).into();
     row.payload_bps.as_mut().unwrap().ci95 = [1.0, 1e12];
     plain(&terminal::rows(&report));
 }

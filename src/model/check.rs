@@ -198,7 +198,7 @@ pub fn planned(cases: &[Case], frame: &Frame) -> Vec<Probe> {
 
 /// A figure that stands for its kernel: steady, in plain memory that lies anywhere, with regular loads and stores.
 fn is_plain(row: &Row) -> bool {
-    row.outcome == "measured"
+    row.quality.is_measured()
         && row.protocol == Protocol::Steady
         && (row.store, row.load, row.element) == (StoreKind::Regular, LoadKind::Regular, Element::Double)
         && row.memory == USUAL_MEMORY.kind
@@ -210,8 +210,8 @@ fn is_plain(row: &Row) -> bool {
 /// Of rows that differ in width and working set: visited more than once, the widest; in a cache the middle working set,
 /// away from its edges, in memory the largest that takes little time.
 fn chosen(mut rows: Vec<&Row>, is_memory: bool) -> Option<&Row> {
-    if rows.iter().any(|row| row.rounds >= VISITS) {
-        rows.retain(|row| row.rounds >= VISITS);
+    if rows.iter().any(|row| row.quality.rounds >= VISITS) {
+        rows.retain(|row| row.quality.rounds >= VISITS);
     }
     let widest = rows.iter().map(|row| row.width).max()?;
     rows.retain(|row| row.width == widest);
@@ -230,7 +230,7 @@ fn chosen(mut rows: Vec<&Row>, is_memory: bool) -> Option<&Row> {
 /// The random chase in memory, by the same rules.
 fn chosen_chase(mut rows: Vec<&LatencyRow>) -> Option<&LatencyRow> {
     rows.retain(|row| {
-        row.outcome == "measured"
+        row.quality.is_measured()
             && row.order == Order::Random
             && row.chains == 1
             && row.stride_bytes == 64
@@ -239,8 +239,8 @@ fn chosen_chase(mut rows: Vec<&LatencyRow>) -> Option<&LatencyRow> {
     if rows.iter().any(|row| row.memory == USUAL_MEMORY.kind) {
         rows.retain(|row| row.memory == USUAL_MEMORY.kind);
     }
-    if rows.iter().any(|row| row.rounds >= VISITS) {
-        rows.retain(|row| row.rounds >= VISITS);
+    if rows.iter().any(|row| row.quality.rounds >= VISITS) {
+        rows.retain(|row| row.quality.rounds >= VISITS);
     }
     // The smallest: to write a cycle over gigabytes takes seconds.
     rows.into_iter().min_by_key(|row| row.working_set_bytes)
@@ -483,16 +483,14 @@ fn is_faulty(reason: &Option<String>) -> bool {
 
 /// The median of a probe's figure, or why there is none.
 fn measured(probe: &Probe, report: &Report) -> (Option<f64>, Option<String>) {
-    let told = |outcome: &str, reason: &Option<String>| reason.as_ref().map(|reason| format!("{outcome}: {reason}"));
     let not_visited = || (None, Some("no time was left for it".to_string()));
     if matches!(probe.case.work, Work::Chase(_)) {
         let is_own = |row: &&LatencyRow| row.cpus == probe.case.cpus && row.working_set_bytes == probe.case.working_set;
         let row = report.latency.rows.iter().find(is_own);
-        return row
-            .map_or_else(not_visited, |row| (row.latency_ns.map(|cost| cost.median), told(&row.outcome, &row.reason)));
+        return row.map_or_else(not_visited, |row| (row.latency_ns.map(|cost| cost.median), row.quality.fault()));
     }
     let row = report.rows.iter().find(|row| is_case_of(&probe.case, row));
-    row.map_or_else(not_visited, |row| (row.payload_bps.map(|rate| rate.median), told(&row.outcome, &row.reason)))
+    row.map_or_else(not_visited, |row| (row.payload_bps.map(|rate| rate.median), row.quality.fault()))
 }
 
 fn against_baseline(probe: &Probe, report: &Report, found: &Comparison, tolerance: f64) -> CheckRow {

@@ -8,14 +8,15 @@ use std::collections::BTreeSet;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::rows::{flags, measured, outcome, visits};
+use super::quality::{Quality, Status, flags, rated, summarize};
+use super::rows::{measured, visits};
 use super::{Cost, Rate, Report};
 use crate::kernel::{Kernel, StoreKind, Width};
 use crate::machine::EnergyPart;
 use crate::memory::MemoryKind;
 use crate::plan::{Case, Protocol, Work};
 use crate::record::{EnergySamples, Measured, Measurement, Record};
-use crate::stats::{self, Summary};
+use crate::stats::Summary;
 use crate::units::{Bytes, BytesPerSecond, significant};
 
 /// What one meter, or all of one part, told of one case: a tidy row. Of intervals see [`Cost`]; `best` is the least sample.
@@ -64,18 +65,12 @@ pub struct EnergyRow {
     pub j_per_gflop: Option<Cost>,
     /// By how much of itself a figure may be wrong because counters change in steps.
     pub step_error: Option<f64>,
-    /// Number of samples.
-    pub samples: usize,
-    /// Times the case was visited.
-    pub rounds: usize,
-    /// `measured`, `unavailable`, `crashed` or `invalid`.
-    pub outcome: String,
-    /// Why, where not measured.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub reason: Option<String>,
-    /// As in bandwidth rows.
-    pub flags: Vec<String>,
+    /// How far the figures can be trusted.
+    #[serde(flatten)]
+    pub quality: Quality,
 }
+
+rated!(EnergyRow, |row| row.kernel.clone());
 
 impl EnergyRow {
     /// Whether it tells of the machine at rest.
@@ -104,22 +99,19 @@ pub(super) fn rows(record: &Record) -> Vec<EnergyRow> {
 fn of_case(visits: &[&Measurement], rest: &[&Measured], hz: f64) -> Vec<EnergyRow> {
     let case = &visits[0].case;
     let measured = measured(visits);
-    let mut bare = bare_row(case);
-    (bare.outcome, bare.reason) = outcome(visits);
-    bare.rounds = measured.len();
+    let mut bare = bare_row(case, Quality { rounds: measured.len(), ..Quality::of(visits) });
     let rows: Vec<EnergyRow> =
         meters(&measured).iter().filter_map(|meter| of_meter(&bare, case, meter, &measured, rest, hz)).collect();
-    match (rows.is_empty(), &bare.reason) {
-        (false, _) => rows,
-        (true, Some(_)) => vec![bare],
-        (true, None) => {
-            let reason = "no meter could be read while it ran".to_string();
-            vec![EnergyRow { outcome: "unavailable".into(), reason: Some(reason), ..bare }]
-        }
+    if !rows.is_empty() {
+        return rows;
     }
+    if bare.quality.is_measured() {
+        bare.quality.refuse(Status::Unavailable, "no meter could be read while it ran");
+    }
+    vec![bare]
 }
 
-fn bare_row(case: &Case) -> EnergyRow {
+fn bare_row(case: &Case, quality: Quality) -> EnergyRow {
     let variant = case.variant();
     EnergyRow {
         metric: "energy".into(),
@@ -140,11 +132,7 @@ fn bare_row(case: &Case) -> EnergyRow {
         beyond_idle_j_per_gb: None,
         j_per_gflop: None,
         step_error: None,
-        samples: 0,
-        rounds: 0,
-        outcome: "measured".into(),
-        reason: None,
-        flags: Vec::new(),
+        quality,
     }
 }
 
@@ -220,13 +208,17 @@ fn of_meter(
         bus_j_per_gb: joules(volume.bus()),
         j_per_gflop: joules(volume.flops),
         step_error: Some(step),
-        samples: summary.samples,
+        quality: Quality {
+            samples: summary.samples,
+            flags: flags(case, measured, &power, &summary, hz),
+            ..bare.quality.clone()
+        },
         ..bare.clone()
     };
     if payload > 0 {
         let rates = |told: &Told| told.seconds.iter().map(|s| payload as f64 / s).collect::<Vec<_>>();
         let rates = summarize(&visits.iter().map(rates).collect::<Vec<_>>())?;
-        row.payload_bps = Some(Rate { best: rates.greatest, median: rates.median, ci95: rates.ci95 });
+        row.payload_bps = Some(Rate::from(&rates));
         row.beyond_idle_j_per_gb = idle.and_then(|idle| {
             // What one watt is worth in joules a gigabyte: both the meter's steps and the spread at rest count in watts.
             let worth = GIGA / rates.median;
@@ -237,13 +229,7 @@ fn of_meter(
             Some(Cost { best: beyond.least, median: beyond.median, ci95: [low, high] })
         });
     }
-    row.flags = flags(case, measured, &power, &summary, hz);
     Some(row)
-}
-
-fn summarize(batches: &[Vec<f64>]) -> Option<Summary> {
-    let batches: Vec<&[f64]> = batches.iter().map(Vec::as_slice).collect();
-    stats::summarize(&batches)
 }
 
 /// A figure with its interval, widened by a relative error.
@@ -256,7 +242,8 @@ fn cost(summary: &Summary, error: f64) -> Cost {
 /// The answer: the dearest way to memory by the widest meter, or why there is none.
 pub(super) fn sentences(report: &Report) -> Vec<String> {
     let rows = &report.energy;
-    let refusal = rows.iter().find_map(|row| row.reason.clone().filter(|_| row.outcome == "unavailable"));
+    let refused = rows.iter().map(|row| &row.quality).find(|quality| quality.outcome == Status::Unavailable);
+    let refusal = refused.and_then(|quality| quality.reason.as_ref());
     let first = ["package", "dram"].map(|part| sentence(rows, part));
     let said: Vec<String> = first.into_iter().flatten().collect();
     match (said.is_empty(), rows.iter().find_map(|row| row.meter.clone()), refusal) {

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use super::rows;
 use super::stores::ratio_text;
-use super::{AddrmapRow, Cost, OffsetRow, PageRow, Rate, Report, Row, Warning};
+use super::{Cost, OffsetRow, PageRow, Quality, Rate, Rated, Report, Row, Status, Warning};
 use crate::kernel::scan::Scan;
 use crate::memory::MemoryKind;
 use crate::memory::behaviour::IGNORED;
@@ -154,7 +154,7 @@ fn huge_pages(base: &PageRow, huge: &PageRow) -> Option<String> {
 
 /// The measured row of a work and kind with the most threads that `is_wanted` takes.
 fn page_row(report: &Report, work: PageWork, kind: MemoryKind, is_wanted: impl Fn(usize) -> bool) -> Option<&PageRow> {
-    let is_ours = |row: &&PageRow| (row.work, row.memory, row.outcome.as_str()) == (work, kind, "measured");
+    let is_ours = |row: &&PageRow| (row.work, row.memory) == (work, kind) && row.quality.is_measured();
     report.pages.iter().filter(is_ours).filter(|row| is_wanted(row.threads)).max_by_key(|row| row.threads)
 }
 
@@ -171,7 +171,7 @@ fn times(fast: Option<Rate>, slow: Option<Rate>) -> Option<String> {
 const SAME_COST: f64 = 1.1;
 
 fn offset_cost(report: &Report, scan: Scan, place: &str) -> Option<Cost> {
-    let row = report.offsets.iter().find(|row| row.scan == scan && row.place == place && row.outcome == "measured")?;
+    let row = report.offsets.iter().find(|row| row.scan == scan && row.place == place && row.quality.is_measured())?;
     row.cycles
 }
 
@@ -247,7 +247,7 @@ fn aliasing(report: &Report) -> Option<String> {
 
 fn forwarding(report: &Report) -> Option<String> {
     let range = |place: &str| {
-        let is_ours = |row: &&OffsetRow| matches!(row.scan, Scan::Forwarding { .. }) && row.outcome == "measured";
+        let is_ours = |row: &&OffsetRow| matches!(row.scan, Scan::Forwarding { .. }) && row.quality.is_measured();
         let rows = report.offsets.iter().filter(is_ours).filter(|row| row.place == place);
         let medians: Vec<f64> = rows.filter_map(|row| row.cycles).map(|cost| cost.median).collect();
         let least = medians.iter().copied().reduce(f64::min)?;
@@ -287,20 +287,10 @@ fn simulated(report: &Report) -> Option<Words> {
 }
 
 fn faults(report: &Report) -> Vec<Words> {
-    let kernel =
-        |row: &Row| (row.outcome.clone(), format!("{} {} {}", row.kernel, row.width, row.store), row.reason.clone());
-    let page = |row: &PageRow| (row.outcome.clone(), format!("{} of {}", row.work, row.memory), row.reason.clone());
-    let offset = |row: &OffsetRow| (row.outcome.clone(), row.scan.to_string(), row.reason.clone());
-    let on_nodes = report.numa.iter().flat_map(|numa| &numa.kernels);
-    let rows = report.rows.iter().chain(on_nodes).map(kernel).chain(report.pages.iter().map(page));
-    let addrmap =
-        |row: &AddrmapRow| (row.outcome.clone(), format!("where lines live in {}", row.memory), row.reason.clone());
-    let rows = rows.chain(report.addrmap.iter().map(addrmap));
-    let all: Vec<_> = rows.chain(report.offsets.iter().map(offset)).collect();
     let mut found = Vec::new();
-    let is_ignored = |reason: &Option<String>| reason.as_ref().is_some_and(|reason| reason.starts_with(IGNORED));
+    let is_ignored = |quality: &Quality| quality.reason.as_ref().is_some_and(|reason| reason.starts_with(IGNORED));
     let mut ignored: Vec<MemoryKind> = Vec::new();
-    for row in report.rows.iter().filter(|row| is_ignored(&row.reason)) {
+    for row in report.rows.iter().filter(|row| is_ignored(&row.quality)) {
         ignored.extend(row.streams.iter().map(|named| named.memory.kind).chain([row.memory]));
     }
     ignored.retain(|kind| kind.is_memory_type());
@@ -313,13 +303,13 @@ fn faults(report: &Report) -> Vec<Words> {
             "measure them on a host of your own, or where KVM heeds the guest's page attributes",
         ));
     }
-    for outcome in ["crashed", "invalid"] {
-        let mut rows = all.iter().filter(|row| row.0 == outcome && !is_ignored(&row.2));
-        let count = rows.clone().count();
-        if let Some((_, what, reason)) = rows.next() {
-            let reason = reason.as_deref().unwrap_or_default();
+    for outcome in [Status::Crashed, Status::Invalid] {
+        let is_so = |row: &&dyn Rated| row.quality().outcome == outcome && !is_ignored(row.quality());
+        let rows: Vec<&dyn Rated> = report.rated().filter(is_so).collect();
+        if let Some(first) = rows.first() {
+            let reason = first.quality().reason.as_deref().unwrap_or_default();
             found.push(words(
-                format!("{count} cases {outcome}; the first: {what}: {reason}"),
+                format!("{} cases {outcome}; the first: {}: {reason}", rows.len(), first.what()),
                 "do not use their figures; run with --verify and report it",
             ));
         }
@@ -327,18 +317,18 @@ fn faults(report: &Report) -> Vec<Words> {
     found
 }
 
-/// The flags of each row that has figures.
-fn flags(report: &Report) -> Vec<&[String]> {
+/// How far each figure of kernels and pages can be trusted.
+fn qualities(report: &Report) -> Vec<&Quality> {
     let on_nodes = report.numa.iter().flat_map(|numa| &numa.kernels);
-    let rows = report.rows.iter().chain(on_nodes).filter(|row| row.samples > 0).map(|row| &row.flags[..]);
-    rows.chain(report.pages.iter().filter(|row| row.samples > 0).map(|row| &row.flags[..])).collect()
+    let kernels = report.rows.iter().chain(on_nodes).map(|row| &row.quality);
+    kernels.chain(report.pages.iter().map(|row| &row.quality)).filter(|quality| quality.samples > 0).collect()
 }
 
 /// A flag that at least this share of rows carries is worth a warning of its own.
 const MANY: f64 = 0.05;
 
 fn flagged(report: &Report) -> Vec<Words> {
-    let all = flags(report);
+    let all = qualities(report);
     let measured = all.len().max(1);
     let mut found = Vec::new();
     let about = [
@@ -373,7 +363,7 @@ fn flagged(report: &Report) -> Vec<Words> {
         ),
     ];
     for (flag, seen, cure) in about {
-        let rows = all.iter().filter(|flags| flags.iter().any(|f| f == flag)).count();
+        let rows = all.iter().filter(|quality| quality.has(flag)).count();
         if rows as f64 > MANY * measured as f64 {
             found.push(words(format!("{seen} ({rows} of {measured} cases)"), cure));
         }
@@ -417,8 +407,8 @@ fn unfinished(report: &Report, record: &Record) -> Vec<Words> {
             }
         }
     }
-    let all = flags(report);
-    let wide = all.iter().filter(|flags| flags.iter().any(|f| f == "wide-interval")).count();
+    let all = qualities(report);
+    let wide = all.iter().filter(|quality| quality.has("wide-interval")).count();
     if wide > 0 {
         found.push(words(
             format!("{wide} of {} cases have intervals wider than ±5 %", all.len()),

@@ -1,11 +1,45 @@
 //! Arithmetic in registers: from visits to rows.
 
-use super::rows::{core_clock, flags, measured, outcome, per_cycle, visits};
-use super::{FlopsRow, Rate};
-use crate::kernel::flops::Flops;
-use crate::plan::{Case, Work};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::quality::{Sampled, rated};
+use super::rows::visits;
+use super::{Quality, Rate};
+use crate::kernel::{Element, Width};
+use crate::machine::Balance;
+use crate::plan::Work;
 use crate::record::{Measured, Measurement, Record};
-use crate::stats;
+
+/// What cores compute when they wait for no data: one tidy row.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct FlopsRow {
+    /// `flops`.
+    pub metric: String,
+    /// What is computed with.
+    pub element: Element,
+    /// Width of an instruction.
+    pub width: Width,
+    /// The mix of additions and multiplications.
+    pub balance: Balance,
+    /// Number of threads.
+    pub threads: usize,
+    /// Their CPUs.
+    pub cpus: Vec<u32>,
+    /// `flop/s`.
+    pub unit: String,
+    /// Floating-point operations a second, over all threads. Absent where nothing was measured.
+    pub flops_per_s: Option<Rate>,
+    /// The same in a core clock cycle, by thread: median.
+    pub flops_per_cycle: Option<f64>,
+    /// True core clock during the samples.
+    pub core_clock_hz: Option<f64>,
+    /// How far the figures can be trusted.
+    #[serde(flatten)]
+    pub quality: Quality,
+}
+
+rated!(FlopsRow, |row| format!("{} {} {}", row.balance, row.width, row.element));
 
 /// One row a case, by threads, element, width and balance.
 pub(super) fn rows(record: &Record) -> Vec<FlopsRow> {
@@ -18,28 +52,8 @@ pub(super) fn rows(record: &Record) -> Vec<FlopsRow> {
 fn row(visits: &[&Measurement], hz: f64) -> Option<FlopsRow> {
     let case = &visits[0].case;
     let Work::Flops(flops) = case.work else { return None };
-    let measured = measured(visits);
-    let batches: Vec<Vec<f64>> = measured.iter().map(|visit| flops_per_s(visit, hz)).collect();
-    let views: Vec<&[f64]> = batches.iter().map(Vec::as_slice).collect();
-    let mut row = bare_row(case, flops);
-    (row.outcome, row.reason) = outcome(visits);
-    if let Some(summary) = stats::summarize(&views) {
-        row.flops_per_s = Some(Rate { best: summary.greatest, median: summary.median, ci95: summary.ci95 });
-        row.core_clock_hz = core_clock(&measured, hz);
-        row.flops_per_cycle = per_cycle(&measured, case.threads(), |volume| volume.flops).map(|summary| summary.median);
-        (row.samples, row.rounds) = (summary.samples, measured.len());
-        row.flags = flags(case, &measured, &batches, &summary, hz);
-    }
-    Some(row)
-}
-
-pub(super) fn flops_per_s(visit: &Measured, hz: f64) -> Vec<f64> {
-    let flops = visit.volume.flops as f64 * visit.repetitions as f64;
-    visit.samples.ticks.iter().map(|ticks| flops / (*ticks as f64 / hz)).collect()
-}
-
-fn bare_row(case: &Case, flops: Flops) -> FlopsRow {
-    FlopsRow {
+    let sampled = Sampled::of(visits, hz, |visit| flops_per_s(visit, hz));
+    Some(FlopsRow {
         metric: "flops".into(),
         element: flops.element,
         width: flops.width,
@@ -47,13 +61,14 @@ fn bare_row(case: &Case, flops: Flops) -> FlopsRow {
         threads: case.threads(),
         cpus: case.cpus.clone(),
         unit: "flop/s".into(),
-        flops_per_s: None,
-        flops_per_cycle: None,
-        core_clock_hz: None,
-        samples: 0,
-        rounds: 0,
-        outcome: String::new(),
-        reason: None,
-        flags: Vec::new(),
-    }
+        flops_per_s: sampled.rate(),
+        flops_per_cycle: sampled.per_cycle(case.threads(), hz).map(|summary| summary.median),
+        core_clock_hz: sampled.core_clock(hz),
+        quality: sampled.quality,
+    })
+}
+
+pub(super) fn flops_per_s(visit: &Measured, hz: f64) -> Vec<f64> {
+    let flops = visit.volume.flops as f64 * visit.repetitions as f64;
+    visit.samples.ticks.iter().map(|ticks| flops / (*ticks as f64 / hz)).collect()
 }

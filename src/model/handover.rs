@@ -1,12 +1,74 @@
 //! Hand-overs of a line between cores: from visits to rows, and what pairs that are equally near have in common.
 
-use super::rows::{core_clock, flags, measured, median, outcome, visits};
-use super::{Cost, HandoverGroup, HandoverRow, Report};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::quality::{Sampled, rated};
+use super::rows::{median, visits};
+use super::{Cost, Quality, Report};
 use crate::machine::{CoreKind, Machine, Relation};
-use crate::plan::{Case, Home, Work};
+use crate::memory::{MemoryKind, Obtained};
+use crate::plan::{Home, Work};
 use crate::record::{Measured, Measurement, Record};
-use crate::stats;
 use crate::units::{Nanoseconds, significant};
+
+/// What passing a line between two cores costs: one tidy row.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct HandoverRow {
+    /// `c2c`.
+    pub metric: String,
+    /// The CPU that leads and is timed.
+    pub from: u32,
+    /// The CPU that answers; absent where there was no second one.
+    pub to: Option<u32>,
+    /// How near they are.
+    pub relation: Relation,
+    /// Their kinds of core, on a machine with several.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub kinds: Option<[CoreKind; 2]>,
+    /// Which of the two touched the line's page first.
+    pub home: Home,
+    /// Memory kind asked for.
+    pub memory: MemoryKind,
+    /// NUMA node of the page: asked for, else found; absent where unknown.
+    pub node: Option<u32>,
+    /// `ns`.
+    pub unit: String,
+    /// Nanoseconds of one hand-over: half a round trip. Absent where nothing was measured.
+    pub latency_ns: Option<Cost>,
+    /// The median in core clock cycles of the first CPU.
+    pub latency_cycles: Option<f64>,
+    /// How far the figures can be trusted.
+    #[serde(flatten)]
+    pub quality: Quality,
+    /// Memory obtained.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub obtained: Option<Obtained>,
+}
+
+rated!(HandoverRow, |row| match row.to {
+    Some(to) => format!("CPU {} to {to}", row.from),
+    None => format!("CPU {}", row.from),
+});
+
+/// Hand-overs between pairs that are equally near.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+pub struct HandoverGroup {
+    /// How near.
+    pub relation: Relation,
+    /// Their kinds of core, stronger first, on a machine with several.
+    pub kinds: Option<[CoreKind; 2]>,
+    /// Rows: both directions and homes of all pairs.
+    pub rows: usize,
+    /// Least median, in nanoseconds.
+    pub least_ns: f64,
+    /// Median of the medians.
+    pub median_ns: f64,
+    /// Greatest median.
+    pub greatest_ns: f64,
+    /// Median of the medians in core clock cycles.
+    pub median_cycles: Option<f64>,
+}
 
 /// One row a pair and home, by CPUs.
 pub(super) fn rows(record: &Record) -> Vec<HandoverRow> {
@@ -20,45 +82,23 @@ pub(super) fn rows(record: &Record) -> Vec<HandoverRow> {
 fn row(visits: &[&Measurement], machine: &Machine, hz: f64) -> Option<HandoverRow> {
     let case = &visits[0].case;
     let Work::Handover(work) = case.work else { return None };
-    let measured = measured(visits);
-    let mut row = bare_row(case, work.home, machine)?;
-    (row.outcome, row.reason) = outcome(visits);
-    let batches: Vec<Vec<f64>> = measured.iter().map(|visit| latency_ns(visit, hz)).collect();
-    let views: Vec<&[f64]> = batches.iter().map(Vec::as_slice).collect();
-    if let Some(summary) = stats::summarize(&views) {
-        row.latency_ns = Some(Cost { best: summary.least, median: summary.median, ci95: summary.ci95 });
-        row.latency_cycles = core_clock(&measured, hz).map(|clock| summary.median * 1e-9 * clock);
-        (row.samples, row.rounds) = (summary.samples, measured.len());
-        row.flags = flags(case, &measured, &batches, &summary, hz);
-        row.obtained = measured.last().map(|last| last.obtained.clone());
-        if let (None, Some([only])) = (row.node, row.obtained.as_ref().map(|o| &o.pages_on_node[..])) {
-            row.node = Some(only.node);
-        }
-    }
-    Some(row)
-}
-
-fn bare_row(case: &Case, home: Home, machine: &Machine) -> Option<HandoverRow> {
     let (from, to) = (*case.cpus.first()?, case.cpus.get(1).copied());
     let kind = |cpu: u32| machine.cpu(cpu)?.kind.get().filter(|kind| *kind != CoreKind::Uniform);
+    let sampled = Sampled::of(visits, hz, |visit| latency_ns(visit, hz));
     Some(HandoverRow {
         metric: "c2c".into(),
         from,
         to,
         relation: to.map_or(Relation::Unknown, |to| machine.relation(from, to)),
         kinds: to.and_then(|to| Some([kind(from)?, kind(to)?])),
-        home,
+        home: work.home,
         memory: case.memory.kind,
-        node: case.memory.node(),
+        node: sampled.node(case),
         unit: "ns".into(),
-        latency_ns: None,
-        latency_cycles: None,
-        samples: 0,
-        rounds: 0,
-        outcome: String::new(),
-        reason: None,
-        flags: Vec::new(),
-        obtained: None,
+        latency_ns: sampled.cost(),
+        latency_cycles: sampled.cycles(hz),
+        obtained: sampled.obtained(),
+        quality: sampled.quality,
     })
 }
 
@@ -85,19 +125,19 @@ fn mark_asymmetric(rows: &mut [HandoverRow]) {
         both.is_some_and(|(a, b)| a.ci95[0] > b.ci95[1] || b.ci95[0] > a.ci95[1])
     };
     let verdicts: Vec<bool> = rows.iter().map(differs).collect();
-    for (row, _) in rows.iter_mut().zip(verdicts).filter(|(_, differs)| *differs) {
-        row.flags.push("asymmetric".into());
+    for (row, differs) in rows.iter_mut().zip(verdicts) {
+        row.quality.flag([("asymmetric", differs)]);
     }
 }
 
 /// Pairs that are equally near, nearest first; on a machine with several kinds of cores by kinds too.
 pub(super) fn groups(rows: &[HandoverRow]) -> Vec<HandoverGroup> {
     let of_row = |row: &HandoverRow| (row.relation, row.kinds.map(|[a, b]| if a <= b { [a, b] } else { [b, a] }));
-    let mut keys: Vec<_> = rows.iter().filter(|row| is_measured(row)).map(of_row).collect();
+    let mut keys: Vec<_> = rows.iter().filter(|row| row.quality.is_measured()).map(of_row).collect();
     keys.sort_unstable();
     keys.dedup();
     let group = |key| {
-        let ours = || rows.iter().filter(move |row| is_measured(row) && of_row(row) == key);
+        let ours = || rows.iter().filter(move |row| row.quality.is_measured() && of_row(row) == key);
         let medians = || ours().filter_map(|row| row.latency_ns).map(|cost| cost.median);
         Some(HandoverGroup {
             relation: key.0,
@@ -110,10 +150,6 @@ pub(super) fn groups(rows: &[HandoverRow]) -> Vec<HandoverGroup> {
         })
     };
     keys.into_iter().filter_map(group).collect()
-}
-
-fn is_measured(row: &HandoverRow) -> bool {
-    row.outcome == "measured"
 }
 
 /// What passing a line costs, by how near cores are.
@@ -132,7 +168,7 @@ pub(super) fn sentences(report: &Report) -> Vec<String> {
     }
     let told = if report.machine.is_virtual() { " How near they are is what the hypervisor tells." } else { "" };
     let mut all = vec![format!("A line passes {}, one way.{told}", parts.join(", "))];
-    let asymmetric = report.handovers.iter().filter(|row| row.flags.iter().any(|flag| flag == "asymmetric")).count();
+    let asymmetric = report.handovers.iter().filter(|row| row.quality.has("asymmetric")).count();
     if asymmetric > 0 {
         all.push(format!(
             "{asymmetric} of {} hand-overs differ from their mirror image by more than the intervals: something else \

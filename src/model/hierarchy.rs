@@ -1,12 +1,43 @@
 //! The memory system's levels: found in the curve, named after what the operating system claims, and told to each row.
 
-use super::Level;
+use schemars::JsonSchema;
+use serde::Serialize;
+
 use super::levels::{self, Plateau};
 use super::rows::Result;
 use crate::kernel::StoreKind;
 use crate::machine::{CpuSet, Machine};
 use crate::plan::{Case, Protocol};
 use crate::units::Bytes;
+
+/// A level of the memory system./// A level of the memory system.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+pub struct Level {
+    /// `L1`, `L2`, `L3`, `memory`.
+    pub name: String,
+    /// Smallest and largest working set of one thread that ran at this level's speed.
+    pub from: Bytes,
+    /// See `from`.
+    pub to: Bytes,
+    /// Where the curve says that the level ends: between the last working set inside and the first outside, found by
+    /// interpolation; absent for memory.
+    pub capacity: Option<Bytes>,
+    /// What the operating system says the capacity is; absent for memory and where it says nothing.
+    pub claimed: Option<Bytes>,
+    /// Best figure of each kernel, one thread then all threads: rows' indices into [`Report::rows`](super::Report::rows).
+    pub best: Vec<LevelBest>,
+}
+
+/// The fastest variant of a kernel at a level.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+pub struct LevelBest {
+    /// The kernel.
+    pub kernel: String,
+    /// Threads.
+    pub threads: usize,
+    /// Index of the row.
+    pub row: usize,
+}
 
 /// Sizes that a curve needs before levels are believed.
 pub(super) const LEAST_SIZES: usize = 8;
@@ -38,7 +69,7 @@ pub(super) fn name_levels(results: &mut [Result], machine: &Machine) -> Vec<Leve
 fn load_curve(results: &[Result]) -> Vec<(Bytes, f64, [f64; 2])> {
     let candidates: Vec<&Result> = results
         .iter()
-        .filter(|r| r.row.kernel == "load" && r.row.threads == 1 && r.row.outcome == "measured")
+        .filter(|r| r.row.kernel == "load" && r.row.threads == 1 && r.row.quality.is_measured())
         .filter(|r| r.row.store == StoreKind::Regular && r.case.protocol == Protocol::Steady && r.is_plain())
         .collect();
     let count =

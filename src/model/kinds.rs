@@ -5,12 +5,86 @@
 //! `n = 1 + (difference of first uses) / (gain of each later use)`. Both differences have an interval, and that of
 //! their quotient is Fieller's (1954): it is open where the gain might be none.
 
+use schemars::JsonSchema;
+use serde::Serialize;
+
 use super::rows::Result;
-use super::{BreakEven, Cost, Kind, Kinds, Row};
+use super::{Cost, Row};
+use crate::kernel::Element;
 use crate::memory::{MemoryKind, MemorySpec, Proof};
 use crate::plan::{Protocol, REGULAR};
 use crate::stats;
 use crate::units::{Bytes, BytesPerSecond, Nanoseconds, count, percent, significant};
+
+/// Memory kinds side by side: copying a buffer to each from regular memory.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+pub struct Kinds {
+    /// Bytes copied in one use, over all threads.
+    pub bytes: Bytes,
+    /// What the buffer is an array of.
+    pub element: Element,
+    /// Threads.
+    pub threads: usize,
+    /// One a kind, in the order of kinds.
+    pub kinds: Vec<Kind>,
+}
+
+/// One kind of memory as a buffer. Indices are those of [`Report::rows`](super::Report::rows).
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+pub struct Kind {
+    /// What was asked for.
+    pub memory: MemorySpec,
+    /// Seconds of the first use: from asking for the memory to the end of the first copy.
+    pub first_s: Option<Cost>,
+    /// Seconds of each later copy.
+    pub steady_s: Option<Cost>,
+    /// Page faults of the first copy.
+    pub faults: Option<f64>,
+    /// What the first use costs more than a later one, in nanoseconds for each fault.
+    pub fault_ns: Option<f64>,
+    /// Speed of later copies against `against`: [ratio, low, high].
+    pub gain: Option<[f64; 3]>,
+    /// The kind it is held against; absent for that kind itself.
+    pub against: Option<MemorySpec>,
+    /// From which use on it is the better choice.
+    pub break_even: Option<BreakEven>,
+    /// First copy, then later copies, then everything else that was done to it alone: indices of rows.
+    pub first: Option<usize>,
+    /// See `first`.
+    pub steady: Option<usize>,
+    /// See `first`: by kernel, store kind, load kind.
+    pub alone: Vec<usize>,
+    /// How it is known to be of this kind, in words; or why it could not be measured.
+    pub proof: String,
+    /// Whether it is what it claims; false also where it was not obtained.
+    pub holds: bool,
+}
+
+/// From which use on a kind is cheaper in sum, by t_first + (n - 1) t_steady.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum BreakEven {
+    /// From the first use on.
+    AtOnce,
+    /// After so many uses: [n, low, high]; an end that the intervals leave open is absent.
+    After {
+        /// Uses.
+        uses: f64,
+        /// Lower end of the 95 % interval.
+        low: f64,
+        /// Upper end; absent where it might be never.
+        high: Option<f64>,
+    },
+    /// Cheaper to begin with, dearer after so many uses.
+    Until {
+        /// Uses.
+        uses: f64,
+    },
+    /// Never: dearer to begin with and slower ever after.
+    Never,
+    /// Neither first use nor later uses differ by more than the intervals.
+    Alike,
+}
 
 /// Normal quantile of 97.5 %: half an interval is so many standard errors.
 const Z: f64 = 1.96;
@@ -82,7 +156,7 @@ fn kind(results: &[Result], memory: MemorySpec, against: Option<MemorySpec>, byt
 
 /// Seconds of the first use.
 fn total(first: &Result) -> Option<Cost> {
-    first.row.first_use.filter(|_| first.row.outcome == "measured").map(|first| first.total_s)
+    first.row.first_use.filter(|_| first.row.quality.is_measured()).map(|first| first.total_s)
 }
 
 /// Seconds of one copy.
@@ -90,7 +164,7 @@ fn each(steady: &Result) -> Option<Cost> {
     let (rate, payload) = (steady.row.payload_bps?, steady.case.working_set.0 as f64);
     let seconds = |bps: f64| payload / bps;
     let [low, high] = rate.ci95;
-    (steady.row.outcome == "measured").then(|| Cost {
+    (steady.row.quality.is_measured()).then(|| Cost {
         best: seconds(rate.best),
         median: seconds(rate.median),
         ci95: [seconds(high), seconds(low)],
@@ -145,9 +219,9 @@ fn quotient(a: f64, a_error: f64, b: f64, b_error: f64) -> [Option<f64>; 2] {
 /// How a kind is known to be what it claims; where nothing was measured, the reason. `rows` holds those first in which
 /// it stands alone: what was obtained for a copy is that of both streams.
 fn proof<'a>(kind: MemoryKind, rows: impl Iterator<Item = &'a Row> + Clone) -> (String, bool) {
-    let measured = rows.clone().filter(|row| row.outcome == "measured");
+    let measured = rows.clone().filter(|row| row.quality.is_measured());
     let Some(obtained) = measured.clone().find_map(|row| row.obtained.as_ref()) else {
-        let reason = rows.clone().find_map(|row| Some(format!("{}: {}", row.outcome, row.reason.as_ref()?)));
+        let reason = rows.clone().find_map(|row| row.quality.fault());
         return (reason.unwrap_or_else(|| "not measured".into()), false);
     };
     // A promise that was not kept in one row is not kept.

@@ -2,19 +2,20 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
 use super::hierarchy::{LEAST_SIZES, assumed, named};
 use super::ladder::{self, Rung, Translation};
 use super::levels::Plateau;
 use super::numa::is_in_matrix;
-use super::rows::{core_clock, flags, measured, median, outcome, visits};
-use super::{
-    Cost, Latency, LatencyLevel, LatencyRow, Level, MapLine, ParallelPoint, Parallelism, Report, TranslationLevel,
-};
+use super::quality::{Sampled, rated, summarize};
+use super::rows::{core_clock, median, visits};
+use super::{Cost, Level, Quality, Report};
 use crate::kernel::chase::{Chase, Order};
-use crate::memory::{MemoryKind, MemorySpec};
+use crate::memory::{MemoryKind, MemorySpec, Obtained};
 use crate::plan::{Case, MAP_STRIDE, Protocol, SPARSE_STRIDE, USUAL_MEMORY, Work};
 use crate::record::{BASE_PAGE, Measured, Measurement, Record};
-use crate::stats;
 use crate::units::{Bytes, BytesPerSecond, Nanoseconds, significant};
 
 const LINE: u64 = 64;
@@ -25,6 +26,158 @@ const HUGE_PAGE: u64 = 2 << 20;
 const KNEE: f64 = 0.95;
 /// Numbers of chains that make a curve.
 const LEAST_CHAINS: usize = 3;
+
+/// A latency: one tidy row a chase.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct LatencyRow {
+    /// `latency`.
+    pub metric: String,
+    /// Order of the places.
+    pub order: Order,
+    /// Bytes from one place to the next.
+    pub stride_bytes: u32,
+    /// Bytes of a block, where the order has blocks.
+    pub block_bytes: u32,
+    /// Independent chains.
+    pub chains: u32,
+    /// Memory kind asked for.
+    pub memory: MemoryKind,
+    /// NUMA node of the pages: asked for, else the one node they were found on; absent where mixed or unknown.
+    pub node: Option<u32>,
+    /// CPU.
+    pub cpus: Vec<u32>,
+    /// Bytes from the first place to the end of the last.
+    pub working_set_bytes: Bytes,
+    /// The level that the lines of the places lie in, by the measured ladder; absent where they lie between two.
+    pub level: Option<String>,
+    /// `hit`: the working set was read right before each sample, so that the last level has it. `disturbed`: it lies in
+    /// the last level and was not, so that a share of the loads may go to memory, as much as others evict. Else absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub last_level: Option<String>,
+    /// `ns`.
+    pub unit: String,
+    /// Nanoseconds from one load of a chain to its next. Absent where nothing was measured.
+    pub latency_ns: Option<Cost>,
+    /// The same in core clock cycles: median, by the clock of each visit.
+    pub latency_cycles: Option<f64>,
+    /// True core clock during the samples.
+    pub core_clock_hz: Option<f64>,
+    /// How far the figures can be trusted.
+    #[serde(flatten)]
+    pub quality: Quality,
+    /// Memory obtained.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub obtained: Option<Obtained>,
+}
+
+rated!(LatencyRow, |row| format!("chases in {} memory", row.memory));
+
+/// What the chases of a record tell together. Intervals are [value, low, high] with 95 %.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, JsonSchema)]
+pub struct Latency {
+    /// One row a chase, by memory, order, stride, chains, CPU and working set.
+    pub rows: Vec<LatencyRow>,
+    /// The ladder's levels, fastest first: found in the curve of a random order in huge pages.
+    pub levels: Vec<LatencyLevel>,
+    /// Translation buffers for base pages, smallest first.
+    pub translation: Vec<TranslationLevel>,
+    /// Independent chains, if several numbers of them were measured.
+    pub parallelism: Option<Parallelism>,
+    /// Cores against nodes and page sizes.
+    pub map: Vec<MapLine>,
+}
+
+/// A level of the ladder.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+pub struct LatencyLevel {
+    /// `L1`, `L2`, `L3`, `memory`.
+    pub name: String,
+    /// Nanoseconds, without what translating huge pages adds: fitted to the level's plateau and the edges beside it. For the last cache, where that was measured, of
+    /// working sets that were read right before.
+    pub latency_ns: [f64; 3],
+    /// The same in core clock cycles.
+    pub latency_cycles: Option<f64>,
+    /// Where `latency_ns` is right after a read: the same working sets without, evictions by others and all; median.
+    pub disturbed_ns: Option<[f64; 3]>,
+    /// Smallest and largest working set on the plateau.
+    pub from: Bytes,
+    /// See `from`.
+    pub to: Bytes,
+    /// Where the fit says that the level is full; absent for the last one.
+    pub capacity: Option<Bytes>,
+    /// Its 95 % interval: the level is full somewhere in it.
+    pub capacity_ci95: Option<[Bytes; 2]>,
+    /// What the operating system says; absent for memory and where it says nothing.
+    pub claimed: Option<Bytes>,
+}
+
+/// A level of translation buffers (TLB).
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, JsonSchema)]
+pub struct TranslationLevel {
+    /// 1 is the nearest.
+    pub level: usize,
+    /// Base pages that it holds.
+    pub pages: f64,
+    /// Their 95 % interval.
+    pub pages_ci95: [f64; 2],
+    /// Memory that they are.
+    pub reach: Bytes,
+    /// Nanoseconds that a load waits longer when its page is beyond this level (and in the next, if there is one).
+    pub miss_ns: [f64; 3],
+    /// The same in core clock cycles.
+    pub miss_cycles: Option<f64>,
+}
+
+/// Independent chains by one core.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+pub struct Parallelism {
+    /// Memory kind.
+    pub memory: MemoryKind,
+    /// Working set.
+    pub working_set: Bytes,
+    /// Chains, nanoseconds from link to link, bytes of lines a second (Little's law: chains x 64 B / latency).
+    pub points: Vec<ParallelPoint>,
+    /// The fewest chains with 95 % of the greatest rate.
+    pub knee: u32,
+    /// Greatest rate: bytes a second.
+    pub greatest_bps: f64,
+    /// Lines in flight at that rate, by Little's law with the latency of a single chain.
+    pub lines_in_flight: f64,
+    /// Greatest number of chains measured: where the knee is there, there may be more to find.
+    pub most_chains: u32,
+}
+
+/// One number of chains.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, JsonSchema)]
+pub struct ParallelPoint {
+    /// Independent chains.
+    pub chains: u32,
+    /// Nanoseconds from link to link.
+    pub latency_ns: [f64; 3],
+    /// Bytes of lines a second.
+    pub bps: f64,
+}
+
+/// Latency of one node and memory kind over cores.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+pub struct MapLine {
+    /// Memory kind.
+    pub memory: MemoryKind,
+    /// Node of the pages; absent where unknown.
+    pub node: Option<u32>,
+    /// Greatest of the cores, ns.
+    pub max: f64,
+    /// Mean of the cores, ns.
+    pub avg: f64,
+    /// Least of the cores, ns.
+    pub min: f64,
+    /// Standard deviation of the cores (n - 1), ns; 0 for a single core.
+    pub sd: f64,
+    /// CPU, and its latency: the mean over blocks of their medians, ns.
+    pub cores: Vec<(u32, f64)>,
+    /// Sizes of the blocks within which lines were permuted.
+    pub blocks: Vec<Bytes>,
+}
 
 /// All that the chases of a record tell.
 pub(super) fn latency(record: &Record) -> Latency {
@@ -80,7 +233,7 @@ impl Chased {
 
     /// Median with its interval: [median, low, high].
     fn figure(&self) -> Option<[f64; 3]> {
-        let cost = self.row.latency_ns.filter(|_| self.row.outcome == "measured")?;
+        let cost = self.row.latency_ns.filter(|_| self.row.quality.is_measured())?;
         Some([cost.median, cost.ci95[0], cost.ci95[1]])
     }
 }
@@ -93,25 +246,27 @@ pub(super) fn row_of(visits: &[&Measurement], record: &Record) -> Option<(Case, 
 fn chased(visits: &[&Measurement], record: &Record) -> Option<Chased> {
     let (case, hz) = (visits[0].case.clone(), record.header.clock.hz.0);
     let Work::Chase(chase) = case.work else { return None };
-    let measured = measured(visits);
-    let batches: Vec<Vec<f64>> = measured.iter().map(|visit| link_ns(visit, chase, hz)).collect();
-    let mut row = bare_row(&case, chase);
-    let views: Vec<&[f64]> = batches.iter().map(Vec::as_slice).collect();
-    if let Some(summary) = stats::summarize(&views) {
-        row.latency_ns = Some(Cost { best: summary.least, median: summary.median, ci95: summary.ci95 });
-        row.core_clock_hz = core_clock(&measured, hz);
-        row.latency_cycles = cycles(&measured, &batches, hz);
-        row.flags = flags(&case, &measured, &batches, &summary, hz);
-        (row.samples, row.rounds) = (summary.samples, measured.len());
-    }
-    if let Some(last) = measured.last() {
-        if let (None, [only]) = (row.node, &last.obtained.pages_on_node[..]) {
-            row.node = Some(only.node);
-        }
-        row.obtained = Some(last.obtained.clone());
-    }
-    (row.outcome, row.reason) = outcome(visits);
-    Some(Chased { case, chase, row, batches })
+    let sampled = Sampled::of(visits, hz, |visit| link_ns(visit, chase, hz));
+    let row = LatencyRow {
+        metric: "latency".into(),
+        order: chase.order,
+        stride_bytes: chase.stride_bytes,
+        block_bytes: chase.block_bytes,
+        chains: chase.chains,
+        memory: case.memory.kind,
+        node: sampled.node(&case),
+        cpus: case.cpus.clone(),
+        working_set_bytes: case.working_set,
+        level: None,
+        last_level: None,
+        unit: "ns".into(),
+        latency_ns: sampled.cost(),
+        latency_cycles: cycles(&sampled.measured, &sampled.batches, hz),
+        core_clock_hz: sampled.core_clock(hz),
+        obtained: sampled.obtained(),
+        quality: sampled.quality,
+    };
+    Some(Chased { case, chase, row, batches: sampled.batches })
 }
 
 /// Nanoseconds from one load of a chain to its next, sample by sample.
@@ -128,32 +283,6 @@ fn cycles(measured: &[&Measured], batches: &[Vec<f64>], hz: f64) -> Option<f64> 
         Some(batch.iter().map(move |ns| ns * 1e-9 * clock).collect::<Vec<_>>())
     };
     median(measured.iter().zip(batches).filter_map(of_visit).flatten())
-}
-
-fn bare_row(case: &Case, chase: Chase) -> LatencyRow {
-    LatencyRow {
-        metric: "latency".into(),
-        order: chase.order,
-        stride_bytes: chase.stride_bytes,
-        block_bytes: chase.block_bytes,
-        chains: chase.chains,
-        memory: case.memory.kind,
-        node: case.memory.node(),
-        cpus: case.cpus.clone(),
-        working_set_bytes: case.working_set,
-        level: None,
-        last_level: None,
-        unit: "ns".into(),
-        latency_ns: None,
-        latency_cycles: None,
-        core_clock_hz: None,
-        samples: 0,
-        rounds: 0,
-        outcome: "measured".into(),
-        reason: None,
-        flags: Vec::new(),
-        obtained: None,
-    }
 }
 
 /// A curve for the fit: bytes, median, interval.
@@ -256,8 +385,8 @@ fn with_disturbed(mut levels: Vec<LatencyLevel>, chases: &[Chased]) -> Vec<Laten
         if of_level("hit").count() == 0 {
             continue;
         }
-        let batches: Vec<&[f64]> = of_level("disturbed").flat_map(|c| c.batches.iter().map(Vec::as_slice)).collect();
-        let summary = stats::summarize(&batches);
+        let batches: Vec<Vec<f64>> = of_level("disturbed").flat_map(|chased| chased.batches.clone()).collect();
+        let summary = summarize(&batches);
         level.disturbed_ns = summary.map(|summary| [summary.median, summary.ci95[0], summary.ci95[1]]);
     }
     levels

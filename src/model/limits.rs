@@ -5,7 +5,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::rows::median;
-use super::{Row, rows};
+use super::{Row, Status, rows};
 use crate::kernel::{Element, Kernel, Traffic, Width};
 use crate::machine::{Balance, Channels, Cores, CpuSet, Dimm, Machine, Sheet};
 use crate::units::{Bytes, Hertz, words};
@@ -167,7 +167,7 @@ fn best_of_memory(rows: &[Row]) -> Option<Limit> {
 }
 
 fn is_measured(row: &Row, level: &str) -> bool {
-    row.outcome == "measured" && row.level.as_deref() == Some(level)
+    row.quality.is_measured() && row.level.as_deref() == Some(level)
 }
 
 /// Bytes in a cycle x clock, else the best of one thread.
@@ -229,7 +229,7 @@ impl Limits {
 
     /// The share of its limit that a row reached.
     pub fn share(&self, row: &Row, machine: &Machine) -> Option<f64> {
-        let reached = row.payload_bps.filter(|_| row.outcome == "measured")?.median;
+        let reached = row.payload_bps.filter(|_| row.quality.is_measured())?.median;
         Some(reached / self.of_row(row, machine)?)
     }
 }
@@ -259,13 +259,15 @@ pub(super) fn mark_impossible(results: &mut [rows::Result], limits: &Limits, mac
         let beyond = (1.0 - cached / result.case.working_set.0.max(1) as f64).max(0.0);
         let Some(rate) = result.row.payload_bps else { continue };
         if rate.ci95[0] * beyond > limit.value * MARGIN {
-            result.row.outcome = "invalid".into();
-            result.row.reason = Some(format!(
-                "faster than memory can be: the limit is {} ({}, {})",
-                crate::units::BytesPerSecond(limit.value),
-                limit.basis,
-                limit.says
-            ));
+            result.row.quality.refuse(
+                Status::Invalid,
+                format!(
+                    "faster than memory can be: the limit is {} ({}, {})",
+                    crate::units::BytesPerSecond(limit.value),
+                    limit.basis,
+                    limit.says
+                ),
+            );
         }
     }
 }

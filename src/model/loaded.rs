@@ -1,18 +1,87 @@
 //! Latency under load: from visits to rows, and from rows to a curve for each mix.
 
-use super::rows::{core_clock, flags, measured, outcome, visits};
-use super::{Cost, LoadCurve, LoadedRow, Rate, Report};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::quality::{Sampled, rated, summarize};
+use super::rows::visits;
+use super::{Cost, Quality, Rate, Report};
 use crate::kernel::mix::Mix;
 use crate::machine::Machine;
-use crate::plan::{Case, Load, Loaded, Work};
+use crate::memory::{MemoryKind, Obtained};
+use crate::plan::{Load, Work};
 use crate::record::{Measured, Measurement, Record};
 use crate::stats::{self, Queue};
-use crate::units::{BytesPerSecond, Nanoseconds};
+use crate::units::{Bytes, BytesPerSecond, Nanoseconds};
 
 /// A chase over less than this many last-level caches may find lines there.
 const CACHES_MIN: f64 = 4.0;
 /// Flag of a row that is no point of a curve.
 const STARVED: &str = "starved";
+
+/// Latency of memory beside a load: one tidy row.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct LoadedRow {
+    /// `loaded`.
+    pub metric: String,
+    /// What the other threads did.
+    pub load: Load,
+    /// Memory kind asked for.
+    pub memory: MemoryKind,
+    /// NUMA node asked for.
+    pub node: Option<u32>,
+    /// Number of threads; the first chases, the others load.
+    pub threads: usize,
+    /// Their CPUs.
+    pub cpus: Vec<u32>,
+    /// Bytes of the chase.
+    pub chase_bytes: Bytes,
+    /// Bytes of all threads.
+    pub working_set_bytes: Bytes,
+    /// How many times the first CPU's last-level cache the chase is; absent where that cache is unknown.
+    pub caches: Option<f64>,
+    /// `ns`.
+    pub unit: String,
+    /// Nanoseconds of a load that waits for the one before. Absent where nothing was measured.
+    pub latency_ns: Option<Cost>,
+    /// The median in core clock cycles.
+    pub latency_cycles: Option<f64>,
+    /// Bytes a second that the loading threads read and wrote while the chase ran. Absent where none did.
+    #[serde(rename = "payload_Bps")]
+    pub payload_bps: Option<Rate>,
+    /// What of that crossed the bus: the same, since lines are loaded before they are stored.
+    #[serde(rename = "bus_Bps")]
+    pub bus_bps: Option<Rate>,
+    /// How far the figures can be trusted.
+    #[serde(flatten)]
+    pub quality: Quality,
+    /// Memory obtained.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub obtained: Option<Obtained>,
+}
+
+rated!(LoadedRow, |row| row.load.to_string());
+
+/// Latency over bandwidth for one mix, with a queue's fit. Figures of the fit are [value, low, high].
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+pub struct LoadCurve {
+    /// The mix.
+    pub mix: Mix,
+    /// Threads.
+    pub threads: usize,
+    /// Rows' indices into [`Report::loaded`], by rising load; beside idle threads first, if that was measured.
+    pub rows: Vec<usize>,
+    /// Greatest bandwidth measured, bytes a second on the bus.
+    pub greatest_bps: f64,
+    /// Latency without load, by the fit.
+    pub idle_ns: Option<[f64; 3]>,
+    /// Bandwidth at which latency would grow beyond all bounds; absent where the curve does not determine it.
+    pub saturation_bps: Option<[f64; 3]>,
+    /// Bandwidth at which bandwidth over latency is greatest; absent where that lies beyond what was measured.
+    pub knee_bps: Option<[f64; 3]>,
+    /// Latency there, by the fit.
+    pub knee_ns: Option<f64>,
+}
 
 /// One row a case: alone, beside idle threads, then by mix from little load to much.
 pub(super) fn rows(record: &Record) -> Vec<LoadedRow> {
@@ -32,32 +101,12 @@ pub(super) fn rows(record: &Record) -> Vec<LoadedRow> {
 fn row(visits: &[&Measurement], machine: &Machine, hz: f64) -> Option<LoadedRow> {
     let case = &visits[0].case;
     let Work::Loaded(work) = case.work else { return None };
-    let measured = measured(visits);
-    let mut row = bare_row(case, work, machine);
-    (row.outcome, row.reason) = outcome(visits);
-    let batches: Vec<Vec<f64>> = measured.iter().map(|visit| latency_ns(visit, hz)).collect();
-    let views: Vec<&[f64]> = batches.iter().map(Vec::as_slice).collect();
-    if let Some(summary) = stats::summarize(&views) {
-        row.latency_ns = Some(Cost { best: summary.least, median: summary.median, ci95: summary.ci95 });
-        row.latency_cycles = core_clock(&measured, hz).map(|clock| summary.median * 1e-9 * clock);
-        row.payload_bps = rate(&measured, hz, |visit| visit.volume.payload());
-        row.bus_bps = rate(&measured, hz, |visit| visit.volume.bus());
-        (row.samples, row.rounds) = (summary.samples, measured.len());
-        row.flags = flags(case, &measured, &batches, &summary, hz);
-        row.obtained = measured.last().map(|last| last.obtained.clone());
-        if row.caches.is_some_and(|caches| caches < CACHES_MIN) {
-            row.flags.push("may-be-cached".into());
-        }
-        if is_starved(&measured) {
-            row.flags.push(STARVED.into());
-        }
-    }
-    Some(row)
-}
-
-fn bare_row(case: &Case, work: Loaded, machine: &Machine) -> LoadedRow {
+    let mut sampled = Sampled::of(visits, hz, |visit| latency_ns(visit, hz));
     let cache = case.cpus.first().and_then(|&cpu| machine.last_level(cpu));
-    LoadedRow {
+    let caches = cache.map(|cache| work.chase.0 as f64 / cache.size.0.max(1) as f64);
+    let may_be_cached = sampled.summary.is_some() && caches.is_some_and(|caches| caches < CACHES_MIN);
+    sampled.quality.flag([("may-be-cached", may_be_cached), (STARVED, is_starved(&sampled.measured))]);
+    Some(LoadedRow {
         metric: "loaded".into(),
         load: work.load,
         memory: case.memory.kind,
@@ -66,19 +115,15 @@ fn bare_row(case: &Case, work: Loaded, machine: &Machine) -> LoadedRow {
         cpus: case.cpus.clone(),
         chase_bytes: work.chase,
         working_set_bytes: case.working_set,
-        caches: cache.map(|cache| work.chase.0 as f64 / cache.size.0.max(1) as f64),
+        caches,
         unit: "ns".into(),
-        latency_ns: None,
-        latency_cycles: None,
-        payload_bps: None,
-        bus_bps: None,
-        samples: 0,
-        rounds: 0,
-        outcome: String::new(),
-        reason: None,
-        flags: Vec::new(),
-        obtained: None,
-    }
+        latency_ns: sampled.cost(),
+        latency_cycles: sampled.cycles(hz),
+        payload_bps: rate(&sampled.measured, hz, |visit| visit.volume.payload()),
+        bus_bps: rate(&sampled.measured, hz, |visit| visit.volume.bus()),
+        obtained: sampled.obtained(),
+        quality: sampled.quality,
+    })
 }
 
 /// Whether in half of the samples or more the loading threads moved nothing: then the latency is not beside that load.
@@ -95,8 +140,7 @@ pub(super) fn latency_ns(visit: &Measured, hz: f64) -> Vec<f64> {
 /// What the loading threads moved while the chase ran; absent where none loads.
 fn rate(measured: &[&Measured], hz: f64, bytes: fn(&Measured) -> u64) -> Option<Rate> {
     let batches: Vec<Vec<f64>> = measured.iter().map(|visit| load_bps(visit, hz, bytes)).collect();
-    let summary = stats::summarize(&batches.iter().map(Vec::as_slice).collect::<Vec<_>>())?;
-    Some(Rate { best: summary.greatest, median: summary.median, ci95: summary.ci95 })
+    summarize(&batches).as_ref().map(Rate::from)
 }
 
 /// Bytes a second of the loading threads, sample by sample; empty where none loads.
@@ -121,8 +165,8 @@ fn mark_idle(rows: &mut [LoadedRow]) {
         row.load == Load::Idle && both.is_some_and(|(idle, alone)| is_apart(idle.ci95, alone.ci95))
     };
     let verdicts: Vec<bool> = rows.iter().map(differs).collect();
-    for (row, _) in rows.iter_mut().zip(verdicts).filter(|(_, differs)| *differs) {
-        row.flags.push("idle-differs".into());
+    for (row, differs) in rows.iter_mut().zip(verdicts) {
+        row.quality.flag([("idle-differs", differs)]);
     }
 }
 
@@ -145,8 +189,8 @@ fn mark_falling(rows: &mut [LoadedRow]) {
             })
     };
     let verdicts: Vec<bool> = (0..rows.len()).map(falls).collect();
-    for (row, _) in rows.iter_mut().zip(verdicts).filter(|(_, falls)| *falls) {
-        row.flags.push("not-monotone".into());
+    for (row, falls) in rows.iter_mut().zip(verdicts) {
+        row.quality.flag([("not-monotone", falls)]);
     }
 }
 
@@ -192,7 +236,7 @@ impl LoadCurve {
 }
 
 fn is_measured(row: &LoadedRow) -> bool {
-    row.outcome == "measured" && row.latency_ns.is_some() && row.flags.iter().all(|flag| flag != STARVED)
+    row.quality.is_measured() && row.latency_ns.is_some() && !row.quality.has(STARVED)
 }
 
 fn fitted(curve: LoadCurve, rows: &[LoadedRow]) -> LoadCurve {

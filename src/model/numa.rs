@@ -8,9 +8,10 @@ use serde::{Deserialize, Serialize};
 
 use super::latency::row_of;
 use super::nodes::{self, MeasuredNode};
+use super::quality::{Quality, rated};
 use super::rows::{Result as KernelResult, visits};
 use super::stores::ratio_text;
-use super::{AnyRow, Cost, LatencyRow, Rate, Report, Row};
+use super::{AnyRow, Cost, LatencyRow, Rate, Report, Row, each};
 use crate::kernel::chase::Chase;
 use crate::kernel::{Element, LoadKind};
 use crate::machine::{CpuSet, DomainKind, Machine};
@@ -54,16 +55,12 @@ pub struct NumaRow {
     pub payload_bps: Option<Rate>,
     /// Nanoseconds of a load that waits for the one before. Absent for bandwidths, and where nothing was measured.
     pub latency_ns: Option<Cost>,
-    /// Number of samples.
-    pub samples: usize,
-    /// `measured`, `unavailable`, `crashed` or `invalid`.
-    pub outcome: String,
-    /// Why, where not measured.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub reason: Option<String>,
-    /// As in bandwidth rows; and `may-be-cached`: the working set is less than 4 last-level caches of its CPUs.
-    pub flags: Vec<String>,
+    /// How far the figures can be trusted.
+    #[serde(flatten)]
+    pub quality: Quality,
 }
+
+rated!(NumaRow, |row| format!("{}, {} from node {}", row.initiator, row.way, row.node));
 
 /// A set of CPUs that memory was touched from.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
@@ -160,9 +157,8 @@ pub struct Numa {
 impl Numa {
     /// All rows, of all metrics.
     pub fn any_rows(&self) -> impl Iterator<Item = AnyRow> {
-        let kernels = self.kernels.iter().cloned().map(|row| AnyRow::Bandwidth(Box::new(row)));
-        let chases = self.chases.iter().cloned().map(|row| AnyRow::Latency(Box::new(row)));
-        kernels.chain(chases).chain(self.rows.iter().cloned().map(|row| AnyRow::Numa(Box::new(row))))
+        let own = each(&self.kernels, AnyRow::Bandwidth).chain(each(&self.chases, AnyRow::Latency));
+        own.chain(each(&self.rows, AnyRow::Numa))
     }
 
     /// The figure of an initiator and node: by one core, or by all.
@@ -323,9 +319,7 @@ fn cell(
             let row = result.or_else(|| chase.map(|(case, row)| latency_row(initiator, case, row)));
             rows.extend(row.map(|mut row| {
                 let caches = caches_of(machine, &row.cpus);
-                if row.working_set_bytes.0 < MEMORY_TO_CACHE * caches.0 {
-                    row.flags.push("may-be-cached".into());
-                }
+                row.quality.flag([("may-be-cached", row.working_set_bytes.0 < MEMORY_TO_CACHE * caches.0)]);
                 row
             }));
         }
@@ -366,12 +360,9 @@ fn bandwidth_row(initiator: &NumaInitiator, way: Way, result: &KernelResult) -> 
         memory: result.case.memory.kind,
         working_set_bytes: result.case.working_set,
         unit: "B/s".into(),
-        payload_bps: row.payload_bps.filter(|_| row.outcome == "measured"),
+        payload_bps: row.payload_bps.filter(|_| row.quality.is_measured()),
         latency_ns: None,
-        samples: row.samples,
-        outcome: row.outcome.clone(),
-        reason: row.reason.clone(),
-        flags: row.flags.clone(),
+        quality: row.quality.clone(),
     }
 }
 
@@ -388,11 +379,8 @@ fn latency_row(initiator: &NumaInitiator, case: &Case, row: &LatencyRow) -> Numa
         working_set_bytes: case.working_set,
         unit: "ns".into(),
         payload_bps: None,
-        latency_ns: row.latency_ns.filter(|_| row.outcome == "measured"),
-        samples: row.samples,
-        outcome: row.outcome.clone(),
-        reason: row.reason.clone(),
-        flags: row.flags.clone(),
+        latency_ns: row.latency_ns.filter(|_| row.quality.is_measured()),
+        quality: row.quality.clone(),
     }
 }
 
@@ -430,7 +418,7 @@ fn curve(
     let all = initiator.cores.len();
     let rate = |count: usize| {
         let result = figure(results, &initiator.cores[..count], memory, way)?;
-        result.row.payload_bps.filter(|_| result.row.outcome == "measured")
+        result.row.payload_bps.filter(|_| result.row.quality.is_measured())
     };
     let points: Vec<(usize, Rate)> = (1..=all).filter_map(|count| Some((count, rate(count)?))).collect();
     let steps = (0..).take_while(|k| 1usize << k < all).count() + 1;

@@ -1,11 +1,51 @@
 //! What offsets cost: from scans to rows.
 
-use super::rows::{core_clock, flags, measured, median, outcome, visits};
-use super::{Cost, OffsetRow};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::Cost;
+use super::quality::{Quality, Status, flags, rated, summarize};
+use super::rows::{core_clock, measured, median, visits};
 use crate::kernel::scan::Scan;
+use crate::memory::MemoryKind;
 use crate::plan::{Case, Work};
 use crate::record::{Measured, Measurement, Record};
-use crate::stats::{self, Summary};
+use crate::stats::Summary;
+
+/// What an offset costs: one tidy row for all offsets of a scan at which an access lies alike.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct OffsetRow {
+    /// `offset`.
+    pub metric: String,
+    /// What was repeated.
+    pub scan: Scan,
+    /// How the accesses lie. Loads and stores alone: `inside a line`, and of these `aligned`, `crosses 16 B` (and not 32)
+    /// and `crosses 32 B`; `crosses a line`, `crosses a page`. A load beside a store: `aliases`, `apart`. Forwarding: `same
+    /// place`, `inside the store`, `overlaps partly`, `apart`. Where nothing was measured: `any`.
+    pub place: String,
+    /// First and last offset of that kind, in bytes.
+    pub offsets: [i64; 2],
+    /// How many offsets of that kind there are.
+    pub count: usize,
+    /// Memory kind asked for.
+    pub memory: MemoryKind,
+    /// CPU.
+    pub cpus: Vec<u32>,
+    /// `cycles`.
+    pub unit: String,
+    /// Core clock cycles for each access (with a pair of accesses: for each pair). The median is over the offsets of that
+    /// kind, each with its median over all sweeps. The interval is that of this median, widened to hold the median of
+    /// each visit alone: it tells of differences between offsets and between visits. Absent where nothing was measured.
+    pub cycles: Option<Cost>,
+    /// How far the figures can be trusted.
+    #[serde(flatten)]
+    pub quality: Quality,
+    /// Median cycles at each offset of the whole scan, for charts: on its first row only. Not part of the JSON row.
+    #[serde(skip)]
+    pub curve: Vec<(i64, f64)>,
+}
+
+rated!(OffsetRow, |row| row.scan.to_string());
 
 /// One row for each scan and each way in which its accesses lie, by scan.
 pub(super) fn rows(record: &Record) -> Vec<OffsetRow> {
@@ -80,15 +120,14 @@ fn of_scan(visits: &[&Measurement], case: &Case, scan: Scan, hz: f64) -> Vec<Off
     let measured = measured(visits);
     let by_visit: Vec<Sweeps> = measured.iter().map(|visit| sweeps(visit, offsets.len(), hz)).collect();
     let by_visit: Vec<Sweeps> = by_visit.into_iter().filter(|sweeps| !sweeps.is_empty()).collect();
-    let mut bare = bare_row(case, scan, &offsets);
-    (bare.rounds, bare.samples) = (by_visit.len(), by_visit.iter().map(Vec::len).sum());
-    (bare.outcome, bare.reason) = outcome(visits);
-    if bare.reason.is_none() && by_visit.is_empty() {
-        (bare.outcome, bare.reason) = ("invalid".into(), Some("no visit has a sample of each offset".into()));
+    let mut bare = bare_row(visits, case, scan, &offsets);
+    if bare.quality.is_measured() && by_visit.is_empty() {
+        bare.quality.refuse(Status::Invalid, "no visit has a sample of each offset");
     }
+    (bare.quality.rounds, bare.quality.samples) = (by_visit.len(), by_visit.iter().map(Vec::len).sum());
     let all: Vec<Vec<f64>> = by_visit.iter().map(|sweeps| middle(sweeps)).collect();
     let Some(summary) = summarize(&all) else { return vec![bare] };
-    bare.flags = scan_flags(case, &measured, &all, &summary, hz);
+    bare.quality.flags = scan_flags(case, &measured, &all, &summary, hz);
     let overall = middle(&by_visit.concat());
     let row = |&(place, holds): &Place| {
         let here: Vec<usize> = (0..offsets.len()).filter(|&index| holds(scan, offsets[index])).collect();
@@ -108,7 +147,7 @@ fn of_scan(visits: &[&Measurement], case: &Case, scan: Scan, hz: f64) -> Vec<Off
     rows
 }
 
-fn bare_row(case: &Case, scan: Scan, offsets: &[i64]) -> OffsetRow {
+fn bare_row(visits: &[&Measurement], case: &Case, scan: Scan, offsets: &[i64]) -> OffsetRow {
     OffsetRow {
         metric: "offset".into(),
         scan,
@@ -119,11 +158,7 @@ fn bare_row(case: &Case, scan: Scan, offsets: &[i64]) -> OffsetRow {
         cpus: case.cpus.clone(),
         unit: "cycles".into(),
         cycles: None,
-        samples: 0,
-        rounds: 0,
-        outcome: "measured".into(),
-        reason: None,
-        flags: Vec::new(),
+        quality: Quality::of(visits),
         curve: Vec::new(),
     }
 }
@@ -168,11 +203,6 @@ fn cost(by_visit: &[Sweeps], middles: &[Vec<f64>], overall: &[f64], here: &[usiz
     }
     let best = by_visit.iter().flatten().flat_map(|sweep| at(sweep)).fold(f64::INFINITY, f64::min);
     Some(Cost { best, median: middle, ci95: [low, high] })
-}
-
-fn summarize(batches: &[Vec<f64>]) -> Option<Summary> {
-    let batches: Vec<&[f64]> = batches.iter().map(Vec::as_slice).collect();
-    stats::summarize(&batches)
 }
 
 /// A scan's samples are of many quantities: that they scatter or fall into groups is what it wants to know, no flaw.

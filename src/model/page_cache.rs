@@ -3,7 +3,8 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::rows::{flags, measured, outcome, visits};
+use super::quality::{Quality, Sampled, rated};
+use super::rows::{payload_bps, visits};
 use super::{Rate, Report, Warning};
 use crate::machine::{Machine, NodeRoom};
 use crate::memory::{CacheFound, Filler, MemoryKind, Obtained};
@@ -62,22 +63,15 @@ pub struct PageCacheRow {
     /// Each node's memory right before the kernel's memory was mapped, at the last visit.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub nodes: Vec<NodeRoom>,
-    /// Number of samples.
-    pub samples: usize,
-    /// Times the case was visited.
-    pub rounds: usize,
-    /// `measured`, `unavailable`, `crashed` or `invalid`.
-    pub outcome: String,
-    /// Why, where not measured.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub reason: Option<String>,
-    /// As in bandwidth rows; and `cache-kept`: the page cache could not be emptied first; `cache-short`: not all of the file
-    /// was in it.
-    pub flags: Vec<String>,
+    /// How far the figures can be trusted.
+    #[serde(flatten)]
+    pub quality: Quality,
     /// Memory obtained.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub obtained: Option<Obtained>,
 }
+
+rated!(PageCacheRow, |row| format!("{} of page cache, cure {}", row.file_bytes, row.cure));
 
 impl PageCacheRow {
     /// The memory of the node whose CPU fills the page cache.
@@ -186,59 +180,36 @@ fn home(machine: &Machine, cpu: u32) -> Option<u32> {
 fn row(visits: &[&Measurement], machine: &Machine, hz: f64) -> Option<Drawn> {
     let case = visits[0].case.clone();
     let Work::PageCache(work) = &case.work else { return None };
-    let measured = measured(visits);
-    let rates = |visit: &&Measured| -> Vec<f64> {
-        let bytes = visit.volume.payload() as f64 * visit.repetitions as f64;
-        visit.samples.ticks.iter().map(|ticks| bytes / (*ticks as f64 / hz)).collect()
-    };
-    let batches: Vec<Vec<f64>> = measured.iter().map(rates).collect();
-    let mut row = bare_row(&case, work, case.cpus.first().and_then(|&cpu| home(machine, cpu)));
-    (row.outcome, row.reason) = outcome(visits);
-    let views: Vec<&[f64]> = batches.iter().map(Vec::as_slice).collect();
-    if let Some(summary) = stats::summarize(&views) {
-        row.payload_bps = Some(Rate { best: summary.greatest, median: summary.median, ci95: summary.ci95 });
-        (row.samples, row.rounds) = (summary.samples, measured.len());
-        row.flags = flags(&case, &measured, &batches, &summary, hz);
-        row.remote_share = remote_share(&measured);
-        row.obtained = measured.last().map(|last| last.obtained.clone());
-        let found: Vec<&CacheFound> = measured.iter().filter_map(|visit| visit.obtained.page_cache.as_ref()).collect();
-        row.cached_bytes = found.iter().filter_map(|found| found.file_cached).min();
-        row.nodes = found.last().map(|found| found.nodes.clone()).unwrap_or_default();
-        let is_short = |cached: Bytes| (cached.0 as f64) < CACHED * row.file_bytes.0 as f64;
-        let is_asked = !matches!(row.cure, Cure::DropCaches | Cure::Sweep);
-        let short = is_asked && row.cached_bytes.is_some_and(is_short);
-        let kept = found.iter().any(|found| found.kept.is_some());
-        row.flags.extend([("cache-kept", kept), ("cache-short", short)].iter().filter(|f| f.1).map(|f| f.0.into()));
-    }
-    Some(Drawn { case, row, batches })
-}
-
-fn bare_row(case: &Case, work: &PageCache, home: Option<u32>) -> PageCacheRow {
-    PageCacheRow {
+    let mut sampled = Sampled::of(visits, hz, |visit| payload_bps(visit, hz));
+    let caches = sampled.measured.iter().filter_map(|visit| visit.obtained.page_cache.as_ref());
+    let found: Vec<&CacheFound> = caches.collect();
+    let cached_bytes = found.iter().filter_map(|found| found.file_cached).min();
+    let is_short = |cached: Bytes| (cached.0 as f64) < CACHED * work.file.0 as f64;
+    let is_asked = !matches!(work.cure, Cure::DropCaches | Cure::Sweep);
+    let is_kept = found.iter().any(|found| found.kept.is_some());
+    sampled.quality.flag([("cache-kept", is_kept), ("cache-short", is_asked && cached_bytes.is_some_and(is_short))]);
+    let row = PageCacheRow {
         metric: "page-cache".into(),
         kernel: work.variant.kernel.clone(),
         memory: case.memory.kind,
         threads: case.threads(),
         cpus: case.cpus.clone(),
-        home,
+        home: case.cpus.first().and_then(|&cpu| home(machine, cpu)),
         working_set_bytes: case.working_set,
         file_bytes: work.file,
         filler: work.filler,
         cure: work.cure,
         unit: "B/s".into(),
-        payload_bps: None,
+        payload_bps: sampled.rate(),
         against_no_file: None,
-        remote_share: None,
+        remote_share: remote_share(&sampled.measured),
         helps: None,
-        cached_bytes: None,
-        nodes: Vec::new(),
-        samples: 0,
-        rounds: 0,
-        outcome: String::new(),
-        reason: None,
-        flags: Vec::new(),
-        obtained: None,
-    }
+        cached_bytes,
+        nodes: found.last().map(|found| found.nodes.clone()).unwrap_or_default(),
+        obtained: sampled.obtained(),
+        quality: sampled.quality,
+    };
+    Some(Drawn { row, batches: sampled.batches, case })
 }
 
 /// Over all visits together; unknown where it is of one.

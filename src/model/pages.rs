@@ -1,14 +1,55 @@
 //! What pages cost: from visits to rows.
 
-use super::{Cost, PageRow, Rate, rows};
-use crate::memory::MemoryKind;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::quality::{Sampled, is_huge, rated};
+use super::{Cost, Quality, Rate, rows};
+use crate::memory::{MemoryKind, Obtained};
 use crate::plan::{Case, PageWork, Work};
 use crate::record::{BASE_PAGE, Measured, Measurement, Record};
-use crate::stats;
 use crate::units::Bytes;
 
 const BASE: Bytes = Bytes(BASE_PAGE);
 const HUGE: Bytes = Bytes::mib(2);
+
+/// What a page costs: one tidy row.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct PageRow {
+    /// `page`.
+    pub metric: String,
+    /// What was done to the pages.
+    pub work: PageWork,
+    /// Memory kind asked for.
+    pub memory: MemoryKind,
+    /// NUMA node asked for.
+    pub node: Option<u32>,
+    /// Number of threads, each on a mapping of its own.
+    pub threads: usize,
+    /// Their CPUs.
+    pub cpus: Vec<u32>,
+    /// Bytes of all mappings together.
+    pub working_set_bytes: Bytes,
+    /// `ns`.
+    pub unit: String,
+    /// Bytes of the page that the cost is for: the kind's own, or for `thp` that which was obtained.
+    pub page_bytes: Bytes,
+    /// Nanoseconds for each page, by thread. Absent where nothing was measured.
+    pub page_ns: Option<Cost>,
+    /// The same as bytes a second over all threads: where pages are made, the rate of zeroing.
+    #[serde(rename = "Bps")]
+    pub bps: Option<Rate>,
+    /// Page faults for each page.
+    pub faults_per_page: Option<f64>,
+    /// How far the figures can be trusted.
+    #[serde(flatten)]
+    pub quality: Quality,
+    /// Memory obtained.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub obtained: Option<Obtained>,
+}
+
+rated!(PageRow, |row| format!("{} of {}", row.work, row.memory));
 
 /// One row a case that works on pages, by work, memory and threads.
 pub(super) fn rows(record: &Record) -> Vec<PageRow> {
@@ -23,30 +64,11 @@ fn row(visits: &[&Measurement], hz: f64) -> Option<PageRow> {
     let Work::Page(work) = case.work else { return None };
     let measured = rows::measured(visits);
     let page_bytes = measured.last().map_or(asked(case.memory.kind), |last| obtained(work, case, last));
-    let mut row = bare_row(case, work, page_bytes);
-    (row.outcome, row.reason) = rows::outcome(visits);
-    let batches: Vec<Vec<f64>> = measured.iter().map(|visit| page_ns(visit, case, page_bytes, hz)).collect();
-    let views: Vec<&[f64]> = batches.iter().map(Vec::as_slice).collect();
-    if let Some(summary) = stats::summarize(&views) {
-        let cost = Cost { best: summary.least, median: summary.median, ci95: summary.ci95 };
-        let bps = |ns: f64| case.threads() as f64 * page_bytes.0 as f64 / ns * 1e9;
-        let [low, high] = cost.ci95;
-        row.page_ns = Some(cost);
-        row.bps = Some(Rate { best: bps(cost.best), median: bps(cost.median), ci95: [bps(high), bps(low)] });
-        row.faults_per_page = faults_per_page(&measured, page_bytes);
-        row.samples = summary.samples;
-        row.rounds = measured.len();
-        row.obtained = measured.last().map(|last| last.obtained.clone());
-        row.flags = rows::flags(case, &measured, &batches, &summary, hz);
-        if work == PageWork::Read && page_bytes != asked(case.memory.kind) {
-            row.flags.push("pages-differ".into());
-        }
-    }
-    Some(row)
-}
-
-fn bare_row(case: &Case, work: PageWork, page_bytes: Bytes) -> PageRow {
-    PageRow {
+    let mut sampled = Sampled::of(visits, hz, |visit| page_ns(visit, case, page_bytes, hz));
+    let differs = work == PageWork::Read && page_bytes != asked(case.memory.kind);
+    sampled.quality.flag([("pages-differ", differs && sampled.summary.is_some())]);
+    let bps = |ns: f64| case.threads() as f64 * page_bytes.0 as f64 / ns * 1e9;
+    Some(PageRow {
         metric: "page".into(),
         work,
         memory: case.memory.kind,
@@ -56,16 +78,12 @@ fn bare_row(case: &Case, work: PageWork, page_bytes: Bytes) -> PageRow {
         working_set_bytes: case.working_set,
         unit: "ns".into(),
         page_bytes,
-        page_ns: None,
-        bps: None,
-        faults_per_page: None,
-        samples: 0,
-        rounds: 0,
-        outcome: String::new(),
-        reason: None,
-        flags: Vec::new(),
-        obtained: None,
-    }
+        page_ns: sampled.cost(),
+        bps: sampled.cost().map(|cost| cost.as_rate(bps)),
+        faults_per_page: faults_per_page(&measured, page_bytes),
+        obtained: sampled.obtained(),
+        quality: sampled.quality,
+    })
 }
 
 /// The page size that a kind asks for.
@@ -90,7 +108,7 @@ fn obtained(work: PageWork, case: &Case, measured: &Measured) -> Bytes {
         PageWork::Read if !is_file(case.memory.kind) => {
             faults_per_page(&[measured], HUGE).is_some_and(|faults| faults < 16.0)
         }
-        _ => rows::is_huge(&measured.obtained) == Some(true),
+        _ => is_huge(&measured.obtained) == Some(true),
     };
     match case.memory.kind {
         MemoryKind::Huge2M | MemoryKind::Huge1G => asked(case.memory.kind),
@@ -174,10 +192,10 @@ mod tests {
         let rate = row.bps.unwrap();
         assert_eq!((rate.best, rate.median), (4096.0 / 200e-9, 4096.0 / 250e-9));
         assert!(rate.ci95[0] <= rate.median && rate.median <= rate.ci95[1]);
-        assert_eq!((row.samples, row.rounds, row.outcome.as_str()), (10, 2, "measured"));
+        assert_eq!((row.quality.samples, row.quality.rounds, row.quality.outcome.word()), (10, 2, "measured"));
         assert!((row.faults_per_page.unwrap() - 1.0).abs() < 1e-4);
         // Eight of ten are equal, so the other two lie outside any fence.
-        assert_eq!(row.flags, ["outliers"]);
+        assert_eq!(row.quality.flags, ["outliers"]);
     }
 
     /// Two threads with 64 MiB each: 32 huge pages a thread in 3.2 ms are 100 us each, 2 x 2 MiB / 100 us together.
@@ -195,18 +213,18 @@ mod tests {
         let touch = case(PageWork::Touch, MemoryKind::Thp, 1);
         let refused = row(&[visit(&touch, Bytes(0), &[4_096_000; 9], 16384)]);
         assert_eq!((refused.page_bytes, refused.page_ns.unwrap().median), (BASE, 250.0));
-        assert_eq!(refused.flags, ["pages-differ"]);
+        assert_eq!(refused.quality.flags, ["pages-differ"]);
         // The huge zero page: no huge page in smaps, 32 faults.
         let read = case(PageWork::Read, MemoryKind::Thp, 1);
         let huge = row(&[visit(&read, Bytes(0), &[32_000; 9], 32)]);
         assert_eq!((huge.page_bytes, huge.page_ns.unwrap().median, huge.faults_per_page), (HUGE, 1000.0, Some(1.0)));
-        assert!(huge.flags.is_empty(), "{:?}", huge.flags);
-        assert_eq!(row(&[visit(&read, Bytes(0), &[4_096_000; 9], 16384)]).flags, ["pages-differ"]);
+        assert!(huge.quality.flags.is_empty(), "{:?}", huge.quality.flags);
+        assert_eq!(row(&[visit(&read, Bytes(0), &[4_096_000; 9], 16384)]).quality.flags, ["pages-differ"]);
         // What a collapse makes is huge, and asked for.
         let collapse = case(PageWork::Collapse, MemoryKind::Base, 1);
         let made = row(&[visit(&collapse, collapse.working_set, &[3_200_000; 9], 0)]);
         assert_eq!((made.page_bytes, made.page_ns.unwrap().median), (HUGE, 100_000.0));
-        assert!(made.flags.is_empty(), "{:?}", made.flags);
+        assert!(made.quality.flags.is_empty(), "{:?}", made.quality.flags);
     }
 
     #[test]
@@ -214,7 +232,10 @@ mod tests {
         let case = case(PageWork::Touch, MemoryKind::Huge1G, 1);
         let outcome = Outcome::Unavailable { reason: "the pool is empty".into() };
         let row = row(&[Measurement { case, round: 0, outcome }]);
-        assert_eq!((row.outcome.as_str(), row.reason.as_deref()), ("unavailable", Some("the pool is empty")));
-        assert_eq!((row.page_bytes, row.page_ns, row.samples), (Bytes::gib(1), None, 0));
+        assert_eq!(
+            (row.quality.outcome.word(), row.quality.reason.as_deref()),
+            ("unavailable", Some("the pool is empty"))
+        );
+        assert_eq!((row.page_bytes, row.page_ns, row.quality.samples), (Bytes::gib(1), None, 0));
     }
 }

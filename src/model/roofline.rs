@@ -307,7 +307,7 @@ struct Ceilings<'a> {
 impl Ceilings<'_> {
     fn arithmetic(&self) -> Vec<ArithmeticCeiling> {
         let of = |row: &FlopsRow| {
-            let measured = row.flops_per_s.filter(|_| row.outcome == "measured");
+            let measured = row.flops_per_s.filter(|_| row.quality.is_measured());
             let specified = self.specified(row.element, row.width, row.balance, &row.cpus);
             (measured.is_some() || specified.is_some()).then_some(ArithmeticCeiling {
                 element: row.element,
@@ -366,7 +366,7 @@ impl Ceilings<'_> {
             let ours = |other: &&FlopsRow| {
                 (other.element, other.width, other.balance, other.threads)
                     == (row.element, row.width, balance, row.threads)
-                    && other.outcome == "measured"
+                    && other.quality.is_measured()
             };
             let usual = |other: &FlopsRow| {
                 let rate = other.flops_per_s?.median;
@@ -504,7 +504,7 @@ fn touched(formula: &Formula, element: Element, width: Width) -> [f64; 2] {
 
 /// What a plain, steady row delivers: payload bytes in the first level, bus bytes beyond.
 fn delivered(row: &Row) -> Option<Rate> {
-    let is_plain = row.outcome == "measured"
+    let is_plain = row.quality.is_measured()
         && row.protocol == Protocol::Steady
         && row.streams.is_empty()
         && row.misaligned_bytes == 0;

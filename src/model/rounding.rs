@@ -7,11 +7,12 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::Rate;
-use super::rows::{flags, measured, outcome, visits};
+use super::quality::{Quality, Sampled, rated};
+use super::rows::{payload_bps, visits};
 use super::stores::ratio_text;
 use crate::kernel::{Kernel, Width};
-use crate::plan::{Case, Data, SUMMED, SumOrder, Summation, Work};
-use crate::record::{Measured, Measurement, Record, Results};
+use crate::plan::{Data, SUMMED, SumOrder, Work};
+use crate::record::{Measurement, Record, Results};
 use crate::stats;
 use crate::units::{Bytes, count};
 
@@ -57,18 +58,12 @@ pub struct RoundingRow {
     /// Payload bytes a second.
     #[serde(rename = "payload_Bps")]
     pub payload_bps: Option<Rate>,
-    /// Number of samples.
-    pub samples: usize,
-    /// Times the case was visited.
-    pub rounds: usize,
-    /// `measured`, `unavailable`, `crashed` or `invalid`.
-    pub outcome: String,
-    /// Why, where not measured.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub reason: Option<String>,
-    /// As in bandwidth rows.
-    pub flags: Vec<String>,
+    /// How far the figures can be trusted.
+    #[serde(flatten)]
+    pub quality: Quality,
 }
+
+rated!(RoundingRow, |row| format!("{} {}", row.kernel, row.data));
 
 /// All ways of all sums, and what they tell together.
 #[derive(Debug, Clone, PartialEq, Default, Serialize)]
@@ -200,37 +195,17 @@ fn key(row: &RoundingRow) -> (usize, String, Data, u64, Bytes) {
 fn way(visits: &[&Measurement], hz: f64) -> Option<Way> {
     let case = &visits[0].case;
     let Work::Rounding(summation) = &case.work else { return None };
-    let measured = measured(visits);
-    let rate = |visit: &&Measured| {
-        let bytes = (visit.volume.payload() * visit.repetitions) as f64;
-        visit.samples.ticks.iter().map(|ticks| bytes / (*ticks as f64 / hz)).collect::<Vec<f64>>()
-    };
-    let batches: Vec<Vec<f64>> = measured.iter().map(rate).collect();
-    let mut row = bare_row(case, summation);
-    (row.outcome, row.reason) = outcome(visits);
-    let results: Vec<&Results> = measured.iter().filter_map(|visit| visit.samples.results.as_ref()).collect();
-    fill(&mut row, &results);
-    let views: Vec<&[f64]> = batches.iter().map(Vec::as_slice).collect();
-    if let Some(summary) = stats::summarize(&views) {
-        row.payload_bps = Some(Rate { best: summary.greatest, median: summary.median, ci95: summary.ci95 });
-        row.samples = summary.samples;
-        row.rounds = measured.len();
-        row.flags = flags(case, &measured, &batches, &summary, hz);
-    }
-    Some(Way { row, batches })
-}
-
-fn bare_row(case: &Case, way: &Summation) -> RoundingRow {
-    RoundingRow {
+    let Sampled { measured, batches, summary, quality } = Sampled::of(visits, hz, |visit| payload_bps(visit, hz));
+    let mut row = RoundingRow {
         metric: "rounding".into(),
-        kernel: way.variant.kernel.clone(),
-        data: way.data,
-        seed: way.seed,
-        width: way.variant.width,
-        unroll: way.variant.unroll,
-        fused: way.fused,
-        order: way.order,
-        blocks: way.blocks,
+        kernel: summation.variant.kernel.clone(),
+        data: summation.data,
+        seed: summation.seed,
+        width: summation.variant.width,
+        unroll: summation.variant.unroll,
+        fused: summation.fused,
+        order: summation.order,
+        blocks: summation.blocks,
         cpus: case.cpus.clone(),
         working_set_bytes: case.working_set,
         unit: "ulp".into(),
@@ -240,13 +215,11 @@ fn bare_row(case: &Case, way: &Summation) -> RoundingRow {
         condition: None,
         ulps: None,
         is_repeatable: false,
-        payload_bps: None,
-        samples: 0,
-        rounds: 0,
-        outcome: "measured".into(),
-        reason: None,
-        flags: Vec::new(),
-    }
+        payload_bps: summary.as_ref().map(Rate::from),
+        quality,
+    };
+    fill(&mut row, &measured.iter().filter_map(|visit| visit.samples.results.as_ref()).collect::<Vec<_>>());
+    Some(Way { row, batches })
 }
 
 fn fill(row: &mut RoundingRow, results: &[&Results]) {

@@ -2,15 +2,130 @@
 
 use std::collections::HashMap;
 
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::quality::{Sampled, Status, rated, summarize};
 use super::traffic::is_moved;
-use super::{ControllerRates, Cost, FirstUse, Level, LevelBest, Rate, Row};
-use crate::kernel::{Kernel, Variant};
+use super::{Cost, Level, LevelBest, Quality, Rate};
+use crate::kernel::{Element, Kernel, LoadKind, StoreKind, Width};
 use crate::machine::Machine;
-use crate::memory::{MemoryKind, Obtained};
-use crate::plan::{Case, PageWork, Protocol, Work};
-use crate::record::{ControllerSamples, Measured, Measurement, Outcome, Record, Volume};
-use crate::stats::{self, Summary};
+use crate::memory::{MemoryKind, MemorySpec, Obtained, Policy};
+use crate::plan::{Case, Protocol, StreamMemory};
+use crate::record::{ControllerSamples, Measured, Measurement, Outcome, Record};
+use crate::stats::Modes;
 use crate::units::Bytes;
+
+/// A result: one tidy row, as `--format json` prints it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Row {
+    /// `bandwidth`.
+    pub metric: String,
+    /// The kernel's name.
+    pub kernel: String,
+    /// What its streams are arrays of.
+    pub element: Element,
+    /// Store kind.
+    pub store: StoreKind,
+    /// Load kind.
+    pub load: LoadKind,
+    /// Access width; `width_bits` in words.
+    pub width: Width,
+    /// Bits of one access; those of an element where scalar.
+    pub width_bits: u32,
+    /// Memory kind asked for.
+    pub memory: MemoryKind,
+    /// Streams with a memory kind of their own.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub streams: Vec<StreamMemory>,
+    /// The nodes asked for; absent: those of the threads that touch pages first.
+    #[serde(default, skip_serializing_if = "Policy::is_first_touch")]
+    pub policy: Policy,
+    /// NUMA node of the pages: asked for, else the one node they were found on; absent where mixed or unknown.
+    pub node: Option<u32>,
+    /// Number of threads.
+    pub threads: usize,
+    /// Their CPUs.
+    pub cpus: Vec<u32>,
+    /// Bytes touched by one repetition.
+    pub working_set_bytes: Bytes,
+    /// Bytes that every stream starts beyond its aligned place.
+    pub misaligned_bytes: u32,
+    /// How samples were taken.
+    pub protocol: Protocol,
+    /// The level that the working set lies in, by the measured curve: `L1`, `L2`, `L3`, `memory`, or absent where it
+    /// lies between two.
+    pub level: Option<String>,
+    /// `B/s`.
+    pub unit: String,
+    /// STREAM's convention: what the program reads and writes. Absent where nothing was measured.
+    #[serde(rename = "payload_Bps")]
+    pub payload_bps: Option<Rate>,
+    /// Payload and write-allocate.
+    #[serde(rename = "bus_Bps")]
+    pub bus_bps: Option<Rate>,
+    /// What the memory controllers counted while samples ran, whoever caused it; absent where nothing was counted.
+    #[serde(rename = "controllers_Bps", skip_serializing_if = "Option::is_none")]
+    pub controllers_bps: Option<ControllerRates>,
+    /// N bytes copied / t, for copies.
+    #[serde(rename = "copied_Bps", skip_serializing_if = "Option::is_none")]
+    pub copied_bps: Option<Rate>,
+    /// What first use cost beside the pass itself, where fresh memory was measured.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub first_use: Option<FirstUse>,
+    /// Payload bytes in a core clock cycle, by thread: median of the samples, each by the clock right after it.
+    pub bytes_per_cycle: Option<f64>,
+    /// Its 95 % interval: where the clock wanders, what is left without that.
+    pub bytes_per_cycle_ci95: Option<[f64; 2]>,
+    /// True core clock during the samples.
+    pub core_clock_hz: Option<f64>,
+    /// Floating-point operations a second: median.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub flops_per_s: Option<f64>,
+    /// Slowest against fastest thread: median of max/min - 1.
+    pub imbalance: Option<f64>,
+    /// How far the figures can be trusted.
+    #[serde(flatten)]
+    pub quality: Quality,
+    /// The two groups that the samples fall into (payload B/s), if they do.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub modes: Option<Modes>,
+    /// Memory obtained.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub obtained: Option<Obtained>,
+    /// Payload B/s of each sample, in order of time. Not part of the JSON row.
+    #[serde(skip)]
+    pub sample_bps: Vec<f64>,
+}
+
+rated!(Row, |row| format!("{} {} {}", row.kernel, row.width, row.store));
+
+impl Row {
+    /// The memory asked for.
+    pub fn asked(&self) -> MemorySpec {
+        MemorySpec { kind: self.memory, policy: self.policy }
+    }
+}
+
+/// Bytes a second that memory controllers moved: medians of the samples.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct ControllerRates {
+    /// Read from memory.
+    pub read: f64,
+    /// Written to memory.
+    pub written: f64,
+}
+
+/// What comes with the first pass over fresh memory: medians of the samples.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct FirstUse {
+    /// Seconds from asking for the memory to the end of the first pass.
+    pub total_s: Cost,
+    /// Seconds of that which mapping took.
+    pub map_s: f64,
+    /// Page faults during the pass, over all threads.
+    pub faults: f64,
+}
 
 /// A row and the samples behind it, round by round.
 pub(super) struct Result {
@@ -87,53 +202,18 @@ pub(super) fn measured<'a>(visits: &[&'a Measurement]) -> Vec<&'a Measured> {
     visits.iter().filter_map(measured).collect()
 }
 
-/// What came of a case: the word, and the reason where it was not measured. A fault in any visit makes the case faulty:
-/// its other figures come from the same code.
-pub(super) fn outcome(visits: &[&Measurement]) -> (String, Option<String>) {
-    let is_measured = visits.iter().any(|visit| matches!(visit.outcome, Outcome::Measured(_)));
-    let mut found = ("measured", None);
-    for visit in visits {
-        found = match &visit.outcome {
-            Outcome::Measured(_) => continue,
-            Outcome::Unavailable { .. } if is_measured => continue,
-            Outcome::Unavailable { reason } => ("unavailable", Some(reason)),
-            Outcome::Crashed { reason } => ("crashed", Some(reason)),
-            Outcome::Invalid { reason } => ("invalid", Some(reason)),
-        };
-    }
-    (found.0.into(), found.1.cloned())
-}
-
 /// The result of a case that is a kernel over streams. Samples around which meters were read have rows of their own.
 fn result(visits: &[&Measurement], hz: f64) -> Option<Result> {
     let case = visits[0].case.clone();
-    let measured = measured(visits);
-    let (mut batches, mut seconds, mut totals) = (Vec::new(), Vec::new(), Vec::new());
-    for visit in &measured {
-        let times = visit.samples.ticks.iter().map(|ticks| *ticks as f64 / hz / visit.repetitions as f64);
-        batches.push(times.clone().map(|time| visit.volume.payload() as f64 / time).collect::<Vec<_>>());
-        if case.protocol == Protocol::FirstUse {
-            let setup = visit.samples.setup_ticks.iter().map(|ticks| *ticks as f64 / hz).chain(std::iter::repeat(0.0));
-            totals.push(times.clone().zip(setup).map(|(pass, setup)| pass + setup).collect::<Vec<_>>());
-        }
-        seconds.extend(times);
-    }
     let variant = case.variant().filter(|_| case.protocol != Protocol::Energy)?;
-    let mut row = bare_row(&case, variant);
-    let views: Vec<&[f64]> = batches.iter().map(Vec::as_slice).collect();
-    if let Some(summary) = stats::summarize(&views) {
-        fill(&mut row, &case, &measured, &summary, hz);
-        row.sample_bps = batches.concat();
-        row.flags = flags(&case, &measured, &batches, &summary, hz);
-        row.flags.extend(controllers_disagree(&row).then(|| "controllers-disagree".to_string()));
-        row.first_use = first_use(&measured, &totals, hz);
-    }
-    (row.outcome, row.reason) = outcome(visits);
-    Some(Result { case, row, batches, seconds })
-}
-
-fn bare_row(case: &Case, variant: &Variant) -> Row {
-    Row {
+    let sampled = Sampled::of(visits, hz, |visit| payload_bps(visit, hz));
+    let measured = &sampled.measured;
+    let seconds = |visit: &&Measured| {
+        let of_repetition = |ticks: &u64| *ticks as f64 / hz / visit.repetitions as f64;
+        visit.samples.ticks.iter().map(of_repetition).collect::<Vec<_>>()
+    };
+    let per_cycle = sampled.per_cycle(case.threads(), hz);
+    let mut row = Row {
         metric: "bandwidth".into(),
         kernel: variant.kernel.clone(),
         element: variant.element,
@@ -144,7 +224,7 @@ fn bare_row(case: &Case, variant: &Variant) -> Row {
         memory: case.memory.kind,
         streams: case.streams.clone(),
         policy: case.memory.policy,
-        node: case.memory.node(),
+        node: sampled.node(&case),
         threads: case.threads(),
         cpus: case.cpus.clone(),
         working_set_bytes: case.working_set,
@@ -152,60 +232,45 @@ fn bare_row(case: &Case, variant: &Variant) -> Row {
         protocol: case.protocol,
         level: None,
         unit: "B/s".into(),
-        payload_bps: None,
-        bus_bps: None,
-        copied_bps: None,
-        first_use: None,
-        controllers_bps: None,
-        bytes_per_cycle: None,
-        bytes_per_cycle_ci95: None,
-        core_clock_hz: None,
-        flops_per_s: None,
-        samples: 0,
-        rounds: 0,
-        imbalance: None,
-        outcome: "measured".into(),
-        reason: None,
-        flags: Vec::new(),
-        modes: None,
-        obtained: None,
-        sample_bps: Vec::new(),
-    }
+        payload_bps: sampled.rate(),
+        bus_bps: sampled.rate_of(|volume| volume.bus()),
+        copied_bps: sampled.rate_of(|volume| volume.stored).filter(|_| variant.kernel == "copy"),
+        first_use: first_use(&case, measured, hz),
+        controllers_bps: controllers(measured, hz),
+        bytes_per_cycle: per_cycle.as_ref().map(|summary| summary.median),
+        bytes_per_cycle_ci95: per_cycle.map(|summary| summary.ci95),
+        core_clock_hz: sampled.core_clock(hz),
+        flops_per_s: sampled.rate_of(|volume| volume.flops).map(|rate| rate.median).filter(|flops| *flops > 0.0),
+        imbalance: imbalance(measured),
+        modes: sampled.summary.as_ref().and_then(|summary| summary.modes),
+        obtained: sampled.obtained(),
+        sample_bps: sampled.batches.concat(),
+        quality: sampled.quality,
+    };
+    row.quality.flag([("controllers-disagree", controllers_disagree(&row))]);
+    Some(Result { row, seconds: sampled.measured.iter().flat_map(seconds).collect(), batches: sampled.batches, case })
 }
 
-fn fill(row: &mut Row, case: &Case, measured: &[&Measured], summary: &Summary, hz: f64) {
-    let Some(last) = measured.last() else { return };
-    let volume = last.volume;
-    let rate = Rate { best: summary.greatest, median: summary.median, ci95: summary.ci95 };
-    let scaled = |by: f64| Rate { best: rate.best * by, median: rate.median * by, ci95: rate.ci95.map(|end| end * by) };
-    let payload = volume.payload().max(1) as f64;
-    row.payload_bps = Some(rate);
-    row.bus_bps = Some(scaled(volume.bus() as f64 / payload));
-    row.controllers_bps = controllers(measured, hz);
-    row.copied_bps = (row.kernel == "copy").then(|| scaled(volume.stored as f64 / payload));
-    row.flops_per_s = (volume.flops > 0).then(|| rate.median * volume.flops as f64 / payload);
-    row.core_clock_hz = core_clock(measured, hz);
-    let per_cycle = per_cycle(measured, case.threads(), |volume| volume.payload());
-    row.bytes_per_cycle = per_cycle.as_ref().map(|summary| summary.median);
-    row.bytes_per_cycle_ci95 = per_cycle.map(|summary| summary.ci95);
-    row.samples = summary.samples;
-    row.rounds = measured.len();
-    row.modes = summary.modes;
-    row.imbalance = imbalance(measured);
-    row.obtained = Some(last.obtained.clone());
-    // Where the pages all lie on one node, that is the node, asked for or not.
-    if let (None, [only]) = (row.node, &last.obtained.pages_on_node[..]) {
-        row.node = Some(only.node);
-    }
+/// Payload bytes a second, sample by sample.
+pub(super) fn payload_bps(visit: &Measured, hz: f64) -> Vec<f64> {
+    let bytes = visit.volume.payload() as f64 * visit.repetitions as f64;
+    visit.samples.ticks.iter().map(|ticks| bytes / (*ticks as f64 / hz)).collect()
+}
+
+/// Seconds from asking for memory to the end of the first pass.
+pub(super) fn first_use_s(visit: &Measured, hz: f64) -> Vec<f64> {
+    let setup = visit.samples.setup_ticks.iter().copied().chain(std::iter::repeat(0));
+    let pass = visit.samples.ticks.iter().map(|ticks| *ticks as f64 / visit.repetitions as f64);
+    pass.zip(setup).map(|(pass, setup)| (pass + setup as f64) / hz).collect()
 }
 
 /// Totals, and what of them is mapping and faults.
-fn first_use(measured: &[&Measured], totals: &[Vec<f64>], hz: f64) -> Option<FirstUse> {
-    let batches: Vec<&[f64]> = totals.iter().map(Vec::as_slice).collect();
-    let total = stats::summarize(&batches)?;
+fn first_use(case: &Case, measured: &[&Measured], hz: f64) -> Option<FirstUse> {
+    let totals: Vec<Vec<f64>> = measured.iter().map(|visit| first_use_s(visit, hz)).collect();
+    let total = summarize(&totals).filter(|_| case.protocol == Protocol::FirstUse)?;
     let samples = || measured.iter().map(|visit| &visit.samples);
     Some(FirstUse {
-        total_s: Cost { best: total.least, median: total.median, ci95: total.ci95 },
+        total_s: Cost::from(&total),
         map_s: median(samples().flat_map(|s| &s.setup_ticks).map(|ticks| *ticks as f64 / hz)).unwrap_or(0.0),
         faults: median(samples().flat_map(|s| &s.faults).map(|faults| f64::from(*faults)))?,
     })
@@ -221,20 +286,6 @@ pub(super) fn core_clock(measured: &[&Measured], hz: f64) -> Option<f64> {
             .filter(|t| **t > 0)
             .map(|t| visit.core_clock_links as f64 / *t as f64 * hz)
     }))
-}
-
-/// How much of something a thread does in a cycle of its core. Each sample counts by the clock that was read right after it:
-/// with wide arithmetic the clock changes from one millisecond to the next.
-pub(super) fn per_cycle(measured: &[&Measured], threads: usize, what: impl Fn(&Volume) -> u64) -> Option<Summary> {
-    let of_visit = |visit: &&Measured| -> Vec<f64> {
-        let done = what(&visit.volume) as f64 * visit.repetitions as f64 / threads as f64;
-        let samples = visit.samples.ticks.iter().zip(&visit.samples.core_clock_ticks);
-        let cycles = samples.filter(|(_, chain)| **chain > 0).map(|(ticks, chain)| *ticks as f64 / *chain as f64);
-        cycles.map(|chains| done / (chains * visit.core_clock_links as f64)).filter(|done| done.is_finite()).collect()
-    };
-    let batches: Vec<Vec<f64>> = measured.iter().map(of_visit).collect();
-    let views: Vec<&[f64]> = batches.iter().map(Vec::as_slice).filter(|batch| !batch.is_empty()).collect();
-    stats::summarize(&views)
 }
 
 /// What the memory controllers counted, over the time of each sample.
@@ -257,7 +308,8 @@ fn controllers_disagree(row: &Row) -> bool {
     })
 }
 
-fn imbalance(measured: &[&Measured]) -> Option<f64> {
+/// Slowest against fastest thread.
+pub(super) fn imbalance(measured: &[&Measured]) -> Option<f64> {
     median(measured.iter().flat_map(|visit| {
         let pairs = visit.samples.ticks.iter().zip(&visit.samples.fastest_thread_ticks);
         pairs.filter(|(_, fastest)| **fastest > 0).map(|(all, fastest)| *all as f64 / *fastest as f64 - 1.0)
@@ -276,88 +328,6 @@ pub(super) fn fast_tenth(speeds: &[f64]) -> Option<f64> {
     all.sort_by(f64::total_cmp);
     let at = |share: f64| all.get(((all.len().saturating_sub(1)) as f64 * share).round() as usize).copied();
     Some(at(0.9)? / at(0.5)?)
-}
-
-/// Thresholds of the flags: shares of samples, or relative differences.
-mod threshold {
-    /// Fewer samples than this carry little.
-    pub const FEW_SAMPLES: usize = 9;
-    /// Half the interval against the median.
-    pub const WIDE_INTERVAL: f64 = 0.05;
-    /// Outliers, steal, switches and faults are named when this share of samples has them.
-    pub const DISTURBED: f64 = 0.1;
-    /// Slowest against fastest round's median.
-    pub const DRIFT: f64 = 0.1;
-    /// Time of all threads against that of the fastest: beyond this one thread does not do what the others do.
-    pub const IMBALANCE: f64 = 0.25;
-    /// Slowest against fastest round's core clock.
-    pub const CLOCK: f64 = 0.03;
-    /// Share of huge pages below which `thp` was not obtained.
-    pub const HUGE_SHARE: f64 = 0.9;
-}
-
-/// What to know about figures. `batches` are the values that `summary` sums up, visit by visit.
-pub(super) fn flags(
-    case: &Case,
-    measured: &[&Measured],
-    batches: &[Vec<f64>],
-    summary: &Summary,
-    hz: f64,
-) -> Vec<String> {
-    let n = summary.samples;
-    let share = |column: fn(&Measured) -> &Vec<u32>| {
-        let hit: usize = measured.iter().map(|visit| column(visit).iter().filter(|x| **x > 0).count()).sum();
-        hit as f64 / n.max(1) as f64
-    };
-    let spread = |values: Vec<f64>| {
-        let (low, high) = values.iter().fold((f64::INFINITY, 0f64), |(low, high), &v| (low.min(v), high.max(v)));
-        if values.len() < 2 || low <= 0.0 { 0.0 } else { high / low - 1.0 }
-    };
-    let round_medians = batches.iter().filter_map(|batch| median(batch.iter().copied())).collect();
-    let clocks = measured.iter().filter_map(|visit| core_clock(&[visit], hz)).collect();
-    let half_width = (summary.ci95[1] - summary.ci95[0]) / 2.0 / summary.median;
-    let tests = [
-        ("few-samples", n < threshold::FEW_SAMPLES),
-        ("wide-interval", half_width > threshold::WIDE_INTERVAL),
-        ("bimodal", summary.modes.is_some()),
-        ("outliers", summary.outliers as f64 > threshold::DISTURBED * n as f64),
-        ("drift", spread(round_medians) > threshold::DRIFT),
-        ("steal", share(|m| &m.samples.steal_jiffies) > threshold::DISTURBED),
-        ("switches", share(|m| &m.samples.switches) > threshold::DISTURBED),
-        // First use and works on pages are made of faults.
-        ("faults", case.protocol != Protocol::FirstUse && share(|m| &m.samples.faults) > threshold::DISTURBED),
-        ("imbalanced", case.threads() > 1 && imbalance(measured).is_some_and(|more| more > threshold::IMBALANCE)),
-        ("migrated", share(|m| &m.samples.migrations) > 0.0),
-        ("clock-changed", spread(clocks) > threshold::CLOCK),
-        ("pages-differ", measured.iter().any(|visit| pages_differ(case, visit))),
-    ];
-    tests.iter().filter(|(_, holds)| *holds).map(|(name, _)| (*name).into()).collect()
-}
-
-/// Whether memory is made of huge pages, as far as smaps tells.
-pub(super) fn is_huge(obtained: &Obtained) -> Option<bool> {
-    Some(huge_share(obtained)? >= threshold::HUGE_SHARE)
-}
-
-fn huge_share(obtained: &Obtained) -> Option<f64> {
-    obtained.huge_bytes.map(|huge| huge.0 as f64 / obtained.bytes.0.max(1) as f64)
-}
-
-fn pages_differ(case: &Case, visit: &Measured) -> bool {
-    let obtained = &visit.obtained;
-    let wrong_size = match case.memory.kind {
-        // What smaps sees is not what these two works are about; `pages.rs` judges them.
-        _ if matches!(case.work, Work::Page(PageWork::Read | PageWork::Collapse)) => false,
-        MemoryKind::Base => huge_share(obtained).is_some_and(|share| share > 0.0),
-        // A region below a huge page has none.
-        MemoryKind::Thp | MemoryKind::Huge2M | MemoryKind::Huge1G => {
-            obtained.bytes >= Bytes::mib(2) && is_huge(obtained) == Some(false)
-        }
-        _ => false,
-    };
-    let is_elsewhere = |node| obtained.pages_on_node.iter().any(|found| found.node != node);
-    let wrong_node = case.streams.is_empty() && case.memory.node().is_some_and(is_elsewhere);
-    wrong_size || wrong_node || obtained.proofs.iter().any(|proof| !proof.holds)
 }
 
 /// A cached working set can't be slower than the same loop in memory by its own nature: figures that say so are wrong.
@@ -386,8 +356,8 @@ fn mark_impossible(results: &mut [Result]) {
         }
     }
     for i in verdicts {
-        results[i].row.outcome = "invalid".into();
-        results[i].row.reason = Some("faster than the same loop in a working set 64 times smaller".into());
+        let reason = "faster than the same loop in a working set 64 times smaller";
+        results[i].row.quality.refuse(Status::Invalid, reason);
     }
 }
 
@@ -397,7 +367,7 @@ pub(super) fn best_of_levels(mut levels: Vec<Level>, results: &[Result]) -> Vec<
         let mut best: Vec<LevelBest> = Vec::new();
         for (index, result) in results.iter().enumerate() {
             let row = &result.row;
-            let Some(rate) = row.payload_bps.filter(|_| row.outcome == "measured") else { continue };
+            let Some(rate) = row.payload_bps.filter(|_| row.quality.is_measured()) else { continue };
             if row.level.as_deref() != Some(&level.name) || !result.is_plain() {
                 continue;
             }

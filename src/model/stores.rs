@@ -1,10 +1,33 @@
 //! Store kinds against each other: where one overtakes another as working sets grow.
 
-use super::Crossover;
+use schemars::JsonSchema;
+use serde::Serialize;
+
 use super::rows::Result;
-use crate::kernel::{Element, Kernel, StoreKind};
+use crate::kernel::{Element, Kernel, StoreKind, Width};
 use crate::stats;
 use crate::units::{Bytes, significant};
+
+/// Where one store kind overtakes another as working sets grow.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+pub struct Crossover {
+    /// The kernel.
+    pub kernel: String,
+    /// Threads.
+    pub threads: usize,
+    /// The store kind that wins beyond.
+    pub store: StoreKind,
+    /// The width compared.
+    pub width: Width,
+    /// Working set of equal speed, with its 95 % interval; absent where there is none in the range measured.
+    pub at: Option<[f64; 3]>,
+    /// In words: `regular is faster everywhere`, `beyond 24 MiB`, ...
+    pub says: String,
+    /// Speed against regular stores at the largest working set: median ratio with interval.
+    pub gain: Option<[f64; 3]>,
+    /// The gain that the write-allocate's arithmetic allows: 2, 3/2, 4/3, 5/4.
+    pub bound: f64,
+}
 
 /// Sizes that a comparison over working sets needs.
 const LEAST_SIZES: usize = 6;
@@ -37,7 +60,7 @@ pub(super) fn groups(results: &[Result]) -> Vec<(String, usize)> {
 }
 
 pub(super) fn usable(result: &Result) -> bool {
-    result.row.outcome == "measured"
+    result.row.quality.is_measured()
         && result.row.payload_bps.is_some()
         && result.case.protocol == crate::plan::Protocol::Steady
         && result.is_plain()

@@ -10,10 +10,11 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::Rate;
-use super::rows::{flags, measured, outcome, visits};
+use super::quality::{Quality, Sampled, rated};
+use super::rows::{payload_bps, visits};
 use crate::kernel::streams::{Streams, Touch};
 use crate::memory::{MemoryKind, Obtained};
-use crate::plan::{Case, Work};
+use crate::plan::Work;
 use crate::record::{Measurement, Record};
 use crate::stats;
 use crate::units::{Bytes, BytesPerSecond, percent, significant};
@@ -48,21 +49,15 @@ pub struct StreamsRow {
     /// Speed over that of the same streams at offset 0: [ratio, low, high]; all these intervals of a map hold together with
     /// 95 %. Absent at offset 0 and where it can't be told.
     pub over_aligned: Option<[f64; 3]>,
-    /// Number of samples.
-    pub samples: usize,
-    /// Times the case was visited.
-    pub rounds: usize,
-    /// `measured`, `unavailable`, `crashed` or `invalid`.
-    pub outcome: String,
-    /// Why, where not measured.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub reason: Option<String>,
-    /// As in bandwidth rows.
-    pub flags: Vec<String>,
+    /// How far the figures can be trusted.
+    #[serde(flatten)]
+    pub quality: Quality,
     /// Memory obtained.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub obtained: Option<Obtained>,
 }
+
+rated!(StreamsRow, |row| format!("{} {}", row.touch, row.streams));
 
 /// All of a record, and what its maps tell.
 #[derive(Debug, Clone, PartialEq, Default, Serialize)]
@@ -138,30 +133,8 @@ fn key(row: &StreamsRow) -> (Touch, MemoryKind, Vec<u32>, Bytes) {
 fn point(visits: &[&Measurement], hz: f64) -> Option<Point> {
     let case = &visits[0].case;
     let Work::Streams(streams) = case.work else { return None };
-    let measured = measured(visits);
-    let mut row = bare_row(case, streams);
-    (row.outcome, row.reason) = outcome(visits);
-    let mut batches: Vec<Vec<f64>> = Vec::new();
-    for visit in &measured {
-        let bytes = (visit.volume.payload() * visit.repetitions) as f64;
-        batches.push(visit.samples.ticks.iter().map(|ticks| bytes / (*ticks as f64 / hz)).collect());
-    }
-    let views: Vec<&[f64]> = batches.iter().map(Vec::as_slice).collect();
-    if let (Some(summary), Some(last)) = (stats::summarize(&views), measured.last()) {
-        let rate = Rate { best: summary.greatest, median: summary.median, ci95: summary.ci95 };
-        let bus = last.volume.bus() as f64 / last.volume.payload().max(1) as f64;
-        row.bus_bps =
-            Some(Rate { best: rate.best * bus, median: rate.median * bus, ci95: rate.ci95.map(|end| end * bus) });
-        row.payload_bps = Some(rate);
-        (row.samples, row.rounds) = (summary.samples, measured.len());
-        row.flags = flags(case, &measured, &batches, &summary, hz);
-        row.obtained = Some(last.obtained.clone());
-    }
-    Some(Point { streams, row, batches })
-}
-
-fn bare_row(case: &Case, streams: Streams) -> StreamsRow {
-    StreamsRow {
+    let sampled = Sampled::of(visits, hz, |visit| payload_bps(visit, hz));
+    let row = StreamsRow {
         metric: "streams".into(),
         touch: streams.touch,
         streams: streams.streams,
@@ -171,21 +144,18 @@ fn bare_row(case: &Case, streams: Streams) -> StreamsRow {
         cpus: case.cpus.clone(),
         working_set_bytes: case.working_set,
         unit: "B/s".into(),
-        payload_bps: None,
-        bus_bps: None,
+        payload_bps: sampled.rate(),
+        bus_bps: sampled.rate_of(|volume| volume.bus()),
         over_aligned: None,
-        samples: 0,
-        rounds: 0,
-        outcome: "measured".into(),
-        reason: None,
-        flags: Vec::new(),
-        obtained: None,
-    }
+        obtained: sampled.obtained(),
+        quality: sampled.quality,
+    };
+    Some(Point { streams, row, batches: sampled.batches })
 }
 
 /// Compares all offsets of a map with offset 0 of as many streams, and says so in their rows.
 fn map(mut points: Vec<&mut Point>) -> Option<StreamMap> {
-    let is_known = |point: &Point| point.row.outcome == "measured" && !point.batches.is_empty();
+    let is_known = |point: &Point| point.row.quality.is_measured() && !point.batches.is_empty();
     let bases: BTreeSet<u32> = points
         .iter()
         .filter(|point| point.streams.offset_bytes == 0 && is_known(point))

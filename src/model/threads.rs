@@ -1,11 +1,59 @@
 //! Bandwidth over threads, and STREAM's table.
 
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use super::Row;
 use super::rows::Result;
-use super::{Row, Scaling, StreamLine, StreamTable};
 use crate::kernel::{Element, LoadKind, StoreKind};
 use crate::plan::Protocol;
 use crate::record::Record;
 use crate::units::Bytes;
+
+/// Bandwidth over threads for one kernel at one level.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+pub struct Scaling {
+    /// The kernel variant in words.
+    pub what: String,
+    /// The level.
+    pub level: String,
+    /// Rows' indices, by rising thread count.
+    pub rows: Vec<usize>,
+}
+
+/// STREAM's table.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+pub struct StreamTable {
+    /// `STREAM` where every rule is met, else `STREAM-style`.
+    pub title: String,
+    /// Rules that are not met, in words.
+    pub unmet: Vec<String>,
+    /// Elements of each array.
+    pub array_elements: u64,
+    /// Threads.
+    pub threads: usize,
+    /// Function, best rate MB/s, average, minimum and maximum time in seconds.
+    pub lines: Vec<StreamLine>,
+    /// The validation line.
+    pub validation: String,
+}
+
+/// One line of STREAM's table.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+pub struct StreamLine {
+    /// `Copy`, `Scale`, `Add`, `Triad`.
+    pub function: String,
+    /// Store kind and width.
+    pub variant: String,
+    /// Best rate in 1e6 bytes a second.
+    pub best_mbps: f64,
+    /// Mean time of a pass, without the first.
+    pub avg_s: f64,
+    /// Least time.
+    pub min_s: f64,
+    /// Greatest time.
+    pub max_s: f64,
+}
 
 /// Scaling curves in memory: one for each variant that was measured with at least two thread counts.
 pub(super) fn scaling(results: &[Result]) -> Vec<Scaling> {
@@ -71,7 +119,7 @@ pub(super) fn stream_table(results: &[Result], record: &Record) -> Option<Stream
     let streams = copy.case.variant().and_then(|v| v.row()).map_or(1, |kernel| kernel.formula().streams.len() as u64);
     let array = Bytes(copy.case.working_set.0 / streams);
     let unmet = unmet_rules(array, &runs, record);
-    let valid = runs.iter().all(|r| r.row.outcome == "measured");
+    let valid = runs.iter().all(|r| r.row.quality.is_measured());
     Some(StreamTable {
         title: if unmet.is_empty() && valid { "STREAM".into() } else { "STREAM-style".into() },
         unmet,

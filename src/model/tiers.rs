@@ -94,7 +94,7 @@ pub fn tiers(reports: &[Report], store: StoreKind, cpus: Option<&CpuSet>) -> Res
 /// Whether a row is a plain figure of one node's memory.
 fn tells(row: &Row) -> bool {
     row.payload_bps.is_some()
-        && row.outcome == "measured"
+        && row.quality.is_measured()
         && row.node.is_some()
         && row.streams.is_empty()
         && row.protocol == Protocol::Steady

@@ -13,13 +13,46 @@
 //! Between the two, the ratio alone decides nothing, and the answer is `unclear`. And nt stores may gain more than the bytes: a
 //! regular store waits for its line, and a bus that turns between reads and writes loses time.
 
-use super::WriteAllocate;
+use schemars::JsonSchema;
+use serde::Serialize;
+
 use super::rows::{Result as KernelResult, is_in_memory};
 use super::stores::{bound, groups, usable};
 use crate::kernel::{Element, Kernel, StoreKind};
 use crate::machine::Machine;
 use crate::stats;
 use crate::units::words;
+
+/// A regular and a non-temporal figure for the same kernel at memory level.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+pub struct WriteAllocate {
+    /// The kernel.
+    pub kernel: String,
+    /// Threads.
+    pub threads: usize,
+    /// Index of the row with regular stores.
+    pub regular: usize,
+    /// Index of the row with non-temporal stores.
+    pub nt: usize,
+    /// Payload bytes of an element.
+    pub payload_bytes: u64,
+    /// Bytes on the bus of an element with regular stores, each of which allocates.
+    pub bus_bytes: u64,
+    /// Payload speed, nt against regular: [ratio, low, high].
+    pub gain: [f64; 3],
+    /// The ratio of the bytes: `bus_bytes` / `payload_bytes`.
+    pub bound: f64,
+    /// Whether so many threads load at 95 % or more of the best rate; false also where one number of threads was measured.
+    pub saturates: bool,
+    /// What the ratio says.
+    pub traffic: Traffic,
+    /// Bytes of an element that the memory controllers moved with regular stores; absent where nothing was counted.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub moved_bytes: Option<f64>,
+    /// What they say.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub witness: Option<Witness>,
+}
 
 /// Ratios and rates that differ by less are the same: reads and writes do not mix for free.
 const ALIKE: f64 = 0.05;

@@ -82,7 +82,7 @@ pub(super) fn weightings(results: &[Result]) -> Vec<Weighting> {
         case.memory = MemorySpec::of(case.memory.kind);
         case
     };
-    let is_measured = |result: &Result| result.row.outcome == "measured" && result.row.payload_bps.is_some();
+    let is_measured = |result: &Result| result.row.quality.is_measured() && result.row.payload_bps.is_some();
     let searches: BTreeSet<_> = results
         .iter()
         .filter(|result| is_measured(result))

@@ -274,7 +274,7 @@ pub(super) fn kinds(report: &Report) -> Vec<Chart> {
             let cost = cost(kind)?;
             let rate = |seconds: f64| rounded(kinds.bytes.0 as f64 / seconds / 1e9);
             let row = kind.first.or(kind.steady).and_then(|index| report.rows.get(index));
-            let samples = row.map_or(0, |row| row.samples);
+            let samples = row.map_or(0, |row| row.quality.samples);
             Some((index as f64, rate(cost.median), rate(cost.ci95[1]), rate(cost.ci95[0]), samples))
         };
         let points = measured.iter().enumerate().filter_map(bar).collect();
@@ -350,7 +350,7 @@ pub(super) fn pages(report: &Report) -> Vec<Chart> {
     let point = |(at, row): (usize, &PageRow)| {
         let cost = row.page_ns?;
         let by_4k = |ns: f64| rounded(ns * BASE_PAGE as f64 / row.page_bytes.0 as f64);
-        Some((at as f64, by_4k(cost.median), by_4k(cost.ci95[0]), by_4k(cost.ci95[1]), row.samples))
+        Some((at as f64, by_4k(cost.median), by_4k(cost.ci95[0]), by_4k(cost.ci95[1]), row.quality.samples))
     };
     let bars = |(colour, &kind): (usize, &MemoryKind)| {
         let points = rows(kind).filter_map(point).collect();
@@ -426,7 +426,7 @@ fn offset_series(row: &OffsetRow, around: impl Fn(i64) -> Option<i64>) -> Series
     };
     let at = |&(offset, cycles): &(i64, f64)| {
         let cycles = format!("{:.2}", cycles.max(0.01)).parse().unwrap_or(0.01);
-        Some((around(offset)? as f64, cycles, cycles, cycles, row.samples))
+        Some((around(offset)? as f64, cycles, cycles, cycles, row.quality.samples))
     };
     let mut points: Vec<Point> = row.curve.iter().filter_map(at).collect();
     points.sort_by(|a, b| a.0.total_cmp(&b.0));
@@ -456,7 +456,7 @@ fn distribution(row: &Row) -> Option<Chart> {
         Series { shape: Shape::Dot, colour: usize::from(row.modes.is_some()), ..line("sample".into(), points) };
     let limit = |name: &str, bps: f64| Limit { name: format!("{name} {}", gbps(bps)), at: bps / 1e9 };
     let mut limits = vec![limit("median", rate.median)];
-    let mut about = format!("{} samples, best {} GB/s.", row.samples, gbps(rate.best));
+    let mut about = format!("{} samples, best {} GB/s.", row.quality.samples, gbps(rate.best));
     if let Some(modes) = row.modes {
         limits = vec![limit("low mode", modes.low), limit("high mode", modes.high)];
         about += &format!(
@@ -541,7 +541,7 @@ fn size_points(rows: &[&Row]) -> Vec<Point> {
 fn point(x: f64, row: &Row) -> Option<Point> {
     let rate = row.payload_bps?;
     let short = |bps: f64| rounded(bps / 1e9);
-    Some((x, short(rate.median), short(rate.ci95[0]), short(rate.ci95[1]), row.samples))
+    Some((x, short(rate.median), short(rate.ci95[0]), short(rate.ci95[1]), row.quality.samples))
 }
 
 /// A dozen digits would only make the page larger; five are beyond any sample's precision.

@@ -11,11 +11,21 @@ use crate::model::pingpong::{PathRow, PingPongRow};
 use crate::model::rounding::RoundingRow;
 use crate::model::streams::StreamsRow;
 use crate::model::{
-    AddrmapRow, AnyRow, Cost, FlopsRow, HandoverRow, LatencyRow, LoadedRow, NumaRow, OffsetRow, PageRow, Rate, Row,
+    AddrmapRow, AnyRow, Cost, FlopsRow, HandoverRow, LatencyRow, LoadedRow, NumaRow, OffsetRow, PageRow, Quality, Rate,
+    Rated, Row,
 };
 use crate::plan::Load;
 
 type Column<R> = (&'static str, fn(&R) -> String);
+
+/// The last columns of every row that was measured case by case.
+const QUALITY: &[Column<Quality>] = &[
+    ("samples", |quality| quality.samples.to_string()),
+    ("rounds", |quality| quality.rounds.to_string()),
+    ("outcome", |quality| quality.outcome.to_string()),
+    ("reason", |quality| text(quality.reason.as_ref())),
+    ("flags", |quality| joined(&quality.flags)),
+];
 
 const BANDWIDTH: &[Column<Row>] = &[
     ("metric", |row| row.metric.clone()),
@@ -61,12 +71,7 @@ const BANDWIDTH: &[Column<Row>] = &[
     ("bytes_per_cycle_ci95_high", |row| text(row.bytes_per_cycle_ci95.map(|ci95| ci95[1]))),
     ("core_clock_hz", |row| text(row.core_clock_hz)),
     ("flops_per_s", |row| text(row.flops_per_s)),
-    ("samples", |row| row.samples.to_string()),
-    ("rounds", |row| row.rounds.to_string()),
     ("imbalance", |row| text(row.imbalance)),
-    ("outcome", |row| row.outcome.clone()),
-    ("reason", |row| text(row.reason.as_ref())),
-    ("flags", |row| joined(&row.flags)),
     ("modes_low", |row| text(row.modes.map(|modes| modes.low))),
     ("modes_high", |row| text(row.modes.map(|modes| modes.high))),
     ("modes_high_share", |row| text(row.modes.map(|modes| modes.high_share))),
@@ -94,11 +99,6 @@ const PAGE: &[Column<PageRow>] = &[
     ("Bps_ci95_low", |row| low(row.bps)),
     ("Bps_ci95_high", |row| high(row.bps)),
     ("faults_per_page", |row| text(row.faults_per_page)),
-    ("samples", |row| row.samples.to_string()),
-    ("rounds", |row| row.rounds.to_string()),
-    ("outcome", |row| row.outcome.clone()),
-    ("reason", |row| text(row.reason.as_ref())),
-    ("flags", |row| joined(&row.flags)),
 ];
 
 const FLOPS: &[Column<FlopsRow>] = &[
@@ -115,11 +115,6 @@ const FLOPS: &[Column<FlopsRow>] = &[
     ("flops_per_s_ci95_high", |row| high(row.flops_per_s)),
     ("flops_per_cycle", |row| text(row.flops_per_cycle)),
     ("core_clock_hz", |row| text(row.core_clock_hz)),
-    ("samples", |row| row.samples.to_string()),
-    ("rounds", |row| row.rounds.to_string()),
-    ("outcome", |row| row.outcome.clone()),
-    ("reason", |row| text(row.reason.as_ref())),
-    ("flags", |row| joined(&row.flags)),
 ];
 
 const OFFSET: &[Column<OffsetRow>] = &[
@@ -136,11 +131,6 @@ const OFFSET: &[Column<OffsetRow>] = &[
     ("cycles_median", |row| text(row.cycles.map(|cost| cost.median))),
     ("cycles_ci95_low", |row| cost_low(row.cycles)),
     ("cycles_ci95_high", |row| cost_high(row.cycles)),
-    ("samples", |row| row.samples.to_string()),
-    ("rounds", |row| row.rounds.to_string()),
-    ("outcome", |row| row.outcome.clone()),
-    ("reason", |row| text(row.reason.as_ref())),
-    ("flags", |row| joined(&row.flags)),
 ];
 
 const ROUNDING: &[Column<RoundingRow>] = &[
@@ -166,11 +156,6 @@ const ROUNDING: &[Column<RoundingRow>] = &[
     ("payload_Bps_median", |row| median(row.payload_bps)),
     ("payload_Bps_ci95_low", |row| low(row.payload_bps)),
     ("payload_Bps_ci95_high", |row| high(row.payload_bps)),
-    ("samples", |row| row.samples.to_string()),
-    ("rounds", |row| row.rounds.to_string()),
-    ("outcome", |row| row.outcome.clone()),
-    ("reason", |row| text(row.reason.as_ref())),
-    ("flags", |row| joined(&row.flags)),
 ];
 
 const STREAMS: &[Column<StreamsRow>] = &[
@@ -191,11 +176,6 @@ const STREAMS: &[Column<StreamsRow>] = &[
     ("over_aligned", |row| text(row.over_aligned.map(|ratio| ratio[0]))),
     ("over_aligned_ci95_low", |row| text(row.over_aligned.map(|ratio| ratio[1]))),
     ("over_aligned_ci95_high", |row| text(row.over_aligned.map(|ratio| ratio[2]))),
-    ("samples", |row| row.samples.to_string()),
-    ("rounds", |row| row.rounds.to_string()),
-    ("outcome", |row| row.outcome.clone()),
-    ("reason", |row| text(row.reason.as_ref())),
-    ("flags", |row| joined(&row.flags)),
 ];
 
 const ENERGY: &[Column<EnergyRow>] = &[
@@ -233,11 +213,6 @@ const ENERGY: &[Column<EnergyRow>] = &[
     ("J_per_Gflop_ci95_low", |row| cost_low(row.j_per_gflop)),
     ("J_per_Gflop_ci95_high", |row| cost_high(row.j_per_gflop)),
     ("step_error", |row| text(row.step_error)),
-    ("samples", |row| row.samples.to_string()),
-    ("rounds", |row| row.rounds.to_string()),
-    ("outcome", |row| row.outcome.clone()),
-    ("reason", |row| text(row.reason.as_ref())),
-    ("flags", |row| joined(&row.flags)),
 ];
 
 const LATENCY: &[Column<LatencyRow>] = &[
@@ -259,11 +234,6 @@ const LATENCY: &[Column<LatencyRow>] = &[
     ("latency_ns_ci95_high", |row| cost_high(row.latency_ns)),
     ("latency_cycles", |row| text(row.latency_cycles)),
     ("core_clock_hz", |row| text(row.core_clock_hz)),
-    ("samples", |row| row.samples.to_string()),
-    ("rounds", |row| row.rounds.to_string()),
-    ("outcome", |row| row.outcome.clone()),
-    ("reason", |row| text(row.reason.as_ref())),
-    ("flags", |row| joined(&row.flags)),
 ];
 
 const NUMA: &[Column<NumaRow>] = &[
@@ -285,10 +255,6 @@ const NUMA: &[Column<NumaRow>] = &[
     ("latency_ns_median", |row| text(row.latency_ns.map(|cost| cost.median))),
     ("latency_ns_ci95_low", |row| cost_low(row.latency_ns)),
     ("latency_ns_ci95_high", |row| cost_high(row.latency_ns)),
-    ("samples", |row| row.samples.to_string()),
-    ("outcome", |row| row.outcome.clone()),
-    ("reason", |row| text(row.reason.as_ref())),
-    ("flags", |row| joined(&row.flags)),
 ];
 
 const ADDRMAP: &[Column<AddrmapRow>] = &[
@@ -315,10 +281,6 @@ const ADDRMAP: &[Column<AddrmapRow>] = &[
     ("apart_ns", |row| text(row.apart_ns)),
     ("conflict_ns", |row| text(row.conflict_ns)),
     ("pairs", |row| row.pairs.to_string()),
-    ("samples", |row| row.samples.to_string()),
-    ("outcome", |row| row.outcome.clone()),
-    ("reason", |row| text(row.reason.as_ref())),
-    ("flags", |row| joined(&row.flags)),
 ];
 
 const HANDOVER: &[Column<HandoverRow>] = &[
@@ -336,11 +298,6 @@ const HANDOVER: &[Column<HandoverRow>] = &[
     ("latency_ns_ci95_low", |row| cost_low(row.latency_ns)),
     ("latency_ns_ci95_high", |row| cost_high(row.latency_ns)),
     ("latency_cycles", |row| text(row.latency_cycles)),
-    ("samples", |row| row.samples.to_string()),
-    ("rounds", |row| row.rounds.to_string()),
-    ("outcome", |row| row.outcome.clone()),
-    ("reason", |row| text(row.reason.as_ref())),
-    ("flags", |row| joined(&row.flags)),
 ];
 
 const LOADED: &[Column<LoadedRow>] = &[
@@ -369,11 +326,6 @@ const LOADED: &[Column<LoadedRow>] = &[
     ("bus_Bps_median", |row| median(row.bus_bps)),
     ("bus_Bps_ci95_low", |row| low(row.bus_bps)),
     ("bus_Bps_ci95_high", |row| high(row.bus_bps)),
-    ("samples", |row| row.samples.to_string()),
-    ("rounds", |row| row.rounds.to_string()),
-    ("outcome", |row| row.outcome.clone()),
-    ("reason", |row| text(row.reason.as_ref())),
-    ("flags", |row| joined(&row.flags)),
 ];
 
 const PAGE_CACHE: &[Column<PageCacheRow>] = &[
@@ -401,11 +353,6 @@ const PAGE_CACHE: &[Column<PageCacheRow>] = &[
     ("node_free_bytes", |row| {
         joined(&row.nodes.iter().map(|node| format!("{}:{}", node.node, node.free.0)).collect::<Vec<_>>())
     }),
-    ("samples", |row| row.samples.to_string()),
-    ("rounds", |row| row.rounds.to_string()),
-    ("outcome", |row| row.outcome.clone()),
-    ("reason", |row| text(row.reason.as_ref())),
-    ("flags", |row| joined(&row.flags)),
 ];
 
 const PINGPONG: &[Column<PingPongRow>] = &[
@@ -428,11 +375,6 @@ const PINGPONG: &[Column<PingPongRow>] = &[
     ("slowest_pair_ns", |row| text(row.slowest_pair_ns)),
     ("fastest_pair_ns", |row| text(row.fastest_pair_ns)),
     ("model_ns", |row| text(row.model_ns)),
-    ("samples", |row| row.samples.to_string()),
-    ("rounds", |row| row.rounds.to_string()),
-    ("outcome", |row| row.outcome.clone()),
-    ("reason", |row| text(row.reason.as_ref())),
-    ("flags", |row| joined(&row.flags)),
 ];
 
 const PINGPONG_MODEL: &[Column<PathRow>] = &[
@@ -506,7 +448,7 @@ fn load_words(load: Load) -> (&'static str, String, String) {
 pub fn rows(rows: &[AnyRow]) -> String {
     let mut names: Vec<&str> = Vec::new();
     let cells: Vec<Vec<(&str, String)>> = rows.iter().map(cells).collect();
-    let bare = BANDWIDTH.iter().map(|column| column.0).collect::<Vec<_>>();
+    let bare = BANDWIDTH.iter().map(|column| column.0).chain(QUALITY.iter().map(|column| column.0)).collect::<Vec<_>>();
     let lines = cells.iter().map(|cells| cells.iter().map(|cell| cell.0).collect::<Vec<_>>());
     for name in lines.chain(rows.is_empty().then_some(bare)).flatten() {
         if !names.contains(&name) {
@@ -581,26 +523,31 @@ pub fn fleet(rows: &[ScreenRow]) -> String {
 }
 
 fn cells(row: &AnyRow) -> Vec<(&'static str, String)> {
-    fn of<R>(columns: &[Column<R>], row: &R) -> Vec<(&'static str, String)> {
-        columns.iter().map(|(name, value)| (*name, value(row))).collect()
-    }
     match row {
-        AnyRow::Bandwidth(row) => of(BANDWIDTH, row),
-        AnyRow::Page(row) => of(PAGE, row),
-        AnyRow::Offset(row) => of(OFFSET, row),
-        AnyRow::Handover(row) => of(HANDOVER, row),
-        AnyRow::Loaded(row) => of(LOADED, row),
-        AnyRow::Addrmap(row) => of(ADDRMAP, row),
-        AnyRow::Latency(row) => of(LATENCY, row),
-        AnyRow::Numa(row) => of(NUMA, row),
-        AnyRow::PageCache(row) => of(PAGE_CACHE, row),
-        AnyRow::Flops(row) => of(FLOPS, row),
-        AnyRow::Energy(row) => of(ENERGY, row),
-        AnyRow::Rounding(row) => of(ROUNDING, row),
-        AnyRow::Streams(row) => of(STREAMS, row),
-        AnyRow::PingPong(row) => of(PINGPONG, row),
-        AnyRow::PingPongModel(row) => of(PINGPONG_MODEL, row),
+        AnyRow::Bandwidth(row) => rated(BANDWIDTH, row),
+        AnyRow::Page(row) => rated(PAGE, row),
+        AnyRow::Offset(row) => rated(OFFSET, row),
+        AnyRow::Handover(row) => rated(HANDOVER, row),
+        AnyRow::Loaded(row) => rated(LOADED, row),
+        AnyRow::Addrmap(row) => rated(ADDRMAP, row),
+        AnyRow::Latency(row) => rated(LATENCY, row),
+        AnyRow::Numa(row) => rated(NUMA, row),
+        AnyRow::PageCache(row) => rated(PAGE_CACHE, row),
+        AnyRow::Flops(row) => rated(FLOPS, row),
+        AnyRow::Energy(row) => rated(ENERGY, row),
+        AnyRow::Rounding(row) => rated(ROUNDING, row),
+        AnyRow::Streams(row) => rated(STREAMS, row),
+        AnyRow::PingPong(row) => rated(PINGPONG, row),
+        AnyRow::PingPongModel(row) => named(PINGPONG_MODEL, row).collect(),
     }
+}
+
+fn rated<R: Rated>(columns: &[Column<R>], row: &R) -> Vec<(&'static str, String)> {
+    named(columns, row).chain(named(QUALITY, row.quality())).collect()
+}
+
+fn named<R>(columns: &[Column<R>], row: &R) -> impl Iterator<Item = (&'static str, String)> {
+    columns.iter().map(|(name, value)| (*name, value(row)))
 }
 
 fn cost_low(cost: Option<Cost>) -> String {

@@ -24,10 +24,10 @@ use maud::{DOCTYPE, Markup, PreEscaped, html};
 use super::chart::{self, Chart};
 use super::{
     ALONE, Flag, PAGES_CAPTION, SPREAD_CAPTION, TRAFFIC, alone, bound, break_even, counted_by_controllers, crossing,
-    crossover_line, crossovers, element_note, gbps, level_kernels, level_row, level_threads, machine_line,
-    measured_kinds, page_cost, page_reasons, page_works, ratio, reasons, spread, streams, threads,
+    crossover_line, crossovers, element_note, gbps, kernel_reasons, level_kernels, level_row, level_threads,
+    machine_line, measured_kinds, page_cost, page_works, ratio, reasons, spread, streams, threads,
 };
-use crate::model::{Cost, Kind, Kinds, Level, OffsetRow, PageRow, Rate, Report, Row, StreamTable};
+use crate::model::{Cost, Kind, Kinds, Level, OffsetRow, PageRow, Quality, Rate, Report, Row, StreamTable};
 use crate::plan::Protocol;
 use crate::record::Environment;
 use crate::units::{Bytes, BytesPerSecond, Nanoseconds, count, percent, significant, utc};
@@ -389,8 +389,8 @@ fn offsets(report: &Report) -> Section {
                         td.num { (cycles(row, |cost| cost.ci95[0])) " to " (cycles(row, |cost| cost.ci95[1])) }
                         td.num { (cycles(row, |cost| cost.best)) }
                         td {
-                            @if let Some(reason) = &row.reason { (row.outcome) ": " (reason) " " }
-                            (row.flags.join(" "))
+                            @if let Some(fault) = row.quality.fault() { (fault) " " }
+                            (row.quality.flags.join(" "))
                         }
                     } } }
                 }))
@@ -437,11 +437,11 @@ fn pages(report: &Report) -> Section {
             td.num { (row.page_ns.as_ref().map_or_else(|| "–".into(), page_cost)) }
             td.num { (number(row.bps.map(|rate| rate.median), gbps)) }
             td.num { (number(row.faults_per_page, significant)) }
-            td { (row.flags.join(" ")) }
+            td { (row.quality.flags.join(" ")) }
         } }
     };
     let table = || {
-        let reasons = page_reasons(&report.pages);
+        let reasons = reasons(&report.pages);
         html! {
             (boxed(&format!("Times: {SPREAD_CAPTION}"), html! {
                 thead { tr {
@@ -450,10 +450,7 @@ fn pages(report: &Report) -> Section {
                 } }
                 tbody { @for (_, rows) in page_works(report) { @for row in rows { (line(row)) } } }
             }))
-            @if !reasons.is_empty() {
-                p { "Not measured:" }
-                ul { @for (what, reason) in &reasons { li { (what) ": " (reason) } } }
-            }
+            (not_measured(&reasons))
         }
     };
     let body = (!report.pages.is_empty()).then(table);
@@ -502,7 +499,7 @@ fn environment(report: &Report) -> Section {
 }
 
 fn method(report: &Report) -> Section {
-    let samples = || report.rows.iter().filter(|row| row.samples > 0).map(|row| row.samples);
+    let samples = || report.rows.iter().filter(|row| row.quality.samples > 0).map(|row| row.quality.samples);
     let mut facts = vec![
         (
             "clock",
@@ -532,9 +529,18 @@ fn method(report: &Report) -> Section {
     text("method", "How it was measured", "", Some(body))
 }
 
+/// What came of a row where it was not measured, and its flags.
+fn remarks(quality: &Quality) -> Markup {
+    html! { @if !quality.is_measured() { (quality.outcome) " " } (quality.flags.join(" ")) }
+}
+
+fn not_measured(reasons: &[String]) -> Markup {
+    html! { @if !reasons.is_empty() { p { "Not measured:" } ul { @for reason in reasons { li { (reason) } } } } }
+}
+
 fn rows(report: &Report) -> Section {
-    let reasons = reasons(&report.rows);
-    let flags: BTreeSet<&str> = report.rows.iter().flat_map(|row| &row.flags).map(String::as_str).collect();
+    let reasons = kernel_reasons(&report.rows);
+    let flags: BTreeSet<&str> = report.rows.iter().flat_map(|row| &row.quality.flags).map(String::as_str).collect();
     let body = || {
         html! {
             details {
@@ -551,10 +557,7 @@ fn rows(report: &Report) -> Section {
                     dl { @for flag in flags.into_iter().filter_map(Flag::of) { dt { (flag.word) } dd { (flag.means) } } }
                 }
             }
-            @if !reasons.is_empty() {
-                p { "Not measured:" }
-                ul { @for (what, reason) in &reasons { li { (what) ": " (reason) } } }
-            }
+            (not_measured(&reasons))
         }
     };
     text("rows", "All rows", "", (!report.rows.is_empty()).then(body))
@@ -572,13 +575,13 @@ fn row_line(row: &Row) -> Markup {
             td { (rate(row.payload_bps, |r| r.best)) }
             td { (rate(row.bus_bps, |r| r.median)) }
             td { (row.bytes_per_cycle.map_or_else(|| "–".into(), significant)) }
-            td { (row.samples) }
+            td { (row.quality.samples) }
             td {
-                @if row.outcome != "measured" { (row.outcome) " " }
+                @if !row.quality.is_measured() { (row.quality.outcome) " " }
                 @if !row.element.is_usual() { (row.element) " " }
                 @if row.protocol == Protocol::Stream { "STREAM passes " }
                 @if row.protocol == Protocol::FirstUse { "first use " }
-                (row.flags.join(" "))
+                (row.quality.flags.join(" "))
             }
         }
     }

@@ -25,13 +25,11 @@ use crate::memory::{MemoryKind, MemorySpec};
 use crate::model::compare::{Comparison, ComparisonRow, Verdict};
 use crate::model::energy::EnergyRow;
 use crate::model::page_cache::PageCacheRow;
-use crate::model::pingpong::{PathRow, PingPongRow};
+use crate::model::pingpong::PathRow;
 use crate::model::rounding::RoundingRow;
-use crate::model::streams::StreamsRow;
 use crate::model::{
-    BreakEven, Cost, Crossover, HandoverRow, Kind, Kinds, LatencyLevel, LatencyRow, Level, LevelBest, LoadCurve,
-    LoadedRow, MapLine, Numa, NumaInitiator, NumaRow, PageRow, Rate, Report, Row, Traffic, TranslationLevel,
-    WriteAllocate,
+    BreakEven, Cost, Crossover, Kind, Kinds, LatencyLevel, LatencyRow, Level, LevelBest, LoadCurve, MapLine, Numa,
+    NumaInitiator, NumaRow, PageRow, Quality, Rate, Rated, Report, Row, Traffic, TranslationLevel, WriteAllocate,
 };
 use crate::plan::{PageWork, Protocol, Way};
 use crate::units::{Bytes, BytesPerSecond, Nanoseconds, count, percent, significant};
@@ -123,14 +121,6 @@ fn load_curve_line(curve: &LoadCurve) -> String {
     line
 }
 
-/// Hand-overs without figures, each reason once.
-fn handover_reasons(rows: &[HandoverRow]) -> Vec<String> {
-    let cpus = |row: &HandoverRow| {
-        row.to.map_or_else(|| format!("CPU {}", row.from), |to| format!("CPU {} to {to}", row.from))
-    };
-    once(rows.iter().filter_map(|row| Some((cpus(row), &row.outcome, row.reason.as_ref()?))))
-}
-
 /// A matrix of initiators and nodes for one way of touching memory.
 struct NumaMatrix {
     title: String,
@@ -183,42 +173,47 @@ fn numa_matrices(numa: &Numa) -> Vec<NumaMatrix> {
     matrices
 }
 
-/// Figures of the matrix that could not be measured, each reason once.
-fn numa_reasons(numa: &Numa) -> Vec<String> {
-    let what = |row: &NumaRow| format!("{}, {} from node {}", row.initiator, row.way, row.node);
-    once(numa.rows.iter().filter_map(|row| Some((what(row), &row.outcome, row.reason.as_ref()?))))
-}
-
-/// Latencies under load without figures, each reason once.
-fn loaded_reasons(rows: &[LoadedRow]) -> Vec<String> {
-    once(rows.iter().filter_map(|row| Some((row.load.to_string(), &row.outcome, row.reason.as_ref()?))))
-}
-
 /// What ran beside page cache, in a line.
 fn page_cache_title(row: &PageCacheRow) -> String {
     let PageCacheRow { kernel, memory, working_set_bytes, filler, .. } = row;
     format!("{kernel} beside page cache, {working_set_bytes} of {memory}, {}, {filler}", threads(row.threads))
 }
 
-/// Kernels beside page cache without figures, each reason once.
-fn page_cache_reasons(rows: &[PageCacheRow]) -> Vec<String> {
-    let what = |row: &PageCacheRow| format!("{} of page cache, cure {}", row.file_bytes, row.cure);
-    once(rows.iter().filter_map(|row| Some((what(row), &row.outcome, row.reason.as_ref()?))))
+/// Every reason why rows were not measured, once, with all that it holds for.
+fn reasons<R: Rated>(rows: &[R]) -> Vec<String> {
+    gathered(rows.iter().map(|row| (row.what(), row.quality())))
 }
 
-/// Each (outcome, reason) with the first thing that it befell, and how many more.
-fn once<'a>(faults: impl Iterator<Item = (String, &'a String, &'a String)>) -> Vec<String> {
-    let mut seen: Vec<(String, &str, &str, usize)> = Vec::new();
-    for (what, outcome, reason) in faults {
-        match seen.iter_mut().find(|(_, o, r, _)| (*o, *r) == (outcome.as_str(), reason.as_str())) {
-            Some((first, ..)) if *first == what => {}
-            Some((.., more)) => *more += 1,
-            None => seen.push((what, outcome, reason, 0)),
+/// The same of kernels: there store kinds and widths are what may be missing.
+fn kernel_reasons(rows: &[Row]) -> Vec<String> {
+    gathered(rows.iter().map(|row| (store_words(row), &row.quality)))
+}
+
+fn gathered<'a>(rows: impl Iterator<Item = (String, &'a Quality)>) -> Vec<String> {
+    let mut found: Vec<(String, Vec<String>)> = Vec::new();
+    for (what, fault) in rows.filter_map(|(what, quality)| Some((what, quality.fault()?))) {
+        match found.iter_mut().find(|(known, _)| *known == fault) {
+            Some((_, all)) if all.contains(&what) => {}
+            Some((_, all)) => all.push(what),
+            None => found.push((fault, vec![what])),
         }
     }
-    let line = |(what, outcome, reason, more): (String, &str, &str, usize)| match more {
-        0 => format!("{what}: {outcome}: {reason}"),
-        _ => format!("{what} and {more} more: {outcome}: {reason}"),
+    found.into_iter().map(|(fault, all)| format!("{}: {fault}", all.join(", "))).collect()
+}
+
+/// Every reason once, with the first row that it befell, and how many more: where there may be hundreds.
+fn first_reasons<R: Rated>(rows: &[R]) -> Vec<String> {
+    let mut seen: Vec<(String, String, usize)> = Vec::new();
+    for (what, fault) in rows.iter().filter_map(|row| Some((row.what(), row.quality().fault()?))) {
+        match seen.iter_mut().find(|(_, known, _)| *known == fault) {
+            Some((first, ..)) if *first == what => {}
+            Some((.., more)) => *more += 1,
+            None => seen.push((what, fault, 0)),
+        }
+    }
+    let line = |(what, fault, more): (String, String, usize)| match more {
+        0 => format!("{what}: {fault}"),
+        _ => format!("{what} and {more} more: {fault}"),
     };
     seen.into_iter().map(line).collect()
 }
@@ -326,15 +321,6 @@ fn common_words(rows: &[&ComparisonRow]) -> Vec<String> {
 /// The words of a cell without those.
 fn own_words(what: &str, common: &[String]) -> String {
     what.split(", ").filter(|part| !common.iter().any(|word| word == part)).collect::<Vec<_>>().join(", ")
-}
-
-/// Why chases could not be measured, each once.
-fn latency_reasons(report: &Report) -> Vec<(String, String)> {
-    let reason = |row: &LatencyRow| {
-        Some((format!("chases in {} memory", row.memory), format!("{}: {}", row.outcome, row.reason.as_ref()?)))
-    };
-    let all: BTreeSet<(String, String)> = report.latency.rows.iter().filter_map(reason).collect();
-    all.into_iter().collect()
 }
 
 /// `node 1, thp`.
@@ -576,7 +562,7 @@ const ALONE: [(&str, &str, StoreKind, LoadKind); 5] = [
 /// The row in which a kind was touched alone in that way, in use already.
 fn alone<'a>(report: &'a Report, kind: &Kind, kernel: &str, store: StoreKind, load: LoadKind) -> Option<&'a Row> {
     let rows = kind.alone.iter().filter_map(|&index| report.rows.get(index));
-    rows.filter(|row| row.protocol == Protocol::Steady && row.outcome == "measured")
+    rows.filter(|row| row.protocol == Protocol::Steady && row.quality.is_measured())
         .find(|row| (row.kernel.as_str(), row.store, row.load) == (kernel, store, load))
 }
 
@@ -605,16 +591,6 @@ fn scans(report: &Report) -> Vec<Scan> {
 /// What one kind of offsets costs.
 fn offset_cost(report: &Report, scan: Scan, place: &str) -> Option<Cost> {
     report.offsets.iter().find(|row| row.scan == scan && row.place == place).and_then(|row| row.cycles)
-}
-
-/// Every reason why a row was not measured, once, with what it holds for.
-fn reasons(rows: &[Row]) -> Vec<(String, String)> {
-    gathered(rows.iter().map(|row| (store_words(row), &row.outcome, &row.reason)))
-}
-
-/// The same of work on pages.
-fn page_reasons(rows: &[PageRow]) -> Vec<(String, String)> {
-    gathered(rows.iter().map(|row| (format!("{} of {}", row.work, row.memory), &row.outcome, &row.reason)))
 }
 
 /// The rows of each meter, the whole package first.
@@ -663,42 +639,4 @@ fn path_interval(row: &PathRow) -> String {
         None if row.unit.is_empty() && !row.holds => "does not hold".into(),
         None => String::new(),
     }
-}
-
-/// Messages without figures, each reason once.
-fn message_reasons(rows: &[PingPongRow]) -> Vec<String> {
-    let what = |row: &PingPongRow| format!("{0} of {2}, {1}-{1}", row.mode, row.pairs, row.message_bytes);
-    once(rows.iter().filter_map(|row| Some((what(row), &row.outcome, row.reason.as_ref()?))))
-}
-
-/// Why streams are missing, each reason once.
-fn streams_reasons(rows: &[StreamsRow]) -> Vec<String> {
-    let found = gathered(rows.iter().map(|row| (format!("{} {}", row.touch, row.streams), &row.outcome, &row.reason)));
-    found.into_iter().map(|(what, reason)| format!("{what}: {reason}")).collect()
-}
-
-/// Why sums are missing, each reason once.
-fn rounding_reasons(rows: &[RoundingRow]) -> Vec<String> {
-    let found = gathered(rows.iter().map(|row| (format!("{} {}", row.kernel, row.data), &row.outcome, &row.reason)));
-    found.into_iter().map(|(what, reason)| format!("{what}: {reason}")).collect()
-}
-
-/// Why energy was not measured, each reason once.
-fn energy_reasons(rows: &[EnergyRow]) -> Vec<String> {
-    let found = gathered(rows.iter().map(|row| (row.kernel.clone(), &row.outcome, &row.reason)));
-    found.into_iter().map(|(what, reason)| format!("{what}: {reason}")).collect()
-}
-
-fn gathered<'a>(rows: impl Iterator<Item = (String, &'a String, &'a Option<String>)>) -> Vec<(String, String)> {
-    let mut found: Vec<(String, Vec<String>)> = Vec::new();
-    for (what, outcome, reason) in rows {
-        let Some(reason) = reason else { continue };
-        let reason = format!("{outcome}: {reason}");
-        match found.iter_mut().find(|(known, _)| *known == reason) {
-            Some((_, all)) if all.contains(&what) => {}
-            Some((_, all)) => all.push(what),
-            None => found.push((reason, vec![what])),
-        }
-    }
-    found.into_iter().map(|(reason, all)| (all.join(", "), reason)).collect()
 }

@@ -28,13 +28,13 @@ use anstyle::Style;
 
 use super::{
     ALONE, CROSSINGS, FLAGS, Flag, PAGES_CAPTION, SPREAD_CAPTION, TRAFFIC, alone, bound, break_even_word,
-    counted_by_controllers, crossing, crossover_line, crossovers, element_note, gbps, level_kernels, level_row,
-    level_threads, machine_line, measured_kinds, offset_cost, page_cost, page_reasons, page_works, protocol_word,
-    ratio, reasons, scans, spread, store_groups, store_words, streams, threads,
+    counted_by_controllers, crossing, crossover_line, crossovers, element_note, gbps, kernel_reasons, level_kernels,
+    level_row, level_threads, machine_line, measured_kinds, offset_cost, page_cost, page_works, protocol_word, ratio,
+    reasons, scans, spread, store_groups, store_words, streams, threads,
 };
 use crate::kernel::scan::Scan;
 use crate::model::{
-    Cost, Crossover, Kind, Level, OffsetRow, PageRow, Rate, Report, Row, StreamTable, Traffic, Warning, WriteAllocate,
+    Cost, Crossover, Kind, Level, PageRow, Rate, Rated, Report, Row, StreamTable, Traffic, Warning, WriteAllocate,
 };
 use crate::plan::PageWork;
 use crate::units::{Bytes, Nanoseconds, percent, significant, utc};
@@ -121,10 +121,7 @@ pub fn rows(report: &Report) -> String {
             columns.retain(|column| column.head != spare);
         }
     }
-    text + "\n"
-        + &table(&columns)
-        + &legend(report.rows.iter().flat_map(|row| &row.flags))
-        + &reason_lines(&reasons(&report.rows))
+    text + "\n" + &table(&columns) + &legend(&report.rows) + &reason_lines(&kernel_reasons(&report.rows))
 }
 
 /// Store kinds side by side over working sets, a table for each kernel and thread count, and the cross-over below.
@@ -153,7 +150,7 @@ pub fn stores(report: &Report) -> String {
         }
         text.push('\n');
     }
-    text + &reason_lines(&reasons(&report.rows))
+    text + &reason_lines(&kernel_reasons(&report.rows))
 }
 
 /// STREAM's table and validation line in STREAM's own format; the variant stands at the end of each line.
@@ -185,19 +182,19 @@ pub fn pages(report: &Report) -> String {
         right("time\na page", &|row| row.page_ns.as_ref().map_or_else(|| "-".into(), page_cost)),
         right("GB/s", &|row| number(row.bps.map(|rate| rate.median), gbps)),
         right("faults\na page", &|row| number(row.faults_per_page, significant)),
-        Column::left("flag", cells(&|_| String::new(), &|row| flag_letters(&row.flags)).into_iter()),
+        Column::left("flag", cells(&|_| String::new(), &|row| flag_letters(&row.quality.flags)).into_iter()),
     ];
     let table = if works.is_empty() { "Nothing was measured.\n".into() } else { table(&columns) };
     head("What pages cost")
         + &note(&format!("{PAGES_CAPTION} Times: {SPREAD_CAPTION}."))
         + &table
-        + &legend(report.pages.iter().flat_map(|row| &row.flags))
-        + &reason_lines(&page_reasons(&report.pages))
+        + &legend(&report.pages)
+        + &reason_lines(&reasons(&report.pages))
 }
 
 /// What offsets cost: crossings, 4 KiB aliasing, and forwarding from store to load. Empty where no scan was made.
 pub fn offsets(report: &Report) -> String {
-    let tables = [crossings(report), aliasing(report), forwarding(report), offset_reasons(report)];
+    let tables = [crossings(report), aliasing(report), forwarding(report), reason_lines(&reasons(&report.offsets))];
     tables.into_iter().filter(|table| !table.is_empty()).collect::<Vec<_>>().join("\n")
 }
 
@@ -264,13 +261,6 @@ fn forwarding(report: &Report) -> String {
     let about = "Cycles from store to load and back into a register: load at the same place / elsewhere inside the store / \
                  overlapping it partly.";
     head("Store-to-load forwarding") + &note(about) + &table(&columns)
-}
-
-fn offset_reasons(report: &Report) -> String {
-    let reason = |row: &OffsetRow| Some(item(&format!("{}: {}: {}", row.scan, row.outcome, row.reason.as_ref()?)));
-    let mut lines: Vec<String> = report.offsets.iter().filter_map(reason).collect();
-    lines.dedup();
-    lines.concat()
 }
 
 fn stream_table(table: &StreamTable) -> String {
@@ -554,7 +544,7 @@ fn row_figures(rows: &[Row]) -> Vec<Column> {
         right("GB/s", &figure),
         right("best", &|row| number(row.payload_bps.map(|rate| rate.best), gbps)),
         right("B/cycle", &|row| number(row.bytes_per_cycle, significant)),
-        Column::left("flag", rows.iter().map(|row| flag_letters(&row.flags))),
+        flag_column(rows),
     ]
 }
 
@@ -562,17 +552,21 @@ fn flag_letters(flags: &[String]) -> String {
     flags.iter().map(|word| Flag::of(word).map_or("?", |flag| flag.letter)).collect()
 }
 
+fn flag_column<'a, R: Rated + 'a>(rows: impl IntoIterator<Item = &'a R>) -> Column {
+    Column::left("flag", rows.into_iter().map(|row| flag_letters(&row.quality().flags)))
+}
+
 /// What the letters of the flag column mean.
-fn legend<'a>(flags: impl Iterator<Item = &'a String>) -> String {
-    let seen: BTreeSet<&str> = flags.map(String::as_str).collect();
+fn legend<'a, R: Rated + 'a>(rows: impl IntoIterator<Item = &'a R>) -> String {
+    let seen: BTreeSet<&str> = rows.into_iter().flat_map(|row| &row.quality().flags).map(String::as_str).collect();
     let known = FLAGS.iter().filter(|flag| seen.contains(flag.word));
     let mut lines: Vec<String> = known.map(|f| format!("{} {}: {}", f.letter, f.word, f.means)).collect();
     lines.extend(seen.iter().filter(|word| Flag::of(word).is_none()).map(|word| format!("? {word}")));
     lines.iter().map(|line| paragraph(line, "  ")).collect()
 }
 
-fn reason_lines(reasons: &[(String, String)]) -> String {
-    reasons.iter().map(|(what, reason)| item(&format!("{what}: {reason}"))).collect()
+fn reason_lines(reasons: &[String]) -> String {
+    reasons.iter().map(|reason| item(reason)).collect()
 }
 
 fn level_name(row: &Row) -> String {

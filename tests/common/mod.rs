@@ -10,8 +10,8 @@ use membound::kernel::{Element, Kernel, LoadKind, StoreKind, Width};
 use membound::machine::{Fact, Machine};
 use membound::memory::{MemoryKind, MemorySpec, NodePages, Obtained, Policy};
 use membound::model::{
-    BreakEven, Cost, Crossover, Kind, Kinds, Level, LevelBest, OffsetRow, PageRow, Rate, Report, Row, Scaling,
-    StreamLine, StreamTable, Traffic, Warning, WriteAllocate,
+    BreakEven, Cost, Crossover, Kind, Kinds, Level, LevelBest, OffsetRow, PageRow, Quality, Rate, Report, Row, Scaling,
+    Status, StreamLine, StreamTable, Traffic, Warning, WriteAllocate,
 };
 use membound::plan::{PageWork, Protocol};
 use membound::record::{Clock, End, Environment, Measurement, Record};
@@ -122,8 +122,7 @@ pub fn offsets() -> Report {
     }
     rows.push(OffsetRow {
         cycles: None,
-        outcome: "unavailable".into(),
-        reason: Some(format!("this processor has no AVX-512 on {NASTY}")),
+        quality: refused(&format!("this processor has no AVX-512 on {NASTY}")),
         ..offset_row(Scan::Forwarding { stored: 4, loaded: 64 }, "any", 0.0)
     });
     Report { offsets: rows, ..empty() }
@@ -141,11 +140,7 @@ fn offset_row(scan: Scan, place: &str, cycles: f64) -> OffsetRow {
         cpus: vec![0],
         unit: "cycles".into(),
         cycles: Some(Cost { best: 0.99 * cycles, median: cycles, ci95: [0.995 * cycles, 1.01 * cycles] }),
-        samples: 3,
-        rounds: 3,
-        outcome: "measured".into(),
-        reason: None,
-        flags: Vec::new(),
+        quality: quality(3),
         curve: Vec::new(),
     }
 }
@@ -265,12 +260,13 @@ pub fn pages() -> Vec<PageRow> {
         }
     }
     let shared = page_row(PageWork::Touch, MemoryKind::Shared, 1, Bytes(4096), 480.0, 1.0);
-    rows.push(PageRow { flags: vec!["steal".into(), "few-samples".into()], ..shared });
+    let flags = ["steal", "few-samples"].map(String::from).into();
+    rows.push(PageRow { quality: Quality { flags, ..quality(21) }, ..shared });
     for (kind, page) in [(MemoryKind::Huge2M, Bytes::mib(2)), (MemoryKind::Huge1G, Bytes::gib(1))] {
         let row = page_row(PageWork::Touch, kind, 1, page, 0.0, 0.0);
         let reason = format!("64 MiB of {kind} memory were refused on {NASTY}; reserve pages");
-        let (outcome, reason) = ("unavailable".into(), Some(reason));
-        rows.push(PageRow { page_ns: None, bps: None, faults_per_page: None, samples: 0, outcome, reason, ..row });
+        let quality = refused(&reason);
+        rows.push(PageRow { page_ns: None, bps: None, faults_per_page: None, quality, ..row });
     }
     rows
 }
@@ -292,11 +288,7 @@ fn page_row(work: PageWork, memory: MemoryKind, threads: usize, page: Bytes, ns:
         page_ns: Some(Cost { best: 0.97 * ns, median: ns, ci95: [0.99 * ns, 1.02 * ns] }),
         bps: Some(Rate { best: bps(0.97 * ns), median: bps(ns), ci95: [bps(1.02 * ns), bps(0.99 * ns)] }),
         faults_per_page: Some(faults),
-        samples: 21,
-        rounds: 3,
-        outcome: "measured".into(),
-        reason: None,
-        flags: Vec::new(),
+        quality: quality(21),
         obtained: None,
     }
 }
@@ -372,7 +364,7 @@ fn rows() -> Vec<Row> {
     let lacking = rows.len();
     rows.push(cannot(row("copy", StoreKind::Nt, Width::W256, 1, 1 << 20)));
     rows.push(cannot(row("triad", StoreKind::Nt, Width::W256, 1, 1 << 20)));
-    rows[lacking].reason = Some(format!("this processor has no AVX on {NASTY}"));
+    rows[lacking].quality.reason = Some(format!("this processor has no AVX on {NASTY}"));
     rows
 }
 
@@ -387,7 +379,7 @@ fn make_bimodal(rows: &mut [Row]) {
         }
     }
     row.modes = Some(Modes { low: 0.79 * high, high: 0.99 * high, high_share: 0.61 });
-    row.flags = vec!["bimodal".into(), "steal".into()];
+    row.quality.flags = vec!["bimodal".into(), "steal".into()];
 }
 
 fn slower(row: &Row) -> Row {
@@ -403,13 +395,21 @@ fn cannot(row: Row) -> Row {
         controllers_bps: None,
         bytes_per_cycle: None,
         bytes_per_cycle_ci95: None,
-        samples: 0,
         sample_bps: Vec::new(),
         level: None,
-        outcome: "unavailable".into(),
-        reason: Some("this processor has no AVX".into()),
+        quality: refused("this processor has no AVX"),
         ..row
     }
+}
+
+/// Of so many samples in three rounds, with nothing to say against them.
+pub fn quality(samples: usize) -> Quality {
+    Quality { samples, rounds: 3, outcome: Status::Measured, reason: None, flags: Vec::new() }
+}
+
+/// Of what was not measured.
+fn refused(reason: &str) -> Quality {
+    Quality { outcome: Status::Unavailable, reason: Some(reason.into()), ..quality(0) }
 }
 
 /// A row with figures that follow from the machine's levels.
@@ -461,12 +461,8 @@ pub fn row(kernel: &str, store: StoreKind, width: Width, threads: usize, size: u
         bytes_per_cycle_ci95: None,
         core_clock_hz: Some(3.7e9),
         flops_per_s: None,
-        samples: 31,
-        rounds: 3,
         imbalance: (threads > 1).then_some(0.013),
-        outcome: "measured".into(),
-        reason: None,
-        flags: if size == 1 << 21 { vec!["outliers".into()] } else { Vec::new() },
+        quality: Quality { flags: if size == 1 << 21 { vec!["outliers".into()] } else { Vec::new() }, ..quality(31) },
         modes: None,
         obtained: Some(Obtained {
             bytes: Bytes(size),

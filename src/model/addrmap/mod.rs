@@ -6,12 +6,15 @@ mod solver;
 
 use fastrand::Rng;
 
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
 use crate::machine::Machine;
-use crate::model::rows::{flags, measured, outcome};
-use crate::model::{AddrmapRow, Report};
+use crate::memory::MemoryKind;
+use crate::model::quality::{Sampled, rated};
+use crate::model::{Quality, Report};
 use crate::plan::{Case, Conflict, LINE, Work, known_page};
-use crate::record::{Measurement, Outcome, Record};
-use crate::stats;
+use crate::record::{Measured, Measurement, Outcome, Record};
 use crate::units::{Bytes, Hertz, significant};
 
 pub use linear::{Basis, parity};
@@ -76,6 +79,62 @@ impl Iterator for Experiment {
     }
 }
 
+/// Where lines live: one tidy row a memory that was asked about.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct AddrmapRow {
+    /// `addrmap`.
+    pub metric: String,
+    /// Memory kind asked for.
+    pub memory: MemoryKind,
+    /// NUMA node asked for.
+    pub node: Option<u32>,
+    /// CPU.
+    pub cpus: Vec<u32>,
+    /// Bytes that pairs were taken from.
+    pub working_set_bytes: Bytes,
+    /// `ns`.
+    pub unit: String,
+    /// Which address the bits are of: `physical`, or where that is hidden or a hypervisor's, the place `in the page`.
+    pub address: String,
+    /// First and last address bit that the experiment could see.
+    pub known_bits: [u32; 2],
+    /// `determined` or `undetermined`.
+    pub verdict: String,
+    /// Why it is undetermined.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub why: Option<String>,
+    /// Targets that the rule tells apart. What they are (channels, banks, slices), timing does not tell.
+    pub targets: Option<u64>,
+    /// Masks in hexadecimal: each halves the lines, by the parity of the address bits that it picks.
+    pub masks: Vec<String>,
+    /// The same as lists of bits.
+    pub mask_bits: Vec<Vec<u32>>,
+    /// A remainder by an odd number, beside the masks.
+    pub remainder: Option<Remainder>,
+    /// Masks and remainder as one modulo of consecutive bits, where they are that.
+    pub modulo: Option<Remainder>,
+    /// Lower end of the 95 % interval of the share of new pairs that the rule foretells.
+    pub confidence: Option<f64>,
+    /// New pairs that behaved as the rule foretold.
+    pub agreed: Option<usize>,
+    /// New pairs that it was held against.
+    pub checked: Option<usize>,
+    /// Nanoseconds of two loads from memory that do not conflict, flushes included: median of the group.
+    pub apart_ns: Option<f64>,
+    /// The same of two that do.
+    pub conflict_ns: Option<f64>,
+    /// Different pairs that were asked.
+    pub pairs: usize,
+    /// How far the figures can be trusted.
+    #[serde(flatten)]
+    pub quality: Quality,
+}
+
+rated!(AddrmapRow, |row| format!("where lines live in {}", row.memory));
+
+/// Samples are of many pairs, some slow by their nature: that they scatter or fall into groups is no flaw.
+const FLAWS: [&str; 6] = ["steal", "switches", "faults", "migrated", "clock-changed", "pages-differ"];
+
 /// One row for each memory that was asked about.
 pub(super) fn rows(record: &Record) -> Vec<AddrmapRow> {
     let mut groups: Vec<Vec<&Measurement>> = Vec::new();
@@ -94,6 +153,9 @@ fn row(visits: &[&Measurement], record: &Record) -> AddrmapRow {
     let mut experiment = Experiment::new(case, clock, &record.header.machine, 0);
     visits.iter().for_each(|visit| experiment.note(visit));
     let groups = experiment.evidence.groups();
+    let ticks = |visit: &Measured| visit.samples.ticks.iter().map(|ticks| *ticks as f64).collect();
+    let mut quality = Sampled::of(visits, clock.0, ticks).quality;
+    quality.flags.retain(|flag| FLAWS.contains(&&**flag));
     let mut row = AddrmapRow {
         metric: "addrmap".into(),
         memory: case.memory.kind,
@@ -116,15 +178,10 @@ fn row(visits: &[&Measurement], record: &Record) -> AddrmapRow {
         apart_ns: groups.map(|groups| groups.low),
         conflict_ns: groups.map(|groups| groups.high),
         pairs: experiment.evidence.pairs(),
-        samples: 0,
-        outcome: "measured".into(),
-        reason: None,
-        flags: row_flags(visits, case, clock),
+        quality,
     };
-    row.samples = measured(visits).iter().map(|visit| visit.samples.ticks.len()).sum();
-    (row.outcome, row.reason) = outcome(visits);
     match experiment.verdict() {
-        _ if row.outcome != "measured" => {}
+        _ if !row.quality.is_measured() => {}
         Verdict::Undetermined(why) => row.why = Some(why),
         Verdict::Determined(found) => determine(&mut row, &found),
     }
@@ -156,26 +213,13 @@ fn known_bits(space: &Space, case: &Case) -> [u32; 2] {
     [LINE.trailing_zeros(), highest(space.differences() | (page.0 - 1))]
 }
 
-/// Samples are of many pairs, some slow by their nature: that they scatter or fall into groups is no flaw.
-fn row_flags(visits: &[&Measurement], case: &Case, clock: Hertz) -> Vec<String> {
-    let measured = measured(visits);
-    let times = |ticks: &[u64]| ticks.iter().map(|ticks| *ticks as f64).collect::<Vec<_>>();
-    let batches: Vec<Vec<f64>> = measured.iter().map(|visit| times(&visit.samples.ticks)).collect();
-    let views: Vec<&[f64]> = batches.iter().map(Vec::as_slice).collect();
-    let Some(summary) = stats::summarize(&views) else { return Vec::new() };
-    let mut flags = flags(case, &measured, &batches, &summary, clock.0);
-    flags
-        .retain(|flag| ["steal", "switches", "faults", "migrated", "clock-changed", "pages-differ"].contains(&&**flag));
-    flags
-}
-
 /// What the rows say, in words.
 pub(super) fn sentences(report: &Report) -> Vec<String> {
     report.addrmap.iter().filter_map(sentence).collect()
 }
 
 fn sentence(row: &AddrmapRow) -> Option<String> {
-    if row.outcome != "measured" {
+    if !row.quality.is_measured() {
         return None;
     }
     let (memory, [first, last]) = (row.memory, row.known_bits);

@@ -7,7 +7,8 @@ use super::figures::Figure;
 use crate::kernel::chase::Chase;
 use crate::machine::{Machine, Relation};
 use crate::memory::{MemorySpec, Policy};
-use crate::model::{Report, flops, handover, latency, loaded, offsets, pages, report, rows};
+use crate::model::rows::{first_use_s, payload_bps};
+use crate::model::{Quality, Report, Status, flops, handover, latency, loaded, offsets, pages, report, rows};
 use crate::plan::{Case, Loaded, Protocol, StreamMemory, Work};
 use crate::record::{BASE_PAGE, Measured, Measurement, Outcome, Record};
 use crate::units::{Bytes, Hertz};
@@ -229,8 +230,7 @@ fn of_case(visits: &[&Measurement], record: &Record, report: &Report) -> Vec<Cel
     let case = &visits[0].case;
     let machine = &record.header.machine;
     let (group, fault) = place(case, report);
-    let (outcome, reason) = rows::outcome(visits);
-    let reason = fault.or_else(|| reason.map(|reason| format!("{outcome}: {reason}")));
+    let reason = fault.or_else(|| Quality::of(visits).fault());
     let measured: Vec<(u32, &Measured)> = visits
         .iter()
         .filter_map(|visit| match &visit.outcome {
@@ -301,18 +301,6 @@ pub(in crate::model) fn quantities(case: &Case, visits: &[(u32, &Measured)], hz:
     }
 }
 
-fn payload_bps(visit: &Measured, hz: f64) -> Vec<f64> {
-    let bytes = visit.volume.payload() as f64 * visit.repetitions as f64;
-    visit.samples.ticks.iter().map(|ticks| bytes / (*ticks as f64 / hz)).collect()
-}
-
-/// Seconds from asking for memory to the end of the first pass.
-fn first_use_s(visit: &Measured, hz: f64) -> Vec<f64> {
-    let setup = visit.samples.setup_ticks.iter().copied().chain(std::iter::repeat(0));
-    let pass = visit.samples.ticks.iter().map(|ticks| *ticks as f64 / visit.repetitions as f64);
-    pass.zip(setup).map(|(pass, setup)| (pass + setup as f64) / hz).collect()
-}
-
 /// The group of a case, and why its row says that its figures can't be.
 fn place(case: &Case, report: &Report) -> (String, Option<String>) {
     let between = || "between levels".to_string();
@@ -334,8 +322,8 @@ fn place(case: &Case, report: &Report) -> (String, Option<String>) {
         }
         _ => {
             let Some(row) = report.rows.iter().find(|row| is_row_of(row, case)) else { return ("nodes".into(), None) };
-            let fault = row.reason.as_ref().filter(|_| row.outcome == "invalid");
-            return (row.level.clone().unwrap_or_else(between), fault.map(|reason| format!("invalid: {reason}")));
+            let fault = row.quality.fault().filter(|_| row.quality.outcome == Status::Invalid);
+            return (row.level.clone().unwrap_or_else(between), fault);
         }
     };
     (group, None)

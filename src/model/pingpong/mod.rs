@@ -9,11 +9,11 @@ use std::collections::BTreeSet;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::model::rows::{self, flags, measured, outcome, visits};
+use crate::model::quality::{Quality, Sampled, rated};
+use crate::model::rows::{median, visits};
 use crate::model::{Cost, Rate, Report};
-use crate::plan::{Buffers, Case, MessageMode, MessagePath, PingPong, Work};
+use crate::plan::{Buffers, MessageMode, MessagePath, Work};
 use crate::record::{Measured, Measurement, Record};
-use crate::stats;
 use crate::units::{Bytes, BytesPerSecond, Nanoseconds, percent};
 
 pub use fit::{Fit, Point};
@@ -50,18 +50,12 @@ pub struct PingPongRow {
     pub fastest_pair_ns: Option<f64>,
     /// Nanoseconds by the model of the path; absent where there is none, and for other modes than `pingpong`.
     pub model_ns: Option<f64>,
-    /// Number of samples.
-    pub samples: usize,
-    /// Times the case was visited.
-    pub rounds: usize,
-    /// `measured`, `unavailable`, `crashed` or `invalid`.
-    pub outcome: String,
-    /// Why, where not measured.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub reason: Option<String>,
-    /// As in bandwidth rows, and `oversubscribed`: more processes ran than there are CPUs.
-    pub flags: Vec<String>,
+    /// How far the figures can be trusted.
+    #[serde(flatten)]
+    pub quality: Quality,
 }
+
+rated!(PingPongRow, |row| format!("{0} of {2}, {1}-{1}", row.mode, row.pairs, row.message_bytes));
 
 /// A parameter of a path's model: one tidy row.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -147,38 +141,19 @@ fn harmonic(times: &[f64]) -> f64 {
 fn row(visits: &[&Measurement], hz: f64) -> Option<PingPongRow> {
     let case = &visits[0].case;
     let Work::PingPong(work) = &case.work else { return None };
-    let measured = measured(visits);
-    let mut row = bare_row(case, work);
-    (row.outcome, row.reason) = outcome(visits);
-    let pairs: Vec<Vec<Vec<f64>>> = measured.iter().map(|visit| pairs_ns(visit, hz)).collect();
-    let batches: Vec<Vec<f64>> = pairs.iter().map(|pairs| by_sample(pairs, harmonic)).collect();
-    let views: Vec<&[f64]> = batches.iter().map(Vec::as_slice).collect();
-    let Some(summary) = stats::summarize(&views).filter(|summary| summary.least > 0.0) else { return Some(row) };
-    row.one_way_ns = Some(Cost { best: summary.least, median: summary.median, ci95: summary.ci95 });
+    let mut sampled = Sampled::of(visits, hz, |visit| by_sample(&pairs_ns(visit, hz), harmonic));
+    sampled.quality.flag([("oversubscribed", work.oversubscribed && sampled.summary.is_some())]);
+    let one_way_ns = sampled.cost().filter(|cost| cost.best > 0.0);
     let sent = case.working_set.0 as f64
         * work.pairs.len() as f64
         * if work.mode == MessageMode::Exchange { 2.0 } else { 1.0 };
-    let rate = |ns: f64| sent / ns * 1e9;
-    let [low, high] = summary.ci95;
-    let rates = Rate { best: rate(summary.least), median: rate(summary.median), ci95: [rate(high), rate(low)] };
-    row.payload_bps = (sent > 0.0).then_some(rates);
-    if work.pairs.len() > 1 {
-        let extreme = |of: fn(f64, f64) -> f64| {
-            let each = pairs
-                .iter()
-                .flat_map(|pairs| by_sample(pairs, |times| times.iter().copied().reduce(of).unwrap_or(f64::NAN)));
-            rows::median(each)
-        };
-        (row.slowest_pair_ns, row.fastest_pair_ns) = (extreme(f64::max), extreme(f64::min));
-    }
-    (row.samples, row.rounds) = (summary.samples, measured.len());
-    row.flags = flags(case, &measured, &batches, &summary, hz);
-    row.flags.extend(work.oversubscribed.then(|| "oversubscribed".into()));
-    Some(row)
-}
-
-fn bare_row(case: &Case, work: &PingPong) -> PingPongRow {
-    PingPongRow {
+    let bps = |ns: f64| sent / ns * 1e9;
+    let extreme = |of: fn(f64, f64) -> f64| {
+        let each = |times: &[f64]| times.iter().copied().reduce(of).unwrap_or(f64::NAN);
+        let all = sampled.measured.iter().flat_map(|visit| by_sample(&pairs_ns(visit, hz), each));
+        median(all).filter(|_| work.pairs.len() > 1)
+    };
+    Some(PingPongRow {
         metric: "pingpong".into(),
         mode: work.mode,
         buffers: work.buffers,
@@ -187,23 +162,19 @@ fn bare_row(case: &Case, work: &PingPong) -> PingPongRow {
         path: work.path,
         message_bytes: case.working_set,
         unit: "ns".into(),
-        one_way_ns: None,
-        payload_bps: None,
-        slowest_pair_ns: None,
-        fastest_pair_ns: None,
+        one_way_ns,
+        payload_bps: one_way_ns.filter(|_| sent > 0.0).map(|cost| cost.as_rate(bps)),
+        slowest_pair_ns: extreme(f64::max),
+        fastest_pair_ns: extreme(f64::min),
         model_ns: None,
-        samples: 0,
-        rounds: 0,
-        outcome: String::new(),
-        reason: None,
-        flags: Vec::new(),
-    }
+        quality: sampled.quality,
+    })
 }
 
 fn model(rows: &[PingPongRow], path: MessagePath, buffers: Buffers) -> Option<PathModel> {
     let ours = |mode: MessageMode| {
         rows.iter()
-            .filter(move |row| (row.path, row.buffers, row.mode) == (path, buffers, mode) && row.outcome == "measured")
+            .filter(move |row| (row.path, row.buffers, row.mode) == (path, buffers, mode) && row.quality.is_measured())
     };
     let point = |row: &PingPongRow| {
         let cost = row.one_way_ns?;

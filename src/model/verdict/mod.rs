@@ -16,7 +16,7 @@ use crate::kernel::{Kernel, StoreKind};
 use crate::memory::MemoryKind;
 use crate::model::rows::is_in_memory;
 use crate::model::warnings::head;
-use crate::model::{Report, Row, Warning};
+use crate::model::{Report, Row, Status, Warning};
 use crate::plan::Protocol;
 use crate::units::{BytesPerSecond, percent, words};
 
@@ -237,9 +237,10 @@ fn rate(row: &Row) -> f64 {
 /// Rows that a program without special memory could be. Those that are invalid because memory can't be so fast have a cause.
 fn steady_rows(report: &Report) -> impl Iterator<Item = &Row> {
     let peak = peak(report);
-    let is_too_fast = move |row: &Row| peak.as_ref().is_some_and(|peak| row.outcome == "invalid" && rate(row) > peak.0);
+    let is_too_fast =
+        move |row: &Row| peak.as_ref().is_some_and(|peak| row.quality.outcome == Status::Invalid && rate(row) > peak.0);
     report.rows.iter().filter(move |row| {
-        (row.outcome == "measured" || is_too_fast(row))
+        (row.quality.is_measured() || is_too_fast(row))
             && row.payload_bps.is_some()
             && row.protocol == Protocol::Steady
             && row.streams.is_empty()

@@ -466,7 +466,7 @@ fn stray_pages(scene: &Scene<'_>) -> Option<(f64, u32, GivesBack)> {
 /// How many times as fast a domain has its own node as `node`: the median over ways and domains.
 fn slowdown(scene: &Scene<'_>, node: u32) -> Option<f64> {
     let numa = scene.report.numa.as_ref()?;
-    let bandwidth = |row: &&NumaRow| row.payload_bps.is_some() && row.outcome == "measured";
+    let bandwidth = |row: &&NumaRow| row.payload_bps.is_some() && row.quality.is_measured();
     let far = numa.rows.iter().filter(bandwidth).filter(|row| row.node == node);
     let times = far.filter_map(|far| {
         let home = numa.initiators.iter().find(|initiator| initiator.name == far.initiator)?.node?;
@@ -596,7 +596,7 @@ fn numa_balancing(scene: &Scene<'_>) -> Option<Found> {
     let machine = &scene.report.machine;
     let (mode, nodes) = (machine.settings.numa_balancing.get()?, machine.nodes_with_memory().count());
     let rows: Vec<&Row> = memory_rows(scene.report).collect();
-    let hit = rows.iter().filter(|row| row.flags.iter().any(|flag| flag == "faults")).count();
+    let hit = rows.iter().filter(|row| row.quality.has("faults")).count();
     let share = hit as f64 / rows.len().max(1) as f64;
     let evidence = format!(
         "kernel.numa_balancing is {mode} on {nodes} nodes, and page faults disturbed {hit} of {} cases in memory that was long \

@@ -21,7 +21,7 @@ fn of_meter(meter: &str, rows: &[&EnergyRow]) -> Option<Chart> {
         let point = |(at, row): (usize, &&&EnergyRow)| {
             let cost = of(row)?;
             let [low, high] = cost.ci95.map(|end| rounded(end.max(0.0)));
-            Some((at as f64, rounded(cost.median), low, high, row.samples))
+            Some((at as f64, rounded(cost.median), low, high, row.quality.samples))
         };
         let points = moving.iter().enumerate().filter_map(point).collect();
         Series { shape: Shape::Bar, colour, ..line(name.into(), points) }

@@ -102,7 +102,7 @@ fn map(report: &Report) -> Option<Chart> {
 
 fn point(x: f64, row: &LatencyRow) -> Option<Point> {
     let cost = row.latency_ns?;
-    Some((x, rounded(cost.median), rounded(cost.ci95[0]), rounded(cost.ci95[1]), row.samples))
+    Some((x, rounded(cost.median), rounded(cost.ci95[0]), rounded(cost.ci95[1]), row.quality.samples))
 }
 
 fn by_x(mut points: Vec<Point>) -> Vec<Point> {

@@ -33,7 +33,7 @@ fn curve_series(report: &Report, curve: &LoadCurve, index: usize) -> Series {
         let latency = row.latency_ns?;
         let rate = row.bus_bps.map_or(0.0, |rate| rate.median / 1e9);
         let [low, high] = latency.ci95.map(rounded);
-        Some((rounded(rate), rounded(latency.median), low, high, row.samples))
+        Some((rounded(rate), rounded(latency.median), low, high, row.quality.samples))
     };
     let points = curve.rows.iter().filter_map(point).collect();
     Series { colour: index, symbol: index, ..line(curve.mix.to_string(), points) }

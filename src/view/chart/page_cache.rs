@@ -16,11 +16,11 @@ fn charts(report: &Report, curve: &CacheCurve) -> Vec<Chart> {
     let speed = |row: &PageCacheRow| -> Option<Point> {
         let rate = row.payload_bps?;
         let [median, low, high] = [rate.median, rate.ci95[0], rate.ci95[1]].map(|bps| rounded(bps / 1e9));
-        Some((file(row), median, low, high, row.samples))
+        Some((file(row), median, low, high, row.quality.samples))
     };
     let remote = |row: &PageCacheRow| -> Option<Point> {
         let share = rounded(row.remote_share? * 100.0);
-        Some((file(row), share, share, share, row.samples))
+        Some((file(row), share, share, share, row.quality.samples))
     };
     let x = || Axis::new("file in the page cache, GiB", "GiB", Scale::Linear);
     let speeds = Axis::new("payload bandwidth, GB/s", "GB/s", Scale::Linear);

@@ -66,7 +66,7 @@ fn of_path(report: &Report, path: MessagePath, buffers: Buffers) -> Option<Chart
 fn point(row: &PingPongRow) -> Option<Point> {
     let rate = row.payload_bps?;
     let [median, low, high] = [rate.median, rate.ci95[0], rate.ci95[1]].map(|bps| rounded(bps / 1e9));
-    Some((row.message_bytes.0 as f64, median, low, high, row.samples))
+    Some((row.message_bytes.0 as f64, median, low, high, row.quality.samples))
 }
 
 /// One and two pairs at eight sizes an octave, so that steps show. What three and more do changes from size to size beyond the

@@ -19,7 +19,7 @@ fn of_kernel(report: &Report, kernel: &str) -> Option<Chart> {
     let dot = |row: &&&RoundingRow| {
         // A logarithmic axis has no zero: exact results stand at a half.
         let ulps = row.ulps.map(|ulps| rounded((ulps as f64).max(0.5)))?;
-        Some((rounded(row.condition?.max(1.0)), ulps, ulps, ulps, row.samples))
+        Some((rounded(row.condition?.max(1.0)), ulps, ulps, ulps, row.quality.samples))
     };
     let series = |(colour, (name, is_ours)): (usize, &Group)| {
         let points = rows.iter().filter(|row| is_ours(row)).filter_map(|row| dot(&row)).collect();

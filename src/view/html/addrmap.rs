@@ -2,7 +2,7 @@
 
 use maud::{Markup, html};
 
-use super::{Section, boxed, text};
+use super::{Section, boxed, remarks, text};
 use crate::model::{AddrmapRow, Report};
 use crate::units::significant;
 
@@ -10,7 +10,8 @@ const ABOUT: &str = "Two lines conflict if loading them together takes longer: t
     slice. The rule was learnt from some pairs and held against others.";
 
 pub(super) fn section(report: &Report) -> Section {
-    let reason = |row: &AddrmapRow| row.reason.clone().or(row.why.clone()).map(|why| format!("{}: {why}", row.memory));
+    let reason =
+        |row: &AddrmapRow| row.quality.reason.clone().or(row.why.clone()).map(|why| format!("{}: {why}", row.memory));
     let reasons: Vec<String> = report.addrmap.iter().filter_map(reason).collect();
     let body = || {
         html! {
@@ -40,7 +41,7 @@ fn table(report: &Report) -> Markup {
                 td.num { @if let (Some(agreed), Some(checked)) = (row.agreed, row.checked) { (agreed) " of " (checked) } }
                 td.num { (number(row.apart_ns)) }
                 td.num { (number(row.conflict_ns)) }
-                td { @if row.outcome != "measured" { (row.outcome) " " } (row.flags.join(" ")) }
+                td { (remarks(&row.quality)) }
             } } }
         },
     )

@@ -4,11 +4,11 @@ use std::collections::BTreeSet;
 
 use maud::{Markup, html};
 
-use super::{SPREAD_CAPTION, Section, boxed, chart, charts, gbps, spread, text};
+use super::{SPREAD_CAPTION, Section, boxed, chart, charts, gbps, not_measured, remarks, spread, text};
 use crate::model::{HandoverRow, LoadedRow, Report};
 use crate::plan::{Home, Load};
 use crate::units::{Nanoseconds, significant};
-use crate::view::{handover_reasons, load_curve_line, loaded_reasons};
+use crate::view::{first_reasons, load_curve_line};
 
 /// Share of the heat's colour in the dearest cell: text on it must stay readable, in light and dark.
 const HEAT_MOST: f64 = 45.0;
@@ -18,7 +18,7 @@ const HEAT_RANGE: f64 = 2.0;
 pub(super) fn handovers(report: &Report) -> Section {
     let about = "Half of a round trip of one line between two CPUs. The CPU of the row is timed, that of the column answers. \
                  Colour deepens from the least latency to the greatest, or to twice the least if that is more.";
-    let reasons = handover_reasons(&report.handovers);
+    let reasons = first_reasons(&report.handovers);
     let body = || {
         html! {
             div.matrices { @for &home in Home::ALL { (heat_map(report, home)) } }
@@ -37,7 +37,7 @@ pub(super) fn handovers(report: &Report) -> Section {
                     } } }
                 }))
             }
-            @if !reasons.is_empty() { p { "Not measured:" } ul { @for reason in &reasons { li { (reason) } } } }
+            (not_measured(&reasons))
         }
     };
     text("c2c", "Core to core", about, (!report.handovers.is_empty()).then(body))
@@ -56,7 +56,7 @@ fn heat_map(report: &Report, home: Home) -> Markup {
         let heat = HEAT_MOST * (cost.median - least) / (most - least).max(1e-9);
         let [low, high] = cost.ci95.map(|ns| Nanoseconds(ns).to_string());
         let kinds = row.kinds.map_or_else(String::new, |[a, b]| format!(" ({a} to {b})"));
-        let remarks: String = row.flags.iter().map(|flag| format!("; {flag}")).collect();
+        let remarks: String = row.quality.flags.iter().map(|flag| format!("; {flag}")).collect();
         html! {
             td.num.heat style={ "--heat: " (format!("{heat:.0}%")) }
                 title={ (row.relation) (kinds) "; 95 % interval " (low) " to " (high) (remarks) } { (significant(cost.median)) }
@@ -75,7 +75,7 @@ fn heat_map(report: &Report, home: Home) -> Markup {
 pub(super) fn loaded(report: &Report) -> Section {
     let about = "One thread chases pointers through memory while the others move so many bytes a second. A line is loaded before \
                  it is stored, so what these read and write is what crosses the bus.";
-    let reasons = loaded_reasons(&report.loaded);
+    let reasons = first_reasons(&report.loaded);
     let body = || {
         html! {
             @if !report.load_curves.is_empty() { ul { @for curve in &report.load_curves { li { (load_curve_line(curve)) } } } }
@@ -89,7 +89,7 @@ pub(super) fn loaded(report: &Report) -> Section {
                     tbody { @for row in &report.loaded { (loaded_line(row)) } }
                 }))
             }
-            @if !reasons.is_empty() { p { "Not measured:" } ul { @for reason in &reasons { li { (reason) } } } }
+            (not_measured(&reasons))
         }
     };
     let body = (!report.loaded.is_empty()).then(body);
@@ -110,8 +110,8 @@ fn loaded_line(row: &LoadedRow) -> Markup {
             td.num { @if let Some(rate) = &row.bus_bps { (gbps(rate.median)) " " small { (spread(rate)) } } @else { "–" } }
             td.num { (row.latency_ns.map_or_else(|| "–".into(), |cost| super::page_cost(&cost))) }
             td.num { (row.latency_cycles.map_or_else(|| "–".into(), significant)) }
-            td.num { (row.samples) }
-            td { @if row.outcome != "measured" { (row.outcome) " " } (row.flags.join(" ")) }
+            td.num { (row.quality.samples) }
+            td { (remarks(&row.quality)) }
         }
     }
 }

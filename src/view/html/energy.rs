@@ -2,21 +2,21 @@
 
 use maud::{Markup, html};
 
-use super::{Section, boxed, chart, charts, gbps};
+use super::{Section, boxed, chart, charts, gbps, not_measured};
 use crate::model::energy::EnergyRow;
 use crate::model::{Cost, Report};
 use crate::units::significant;
-use crate::view::{energy_meters, energy_reasons};
+use crate::view::{energy_meters, reasons};
 
 const ABOUT: &str = "Meters read around each sample. Intervals hold the meter's own step. Beyond idle: less what the machine draws at \
     rest, which is drawn anyway.";
 
 pub(super) fn section(report: &Report) -> Section {
-    let reasons = energy_reasons(&report.energy);
+    let reasons = reasons(&report.energy);
     let body = || {
         html! {
             @for (meter, rows) in energy_meters(report) { (table(&meter, &rows)) }
-            @if !reasons.is_empty() { p { "Not measured:" } ul { @for reason in &reasons { li { (reason) } } } }
+            (not_measured(&reasons))
         }
     };
     let body = (!report.energy.is_empty()).then(body);
@@ -49,8 +49,8 @@ fn table(meter: &str, rows: &[&EnergyRow]) -> Markup {
                 td.num { (cell(row.bus_j_per_gb)) }
                 td.num { (cell(row.beyond_idle_j_per_gb)) }
                 td.num { (cell(row.j_per_gflop)) }
-                td.num { (row.samples) }
-                td { (row.flags.join(" ")) }
+                td.num { (row.quality.samples) }
+                td { (row.quality.flags.join(" ")) }
             } } }
         },
     )

@@ -2,11 +2,11 @@
 
 use maud::{Markup, html};
 
-use super::{Section, boxed, charts};
+use super::{Section, boxed, charts, not_measured, remarks};
 use crate::model::{LatencyRow, Report};
 use crate::units::{Bytes, significant};
 use crate::view::{
-    capacity_with_spread, chart, latency_orders, latency_reasons, map_line_name, pages_with_spread, with_spread,
+    capacity_with_spread, chart, latency_orders, map_line_name, pages_with_spread, reasons, with_spread,
 };
 
 const ABOUT: &str = "A load that waits for the one before: median ± the farther end of its 95 % interval.";
@@ -19,17 +19,14 @@ pub(super) fn section(report: &Report) -> Section {
 
 fn body(report: &Report) -> Markup {
     let latency = &report.latency;
-    let reasons = latency_reasons(report);
+    let reasons = reasons(&report.latency.rows);
     html! {
         @if !latency.levels.is_empty() { (levels(report)) }
         (orders(report))
         @if !latency.translation.is_empty() { (translation(report)) }
         @if !latency.map.is_empty() { (map(report)) }
         (rows(report))
-        @if !reasons.is_empty() {
-            p { "Not measured:" }
-            ul { @for (what, reason) in &reasons { li { (what) ": " (reason) } } }
-        }
+        (not_measured(&reasons))
     }
 }
 
@@ -128,7 +125,7 @@ fn rows(report: &Report) -> Markup {
                     td { (row.level.as_deref().unwrap_or("")) " " (row.last_level.as_deref().unwrap_or("")) }
                     td.num { (ns(row)) }
                     td.num { (row.latency_cycles.map_or_else(|| "–".into(), significant)) }
-                    td { @if row.outcome != "measured" { (row.outcome) " " } (row.flags.join(" ")) }
+                    td { (remarks(&row.quality)) }
                 } } }
             }))
         }

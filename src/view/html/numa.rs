@@ -2,10 +2,10 @@
 
 use maud::{Markup, html};
 
-use super::{SPREAD_CAPTION, Section, boxed, gbps, spread, text};
+use super::{SPREAD_CAPTION, Section, boxed, gbps, remarks, spread, text};
 use crate::model::{Cost, MeasuredNode, Numa, NumaInitiator, NumaRow, Rate, Report, Saturation, SideCache};
 use crate::units::{Nanoseconds, significant};
-use crate::view::{NumaMatrix, numa_matrices, numa_reasons};
+use crate::view::{NumaMatrix, first_reasons, numa_matrices};
 
 /// Share of the heat's colour in the deepest cell: text on it must stay readable, in light and dark.
 const HEAT_MOST: f64 = 45.0;
@@ -17,7 +17,7 @@ pub(super) fn section(report: &Report) -> Section {
 }
 
 fn body(numa: &Numa) -> Markup {
-    let reasons = numa_reasons(numa);
+    let reasons = first_reasons(&numa.rows);
     html! {
         @for matrix in numa_matrices(numa) { (heat_map(numa, &matrix)) }
         @if numa.kinds.len() > 1 { (kinds(&numa.kinds)) }
@@ -49,7 +49,7 @@ fn heat_map(numa: &Numa, matrix: &NumaMatrix) -> Markup {
         let heat = if most > least { HEAT_MOST * share } else { 0.0 };
         let figure = figure(row);
         html! {
-            td.num.heat style={ "--heat: " (format!("{heat:.0}%")) } title={ (interval(row)) "; " (row.flags.join(" ")) } {
+            td.num.heat style={ "--heat: " (format!("{heat:.0}%")) } title={ (interval(row)) "; " (row.quality.flags.join(" ")) } {
                 @if matrix.is_best(numa, from, to) { b { (figure) } } @else { (figure) }
             }
         }
@@ -165,8 +165,8 @@ fn rows(numa: &Numa) -> Markup {
                     td { (row.memory) }
                     td.num { (row.working_set_bytes) }
                     td.num { (value(row)) }
-                    td.num { (row.samples) }
-                    td { @if row.outcome != "measured" { (row.outcome) " " } (row.flags.join(" ")) }
+                    td.num { (row.quality.samples) }
+                    td { (remarks(&row.quality)) }
                 } } }
             }))
         }

@@ -2,19 +2,19 @@
 
 use maud::{Markup, html};
 
-use super::{SPREAD_CAPTION, Section, boxed, chart, charts, gbps, ratio, spread};
+use super::{SPREAD_CAPTION, Section, boxed, chart, charts, gbps, not_measured, ratio, remarks, spread};
 use crate::model::Report;
 use crate::model::page_cache::PageCacheRow;
 use crate::plan::Cure;
 use crate::units::{Bytes, percent};
-use crate::view::{page_cache_reasons, page_cache_title};
+use crate::view::{first_reasons, page_cache_title};
 
 const ABOUT: &str = "A file fills the page cache, then each thread maps fresh memory and runs the kernel over it. Where the page cache \
     leaves a node no room, the kernel takes pages from another one rather than give it up.";
 
 pub(super) fn section(report: &Report) -> Section {
     let found = &report.page_cache;
-    let reasons = page_cache_reasons(&found.rows);
+    let reasons = first_reasons(&found.rows);
     let rows = |indices: &[usize]| indices.iter().filter_map(|&index| found.rows.get(index)).collect::<Vec<_>>();
     let body = || {
         html! {
@@ -22,7 +22,7 @@ pub(super) fn section(report: &Report) -> Section {
                 (figures(&rows(&curve.rows), "Without a cure"))
                 @if !curve.cured.is_empty() { (figures(&rows(&curve.cured), "Cures")) }
             }
-            @if !reasons.is_empty() { p { "Not measured:" } ul { @for reason in &reasons { li { (reason) } } } }
+            (not_measured(&reasons))
         }
     };
     let body = (!found.rows.is_empty()).then(body);
@@ -60,7 +60,7 @@ fn figure(row: &PageCacheRow, is_cured: bool) -> Markup {
             td.num { (row.remote_share.map_or_else(|| "–".into(), percent)) }
             td.num { (row.cached_bytes.map_or_else(|| "–".into(), |bytes| bytes.to_string())) }
             td { (free.join(", ")) }
-            td { @if row.outcome != "measured" { (row.outcome) " " } (row.flags.join(" ")) }
+            td { (remarks(&row.quality)) }
         }
     }
 }

@@ -4,12 +4,12 @@ use std::collections::BTreeSet;
 
 use maud::{Markup, html};
 
-use super::{SPREAD_CAPTION, Section, boxed, chart, charts, spread};
+use super::{SPREAD_CAPTION, Section, boxed, chart, charts, not_measured, remarks, spread};
 use crate::model::Report;
 use crate::model::pingpong::{PathModel, PingPongRow, title};
 use crate::plan::{Buffers, MessageMode, MessagePath};
 use crate::units::{Bytes, Nanoseconds, percent, significant};
-use crate::view::{message_reasons, path_interval, path_value};
+use crate::view::{first_reasons, path_interval, path_value};
 
 const ABOUT: &str = "k processes send to k at once. Bandwidth as IMB counts it: bytes of a message over the time of one way, added up \
     over pairs; an exchange counts both ways. Dashed: the model, fitted to one pair alone; what two and more do together follows \
@@ -17,7 +17,7 @@ const ABOUT: &str = "k processes send to k at once. Bandwidth as IMB counts it: 
 
 pub(super) fn section(report: &Report) -> Section {
     let messages = &report.messages;
-    let reasons = message_reasons(&messages.rows);
+    let reasons = first_reasons(&messages.rows);
     let body = || {
         html! {
             @for model in &messages.models {
@@ -32,7 +32,7 @@ pub(super) fn section(report: &Report) -> Section {
                     }
                 }
             }
-            @if !reasons.is_empty() { p { "Not measured:" } ul { @for reason in &reasons { li { (reason) } } } }
+            (not_measured(&reasons))
         }
     };
     let body = (!messages.rows.is_empty()).then(body);
@@ -86,8 +86,8 @@ fn line(row: &PingPongRow) -> Markup {
             td.num { (ns(row.model_ns)) }
             td.num { (off.map_or_else(|| "–".into(), percent)) }
             td.num { (ns(row.slowest_pair_ns)) }
-            td.num { (row.samples) }
-            td { @if row.outcome != "measured" { (row.outcome) " " } (row.flags.join(" ")) }
+            td.num { (row.quality.samples) }
+            td { (remarks(&row.quality)) }
         }
     }
 }

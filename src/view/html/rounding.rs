@@ -2,24 +2,24 @@
 
 use maud::{Markup, html};
 
-use super::{Section, boxed, chart, charts, gbps};
+use super::{Section, boxed, chart, charts, gbps, not_measured};
 use crate::model::Report;
 use crate::model::rounding::{RoundingRow, Verdict};
 use crate::units::significant;
-use crate::view::{rounding_reasons, rounding_way};
+use crate::view::{reasons, rounding_way};
 
 const ABOUT: &str = "The same seeded numbers, added up by the machine code at each width, unroll and order, against the exact sum. \
     An ULP is the step from one double to the next. Rows of one sum with the same bits agree bit for bit.";
 
 pub(super) fn section(report: &Report) -> Section {
-    let reasons = rounding_reasons(&report.rounding.rows);
+    let reasons = reasons(&report.rounding.rows);
     let body = || {
         html! {
             @for verdict in &report.rounding.verdicts {
                 p { (verdict.sentence()) }
                 details { summary { "All ways" } (table(report, verdict)) }
             }
-            @if !reasons.is_empty() { p { "Not measured:" } ul { @for reason in &reasons { li { (reason) } } } }
+            (not_measured(&reasons))
         }
     };
     let body = (!report.rounding.rows.is_empty()).then(body);
@@ -44,8 +44,8 @@ fn table(report: &Report, verdict: &Verdict) -> Markup {
                 td.num { @if let Some(ulps) = row.ulps { (ulps) } @else { "–" } }
                 td { @if row.is_repeatable { "same" } @else { "differ" } }
                 td.num { @if let Some(rate) = row.payload_bps { (gbps(rate.median)) } @else { "–" } }
-                td.num { (row.samples) }
-                td { (row.flags.join(" ")) }
+                td.num { (row.quality.samples) }
+                td { (row.quality.flags.join(" ")) }
             } } }
             @for cost in &verdict.costs { tfoot { tr { td colspan="8" {
                 "Fixed order: " (cost.way) ", " (gbps(cost.rate.median)) " GB/s; the fastest is " (significant(cost.slower[0]))

@@ -4,11 +4,11 @@ use std::collections::BTreeSet;
 
 use maud::{Markup, html};
 
-use super::{Section, boxed, gbps, text};
+use super::{Section, boxed, gbps, not_measured, text};
 use crate::model::Report;
 use crate::model::streams::StreamMap;
 use crate::units::{Bytes, significant};
-use crate::view::streams_reasons;
+use crate::view::reasons;
 
 const ABOUT: &str = "Each stream starts so many bytes further in its huge page than the one before. Colour deepens as speed falls below \
     the map's fastest. Bold: faster or slower than at offset 0 for certain, all offsets compared at once (95 %).";
@@ -16,11 +16,11 @@ const ABOUT: &str = "Each stream starts so many bytes further in its huge page t
 const HEAT_MOST: f64 = 60.0;
 
 pub(super) fn section(report: &Report) -> Section {
-    let reasons = streams_reasons(&report.congestion.rows);
+    let reasons = reasons(&report.congestion.rows);
     let body = || {
         html! {
             @for map in &report.congestion.maps { p { (map.sentence()) } (heat_map(report, map)) }
-            @if !reasons.is_empty() { p { "Not measured:" } ul { @for reason in &reasons { li { (reason) } } } }
+            (not_measured(&reasons))
         }
     };
     text("streams", "Streams and offsets", ABOUT, (!report.congestion.rows.is_empty()).then(body))

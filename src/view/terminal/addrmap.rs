@@ -1,6 +1,6 @@
 //! Where lines live.
 
-use super::{Column, findings, flag_letters, head, item, legend, note, table, warnings};
+use super::{Column, findings, flag_column, head, item, legend, note, table, warnings};
 use crate::model::{AddrmapRow, Report};
 use crate::units::significant;
 
@@ -30,22 +30,22 @@ pub(super) fn section(report: &Report) -> String {
         right("apart\nns", &|row| number(row.apart_ns)),
         right("conflict\nns", &|row| number(row.conflict_ns)),
         right("pairs", &|row| row.pairs.to_string()),
-        Column::left("flag", rows.iter().map(|row| flag_letters(&row.flags))),
+        flag_column(rows),
     ];
     let about = "Two lines conflict if loading them together takes longer: they share a target. Confidence: lower end of the \
                  95 % interval of the share of new pairs that the rule foretells.";
     head("Where lines live")
         + &note(about)
         + &table(&columns)
-        + &legend(rows.iter().flat_map(|row| &row.flags))
+        + &legend(rows)
         + &rows.iter().flat_map(lines).map(|line| item(&line)).collect::<String>()
 }
 
 /// A line a mask, or why nothing was measured. The rule itself, or why there is none, is a finding.
 fn lines(row: &AddrmapRow) -> Vec<String> {
     let memory = row.memory;
-    if let Some(reason) = &row.reason {
-        return vec![format!("{memory}: {}: {reason}", row.outcome)];
+    if let Some(fault) = row.quality.fault() {
+        return vec![format!("{memory}: {fault}")];
     }
     let bits = |bits: &[u32]| bits.iter().map(u32::to_string).collect::<Vec<_>>().join("+");
     let mask = |(mask, of): (&String, &Vec<u32>)| format!("{memory}: mask {mask}: bits {}", bits(of));

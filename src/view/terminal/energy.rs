@@ -1,10 +1,10 @@
 //! What work costs in energy.
 
-use super::{Column, flag_letters, gbps, head, item, joined, legend, note, table};
+use super::{Column, flag_column, gbps, head, item, joined, legend, note, reason_lines, table};
 use crate::model::energy::EnergyRow;
 use crate::model::{Cost, Report};
 use crate::units::significant;
-use crate::view::{energy_meters, energy_reasons};
+use crate::view::{energy_meters, reasons};
 
 /// The answer, a table for each meter, what disturbed it.
 pub fn energy(report: &Report) -> String {
@@ -17,8 +17,8 @@ pub(super) fn section(report: &Report) -> String {
         return String::new();
     }
     let tables: String = energy_meters(report).into_iter().map(|(meter, rows)| of_meter(&meter, &rows)).collect();
-    let reasons: String = energy_reasons(&report.energy).iter().map(|reason| item(reason)).collect();
-    let flags = legend(report.energy.iter().flat_map(|row| &row.flags));
+    let reasons = reason_lines(&reasons(&report.energy));
+    let flags = legend(&report.energy);
     let about = if tables.is_empty() {
         String::new()
     } else {
@@ -45,7 +45,7 @@ fn of_meter(meter: &str, rows: &[&EnergyRow]) -> String {
         right("J/GB\nbus", &|row| brief(row.bus_j_per_gb)),
         right("J/GB\nbeyond idle", &|row| figure(row.beyond_idle_j_per_gb)),
         right("J/Gflop", &|row| brief(row.j_per_gflop)),
-        Column::left("flag", rows.iter().map(|row| flag_letters(&row.flags))),
+        flag_column(rows.iter().copied()),
     ];
     item(meter)
         + &table(

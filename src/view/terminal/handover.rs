@@ -2,11 +2,11 @@
 
 use std::collections::BTreeSet;
 
-use super::{COLUMNS, Column, flag_letters, head, item, legend, note, number, table, width};
+use super::{COLUMNS, Column, flag_letters, head, legend, note, number, reason_lines, table, width};
 use crate::model::{HandoverRow, Report};
 use crate::plan::Home;
 use crate::units::significant;
-use crate::view::handover_reasons;
+use crate::view::first_reasons;
 
 /// Empty where no hand-over was asked for.
 pub(super) fn section(report: &Report) -> String {
@@ -20,8 +20,8 @@ pub(super) fn section(report: &Report) -> String {
         text += &matrix(report, home);
     }
     text += &groups(report);
-    text += &legend(report.handovers.iter().flat_map(|row| &row.flags));
-    text + &handover_reasons(&report.handovers).iter().map(|reason| item(reason)).collect::<String>()
+    text += &legend(&report.handovers);
+    text + &reason_lines(&first_reasons(&report.handovers))
 }
 
 /// All pairs at one home; empty where there are none, a line that says so where there are too many for a terminal.
@@ -32,7 +32,7 @@ fn matrix(report: &Report, home: Home) -> String {
     let cell = |from: u32, to: u32| match rows.iter().find(|row| (row.from, row.to) == (from, Some(to))) {
         Some(row) => {
             let latency = number(row.latency_ns.map(|cost| cost.median), significant);
-            format!("{latency} {}", flag_letters(&row.flags)).trim_end().to_string()
+            format!("{latency} {}", flag_letters(&row.quality.flags)).trim_end().to_string()
         }
         None => "-".into(),
     };

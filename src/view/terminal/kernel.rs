@@ -8,7 +8,7 @@ use super::{
 use crate::kernel::Kernel;
 use crate::model::{Report, Row};
 use crate::units::significant;
-use crate::view::{SPREAD_CAPTION, gbps, reasons, store_words, threads as threads_word};
+use crate::view::{SPREAD_CAPTION, gbps, kernel_reasons, store_words, threads as threads_word};
 
 /// The answer in a sentence for each loop, and a row a case.
 pub fn kernel(report: &Report) -> String {
@@ -31,15 +31,15 @@ fn of_kernel(kernel: &Kernel, report: &Report) -> String {
         Column::right("on the\nbus", cells(&|row| number(row.bus_bps.map(|rate| rate.median), gbps))),
         Column::right("GF/s", cells(&|row| number(row.flops_per_s, giga))),
         Column::right("B/cycle", cells(&|row| number(row.bytes_per_cycle, significant))),
-        Column::left("flag", cells(&|row| flag_letters(&row.flags))),
+        Column::left("flag", cells(&|row| flag_letters(&row.quality.flags))),
     ];
     columns.retain(|column| !column.is_blank() && column.cells.iter().any(|cell| !cell.is_empty()));
     paragraph(&sentence(kernel, &rows), "")
         + "\n"
         + &note(&format!("GB/s is payload, GF/s 10^9 flops a second; {SPREAD_CAPTION}."))
         + &table(&columns)
-        + &legend(rows.iter().flat_map(|row| &row.flags))
-        + &reason_lines(&reasons(&report.rows))
+        + &legend(rows.iter().copied())
+        + &reason_lines(&kernel_reasons(&report.rows))
         + &notes(kernel).iter().map(|note| item(note)).collect::<String>()
 }
 

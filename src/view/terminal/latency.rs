@@ -4,8 +4,7 @@ use super::{Column, findings, flag_letters, head, legend, note, number, reason_l
 use crate::model::{LatencyRow, MapLine, Report};
 use crate::units::{Bytes, significant};
 use crate::view::{
-    SPREAD_CAPTION, capacity_with_spread, gbps, latency_orders, latency_reasons, map_line_name, pages_with_spread,
-    with_spread,
+    SPREAD_CAPTION, capacity_with_spread, gbps, latency_orders, map_line_name, pages_with_spread, reasons, with_spread,
 };
 
 /// What `membound latency` shows: the answer, the tables, what to distrust.
@@ -22,7 +21,7 @@ pub(super) fn section(report: &Report) -> String {
     let rows =
         if report.latency.levels.is_empty() && report.latency.map.is_empty() { rows(report) } else { String::new() };
     let map = latency_maps(&[(String::new(), report)]);
-    let reasons = reason_lines(&latency_reasons(report));
+    let reasons = reason_lines(&reasons(&report.latency.rows));
     let sections = [ladder(report), orders(report), translation(report), parallelism(report), map, rows, reasons];
     sections.into_iter().filter(|section| !section.is_empty()).collect::<Vec<_>>().join("\n")
 }
@@ -167,10 +166,10 @@ fn rows(report: &Report) -> String {
         left("level", &level),
         right("ns", &ns),
         right("cycles", &|row| number(row.latency_cycles, significant)),
-        left("flag", &|row| flag_letters(&row.flags)),
+        left("flag", &|row| flag_letters(&row.quality.flags)),
     ];
     head("Latency")
         + &note(&format!("ns from a load to the next of its chain; {SPREAD_CAPTION}."))
         + &table(&columns)
-        + &legend(rows.iter().flat_map(|row| &row.flags))
+        + &legend(rows)
 }

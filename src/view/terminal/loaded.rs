@@ -1,10 +1,12 @@
 //! Latency under load: a table of latencies for each mix, and the fit below.
 
-use super::{Column, SPREAD_CAPTION, flag_letters, head, item, legend, note, number, page_cost, rate_figure, table};
+use super::{
+    Column, SPREAD_CAPTION, flag_column, head, item, legend, note, number, page_cost, rate_figure, reason_lines, table,
+};
 use crate::model::{LoadedRow, Report};
 use crate::plan::Load;
 use crate::units::significant;
-use crate::view::{load_curve_line, loaded_reasons};
+use crate::view::{first_reasons, load_curve_line};
 
 /// Empty where no latency under load was asked for.
 pub(super) fn section(report: &Report) -> String {
@@ -28,16 +30,16 @@ pub(super) fn section(report: &Report) -> String {
         Column::right("GB/s", rows.iter().map(|row| row.bus_bps.as_ref().map_or_else(|| "-".into(), rate_figure))),
         Column::right("latency", rows.iter().map(|row| row.latency_ns.as_ref().map_or_else(|| "-".into(), page_cost))),
         Column::right("cycles", rows.iter().map(|row| number(row.latency_cycles, significant))),
-        Column::left("flag", rows.iter().map(|row| flag_letters(&row.flags))),
+        flag_column(rows.iter().copied()),
     ];
     let fits: String = report.load_curves.iter().map(|curve| item(&load_curve_line(curve))).collect();
     let table = if rows.is_empty() { "Nothing was measured.\n".into() } else { table(&columns) };
     head("Latency under load")
         + &note(&about)
         + &table
-        + &legend(report.loaded.iter().flat_map(|row| &row.flags))
+        + &legend(&report.loaded)
         + &fits
-        + &loaded_reasons(&report.loaded).iter().map(|reason| item(reason)).collect::<String>()
+        + &reason_lines(&first_reasons(&report.loaded))
 }
 
 fn mix_words(load: Load) -> String {

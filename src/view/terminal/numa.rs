@@ -1,10 +1,12 @@
 //! Memory from everywhere: the matrix, then each pair with all its figures, and what saturates a domain.
 
-use super::{COLUMNS, Column, findings, flag_letters, head, item, legend, note, number, table, warnings, width};
+use super::{
+    COLUMNS, Column, findings, flag_letters, head, item, legend, note, number, reason_lines, table, warnings, width,
+};
 use crate::model::{Cost, Numa, NumaInitiator, NumaRow, Rate, Report};
 use crate::plan::Way;
 use crate::units::significant;
-use crate::view::{SPREAD_CAPTION, gbps, numa_matrices, numa_reasons, spread};
+use crate::view::{SPREAD_CAPTION, first_reasons, gbps, numa_matrices, spread};
 
 /// Pairs of initiator and node that are shown figure by figure; of more the matrices must do.
 const PAIRS_MOST: usize = 24;
@@ -21,7 +23,7 @@ pub fn numa(report: &Report) -> String {
 /// The tables. Empty where no matrix was measured.
 pub(super) fn section(report: &Report) -> String {
     let Some(numa) = &report.numa else { return String::new() };
-    let reasons: String = numa_reasons(numa).iter().map(|reason| item(reason)).collect();
+    let reasons = reason_lines(&first_reasons(&numa.rows));
     let left_out: String = numa.left_out.iter().map(|text| item(text)).collect();
     let sections = [kinds(numa), matrices(numa), pairs(numa), saturation(numa), side_caches(numa), left_out + &reasons];
     sections.into_iter().filter(|section| !section.is_empty()).collect::<Vec<_>>().join("\n")
@@ -116,7 +118,8 @@ fn pairs(numa: &Numa) -> String {
     }
     let figures = 3..columns.len();
     let flags = |rows: &[&NumaRow]| {
-        let all: std::collections::BTreeSet<String> = rows.iter().flat_map(|row| row.flags.iter().cloned()).collect();
+        let all: std::collections::BTreeSet<String> =
+            rows.iter().flat_map(|row| row.quality.flags.iter().cloned()).collect();
         flag_letters(&all.into_iter().collect::<Vec<_>>())
     };
     columns.push(Column::left("flag", lines.iter().map(|line| flags(&line.3))));
@@ -131,7 +134,7 @@ fn pairs(numa: &Numa) -> String {
     head("Each initiator and node")
         + &note(&format!("GB/s payload and ns: {SPREAD_CAPTION}, where there is room."))
         + &table(&columns)
-        + &legend(numa.rows.iter().flat_map(|row| &row.flags))
+        + &legend(&numa.rows)
 }
 
 fn saturation(numa: &Numa) -> String {

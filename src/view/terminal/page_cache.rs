@@ -1,12 +1,13 @@
 //! Page cache beside a kernel: a table over file sizes, and one of the cures.
 
 use super::{
-    Column, SPREAD_CAPTION, findings, flag_letters, head, item, joined, legend, note, rate_figure, table, warnings,
+    Column, SPREAD_CAPTION, findings, flag_column, head, joined, legend, note, rate_figure, reason_lines, table,
+    warnings,
 };
 use crate::model::Report;
 use crate::model::page_cache::{CacheCurve, PageCacheRow};
 use crate::units::{Bytes, percent};
-use crate::view::{page_cache_reasons, page_cache_title, ratio};
+use crate::view::{first_reasons, page_cache_title, ratio};
 
 /// The answer, the tables, what limits them.
 pub fn page_cache(report: &Report) -> String {
@@ -42,8 +43,8 @@ pub(super) fn section(report: &Report) -> String {
         text
     };
     let curves: Vec<String> = found.curves.iter().map(curve).collect();
-    let reasons: String = page_cache_reasons(&found.rows).iter().map(|reason| item(reason)).collect();
-    curves.join("\n") + &legend(found.rows.iter().flat_map(|row| &row.flags)) + &reasons
+    let reasons = reason_lines(&first_reasons(&found.rows));
+    curves.join("\n") + &legend(&found.rows) + &reasons
 }
 
 fn figures(key: Column, rows: &[&PageCacheRow]) -> String {
@@ -61,7 +62,7 @@ fn figures(key: Column, rows: &[&PageCacheRow]) -> String {
         Column::right("GB/s", rows.iter().map(|row| text(row.payload_bps.as_ref().map(rate_figure)))),
         Column::right("of no file", rows.iter().map(|row| text(row.against_no_file.map(ratio)))),
         Column::left("helps", rows.iter().map(helps)),
-        Column::left("flag", rows.iter().map(|row| flag_letters(&row.flags))),
+        flag_column(rows.iter().copied()),
     ];
     columns.retain(|column| column.cells.iter().any(|cell| !cell.is_empty()));
     table(&columns)

@@ -2,12 +2,12 @@
 
 use std::collections::BTreeSet;
 
-use super::{COLUMNS, Column, flag_letters, head, item, joined, legend, note, number, table, width};
+use super::{COLUMNS, Column, flag_letters, head, joined, legend, note, number, reason_lines, table, width};
 use crate::model::Report;
 use crate::model::pingpong::{PathModel, PathRow, PingPongRow, title};
 use crate::plan::{Buffers, MessageMode, MessagePath};
 use crate::units::{Bytes, Nanoseconds, percent, significant};
-use crate::view::{message_reasons, path_interval, path_value};
+use crate::view::{first_reasons, path_interval, path_value};
 
 /// The answer, the tables of each path, what disturbed them.
 pub fn pingpong(report: &Report) -> String {
@@ -32,8 +32,8 @@ pub(super) fn section(report: &Report) -> String {
             text += &parameters(model);
         }
     }
-    let reasons: String = message_reasons(&messages.rows).iter().map(|reason| item(reason)).collect();
-    text + &legend(messages.rows.iter().flat_map(|row| &row.flags)) + &reasons
+    let reasons = reason_lines(&first_reasons(&messages.rows));
+    text + &legend(&messages.rows) + &reasons
 }
 
 /// Sizes down; across what was done by how many pairs. What is too wide is left out, models first.
@@ -75,7 +75,7 @@ fn sizes(report: &Report, path: MessagePath, buffers: Buffers) -> String {
         }
     }
     let flags = |size: &Bytes| {
-        let of_size = rows.iter().filter(|row| row.message_bytes == *size).flat_map(|row| row.flags.clone());
+        let of_size = rows.iter().filter(|row| row.message_bytes == *size).flat_map(|row| row.quality.flags.clone());
         let all: BTreeSet<String> = of_size.collect();
         flag_letters(&all.into_iter().collect::<Vec<_>>())
     };

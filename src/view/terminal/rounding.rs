@@ -1,10 +1,10 @@
 //! One sum in many ways.
 
-use super::{Column, gbps, head, item, joined, legend, note, ratio, table};
+use super::{Column, flag_column, gbps, head, item, joined, legend, note, ratio, reason_lines, table};
 use crate::model::Report;
 use crate::model::rounding::{RoundingRow, Verdict};
 use crate::units::count;
-use crate::view::{rounding_reasons, rounding_way};
+use crate::view::{reasons, rounding_way};
 
 /// The answer, a table for each sum, what disturbed it.
 pub fn rounding(report: &Report) -> String {
@@ -16,11 +16,11 @@ pub(super) fn section(report: &Report) -> String {
     if report.rounding.rows.is_empty() {
         return String::new();
     }
-    let reasons: String = rounding_reasons(&report.rounding.rows).iter().map(|reason| item(reason)).collect();
+    let reasons = reason_lines(&reasons(&report.rounding.rows));
     let about = "ULP: doubles from the result to the exact one (of a triad: of its farthest element). Same bits have the same \
                  letter. Fixed: an order that every machine can keep.";
     let tables: Vec<String> = report.rounding.verdicts.iter().map(|verdict| of_sum(report, verdict)).collect();
-    let flags = legend(report.rounding.rows.iter().flat_map(|row| &row.flags));
+    let flags = legend(&report.rounding.rows);
     head("One sum in many ways") + &note(about) + &tables.concat() + &flags + &reasons
 }
 
@@ -37,7 +37,7 @@ fn of_sum(report: &Report, verdict: &Verdict) -> String {
             "GB/s",
             rows.iter().map(|row| row.payload_bps.map_or_else(|| "-".into(), |rate| gbps(rate.median))),
         ),
-        Column::left("flag", rows.iter().map(|row| super::flag_letters(&row.flags))),
+        flag_column(rows),
     ];
     let fixed = |cost: &crate::model::rounding::Cost| {
         item(&format!(

@@ -2,11 +2,11 @@
 
 use std::collections::BTreeSet;
 
-use super::{Column, gbps, head, item, joined, legend, note, table};
+use super::{Column, gbps, head, item, joined, legend, note, reason_lines, table};
 use crate::model::Report;
 use crate::model::streams::{Effect, StreamMap};
 use crate::units::{Bytes, significant};
-use crate::view::streams_reasons;
+use crate::view::reasons;
 
 /// The answer, a table for each map, what disturbed it.
 pub fn stream_map(report: &Report) -> String {
@@ -18,11 +18,11 @@ pub(super) fn section(report: &Report) -> String {
     if report.congestion.rows.is_empty() {
         return String::new();
     }
-    let reasons: String = streams_reasons(&report.congestion.rows).iter().map(|reason| item(reason)).collect();
+    let reasons = reason_lines(&reasons(&report.congestion.rows));
     let about = "GB/s payload, medians: streams across, offset from each stream to the next down. + faster, - slower than at \
                  offset 0 for certain (95 %, all offsets at once).";
     let tables: String = report.congestion.maps.iter().map(|map| of_map(report, map)).collect();
-    let flags = legend(report.congestion.rows.iter().flat_map(|row| &row.flags));
+    let flags = legend(&report.congestion.rows);
     head("Streams and offsets") + &note(about) + &tables + &flags + &reasons
 }
 
