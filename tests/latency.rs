@@ -368,6 +368,15 @@ fn what_could_not_be_measured_says_why() {
     assert!(terminal::latency(&report).contains("chases in huge-2m memory: unavailable: no pool; reserve pages"));
 }
 
+#[test]
+fn a_chase_that_crashed_is_warned_of() {
+    let case = case(Chase::of(Order::Random), MemoryKind::Huge2M, 0, Bytes::mib(8));
+    let outcome = Outcome::Crashed { reason: "SIGBUS".into() };
+    let report = model::report(&record(vec![Measurement { case, round: 0, outcome }]));
+    let text = "1 cases crashed; the first: chases in huge-2m memory: SIGBUS";
+    assert!(report.warnings.iter().any(|warning| warning.text == text), "{:?}", report.warnings);
+}
+
 #[cfg(target_arch = "x86_64")]
 #[test]
 fn every_order_is_followed_for_real() {
