@@ -255,7 +255,7 @@ fn in_a_fleet_all_ranks_join() {
         let fleet =
             ["fleet", "run", "--out", out.to_str().unwrap(), "--", "pingpong", "--sizes", "8", "--budget", "1s"];
         let Some(output) = mpirun.run(2, &fleet) else { continue };
-        assert!(succeeded(&output).contains("1 pair"), "{}", text(&output.stdout));
+        assert!(succeeded(&output).contains("pingpong 1-1: 8 B take"), "{}", text(&output.stdout));
         let record = Record::read(&out.join("pingpong.jsonl")).unwrap();
         assert_eq!(record.header.world.as_ref().unwrap().ranks, 2);
         assert!(!work(&record).is_empty());

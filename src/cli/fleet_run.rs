@@ -9,7 +9,7 @@ use clap::{Args, Parser};
 
 use super::{Cli, Command, Done, RunArgs, measure, pingpong, usage};
 use crate::fleet::{self, Begun, Child, Hello, Joined, Left, Patience, Plan, Task, World};
-use crate::mpi::{self, Mpi, ThreadLevel};
+use crate::mpi::{Mpi, ThreadLevel};
 use crate::run::sys;
 use crate::units::{parse_duration, utc_compact};
 
@@ -78,11 +78,10 @@ pub fn run(args: &FleetRunArgs) -> anyhow::Result<Done> {
 /// A plan in which all ranks join: messages between them. Its record is one, and rank 0 writes it.
 fn join(args: &FleetRunArgs, mut plan: pingpong::PingPongArgs) -> anyhow::Result<Done> {
     plan.run.quiet |= args.quiet;
-    if !plan.run.list && mpi::launched().is_some_and(|launched| launched.rank == 0) {
+    pingpong::run_into(&plan, &|| {
         has_no_place(&args.plan)?;
-        plan.record = Some(folder(args.out.as_deref())?.join(MESSAGES));
-    }
-    pingpong::run(&plan)
+        Ok(Some(folder(args.out.as_deref())?.join(MESSAGES)))
+    })
 }
 
 /// Rank 0, from its flags to everybody's leave. What there is to say is said before: whoever leaves without the others may

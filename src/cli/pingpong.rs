@@ -63,6 +63,12 @@ const AFTER_YOU: Duration = Duration::from_millis(500);
 
 /// Joins the world and does this rank's part.
 pub fn run(args: &PingPongArgs) -> anyhow::Result<Done> {
+    run_into(args, &|| Ok(args.record.clone()))
+}
+
+/// The same with a place for the record that rank 0 finds. It does so in the world, from which it can send the others home:
+/// launchers do not tell them that it never came.
+pub fn run_into(args: &PingPongArgs, place: &dyn Fn() -> anyhow::Result<Option<PathBuf>>) -> anyhow::Result<Done> {
     let started = Instant::now();
     let launched = mpi::launched().ok_or_else(not_launched)?;
     // What the launcher lets this process use, before an MPI can change it.
@@ -93,7 +99,11 @@ pub fn run(args: &PingPongArgs) -> anyhow::Result<Done> {
     if args.run.list {
         return dismissed(mpi, Ok(Done::ok(seats(&hosts) + &measure::list(&cases))));
     }
-    let session = Session::new(&args.run, machine, started + args.run.budget.unwrap_or(BUDGET), args.record.clone());
+    let record = match place() {
+        Ok(record) => record,
+        Err(fault) => return dismissed(mpi, Err(fault)),
+    };
+    let session = Session::new(&args.run, machine, started + args.run.budget.unwrap_or(BUDGET), record);
     let (done, fault) = lead(&mpi, launched, &greetings, clock, &cases, &session, args);
     match (done, fault) {
         (done, None) => dismissed(mpi, done),

@@ -336,5 +336,26 @@ pub fn title(path: MessagePath, buffers: Buffers) -> String {
 }
 
 pub(super) fn sentences(report: &Report) -> Vec<String> {
-    report.messages.models.iter().flat_map(PathModel::sentences).collect()
+    let messages = &report.messages;
+    let of = |(path, buffers)| match messages.model(path, buffers) {
+        Some(model) => model.sentences(),
+        None => without_model(messages, path, buffers).into_iter().collect(),
+    };
+    messages.kinds().into_iter().flat_map(of).collect()
+}
+
+/// The shortest and the longest message of the fewest pairs, where sizes are too few for a model.
+fn without_model(messages: &Messages, path: MessagePath, buffers: Buffers) -> Option<String> {
+    let measured = || messages.of(path, buffers).filter(|row| row.one_way_ns.is_some());
+    let shortest = measured().min_by_key(|row| (row.pairs, row.mode, row.message_bytes))?;
+    let is_alike = |row: &&PingPongRow| (row.pairs, row.mode) == (shortest.pairs, shortest.mode);
+    let longest = measured().filter(is_alike).max_by_key(|row| row.message_bytes)?;
+    let takes = Nanoseconds(shortest.one_way_ns?.median);
+    let size = shortest.message_bytes;
+    let mut text =
+        format!("{0}, {2} {1}-{1}: {size} take {takes} one way", title(path, buffers), shortest.pairs, shortest.mode);
+    if let Some(rate) = longest.payload_bps.filter(|_| longest.message_bytes > size) {
+        text += &format!(", {} go at {}", longest.message_bytes, BytesPerSecond(rate.median));
+    }
+    Some(text + ".")
 }
