@@ -166,15 +166,8 @@ impl<'a> Sampled<'a> {
             let each = rates.iter().zip(&visit.samples.core_clock_ticks).filter(|(_, chain)| **chain > 0);
             each.map(|(rate, chain)| rate / threads as f64 * cycle_s(*chain)).filter(|rate| rate.is_finite()).collect()
         };
-        summarize(
-            &self
-                .measured
-                .iter()
-                .zip(&self.batches)
-                .map(of_visit)
-                .filter(|batch| !batch.is_empty())
-                .collect::<Vec<_>>(),
-        )
+        let batches: Vec<Vec<f64>> = self.measured.iter().zip(&self.batches).map(of_visit).collect();
+        summarize(&batches.into_iter().filter(|batch| !batch.is_empty()).collect::<Vec<_>>())
     }
 
     /// Core clock in hertz.
@@ -286,4 +279,43 @@ fn pages_differ(case: &Case, visit: &Measured) -> bool {
     let is_elsewhere = |node| obtained.pages_on_node.iter().any(|found| found.node != node);
     let wrong_node = case.streams.is_empty() && case.memory.node().is_some_and(is_elsewhere);
     wrong_size || wrong_node || obtained.proofs.iter().any(|proof| !proof.holds)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::record::{Sample, Samples};
+
+    /// 4.92 MB in as many cycles each time, at two clocks in turns: the rate moves, what is done in a cycle does not.
+    #[test]
+    fn what_the_clock_does_from_sample_to_sample_drops_out() {
+        let (hz, payload) = (2.6e9, 4.92e6);
+        let mut samples = Samples::default();
+        for slower in [1, 2, 1, 2, 1, 2, 1, 2, 1, 2] {
+            let (ticks, core_clock_ticks) = (30_000 * slower, 16_800 * slower);
+            samples.push(Sample { ticks, core_clock_ticks, ..Sample::default() });
+        }
+        let rates: Vec<f64> = samples.ticks.iter().map(|ticks| payload / (*ticks as f64 / hz)).collect();
+        let measured = Measured {
+            volume: Volume::default(),
+            repetitions: 200,
+            core_clock_links: 20_000,
+            samples,
+            obtained: Obtained::default(),
+        };
+        let sampled = |measured| Sampled {
+            measured: vec![measured],
+            batches: vec![rates.clone()],
+            summary: summarize(std::slice::from_ref(&rates)),
+            quality: Quality::of(&[]),
+        };
+        // 30,000 / 16,800 x 20,000 = 35,714 cycles.
+        let found = sampled(&measured).per_cycle(1, hz).unwrap();
+        for value in [found.median, found.ci95[0], found.ci95[1]] {
+            assert!((value - 4.92e6 / 35_714.3).abs() < 1e-3, "{value}");
+        }
+        let by_two = sampled(&measured).per_cycle(2, hz).unwrap();
+        assert!((by_two.median - found.median / 2.0).abs() < 1e-9);
+        assert!(sampled(&Measured { core_clock_links: 0, ..measured.clone() }).per_cycle(1, hz).is_none(), "no clock");
+    }
 }
