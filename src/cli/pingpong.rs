@@ -126,7 +126,7 @@ fn lead(
     session: &Session,
     args: &PingPongArgs,
 ) -> (anyhow::Result<Done>, Option<MpiError>) {
-    let mut pingpongs = match PingPongs::new(mpi, launched.launcher, args.mpi_threads, greetings, clock) {
+    let mut pingpongs = match PingPongs::new(mpi, launched.launcher, greetings, clock) {
         Ok(pingpongs) => pingpongs,
         Err(fault) => return (Err(fault.into()), None),
     };

@@ -106,6 +106,7 @@ pub enum MpiError {
 pub struct Mpi {
     calls: Calls,
     library: Library,
+    threads: ThreadLevel,
     rank: usize,
     size: usize,
     /// Calls are made by the thread that joined.
@@ -147,7 +148,7 @@ impl Mpi {
         let provided = calls.init(level.number()).map_err(|code| failed("MPI_Init_thread", code))?;
         let [rank, size] = calls.place().map_err(|code| failed("MPI_Comm_size", code))?;
         // From here on dropping it leaves the world.
-        let mpi = Mpi { calls, library, rank, size, in_this_thread: PhantomData };
+        let mpi = Mpi { calls, library, threads: level, rank, size, in_this_thread: PhantomData };
         if provided < level.number() {
             return Err(MpiError::NoSuchLevel { library: mpi.library.version.clone(), asked: level });
         }
@@ -160,6 +161,11 @@ impl Mpi {
             }),
             _ => Ok(mpi),
         }
+    }
+
+    /// The level that was asked for.
+    pub fn threads(&self) -> ThreadLevel {
+        self.threads
     }
 
     /// This process's number, from 0.

@@ -21,7 +21,7 @@ use self::player::{Player, Report};
 use crate::kernel::code::Executable;
 use crate::kernel::core_clock_chain;
 use crate::memory::Obtained;
-use crate::mpi::{Launcher, Mpi, MpiError, ThreadLevel};
+use crate::mpi::{Launcher, Mpi, MpiError};
 use crate::plan::{Case, Host, MessageMode, PingPong, Seat, Work};
 use crate::record::{Clock, Measured, Outcome, Sample, Samples, Volume, World, WorldHost};
 use crate::run::native::{CORE_CLOCK_LINKS, StartError, core_clock, crashed, unavailable};
@@ -165,7 +165,6 @@ fn answer<T: DeserializeOwned>(mpi: &Mpi, from: usize) -> Result<Result<T, Outco
 pub struct PingPongs<'a> {
     mpi: &'a Mpi,
     launcher: Launcher,
-    threads: ThreadLevel,
     hosts: Vec<Host>,
     /// Ticks a second of each rank's clock.
     rates: Vec<f64>,
@@ -186,17 +185,10 @@ impl std::fmt::Debug for PingPongs<'_> {
 
 impl<'a> PingPongs<'a> {
     /// Takes the lead over these ranks, by their greetings.
-    pub fn new(
-        mpi: &'a Mpi,
-        launcher: Launcher,
-        threads: ThreadLevel,
-        greetings: &[Hello],
-        clock: Clock,
-    ) -> Result<Self, StartError> {
+    pub fn new(mpi: &'a Mpi, launcher: Launcher, greetings: &[Hello], clock: Clock) -> Result<Self, StartError> {
         Ok(PingPongs {
             mpi,
             launcher,
-            threads,
             hosts: hosts(greetings),
             rates: greetings.iter().map(|greeting| greeting.clock_hz).collect(),
             ticker: Ticker::detect(),
@@ -325,7 +317,7 @@ impl Executor for PingPongs<'_> {
         Some(World {
             launcher: self.launcher,
             library: self.mpi.library().clone(),
-            threads: self.threads,
+            threads: self.mpi.threads(),
             ranks: self.mpi.size(),
             hosts: self.hosts.iter().map(host).collect(),
         })
