@@ -1,0 +1,385 @@
+//! From records to cells: what was measured, by which key it is found on another machine, and its samples, visit by visit.
+
+use std::collections::HashMap;
+
+use crate::across::compare::figures::Figure;
+use crate::experiments::bandwidth::rows::BandwidthRow;
+use crate::experiments::c2c::rows as handover;
+use crate::experiments::latency::rows as latency;
+use crate::experiments::latency::rows::LatencyRow;
+use crate::experiments::loaded::rows as loaded;
+use crate::experiments::{flops, offsets, pages};
+use crate::of_record::report;
+use crate::quality::{Quality, Status};
+use crate::report::Report;
+use crate::visits::{Visits, core_clock, first_use_s, payload_bps};
+use membound_core::case::{Case, Protocol, StreamMemory, Work};
+use membound_core::machine::Machine;
+use membound_core::machine::topology::Relation;
+use membound_core::memory::MemorySpec;
+use membound_core::memory::policy::Policy;
+use membound_core::parallel;
+use membound_core::record::{Measured, Measurement, Outcome, Record};
+use membound_core::stats::states::Better;
+use membound_core::units::{BASE_PAGE, Bytes, Hertz};
+use membound_core::work::loaded::Loaded;
+
+/// What is compared: a case or a part of one on one side, with all its samples.
+#[derive(Debug, Clone)]
+pub(crate) struct Cell {
+    pub key: Key,
+    /// What stands for the key where CPUs have other numbers; absent for figures by hand.
+    pub meaning: Option<Meaning>,
+    /// The level or the experiment that it belongs to.
+    pub group: String,
+    pub unit: &'static str,
+    pub better: Better,
+    /// Of each run, the visits. A run that lacks the cell has none.
+    pub runs: Vec<Vec<Visit>>,
+    /// Why there are no figures, where there are none.
+    pub reason: Option<String>,
+}
+
+/// The samples of one visit.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Visit {
+    pub round: u32,
+    pub values: Vec<f64>,
+    /// The core's clock during the visit, in hertz; absent where it was not seen.
+    pub clock: Option<f64>,
+}
+
+/// What makes a cell the same on the same machine.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(crate) enum Key {
+    /// A case, and of its figures the named one.
+    Case(Box<Case>, &'static str),
+    /// A figure by hand: name and unit.
+    Figure(String, String),
+}
+
+/// What makes cells mean the same on two machines: all that is asked for, but for the numbers of CPUs.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(crate) struct Meaning {
+    work: Work,
+    memory: MemorySpec,
+    streams: Vec<StreamMemory>,
+    threads: usize,
+    /// The nodes of the CPUs, where the case names the node of its memory.
+    nodes: Vec<u32>,
+    /// Of a hand-over.
+    relation: Option<Relation>,
+    working_set: Bytes,
+    misaligned_bytes: u32,
+    protocol: Protocol,
+    part: &'static str,
+}
+
+impl Meaning {
+    /// Of one figure of a case.
+    pub fn of(case: &Case, part: &'static str, machine: &Machine, relation: &dyn Fn(u32, u32) -> Relation) -> Meaning {
+        let node = |cpu: &u32| machine.cpu(*cpu).and_then(|cpu| cpu.node.get());
+        let mut nodes: Vec<u32> = case.cpus.iter().filter_map(node).collect();
+        nodes.sort_unstable();
+        nodes.dedup();
+        if case.memory.policy == Policy::FirstTouch {
+            nodes.clear();
+        }
+        let pair = [0, 1].map(|index| case.cpus.get(index).copied());
+        let relation = match (&case.work, pair) {
+            (Work::Handover(_), [Some(a), Some(b)]) => Some(relation(a, b)),
+            _ => None,
+        };
+        let mut work = case.work.clone();
+        // CPUs of another machine have other numbers, and its caches need other pools.
+        if let Work::PingPong(messages) = &mut work {
+            messages.pairs.iter_mut().flatten().for_each(|seat| seat.cpu = None);
+            messages.pool = Bytes(0);
+        }
+        Meaning {
+            work,
+            memory: case.memory,
+            streams: case.streams.clone(),
+            threads: case.threads(),
+            nodes,
+            relation,
+            working_set: case.working_set,
+            misaligned_bytes: case.misaligned_bytes,
+            protocol: case.protocol,
+            part,
+        }
+    }
+
+    /// The same whatever the working set.
+    pub fn at_any_size(&self) -> Meaning {
+        let mut work = self.work.clone();
+        if let Work::Loaded(Loaded { chase, .. }) = &mut work {
+            *chase = Bytes(0);
+        }
+        Meaning { work, working_set: Bytes(0), ..self.clone() }
+    }
+}
+
+impl Cell {
+    pub fn working_set(&self) -> Bytes {
+        match &self.key {
+            Key::Case(case, _) => case.working_set,
+            Key::Figure(..) => Bytes(0),
+        }
+    }
+
+    /// Threads that worked; none where nobody says.
+    pub fn threads(&self) -> usize {
+        match &self.key {
+            Key::Case(case, _) => case.threads(),
+            Key::Figure(..) => 0,
+        }
+    }
+
+    pub fn is_measured(&self) -> bool {
+        self.runs.iter().flatten().any(|visit| !visit.values.is_empty())
+    }
+
+    /// In words, without the numbers of CPUs.
+    pub fn what(&self) -> String {
+        match &self.key {
+            Key::Case(case, "") => case.to_string(),
+            Key::Case(case, part) => format!("{case}, {part}"),
+            Key::Figure(name, _) => name.clone(),
+        }
+    }
+
+    /// The same where CPUs have no numbers: of a hand-over how near they are.
+    pub fn what_it_means(&self) -> String {
+        match (&self.key, &self.meaning) {
+            (Key::Case(case, _), Some(Meaning { relation: Some(relation), work: Work::Handover(handover), .. })) => {
+                format!("hand-over, {relation}, the {}'s page, {}", handover.home, case.memory)
+            }
+            _ => self.what(),
+        }
+    }
+
+    /// Of figures by hand, whatever they say.
+    pub fn unit(&self) -> String {
+        match &self.key {
+            Key::Case(..) => self.unit.into(),
+            Key::Figure(_, unit) => unit.clone(),
+        }
+    }
+
+    /// `CPU 0 3`.
+    pub fn cpus(&self) -> String {
+        match &self.key {
+            Key::Case(case, _) => {
+                format!("CPU {}", case.cpus.iter().map(ToString::to_string).collect::<Vec<_>>().join(" "))
+            }
+            Key::Figure(..) => String::new(),
+        }
+    }
+
+    /// Several cells that mean the same, as one: the samples of one round are one visit.
+    pub fn pooled(cells: &[&Cell]) -> Option<Cell> {
+        let mut whole = (*cells.first()?).clone();
+        for other in &cells[1..] {
+            for (run, more) in whole.runs.iter_mut().zip(&other.runs) {
+                for visit in more {
+                    match run.iter_mut().find(|own| own.round == visit.round) {
+                        Some(own) => own.values.extend(&visit.values),
+                        None => run.push(visit.clone()),
+                    }
+                }
+            }
+        }
+        Some(whole)
+    }
+}
+
+/// The cells of several runs of one side, in the order in which they were first visited.
+pub(crate) fn of_records(records: &[Record], reports: &[Report]) -> Vec<Cell> {
+    let mut cells: Vec<Cell> = Vec::new();
+    let mut places: HashMap<Key, usize> = HashMap::new();
+    for (run, (record, report)) in records.iter().zip(reports).enumerate() {
+        let machine = &record.header.machine;
+        let (relation, rows) = (machine.relations(), RowsByCase::of(report));
+        let found = parallel::map(&Visits::of(record).cases, |visits| of_case(visits, record, &rows, &relation));
+        for found in found.into_iter().flatten() {
+            let at = *places.entry(found.key.clone()).or_insert_with(|| {
+                cells.push(Cell { runs: vec![Vec::new(); records.len()], ..found.clone() });
+                cells.len() - 1
+            });
+            cells[at].runs[run] = found.runs.concat();
+            if cells[at].reason.is_none() {
+                cells[at].reason = found.reason;
+            }
+        }
+    }
+    cells
+}
+
+/// Reports of records, for the levels of their cells.
+pub(crate) fn reports(records: &[Record]) -> Vec<Report> {
+    records.iter().map(report).collect()
+}
+
+/// Figures by hand: lines of one name are several runs.
+pub(crate) fn of_figures(figures: &[Figure]) -> Vec<Cell> {
+    let mut cells: Vec<Cell> = Vec::new();
+    let mut places: HashMap<Key, usize> = HashMap::new();
+    for figure in figures {
+        let key = Key::Figure(figure.name.clone(), figure.unit.clone());
+        let run = vec![Visit { round: 0, values: vec![figure.value], clock: figure.clock.map(|Hertz(hz)| hz) }];
+        let at = *places.entry(key.clone()).or_insert(cells.len());
+        match cells.get_mut(at) {
+            Some(cell) => cell.runs.push(run),
+            None => cells.push(Cell {
+                key,
+                meaning: None,
+                group: "figures".into(),
+                unit: "",
+                better: figure.better,
+                runs: vec![run],
+                reason: None,
+            }),
+        }
+    }
+    cells
+}
+
+/// What one kind of work is measured in: part, unit, direction, visits.
+pub(crate) type Quantity = (&'static str, &'static str, Better, Vec<Visit>);
+
+fn of_case(
+    visits: &[&Measurement],
+    record: &Record,
+    rows: &RowsByCase<'_>,
+    relation: &dyn Fn(u32, u32) -> Relation,
+) -> Vec<Cell> {
+    let case = &visits[0].case;
+    let machine = &record.header.machine;
+    let (group, fault) = place(case, rows);
+    let reason = fault.or_else(|| Quality::of(visits).fault());
+    let measured: Vec<(u32, &Measured)> = visits
+        .iter()
+        .filter_map(|visit| match &visit.outcome {
+            Outcome::Measured(measured) => Some((visit.round, &**measured)),
+            _ => None,
+        })
+        .collect();
+    let quantities = quantities(case, &measured, record.header.clock.hz.0);
+    let cell = |(part, unit, better, visits): Quantity| Cell {
+        key: Key::Case(Box::new(case.clone()), part),
+        meaning: Some(Meaning::of(case, part, machine, relation)),
+        group: group.clone(),
+        unit,
+        better,
+        // A fault in one visit makes the case faulty, as in its row.
+        runs: vec![if reason.is_none() { visits } else { Vec::new() }],
+        reason: reason.clone(),
+    };
+    quantities.into_iter().map(cell).collect()
+}
+
+/// The figures of a case, from its visits with their rounds.
+pub(crate) fn quantities(case: &Case, visits: &[(u32, &Measured)], hz: f64) -> Vec<Quantity> {
+    use Better::{Higher, Lower};
+    let each = |values: &dyn Fn(&Measured) -> Vec<f64>| -> Vec<Visit> {
+        let visit = |(round, measured): &(u32, &Measured)| {
+            let clock = core_clock(&[measured], hz);
+            Visit { round: *round, values: values(measured), clock }
+        };
+        visits.iter().map(visit).collect()
+    };
+    match &case.work {
+        Work::Kernel(_) if case.protocol == Protocol::FirstUse => {
+            vec![("", "s", Lower, each(&|visit| first_use_s(visit, hz)))]
+        }
+        Work::Kernel(_) | Work::PageCache(_) | Work::Streams(_) | Work::Common(_) | Work::Plain(_) => {
+            vec![("", "B/s", Higher, each(&|visit| payload_bps(visit, hz)))]
+        }
+        Work::Flops(_) => vec![("", "flop/s", Higher, each(&|visit| flops::flops_per_s(visit, hz)))],
+        // By base page, so that a side that got huge pages is comparable with one that did not.
+        Work::Page(_) => {
+            vec![("by 4 KiB", "ns", Lower, each(&|visit| pages::rows::page_ns(visit, case, Bytes(BASE_PAGE), hz)))]
+        }
+        // One way: half a round trip, of a line as of a message.
+        Work::Handover(_) | Work::PingPong(_) => {
+            vec![("", "ns", Lower, each(&|visit| handover::latency_ns(visit, hz)))]
+        }
+        Work::Chase(chase) => vec![("", "ns", Lower, each(&|visit| latency::link_ns(visit, *chase, hz)))],
+        Work::Loaded(_) => {
+            let load = each(&|visit| loaded::load_bps(visit, hz, |visit| visit.volume.payload()));
+            let is_loaded = load.iter().any(|visit| !visit.values.is_empty());
+            let latency = ("", "ns", Lower, each(&|visit| loaded::latency_ns(visit, hz)));
+            std::iter::once(latency).chain(is_loaded.then_some(("load", "B/s", Higher, load))).collect()
+        }
+        Work::Scan(scan) => {
+            let at = |index: usize| {
+                each(&|visit| offsets::rows::by_place(visit, *scan, hz).swap_remove(index).1)
+                    .into_iter()
+                    // Cycles already: the clock is out of them.
+                    .map(|visit| Visit { clock: None, ..visit })
+                    .collect()
+            };
+            let names = offsets::rows::place_names(*scan);
+            names.into_iter().enumerate().map(|(index, name)| (name, "cycles", Lower, at(index))).collect()
+        }
+        // Verdicts, the ground of others' energy, errors of sums: no speeds.
+        Work::Conflict(_) | Work::Idle | Work::Rounding(_) => Vec::new(),
+    }
+}
+
+/// The rows that name levels.
+struct RowsByCase<'a> {
+    latency: HashMap<&'a Case, &'a LatencyRow>,
+    bandwidth: HashMap<&'a Case, &'a BandwidthRow>,
+}
+
+impl<'a> RowsByCase<'a> {
+    fn of(report: &'a Report) -> Self {
+        // Of several rows of a case the first: those after it are put in first.
+        RowsByCase {
+            latency: report.latency.rows.iter().rev().map(|row| (&row.case, row)).collect(),
+            bandwidth: report.rows.iter().rev().map(|row| (&row.case, row)).collect(),
+        }
+    }
+}
+
+/// The group of a case, and why its row says that its figures can't be.
+fn place(case: &Case, rows: &RowsByCase<'_>) -> (String, Option<String>) {
+    let between = || "between levels".to_string();
+    if let Some(name) = experiment(case) {
+        return (name.into(), None);
+    }
+    let group = match &case.work {
+        Work::Chase(_) => {
+            let row = rows.latency.get(case);
+            row.map_or_else(|| "nodes".into(), |row| row.level.clone().unwrap_or_else(between))
+        }
+        _ => {
+            let Some(row) = rows.bandwidth.get(case) else { return ("nodes".into(), None) };
+            let fault = row.quality.fault().filter(|_| row.quality.outcome == Status::Invalid);
+            return (row.level.clone().unwrap_or_else(between), fault);
+        }
+    };
+    (group, None)
+}
+
+/// The experiment that a case belongs to; nothing for what a level's speed is measured by.
+pub(crate) fn experiment(case: &Case) -> Option<&'static str> {
+    Some(match &case.work {
+        Work::Kernel(_) if case.protocol == Protocol::FirstUse => "first use",
+        Work::Kernel(_) | Work::Chase(_) => return None,
+        Work::Page(_) => "pages",
+        Work::Scan(_) => "offsets",
+        Work::Handover(_) => "cores",
+        Work::Loaded(_) => "under load",
+        Work::PageCache(_) => "page cache",
+        Work::Conflict(_) => "address maps",
+        Work::Flops(_) => "arithmetic",
+        Work::Idle => "idle",
+        Work::Rounding(_) => "rounding",
+        Work::Streams(_) | Work::Common(_) => "streams",
+        Work::Plain(_) => "plain experiments",
+        Work::PingPong(_) => "messages",
+    })
+}

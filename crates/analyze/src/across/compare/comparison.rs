@@ -1,0 +1,74 @@
+//! What is compared, and what came of it.
+
+use crate::across::compare::environment::Change;
+use crate::across::compare::figures::Figure;
+use crate::across::compare::row::{ComparisonRow, Verdict};
+use crate::report::Report;
+use membound_core::record::Record;
+
+/// One side of a comparison.
+#[derive(Debug, Clone)]
+pub enum Source {
+    /// Runs of the same, one record each.
+    Records(Vec<Record>),
+    /// Figures by hand.
+    Figures(Vec<Figure>),
+}
+
+/// A side with its name.
+#[derive(Debug, Clone)]
+pub struct Side {
+    /// How it is called: its file or folder.
+    pub name: String,
+    /// What it holds.
+    pub source: Source,
+}
+
+/// A whole comparison.
+#[derive(Debug, Clone)]
+pub struct Comparison {
+    /// Names of the sides.
+    pub names: [String; 2],
+    /// What each side is, in words.
+    pub about: [String; 2],
+    /// The noise that was allowed: a share, 0.01 for 1 %.
+    pub noise: f64,
+    /// Whether figures are by hand.
+    pub is_by_hand: bool,
+    /// What is not the same on both sides.
+    pub changes: Vec<Change>,
+    /// Cells of both sides, by group, and in it from the largest difference to the least.
+    pub rows: Vec<ComparisonRow>,
+    /// Cells of one side.
+    pub one_sided: Vec<ComparisonRow>,
+    /// The answer in sentences, most important first.
+    pub findings: Vec<String>,
+    /// What to know about it.
+    pub notes: Vec<String>,
+    /// Reports of all records with their names, for what stands side by side.
+    pub reports: Vec<(String, Report)>,
+}
+
+impl Comparison {
+    /// Cells of both sides with this verdict.
+    pub fn count(&self, verdict: Verdict) -> usize {
+        self.rows.iter().filter(|row| row.verdict == verdict).count()
+    }
+
+    /// All rows: those of both sides, then those of one.
+    pub fn all(&self) -> impl Iterator<Item = &ComparisonRow> {
+        self.rows.iter().chain(&self.one_sided)
+    }
+
+    /// The groups of cells of both sides, in order.
+    pub fn groups(&self) -> Vec<(&str, Vec<&ComparisonRow>)> {
+        let mut groups: Vec<(&str, Vec<&ComparisonRow>)> = Vec::new();
+        for row in &self.rows {
+            match groups.last_mut() {
+                Some((name, rows)) if *name == row.group => rows.push(row),
+                _ => groups.push((&row.group, vec![row])),
+            }
+        }
+        groups
+    }
+}

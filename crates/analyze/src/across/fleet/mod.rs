@@ -1,0 +1,158 @@
+//! A fleet: many machines that should be alike, and which of them are not.
+//!
+//! Records are reduced to what is compared, one at a time (`gather.rs`). Machines of the same hardware are a cohort
+//! (`cohorts.rs`). Each figure of a node is held against its cohort's, figures that belong together are held against them
+//! together, and what chance does not explain (`distances.rs`, `stats/cohort.rs`) becomes one finding a node, with the cause that
+//! its pattern and the node's own facts show (`causes.rs`). Nodes under one switch, where they lie is known, can be slow together
+//! (`switches.rs`); and an earlier fleet is a cohort of one for each of today's nodes (`since.rs`).
+
+pub mod causes;
+pub mod cells;
+pub mod cohorts;
+pub mod distances;
+pub mod finding;
+pub mod gather;
+pub mod nodes;
+pub mod rows;
+pub mod screening;
+pub mod since;
+pub mod switches;
+pub mod topology;
+
+use crate::across::fleet::cohorts::COHORT_LEAST;
+use crate::across::fleet::distances::Distances;
+use crate::across::fleet::finding::{Direction, Finding, Options, plural, some};
+use crate::across::fleet::nodes::Fleet;
+use crate::across::fleet::screening::{CohortReport, Screening};
+use crate::across::fleet::since::Since;
+use crate::across::fleet::switches::SwitchLine;
+use crate::across::fleet::topology::Topology;
+use membound_core::in_order::InOrder;
+
+/// Screens a fleet; an earlier one to compare it with, and where its nodes lie, may be given.
+pub fn screen(fleet: &Fleet, then: Option<&Fleet>, topology: Option<&Topology>, options: Options) -> Screening {
+    let cohorts = cohorts::cohorts(fleet);
+    let mut screening = Screening {
+        cohorts: Vec::new(),
+        findings: Vec::new(),
+        switches: Vec::new(),
+        odd: Vec::new(),
+        since: None,
+        sentences: Vec::new(),
+        notes: Vec::new(),
+        options,
+    };
+    for cohort in cohorts {
+        if let Some(left_out) = cohort.left_out(fleet) {
+            screening.cohorts.push(CohortReport::unscreened(cohort.name, cohort.nodes, left_out));
+            continue;
+        }
+        let distances = Distances::of(fleet, &cohort.nodes, options);
+        let index = screening.cohorts.len();
+        let mut findings = findings(fleet, &distances, index, options);
+        let lines = topology.map(|topology| switches::lines(fleet, &distances, topology, options)).unwrap_or_default();
+        switches::mark(&mut findings, &lines);
+        screening.findings.extend(findings);
+        screening.switches.extend(lines);
+        screening.odd.extend(causes::odd(fleet, &cohort.nodes));
+        screening.cohorts.push(CohortReport::of(fleet, cohort.name, &distances));
+    }
+    screening.findings.order_by(|a, b| rank(a).partial_cmp(&rank(b)).unwrap_or(std::cmp::Ordering::Equal));
+    screening.switches.order_by(|a, b| a.deviation.total_cmp(&b.deviation));
+    screening.since = then.map(|then| since::since(fleet, then, options));
+    screening.sentences = sentences(fleet, &screening);
+    screening.notes = notes(fleet, &screening, topology);
+    screening
+}
+
+fn rank(finding: &Finding) -> (bool, f64) {
+    (finding.direction == Direction::Faster, -finding.worst().abs())
+}
+
+fn findings(fleet: &Fleet, distances: &Distances, cohort: usize, options: Options) -> Vec<Finding> {
+    let flagged = distances.flagged();
+    let typical = causes::Typical::of(fleet, distances);
+    flagged.into_iter().map(|place| finding(fleet, distances, &typical, cohort, place, options)).collect()
+}
+
+fn finding(
+    fleet: &Fleet,
+    distances: &Distances,
+    typical: &causes::Typical,
+    cohort: usize,
+    place: usize,
+    options: Options,
+) -> Finding {
+    let deviations = distances.deviations_of(fleet, place);
+    let node = distances.nodes[place];
+    let worst = deviations.first().map_or(0.0, |deviation| deviation.deviation);
+    let found = causes::cause(fleet, distances, typical, place, options);
+    Finding {
+        node,
+        host: fleet.nodes[node].host.clone(),
+        cohort,
+        direction: if worst < 0.0 { Direction::Slower } else { Direction::Faster },
+        alike: distances.levels_alike(fleet, place, options.noise),
+        deviations,
+        cause: found.cause,
+        why: found.why,
+        evidence: found.evidence,
+        cure: found.cure,
+        test: found.test,
+        switch: None,
+    }
+}
+
+fn sentences(fleet: &Fleet, screening: &Screening) -> Vec<String> {
+    let screened: usize =
+        screening.cohorts.iter().filter(|cohort| cohort.left_out.is_none()).map(|cohort| cohort.nodes.len()).sum();
+    let of = |direction| screening.findings.iter().filter(|finding| finding.direction == direction).count();
+    let (slower, faster) = (of(Direction::Slower), of(Direction::Faster));
+    let cohorts = screening.cohorts.iter().filter(|cohort| cohort.left_out.is_none()).count();
+    let among = format!("{} of {} of hardware", plural(screened, "node"), plural(cohorts, "kind"));
+    let are_slower = if slower == 1 { "is slower than its neighbours" } else { "are slower than their neighbours" };
+    let first = match (screened, slower, faster) {
+        (0, ..) => format!("{} read, none screened: no {COHORT_LEAST} are alike.", plural(fleet.nodes.len(), "node")),
+        (_, 0, 0) => format!("All alike: none of {among} deviates from its neighbours by more than chance."),
+        (_, 0, faster) => format!("{faster} of {among} faster than their neighbours, none slower."),
+        (_, slower, 0) => format!("{slower} of {among} {are_slower}: {}.", worst(screening)),
+        (_, slower, faster) => format!("{slower} of {among} {are_slower}, {faster} faster: {}.", worst(screening)),
+    };
+    let mut sentences = vec![first];
+    sentences.extend(screening.switches.iter().filter(|line| line.is_slow).map(SwitchLine::sentence));
+    sentences.extend(screening.since.iter().flat_map(Since::sentences));
+    sentences
+}
+
+/// The slow nodes that deviate most, and why: `n3 (15 of 16 memory modules), n8 (no cause found) and 4 more`.
+fn worst(screening: &Screening) -> String {
+    let slower = screening.findings.iter().filter(|finding| finding.direction == Direction::Slower);
+    let named: Vec<String> = slower.map(|finding| format!("{} ({})", finding.host, finding.why)).collect();
+    some(&named, 2)
+}
+
+fn notes(fleet: &Fleet, screening: &Screening, topology: Option<&Topology>) -> Vec<String> {
+    let mut notes: Vec<String> = screening
+        .cohorts
+        .iter()
+        .filter_map(|cohort| {
+            let names: Vec<String> = cohort.nodes.iter().map(|node| fleet.nodes[*node].host.clone()).collect();
+            Some(format!("{}: {} ({}).", some(&names, 4), cohort.left_out.as_ref()?, cohort.name))
+        })
+        .collect();
+    if let Some(topology) = topology {
+        let unknown: Vec<String> = fleet
+            .nodes
+            .iter()
+            .filter(|node| topology.switch_of(&node.host).is_none())
+            .map(|node| node.host.clone())
+            .collect();
+        if !unknown.is_empty() {
+            notes.push(format!("No switch in the topology names {}.", some(&unknown, 4)));
+        }
+    }
+    if let Some(since) = &screening.since {
+        notes.extend(since.notes.iter().cloned());
+    }
+    notes
+}

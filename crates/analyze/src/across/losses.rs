@@ -1,0 +1,173 @@
+//! What costs most on a machine: the same work done in a slow way and in a fast way, by how much they differ, and the cure.
+
+use crate::experiments::latency::rows::LatencyRow;
+use crate::experiments::pages::rows::PageRow;
+use crate::rate::Rate;
+use crate::report::Report;
+use crate::wording::{gbps, threads};
+use membound_core::in_order::InOrder;
+use membound_core::kernel::StoreKind;
+use membound_core::kernel::chase::Order;
+use membound_core::memory::MemoryKind;
+use membound_core::units::{Bytes, BytesPerSecond, significant};
+use membound_core::work::pages::PageWork;
+
+/// A slow way of doing something.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Loss {
+    /// What is slow.
+    pub what: String,
+    /// By how much against the fast way: [ratio, low, high].
+    pub factor: [f64; 3],
+    /// What the factor counts: `slower`, `smaller`.
+    pub than: &'static str,
+    /// What helps.
+    pub cure: String,
+}
+
+/// A loss whose interval begins below this is none: it may be chance.
+const LEAST: f64 = 1.1;
+
+/// All that is lost for sure, most first.
+pub fn losses(report: &Report) -> Vec<Loss> {
+    let one =
+        [random_order(report), first_touch(report), write_allocate(report), small_pages(report), one_core(report)];
+    let mut all: Vec<Loss> = one.into_iter().flatten().chain(small_caches(report)).chain(causes(report)).collect();
+    all.retain(|loss| loss.factor[1] >= LEAST && loss.factor.iter().all(|end| end.is_finite()));
+    all.order_by(|a, b| b.factor[0].total_cmp(&a.factor[0]));
+    all
+}
+
+/// One interval over another: the widest that both allow.
+fn over(slow: [f64; 3], fast: [f64; 3]) -> [f64; 3] {
+    [slow[0] / fast[0], slow[1] / fast[2], slow[2] / fast[1]]
+}
+
+/// The best figure of a kernel in memory.
+fn in_memory(report: &Report, kernel: &str, threads: usize) -> Option<Rate> {
+    let memory = report.levels.iter().find(|level| level.name == "memory")?;
+    let best = memory.best.iter().find(|best| best.kernel == kernel && best.threads == threads)?;
+    report.rows.get(best.row)?.payload_bps
+}
+
+/// The most threads that a kernel ran with in memory.
+fn most_threads(report: &Report, kernel: &str) -> usize {
+    let memory = report.levels.iter().find(|level| level.name == "memory");
+    let own = memory.into_iter().flat_map(|level| &level.best).filter(|best| best.kernel == kernel);
+    own.map(|best| best.threads).max().unwrap_or(1)
+}
+
+/// One chain through memory in that order, in the largest working set.
+fn chase(report: &Report, order: Order, memory: MemoryKind) -> Option<&LatencyRow> {
+    let is_one = |row: &&LatencyRow| {
+        row.chase().order == order
+            && row.case.memory.kind == memory
+            && row.is_over_lines()
+            && !row.is_hit()
+            && row.level.as_deref() == Some("memory")
+            && row.quality.is_measured()
+    };
+    report.latency.rows.iter().filter(is_one).max_by_key(|row| row.case.working_set)
+}
+
+fn random_order(report: &Report) -> Option<Loss> {
+    let [random, forward] = [Order::Random, Order::Forward].map(|order| chase(report, order, MemoryKind::Thp));
+    let factor = over(random?.latency_ns?.interval(), forward?.latency_ns?.interval());
+    let lines = report.latency.parallelism.as_ref().map_or(16.0, |parallel| parallel.lines_in_flight.round());
+    Some(Loss {
+        what: "dependent loads in random order from memory, against the same lines in order".into(),
+        factor,
+        than: "slower",
+        cure: format!("sort or block the accesses; else keep {lines} independent loads in flight (batch, prefetch)"),
+    })
+}
+
+fn first_touch(report: &Report) -> Option<Loss> {
+    let touch = |kind: MemoryKind| {
+        let is_one = |row: &&PageRow| {
+            let is_asked = (row.work(), row.case.memory.kind, row.case.threads()) == (PageWork::Touch, kind, 1);
+            is_asked && row.quality.is_measured()
+        };
+        report.pages.iter().find(is_one)?.bps
+    };
+    let (base, store) = (touch(MemoryKind::Base)?, in_memory(report, "store", 1)?);
+    let huge = touch(MemoryKind::Thp).map_or(String::new(), |huge| {
+        format!("; 2 MiB pages fault {} x as fast", significant(huge.median / base.median))
+    });
+    Some(Loss {
+        what: "first touch of memory in 4 KiB pages, against storing to it again".into(),
+        factor: over(store.interval(), base.interval()),
+        than: "slower",
+        cure: format!("keep and reuse buffers{huge}"),
+    })
+}
+
+fn write_allocate(report: &Report) -> Option<Loss> {
+    let nt = report.crossovers.iter().filter(|found| found.store == StoreKind::Nt);
+    let sure = |gain: Option<[f64; 3]>| gain.map_or(0.0, |gain| gain[1]);
+    let best = nt.max_by(|a, b| sure(a.gain).total_cmp(&sure(b.gain)))?;
+    let from = best.at.map_or(String::new(), |[at, ..]| format!(" for arrays above {}", Bytes(at as u64)));
+    Some(Loss {
+        what: format!(
+            "regular stores to memory ({}, {}), which read each line before they write it",
+            best.kernel,
+            threads(best.threads)
+        ),
+        factor: best.gain?,
+        than: "slower",
+        cure: format!("non-temporal stores{from}"),
+    })
+}
+
+fn small_pages(report: &Report) -> Option<Loss> {
+    let [base, huge] = [MemoryKind::Base, MemoryKind::Thp].map(|kind| chase(report, Order::Random, kind));
+    Some(Loss {
+        what: "random loads from memory in 4 KiB pages, against 2 MiB pages".into(),
+        factor: over(base?.latency_ns?.interval(), huge?.latency_ns?.interval()),
+        than: "slower",
+        cure: "madvise(MADV_HUGEPAGE), or a huge-page pool, for large tables".into(),
+    })
+}
+
+fn one_core(report: &Report) -> Option<Loss> {
+    let most = most_threads(report, "load");
+    let (one, all) = (in_memory(report, "load", 1)?, in_memory(report, "load", most).filter(|_| most > 1)?);
+    Some(Loss {
+        what: format!("reading memory with one core: {} of {}", gbps(one.value()), BytesPerSecond(all.value())),
+        factor: over(all.interval(), one.interval()),
+        than: "slower",
+        cure: format!("share the loop among {}", threads(most)),
+    })
+}
+
+/// Caches that give less than they claim.
+fn small_caches(report: &Report) -> Vec<Loss> {
+    let small = |level: &crate::hierarchy::names::Level| {
+        let (claimed, capacity) = (level.claimed?, level.capacity?);
+        let factor = claimed.0 as f64 / capacity.0.max(1) as f64;
+        Some(Loss {
+            what: format!("{} ends at {capacity}, not at the {claimed} that it claims", level.name),
+            factor: [factor; 3],
+            than: "smaller",
+            cure: format!("block for {capacity}: others share the cache, or the hypervisor misstates it"),
+        })
+    };
+    report.levels.iter().filter_map(small).filter(|loss| loss.factor[0] > 1.25).collect()
+}
+
+/// What the verdict knows beside these.
+fn causes(report: &Report) -> Vec<Loss> {
+    use crate::across::verdict::diagnosis::CauseKind::{FewCores, PageSize, WriteAllocate};
+    let Some(gap) = &report.verdict.gap else { return Vec::new() };
+    let loss = |cause: &crate::across::verdict::diagnosis::Cause| {
+        let factor = 1.0 + cause.gives_back_bps? / gap.reached_bps;
+        Some(Loss {
+            what: format!("{}: {}", cause.cause, cause.evidence),
+            factor: [factor; 3],
+            than: "slower",
+            cure: cause.cure.clone(),
+        })
+    };
+    let others = report.verdict.causes.iter().filter(|c| ![WriteAllocate, PageSize, FewCores].contains(&c.cause));
+    others.filter_map(loss).collect()
+}

@@ -1,0 +1,18 @@
+//! What several experiments say together.
+
+pub mod advisor;
+pub mod check;
+pub mod compare;
+pub mod findings;
+pub mod fleet;
+pub mod limits;
+pub mod losses;
+pub mod numa;
+pub mod recipes;
+pub mod roofline;
+pub mod sections;
+pub mod tiers;
+pub mod traffic;
+pub mod verdict;
+pub mod warnings;
+pub mod weights;

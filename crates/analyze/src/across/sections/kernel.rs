@@ -1,0 +1,160 @@
+//! A loop of a user's own: what it needs of the memory for each operation, how fast it ran, and what held it back.
+
+use membound_core::in_order::InOrder;
+use std::collections::BTreeSet;
+
+use crate::across::sections::warnings;
+use crate::experiments::bandwidth::rows::BandwidthRow;
+use crate::section::{Document, Section, Table};
+use crate::warning::Warning;
+use crate::wording::{SPREAD_CAPTION, gathered, gbps, spread, threads as threads_word};
+use membound_core::case::Protocol;
+use membound_core::kernel::catalog::Kernel;
+use membound_core::units::{percent, significant};
+
+/// The answer in a sentence for each loop, and a row a case.
+pub fn document(rows: &[BandwidthRow], distrust: &[Warning]) -> Document {
+    let (stream, own): (Vec<&BandwidthRow>, Vec<&BandwidthRow>) =
+        rows.iter().partition(|row| row.case.protocol == Protocol::Stream);
+    let names: BTreeSet<&str> = own.iter().map(|row| row.kernel()).collect();
+    let loops = names.into_iter().filter_map(Kernel::named).map(|kernel| of_kernel(kernel, &own, &stream));
+    let (sentences, sections): (Vec<String>, Vec<Section>) = loops.unzip();
+    let sentences = if sentences.is_empty() { vec!["No rows: nothing was measured.".into()] } else { sentences };
+    Document::new("membound kernel", sentences, sections.into_iter().chain([warnings::section(distrust)]))
+}
+
+fn of_kernel(kernel: &Kernel, rows: &[&BandwidthRow], stream: &[&BandwidthRow]) -> (String, Section) {
+    let mut rows: Vec<&BandwidthRow> = rows.iter().copied().filter(|row| row.kernel() == kernel.name).collect();
+    rows.order_by_key(|row| (row.threads(), row.case.working_set, row.store(), row.width()));
+    let text = |cell: fn(&BandwidthRow) -> String| rows.iter().map(|row| cell(row)).collect::<Vec<_>>();
+    let number = |cell: fn(&BandwidthRow) -> Option<String>| rows.iter().map(|row| cell(row)).collect::<Vec<_>>();
+    let table = Table::new("")
+        .right("threads", text(|row| row.threads().to_string()))
+        .left("store", text(store_words))
+        .right("size", text(|row| row.case.working_set.to_string()))
+        .left("level", text(|row| row.level.clone().unwrap_or_default()))
+        .right(
+            "GB/s",
+            number(|row| row.payload_bps.as_ref().map(|rate| format!("{} {}", gbps(rate.value()), spread(rate)))),
+        )
+        .right("on the\nbus", number(|row| row.bus_bps.map(|rate| gbps(rate.value()))))
+        .right("GF/s", number(|row| row.flops_per_s.map(giga)))
+        .right("B/cycle", number(|row| row.bytes_per_cycle.map(significant)))
+        .flags(rows.iter().copied())
+        .without_blanks();
+    let section = Section {
+        id: "kernel",
+        title: kernel.text.into(),
+        about: format!("GB/s is payload, GF/s 10^9 flops per second; {SPREAD_CAPTION}."),
+        tables: vec![table],
+        notes: notes(kernel),
+        missing: gathered(rows.iter().map(|row| (store_words(row), &row.quality))),
+        ..Section::default()
+    };
+    (sentence(kernel, &rows, stream), section)
+}
+
+/// What one element needs, how fast it goes from the largest working set, and what holds it back there.
+fn sentence(kernel: &Kernel, rows: &[&BandwidthRow], stream: &[&BandwidthRow]) -> String {
+    let Some(first) = rows.first() else { return kernel.text.into() };
+    let measured: Vec<&BandwidthRow> = rows.iter().copied().filter(|row| row.payload_bps.is_some()).collect();
+    let fastest = |sets: &dyn Fn(&BandwidthRow) -> bool| {
+        let rate = |row: &&&BandwidthRow| row.payload_bps.map_or(0.0, |rate| rate.value());
+        measured.iter().filter(|row| sets(row)).max_by(|a, b| rate(a).total_cmp(&rate(b))).copied()
+    };
+    let Some(size) = measured.iter().map(|row| row.case.working_set).max() else {
+        return format!("{}; nothing was measured.", needs(kernel, first));
+    };
+    let Some(far) = fastest(&|row| row.case.working_set == size) else { return needs(kernel, first) };
+    let near_size = measured.iter().filter(|row| row.threads() == far.threads()).map(|row| row.case.working_set).min();
+    let near = fastest(&|row| row.threads() == far.threads() && Some(row.case.working_set) == near_size);
+    let flops = far.flops_per_s.map_or_else(String::new, |flops| format!(" and {} GF/s", giga(flops)));
+    format!(
+        "{}; {} GB/s{flops} from {} ({}, {}){}{}.",
+        needs(kernel, far),
+        far.payload_bps.map_or_else(|| "-".into(), |rate| gbps(rate.value())),
+        place(far),
+        threads_word(far.threads()),
+        far.store_words(),
+        of_stream(far, stream),
+        near.map_or_else(String::new, |near| held_back(near, far)),
+    )
+}
+
+/// `2 flops, 24 B payload (32 B with write-allocate): 16 B/flop, 0.0625 flop/B`
+fn needs(kernel: &Kernel, row: &BandwidthRow) -> String {
+    let (traffic, flops) = (kernel.traffic(row.store(), row.element()), kernel.formula().flops());
+    let (payload, bus) = (traffic.payload(), traffic.bus());
+    let allocated = if bus > payload { format!(" ({bus} B with write-allocate)") } else { String::new() };
+    let word = if flops == 1 { "flop" } else { "flops" };
+    let balance = match flops {
+        0 => String::new(),
+        _ => format!(
+            ", {} B/flop on the bus ({} flop/B)",
+            significant(bus as f64 / f64::from(flops)),
+            significant(f64::from(flops) / bus as f64)
+        ),
+    };
+    format!("{}: {flops} {word}, {payload} B payload{allocated} an element{balance}", kernel.text)
+}
+
+/// `, 92 % of STREAM triad here (23.1 GB/s)`: with the same threads, memory and stores, where the loop's working set is
+/// no smaller than a third of STREAM's.
+fn of_stream(far: &BandwidthRow, stream: &[&BandwidthRow]) -> String {
+    let place = |row: &BandwidthRow| (row.threads(), row.case.memory);
+    let is_ours = |row: &&&BandwidthRow| {
+        let is_same_store =
+            far.variant().row().is_some_and(|kernel| kernel.formula().store().is_none()) || row.store() == far.store();
+        row.kernel() == "triad" && place(row) == place(far) && is_same_store && row.quality.is_measured()
+    };
+    let triad = stream.iter().filter(is_ours).find(|row| 3 * far.case.working_set.0 >= row.case.working_set.0);
+    let rates = triad.and_then(|row| row.payload_bps).zip(far.payload_bps);
+    rates.map_or_else(String::new, |(triad, own)| {
+        format!(", {} of STREAM triad here ({} GB/s)", percent(own.value() / triad.value()), gbps(triad.value()))
+    })
+}
+
+/// What holds it back: the memory where it runs faster from the smallest working set, beyond chance; the core only where the
+/// intervals leave no room for a difference. Intervals that overlap show neither.
+fn held_back(near: &BandwidthRow, far: &BandwidthRow) -> String {
+    let (Some(quick), Some(slow)) = (near.payload_bps, far.payload_bps) else { return String::new() };
+    if near.case.working_set == far.case.working_set {
+        return String::new();
+    }
+    let (close, distant) = (place(near), place(far));
+    let times = significant(quick.value() / slow.value());
+    if quick.is_apart(slow) && quick.value() > slow.value() {
+        format!(", bound by {distant}: from {close} it runs {times} times as fast")
+    } else if quick.wide()[1] <= NO_FASTER * slow.wide()[0] {
+        format!(", compute-bound: no faster from {close} than from {distant}")
+    } else {
+        let [one, other] = [quick, slow].map(|rate| rate.ends().map(gbps).join(" to "));
+        format!(
+            "; what bounds it is not shown: {times} times as fast from {close}, but the figures are too uncertain ({one} GB/s and \
+             {other})"
+        )
+    }
+}
+
+/// A loop that gains less from the nearest level has nothing to wait for but the core.
+const NO_FASTER: f64 = 1.1;
+
+fn place(row: &BandwidthRow) -> String {
+    row.level.clone().unwrap_or_else(|| row.case.working_set.to_string())
+}
+
+fn notes(kernel: &Kernel) -> Vec<String> {
+    let gathers = "Gathered elements count once each, as payload and on the bus. In random order a core reads a line of \
+                   64 B for each as soon as the stream does not fit its caches.";
+    kernel.formula().gathers().then(|| gathers.into()).into_iter().collect()
+}
+
+fn giga(per_s: f64) -> String {
+    significant(per_s / 1e9)
+}
+
+/// How a row stores: kind, width, and whether its streams start off their aligned places.
+fn store_words(row: &BandwidthRow) -> String {
+    let unaligned = if row.case.misaligned_bytes > 0 { " unaligned" } else { "" };
+    format!("{} {}{unaligned}", row.store(), row.width())
+}

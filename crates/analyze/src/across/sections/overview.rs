@@ -1,0 +1,364 @@
+//! The first screen: the machine's answer in forty lines. What it rests on, all sections tell.
+
+use crate::across::losses::{Loss, losses};
+use crate::experiments::bandwidth::levels::{load_curve, standing};
+use crate::experiments::bandwidth::rows::BandwidthRow;
+use crate::flag::Flag;
+use crate::hierarchy::names::{LEAST_SIZES, Level};
+use crate::quality::Quality;
+use crate::report::Report;
+use crate::section::{Item, Section, Table};
+use crate::wording::{counted, farther, gbps, spread_as, threads, times};
+use membound_core::kernel::StoreKind;
+use membound_core::stats::states::{Ends, VISITS_MIN};
+use membound_core::units::{Bytes, percent, significant};
+
+/// Losses that are shown.
+const LOSSES: usize = 5;
+/// A figure is sure when its interval ends within this share of it.
+const SURE: f64 = 0.03;
+/// From so many columns on the table has room for stores.
+const WITH_STORES: usize = 100;
+/// Heights that a character can show.
+const BARS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
+
+/// What the whole report comes to: levels, how far to trust them, what costs most. Nothing where no machine was
+/// characterised: there is neither a curve of loads nor a latency beside them. The curve is drawn so many columns wide.
+pub fn sections(report: &Report, columns: usize) -> Vec<Section> {
+    let figures = Figures::of(report);
+    if load_curve(&report.rows).len() < LEAST_SIZES && !figures.characterise() {
+        return Vec::new();
+    }
+    let levels = Section {
+        id: "overview",
+        title: heading(report),
+        about: figures.trust(report, columns),
+        tables: figures.table(columns).into_iter().collect(),
+        verbatim: curve(report, columns),
+        ..Section::default()
+    };
+    let found = losses(report);
+    let costs = Section {
+        id: "costs",
+        title: if found.is_empty() { String::new() } else { "What costs most here, and the cure".into() },
+        items: found.iter().take(LOSSES).map(item).collect(),
+        notes: left_out(report).into_iter().chain(not_measured(report)).collect(),
+        ..Section::default()
+    };
+    [levels, costs].into_iter().filter(|section| !section.is_empty()).collect()
+}
+
+/// `membound 0.1.0 on AMD EPYC, ..., 59 s, 812 of 934 cases`
+fn heading(report: &Report) -> String {
+    let wall = report.end.as_ref().map_or(String::new(), |end| format!(", {:.0} s", end.wall_s));
+    format!("{} on {}{wall}{}", report.tool, report.machine.summary(), visited(report))
+}
+
+/// How much of the plan was visited.
+fn visited(report: &Report) -> String {
+    let Some(end) = &report.end else { return format!(", {}", counted(report.visited, "case")) };
+    match report.visited < end.planned {
+        true => format!(", {} of {}", report.visited, counted(end.planned, "case")),
+        false => format!(", all of {}", counted(end.planned, "case")),
+    }
+}
+
+fn item(loss: &Loss) -> Item {
+    let factor = if loss.factor[1] == loss.factor[2] {
+        format!("{} x", significant(loss.factor[0]))
+    } else {
+        times(loss.factor)
+    };
+    Item { text: format!("{factor} {}: {}", loss.than, loss.what), below: vec![("cure", loss.cure.clone())] }
+}
+
+/// Rows of one core and of all.
+type Pair<'a> = [Option<&'a BandwidthRow>; 2];
+/// Which rows of a level a column shows.
+type OfLine<'a> = fn(&Line<'a>) -> Pair<'a>;
+
+/// What the table of levels shows of one of them.
+struct Line<'a> {
+    level: &'a Level,
+    /// With regular stores, by one core and by all.
+    read: Pair<'a>,
+    write: Pair<'a>,
+    copy: Pair<'a>,
+    /// ns [median, low, high], cycles.
+    latency: Option<([f64; 3], Option<f64>)>,
+}
+
+struct Figures<'a> {
+    lines: Vec<Line<'a>>,
+    /// Copies in memory with non-temporal stores.
+    nt: Pair<'a>,
+    /// The most threads that anything ran with.
+    most: usize,
+}
+
+impl<'a> Figures<'a> {
+    fn of(report: &'a Report) -> Self {
+        let most = report.rows.iter().map(BandwidthRow::threads).max().unwrap_or(1);
+        let counts = [1, most];
+        let line = |level: &'a Level| {
+            let of_store =
+                |kernel: &'static str, is_nt: bool| counts.map(|threads| best(report, level, kernel, threads, is_nt));
+            Line {
+                level,
+                read: of_store("load", false),
+                write: of_store("store", false),
+                copy: of_store("copy", false),
+                latency: level.latency.map(|latency| (latency.ns, latency.cycles)),
+            }
+        };
+        let memory = report.levels.iter().find(|level| level.name == "memory");
+        let nt = memory.map_or([None, None], |level| counts.map(|threads| best(report, level, "copy", threads, true)));
+        Figures { lines: report.levels.iter().map(line).collect(), nt, most }
+    }
+
+    /// Whether a run that had no time for a curve looked at levels nevertheless: loads and latency, each in two of them.
+    fn characterise(&self) -> bool {
+        let seen = |is_there: &dyn Fn(&Line<'a>) -> bool| self.lines.iter().filter(|line| is_there(line)).count();
+        seen(&|line| line.read[0].is_some()) > 1 && seen(&|line| line.latency.is_some()) > 1
+    }
+
+    /// Those of the table, which has stores where there is room.
+    fn rows(&self, columns: usize) -> impl Iterator<Item = &'a BandwidthRow> {
+        let write = move |line: &Line<'a>| if columns < WITH_STORES { [None; 2] } else { line.write };
+        let of_lines = self.lines.iter().flat_map(move |line| [line.read, write(line), line.copy]).flatten().flatten();
+        of_lines.chain(self.nt.into_iter().flatten())
+    }
+
+    /// How many of the figures are sure, how many rest on too few visits, and what spoils the one that is least sure.
+    fn trust(&self, report: &Report, columns: usize) -> String {
+        let rows = self.rows(columns).filter_map(|row| Some((of_row(row), row.payload_bps?.interval(), Some(row))));
+        let latency = |line: &Line<'a>| Some((format!("latency of {}", line.level.name), line.latency?.0, None));
+        let latencies = self.lines.iter().filter_map(latency);
+        let figures: Vec<_> = rows.chain(latencies).collect();
+        if figures.is_empty() {
+            return String::new();
+        }
+        let is_few = |row: Option<&BandwidthRow>| row.is_some_and(rests_on_few);
+        let few = figures.iter().filter(|(.., row)| is_few(*row)).count();
+        let sure = figures.iter().filter(|(_, figure, row)| farther(*figure) <= SURE && !is_few(*row)).count();
+        let few = match few {
+            0 => String::new(),
+            few => format!("; {few} (~) rest on fewer than {VISITS_MIN} undisturbed visits -> a longer --budget"),
+        };
+        let unsure = figures.iter().filter(|(_, figure, row)| farther(*figure) > SURE && !is_few(*row));
+        let worst = unsure.max_by(|a, b| farther(a.1).total_cmp(&farther(b.1)));
+        let worst = worst.map_or(String::new(), |(name, figure, row)| {
+            let shown = |value: f64| if row.is_some() { gbps(value) } else { significant(value) };
+            let why = row.map_or(String::new(), |row| why(&row.quality));
+            format!("; widest: {name}, {}{why}", spread_as('±', *figure, shown))
+        });
+        let cut = unfinished(report);
+        format!("{cut}Trust: {sure} of {} figures are within ±{}{few}{worst}.", figures.len(), percent(SURE))
+    }
+
+    fn table(&self, columns: usize) -> Option<Table> {
+        if self.lines.is_empty() {
+            return None;
+        }
+        let lines = &self.lines;
+        let has_nt = self.nt.iter().any(Option::is_some);
+        let rate = |row: Option<&BandwidthRow>| row.and_then(shown_rate);
+        let column = |of: &dyn Fn(&Line<'a>) -> Option<String>, nt: Option<String>| -> Vec<Option<String>> {
+            lines.iter().map(of).chain(has_nt.then_some(nt)).collect()
+        };
+        let size = |bytes: Option<Bytes>| bytes.map(|bytes| bytes.to_string());
+        let names = lines.iter().map(|line| line.level.name.clone());
+        let mut table = Table::new("GB/s of payload with one core and with all; dependent-load latency")
+            .left("", names.chain(has_nt.then(|| "  nt stores".into())))
+            .right("size\nclaimed", column(&|line| size(line.level.claimed), None))
+            .right("size\nseen", column(&|line| size(line.level.capacity), None));
+        let kinds: [(&str, OfLine<'a>, Pair<'a>); 3] = [
+            ("read", |line| line.read, [None; 2]),
+            ("write", |line| line.write, [None; 2]),
+            ("copy", |line| line.copy, self.nt),
+        ];
+        for (name, of_line, nt) in kinds.into_iter().filter(|(name, ..)| columns >= WITH_STORES || *name != "write") {
+            for (place, cores) in ["1 core", "all"].into_iter().enumerate().take(self.most.min(2)) {
+                let cells = column(&|line| rate(of_line(line)[place]), rate(nt[place]));
+                table = table.right(&format!("{name}\n{cores}"), cells);
+            }
+        }
+        let ns = |line: &Line<'_>| line.latency.map(|(ns, _)| significant(ns[0]));
+        let cycles = |line: &Line<'_>| line.latency.and_then(|(_, cycles)| cycles).map(significant);
+        let table = table
+            .right("latency\nns", column(&|line| ns(line), None))
+            .right("latency\ncycles", column(&|line| cycles(line), None))
+            .without_blanks();
+        Some(table)
+    }
+}
+
+/// What a drawing shows of a level.
+#[derive(Debug, Clone)]
+pub struct Picture {
+    /// Its name.
+    pub name: String,
+    /// `32.6 KiB of 32 KiB`: as seen and as claimed; empty for memory.
+    pub size: String,
+    /// `1.17 ns, 4.04 cycles`; empty where it was not measured.
+    pub latency: String,
+    /// Of one core and of all.
+    pub rates: Vec<PictureRate>,
+}
+
+/// A rate of a drawing.
+#[derive(Debug, Clone)]
+pub struct PictureRate {
+    /// `read, 1 core`
+    pub name: &'static str,
+    /// GB/s as tables show it.
+    pub shown: String,
+    /// Bytes per second.
+    pub bps: f64,
+}
+
+/// The levels as a drawing shows them, fastest first.
+pub fn pictures(report: &Report) -> Vec<Picture> {
+    let figures = Figures::of(report);
+    let picture = |line: &Line<'_>| {
+        let size = match (line.level.capacity, line.level.claimed) {
+            (Some(seen), Some(claimed)) => format!("{seen} seen, {claimed} claimed"),
+            (Some(size), None) | (None, Some(size)) => size.to_string(),
+            (None, None) => String::new(),
+        };
+        let cycles = |cycles: f64| format!(", {} cycles", significant(cycles));
+        let latency =
+            line.latency.map(|(ns, own)| format!("{} ns{}", significant(ns[0]), own.map_or(String::new(), cycles)));
+        let all = figures.most > 1;
+        let rates = [
+            ("read, 1 core", line.read[0]),
+            ("read, all", line.read[1].filter(|_| all)),
+            ("copy, 1 core", line.copy[0]),
+            ("copy, all", line.copy[1].filter(|_| all)),
+        ];
+        let rate = |(name, row): (&'static str, Option<&BandwidthRow>)| {
+            Some(PictureRate { name, shown: shown_rate(row?)?, bps: row?.payload_bps?.value() })
+        };
+        let rates = rates.into_iter().filter_map(rate).collect();
+        Picture { name: line.level.name.clone(), size, latency: latency.unwrap_or_default(), rates }
+    };
+    figures.lines.iter().map(picture).collect()
+}
+
+/// The row that stands for a kernel in a level, with regular stores or with non-temporal ones.
+fn best<'a>(report: &'a Report, level: &Level, kernel: &str, threads: usize, is_nt: bool) -> Option<&'a BandwidthRow> {
+    let store = if is_nt { StoreKind::Nt } else { StoreKind::Regular };
+    report.rows.get(standing(&report.rows, level, (kernel, threads, store))?)
+}
+
+/// Why the plan was cut short, if anybody did that.
+fn unfinished(report: &Report) -> &'static str {
+    match &report.end {
+        None => "The record has no end: the run was killed. ",
+        Some(end) if end.interrupted => "The run was interrupted. ",
+        Some(_) => "",
+    }
+}
+
+/// Whether a figure rests on too few undisturbed visits for an interval.
+fn rests_on_few(row: &BandwidthRow) -> bool {
+    row.payload_bps.is_some_and(|rate| {
+        let undisturbed = rate.undisturbed * row.quality.rounds as f64;
+        rate.capability.ends == Ends::Range || rate.undisturbed < 1.0 && undisturbed < VISITS_MIN as f64
+    })
+}
+
+/// `186`, or `~186` where too few visits stand behind it.
+fn shown_rate(row: &BandwidthRow) -> Option<String> {
+    let mark = if rests_on_few(row) { "~" } else { "" };
+    row.payload_bps.map(|rate| format!("{mark}{}", gbps(rate.value())))
+}
+
+/// `load in L2 with 2 threads`
+fn of_row(row: &BandwidthRow) -> String {
+    let level = row.level.as_deref().unwrap_or_default();
+    format!("{} in {level} with {}", row.kernel(), threads(row.threads()))
+}
+
+/// What a longer run would have measured besides, where the plan was too long for this one.
+fn left_out(report: &Report) -> Option<String> {
+    let end = report.end.as_ref().filter(|end| report.visited < end.planned && !end.interrupted)?;
+    let parts = [
+        ("arithmetic", report.flops.is_empty()),
+        ("memory kinds", report.kinds.is_none()),
+        ("page faults", report.pages.is_empty()),
+        ("offsets", report.offsets.is_empty()),
+    ];
+    let parts: Vec<&str> = parts.into_iter().filter(|(_, is_missing)| *is_missing).map(|(name, _)| name).collect();
+    let parts = if parts.is_empty() { String::new() } else { format!(", with all of {}", parts.join(", ")) };
+    let cases = format!("{} of {}", end.planned - report.visited, counted(end.planned, "case"));
+    Some(format!("Left out for lack of time: {cases}{parts}; a longer --budget has room for them."))
+}
+
+/// What a row's flags say first of what disturbed it, and the cure.
+fn why(quality: &Quality) -> String {
+    let tells = |flag: &&Flag| !matches!(flag, Flag::WideInterval | Flag::FewSamples);
+    let flag = quality.flags.iter().find(tells).or(quality.flags.first());
+    flag.map_or(String::new(), |flag| format!(" ({}) -> {}", flag.means(), flag.cure()))
+}
+
+/// One core's reading speed over working sets, and the sizes at which levels end.
+fn curve(report: &Report, columns: usize) -> Vec<String> {
+    let curve = load_curve(&report.rows);
+    let (Some(first), Some(last)) = (curve.first(), curve.last()) else { return Vec::new() };
+    let (from, to) = ((first.0.0 as f64).ln(), (last.0.0 as f64).ln());
+    let most = curve.iter().map(|point| point.1).fold(0.0, f64::max);
+    if to <= from || most <= 0.0 {
+        return Vec::new();
+    }
+    let label = "read, 1 core ";
+    let (left, right) = (gbps(first.1), gbps(last.1));
+    let indent = label.len() + left.len() + " |".len();
+    let width = columns.saturating_sub(indent + "| ".len() + right.len() + " GB/s".len()).max(2);
+    let bar = |place: usize| {
+        let at = from + (to - from) * place as f64 / (width - 1) as f64;
+        let distance = |bytes: Bytes| ((bytes.0 as f64).ln() - at).abs();
+        let nearest = curve.iter().min_by(|a, b| distance(a.0).total_cmp(&distance(b.0)));
+        let height = nearest.map_or(0.0, |point| point.1 / most * BARS.len() as f64);
+        BARS[(height.ceil() as usize).clamp(1, BARS.len()) - 1]
+    };
+    let bars: String = (0..width).map(bar).collect();
+    let line = format!("{label}{left} |{bars}| {right} GB/s");
+    vec![line, axis([indent, width], report, [first.0, last.0])]
+}
+
+/// Sizes below the curve: its ends, and where levels end as far as there is room.
+fn axis([indent, width]: [usize; 2], report: &Report, [first, last]: [Bytes; 2]) -> String {
+    let (from, to) = ((first.0 as f64).ln(), (last.0 as f64).ln());
+    let mut line: Vec<char> = vec![' '; indent + width];
+    let mut put = |bytes: Bytes| {
+        let text: Vec<char> = bytes.to_string().replace(' ', "").replace("iB", "").chars().collect();
+        let place = ((bytes.0 as f64).ln() - from) / (to - from) * (width - 1) as f64;
+        let start = (indent + place.max(0.0) as usize).min(indent + width - text.len());
+        let around = start.saturating_sub(1)..(start + text.len() + 1).min(line.len());
+        if line[around].iter().all(|c| *c == ' ') {
+            line[start..start + text.len()].copy_from_slice(&text);
+        }
+    };
+    put(first);
+    put(last);
+    report.levels.iter().filter_map(|level| level.capacity).for_each(&mut put);
+    line.into_iter().collect::<String>().trim_end().into()
+}
+
+/// Names of what could not be measured; its sections say why.
+fn not_measured(report: &Report) -> Option<String> {
+    let missing = report.sections().flat_map(|(_, sections)| sections).flat_map(|section| section.missing);
+    let name = |text: String| Some(text.split_once(": ")?.0.to_string());
+    let mut names: Vec<String> =
+        missing.filter_map(name).flat_map(|names| names.split(", ").map(String::from).collect::<Vec<_>>()).collect();
+    // Works on pages of a kind lack what the kind lacks.
+    names.retain(|name| !name.contains(" of "));
+    names.sort();
+    names.dedup();
+    const SHOWN: usize = 8;
+    let more = names.len().saturating_sub(SHOWN);
+    let rest = if more > 0 { format!(" and {more} more") } else { String::new() };
+    let shown = names.iter().take(SHOWN).cloned().collect::<Vec<_>>().join(", ");
+    (!names.is_empty()).then(|| format!("Not measured: {shown}{rest}; --all says why."))
+}

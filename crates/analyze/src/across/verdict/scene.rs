@@ -1,0 +1,131 @@
+//! What the rules look at, and what each of them finds.
+
+use crate::across::verdict::diagnosis::{Basis, Cause, CauseKind, Gap, what_ran};
+use crate::experiments::bandwidth::rows::{BandwidthRow, main_width};
+use crate::quality::Status;
+use crate::report::Report;
+use membound_core::case::Protocol;
+use membound_core::kernel::StoreKind;
+use membound_core::machine::nature::NodeKind;
+use membound_core::memory::MemoryKind;
+use std::collections::BTreeSet;
+
+/// The most that the memory of a row can move, in bytes a second, and who says so.
+pub(crate) fn peak(report: &Report, row: &BandwidthRow) -> Option<(f64, String)> {
+    let limit = report.limits.of_nodes(&row.nodes())?;
+    Some((limit.value, limit.says))
+}
+
+/// Whether two rows had the same memory, nodes of one kind.
+fn is_same_memory(report: &Report, a: &BandwidthRow, b: &BandwidthRow) -> bool {
+    let kinds = |row: &BandwidthRow| -> BTreeSet<NodeKind> {
+        report.limits.memory_of(&row.nodes()).map(|memory| memory.kind).collect()
+    };
+    kinds(a) == kinds(b)
+}
+
+/// What rules look at.
+pub(crate) struct Scene<'a> {
+    pub(crate) report: &'a Report,
+    pub(crate) plain: &'a BandwidthRow,
+    pub(crate) gap: Gap,
+}
+
+/// What a rule found.
+pub(crate) struct Found {
+    pub(crate) evidence: String,
+    pub(crate) gives_back: GivesBack,
+    pub(crate) cure: String,
+    pub(crate) test: String,
+}
+
+/// Payload bytes a second.
+pub(crate) enum GivesBack {
+    Measured(f64),
+    Estimated(f64),
+    Unknown,
+}
+
+impl Found {
+    /// The cause, with its share of the gap.
+    pub(crate) fn cause(self, cause: CauseKind, scene: &Scene<'_>) -> Option<Cause> {
+        let (gives_back_bps, basis) = match self.gives_back {
+            GivesBack::Measured(bps) => (Some(bps), Basis::Measured),
+            GivesBack::Estimated(bps) => (Some(bps), Basis::Estimated),
+            GivesBack::Unknown => (None, Basis::Unknown),
+        };
+        let share = |bps: f64| if scene.gap.bps() > 0.0 { (bps / scene.gap.bps()).clamp(0.0, 1.0) } else { 0.0 };
+        let Found { evidence, cure, test, .. } = self;
+        Some(Cause { cause, evidence, gives_back_bps, share: gives_back_bps.map(share), basis, cure, test })
+    }
+}
+
+impl<'a> Scene<'a> {
+    pub(crate) fn of(report: &'a Report) -> Option<Self> {
+        let (row, plain) = plain(report)?;
+        let reached_bps = rate(plain);
+        let alike = memory_rows(report).filter(|row| is_same_memory(report, row, plain) && !row.writes_zeros());
+        let best = alike.max_by(|a, b| rate(a).total_cmp(&rate(b))).unwrap_or(plain);
+        let measured = || {
+            let what = format!("the best measured: {}", what_ran(best.kernel(), best.store(), best.threads()));
+            (rate(best).max(reached_bps), what)
+        };
+        // A peak that was exceeded is none: the figures are a cache's, or the modules not all there are.
+        let (limit_bps, limit) = peak(report, plain).filter(|peak| peak.0 >= rate(best)).unwrap_or_else(measured);
+        let gap =
+            Gap { kernel: plain.kernel().to_string(), threads: plain.threads(), row, reached_bps, limit_bps, limit };
+        Some(Scene { report, plain, gap })
+    }
+}
+
+/// Median payload rate; 0 without one.
+pub(crate) fn rate(row: &BandwidthRow) -> f64 {
+    row.payload_bps.map_or(0.0, |rate| rate.value())
+}
+
+/// Rows that a program without special memory could be. Those that are invalid because memory can't be so fast have a cause.
+pub(crate) fn steady_rows(report: &Report) -> impl Iterator<Item = &BandwidthRow> {
+    let is_too_fast = |row: &BandwidthRow| {
+        row.quality.outcome == Status::Invalid && peak(report, row).is_some_and(|peak| rate(row) > peak.0)
+    };
+    report.rows.iter().filter(move |row| {
+        (row.quality.is_measured() || is_too_fast(row))
+            && row.payload_bps.is_some()
+            && row.case.protocol == Protocol::Steady
+            && row.case.streams.is_empty()
+            && !row.case.memory.kind.is_memory_type()
+    })
+}
+
+pub(crate) fn memory_rows(report: &Report) -> impl Iterator<Item = &BandwidthRow> {
+    steady_rows(report).filter(|row| row.is_in_memory(&report.machine))
+}
+
+/// The plain case: see the head of this file. Where nothing reached memory, the largest working set stands for it.
+pub(crate) fn plain(report: &Report) -> Option<(usize, &BandwidthRow)> {
+    /// The kernel that is asked for first is the one that stands for memory-bound code.
+    const KERNELS: [&str; 6] = ["triad", "copy", "add", "scale", "store", "load"];
+    let main = main_width(&report.rows);
+    let place = |row: &BandwidthRow| KERNELS.iter().position(|kernel| *kernel == row.kernel());
+    let is_in_memory = |row: &BandwidthRow| row.is_in_memory(&report.machine);
+    let is_plain = |row: &&BandwidthRow| row.store() == StoreKind::Regular && place(row).is_some();
+    let key = |row: &BandwidthRow| {
+        (
+            is_in_memory(row),
+            std::cmp::Reverse(place(row)),
+            row.threads(),
+            row.case.memory.kind == MemoryKind::Thp,
+            row.case.memory.policy.is_first_touch(),
+            row.case.misaligned_bytes == 0,
+            Some(row.width()) == main,
+            row.width(),
+            row.case.working_set,
+        )
+    };
+    let row = steady_rows(report).filter(is_plain).max_by_key(|row| key(row))?;
+    let last_level = report.machine.last_level_bytes(&row.case.cpus.iter().copied().collect());
+    // Runs that never left the caches asked another question.
+    let is_about_memory = is_in_memory(row) || last_level.is_none_or(|cache| row.case.working_set >= cache);
+    let index = report.rows.iter().position(|other| std::ptr::eq(other, row))?;
+    is_about_memory.then_some((index, row))
+}

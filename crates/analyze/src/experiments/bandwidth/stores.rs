@@ -1,0 +1,228 @@
+//! Store kinds against each other: where one overtakes another as working sets grow.
+
+use membound_core::in_order::InOrder;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use crate::experiments::bandwidth::rows::BandwidthRow;
+use crate::wording::{element_note, ratio, threads};
+use membound_core::case::Protocol;
+use membound_core::kernel::catalog::Kernel;
+use membound_core::kernel::{Element, LoadKind, StoreKind, Width};
+use membound_core::stats::compare;
+use membound_core::units::{Bytes, significant};
+
+/// Where one store kind overtakes another as working sets grow.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+pub struct Crossover {
+    /// The kernel.
+    pub kernel: String,
+    /// Threads.
+    pub threads: usize,
+    /// The store kind that wins beyond.
+    pub store: StoreKind,
+    /// The width compared.
+    pub width: Width,
+    /// Working set of equal speed, with its 95 % interval; absent where there is none in the range measured.
+    pub at: Option<[f64; 3]>,
+    /// In words: `regular is faster everywhere`, `beyond 24 MiB`, ...
+    pub says: String,
+    /// Speed against regular stores at the largest working set: median ratio with interval.
+    pub gain: Option<[f64; 3]>,
+    /// The gain that the write-allocate's arithmetic allows: 2, 3/2, 4/3, 5/4.
+    pub bound: f64,
+}
+
+/// Sizes that a comparison over working sets needs.
+const LEAST_SIZES: usize = 6;
+
+/// For each kernel and thread count: where each other store kind overtakes regular stores.
+pub(crate) fn crossovers(rows: &[BandwidthRow]) -> Vec<Crossover> {
+    let mut found = Vec::new();
+    for (kernel, threads) in groups(rows) {
+        for curve in curves(rows, &kernel, threads) {
+            let Some(regular) = regular_curve(rows, &kernel, threads, curve[0]) else { continue };
+            let pairs = pairs(&curve, &regular);
+            if pairs.len() >= LEAST_SIZES {
+                found.push(crossover(&kernel, threads, &pairs));
+            }
+        }
+    }
+    found.order_by_key(|c| (Kernel::place(&c.kernel), c.threads, c.store, c.width));
+    found
+}
+
+pub(crate) fn groups(rows: &[BandwidthRow]) -> Vec<(String, usize)> {
+    let mut groups = Vec::new();
+    for row in rows {
+        let group = (row.kernel().to_string(), row.threads());
+        if !groups.contains(&group) {
+            groups.push(group);
+        }
+    }
+    groups
+}
+
+pub(crate) fn usable(row: &BandwidthRow) -> bool {
+    row.quality.is_measured() && row.payload_bps.is_some() && row.case.protocol == Protocol::Steady && row.is_plain()
+}
+
+/// The curves of a kernel with other than regular stores, each over rising working sets.
+fn curves<'a>(rows: &'a [BandwidthRow], kernel: &str, threads: usize) -> Vec<Vec<&'a BandwidthRow>> {
+    let mut curves: Vec<Vec<&BandwidthRow>> = Vec::new();
+    for row in rows.iter().filter(|r| usable(r) && r.kernel() == kernel && r.threads() == threads) {
+        if row.store() == StoreKind::Regular {
+            continue;
+        }
+        let alike = |curve: &&mut Vec<&BandwidthRow>| {
+            curve[0].case.variant() == row.case.variant()
+                && curve[0].case.memory == row.case.memory
+                && curve[0].case.misaligned_bytes == row.case.misaligned_bytes
+        };
+        match curves.iter_mut().find(alike) {
+            Some(curve) => curve.push(row),
+            None => curves.push(vec![row]),
+        }
+    }
+    for curve in &mut curves {
+        curve.order_by_key(|r| r.case.working_set);
+    }
+    curves
+}
+
+/// Regular stores to hold a curve against: of the same width, or (masked and rep stores have none) of the widest.
+fn regular_curve<'a>(
+    rows: &'a [BandwidthRow],
+    kernel: &str,
+    threads: usize,
+    other: &BandwidthRow,
+) -> Option<Vec<&'a BandwidthRow>> {
+    let candidates: Vec<&BandwidthRow> = rows
+        .iter()
+        .filter(|r| usable(r) && r.kernel() == kernel && r.threads() == threads)
+        .filter(|r| r.store() == StoreKind::Regular && r.case.memory == other.case.memory)
+        .filter(|r| r.element() == other.element())
+        .collect();
+    let of_width = |width| candidates.iter().copied().filter(|r| r.width() == width).collect::<Vec<_>>();
+    let same = of_width(other.width());
+    if other.store() == StoreKind::Nt && !same.is_empty() {
+        return Some(same);
+    }
+    let most = candidates.iter().map(|r| r.width()).max_by_key(|&w| (of_width(w).len(), w))?;
+    Some(of_width(most))
+}
+
+fn pairs<'a>(curve: &[&'a BandwidthRow], regular: &[&'a BandwidthRow]) -> Vec<(&'a BandwidthRow, &'a BandwidthRow)> {
+    // Of several of a size the first.
+    let by_size: HashMap<Bytes, &BandwidthRow> = regular.iter().rev().map(|row| (row.case.working_set, *row)).collect();
+    let at = |size: Bytes| by_size.get(&size).copied();
+    curve.iter().filter_map(|&other| Some((other, at(other.case.working_set)?))).collect()
+}
+
+fn crossover(kernel: &str, threads: usize, pairs: &[(&BandwidthRow, &BandwidthRow)]) -> Crossover {
+    let sizes: Vec<f64> = pairs.iter().map(|(other, _)| other.case.working_set.0 as f64).collect();
+    let values = |pick: fn(&(&BandwidthRow, &BandwidthRow)) -> Option<[f64; 3]>| {
+        pairs.iter().filter_map(pick).collect::<Vec<_>>()
+    };
+    let (others, regulars) = (values(|p| p.0.interval()), values(|p| p.1.interval()));
+    let at = compare::crossing(&sizes, &others, &regulars);
+    let (other, regular) = pairs[pairs.len() - 1];
+    let (store, width) = (other.store(), other.width());
+    let wins_first = others[0][0] > regulars[0][0];
+    let wins_last = others[others.len() - 1][0] > regulars[regulars.len() - 1][0];
+    let says = match at {
+        Some([at, ..]) => format!("{store} stores win above {}", Bytes(at as u64)),
+        None if wins_first && wins_last => format!("{store} is faster at every size measured"),
+        None => format!("regular is faster at every size up to {}", other.case.working_set),
+    };
+    let gain = Some(compare::ratio(&other.samples(), &regular.samples()));
+    Crossover { kernel: kernel.into(), threads, store, width, at, says, gain, bound: bound(kernel) }
+}
+
+/// How much faster than regular stores others may be by the traffic alone: all of them can do without the
+/// write-allocate, `rep` at the processor's discretion.
+pub(crate) fn bound(kernel: &str) -> f64 {
+    let Some(row) = Kernel::named(kernel) else { return 1.0 };
+    // The same for all elements.
+    let bus = |store| row.traffic(store, Element::Double).bus() as f64;
+    bus(StoreKind::Regular) / bus(StoreKind::Nt)
+}
+
+/// The gain that the traffic allows, as the fraction it is.
+pub(crate) fn fraction(bound: f64) -> String {
+    let fractions = [(2.0, "2"), (1.5, "3/2"), (4.0 / 3.0, "4/3"), (1.25, "5/4"), (1.0, "1")];
+    let known = fractions.iter().find(|(value, _)| (value - bound).abs() < 1e-3);
+    known.map_or_else(|| significant(bound), |(_, text)| (*text).into())
+}
+
+impl Crossover {
+    /// All of it in a sentence.
+    pub(crate) fn sentence(&self) -> String {
+        let Crossover { kernel, store, width, says, .. } = self;
+        let mut line = format!("{kernel}, {}, {store} {width}: {says}", threads(self.threads));
+        if let Some([_, low, high]) = self.at {
+            line += &format!(" [{}, {}]", Bytes(low as u64), Bytes(high as u64));
+        }
+        let Some(gain) = self.gain else { return line };
+        let bound = fraction(self.bound);
+        line + &format!("; {} times regular at the largest working set, the traffic allows {bound}", ratio(gain))
+    }
+}
+
+/// A curve over rising working sets: of one way to store, of one width. It is never empty.
+pub(crate) type Curve<'a> = Vec<&'a BandwidthRow>;
+
+/// Rows that differ in how they store and in working set only.
+pub(crate) struct StoreGroup<'a> {
+    /// At least two, one a store kind (unaligned streams are a kind of their own), at the width with the most working sets
+    /// (of those the widest).
+    pub curves: Vec<Curve<'a>>,
+}
+
+impl StoreGroup<'_> {
+    pub fn title(&self) -> String {
+        let first = self.curves[0][0];
+        let load = if first.load() == LoadKind::Nt { ", nt load" } else { "" };
+        let protocol = if first.case.protocol == Protocol::Stream { ", STREAM passes" } else { "" };
+        let (element, memory) = (element_note(first.element()), first.case.memory);
+        format!("{}, {}, {memory}{load}{protocol}{element}", first.kernel(), threads(self.threads()))
+    }
+
+    pub fn threads(&self) -> usize {
+        self.curves[0][0].threads()
+    }
+
+    /// Its cross-overs.
+    pub fn own<'c>(&self, all: &'c [Crossover]) -> impl Iterator<Item = &'c Crossover> + use<'c> {
+        let (kernel, threads) = (self.curves[0][0].kernel().to_string(), self.threads());
+        all.iter().filter(move |c| c.kernel == kernel && c.threads == threads)
+    }
+}
+
+/// The groups in which at least two store kinds can be compared, by kernel and thread count.
+pub(crate) fn store_groups(rows: &[BandwidthRow]) -> Vec<StoreGroup<'_>> {
+    let mut groups: BTreeMap<_, Curve<'_>> = BTreeMap::new();
+    for row in rows {
+        let place = (Kernel::place(row.kernel()), row.kernel(), row.element());
+        let key = (place, row.threads(), row.case.memory, row.load(), row.case.protocol);
+        groups.entry(key).or_default().push(row);
+    }
+    let groups = groups.values().map(|rows| StoreGroup { curves: store_curves(rows) });
+    groups.filter(|group| group.curves.len() > 1).collect()
+}
+
+fn store_curves<'a>(rows: &[&'a BandwidthRow]) -> Vec<Curve<'a>> {
+    let way = |row: &BandwidthRow| (row.store(), row.case.misaligned_bytes);
+    let curve = |wanted| {
+        let at = |width| rows.iter().copied().filter(move |row| way(row) == wanted && row.width() == width);
+        let measured = |width| at(width).filter(|row| row.payload_bps.is_some()).count();
+        let width = Width::ALL.iter().copied().max_by_key(|&w| (measured(w), at(w).count(), w))?;
+        let mut rows: Curve<'_> = at(width).collect();
+        rows.order_by_key(|row| row.case.working_set);
+        Some(rows)
+    };
+    let ways: BTreeSet<_> = rows.iter().map(|row| way(row)).collect();
+    ways.into_iter().filter_map(curve).collect()
+}

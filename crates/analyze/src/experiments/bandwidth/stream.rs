@@ -1,0 +1,297 @@
+//! Bandwidth over threads, and STREAM's table.
+
+use membound_core::in_order::InOrder;
+use std::collections::{BTreeMap, BTreeSet};
+
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use crate::experiments::bandwidth::rows::{BandwidthRow, main_width};
+use crate::section::Section;
+use crate::wording;
+use membound_core::case::Protocol;
+use membound_core::kernel::{Element, LoadKind, StoreKind};
+use membound_core::machine::Machine;
+use membound_core::machine::nature::{NodeKind, NodeNature};
+use membound_core::memory::MemorySpec;
+use membound_core::record::Record;
+use membound_core::units::{Bytes, BytesPerSecond, significant};
+
+/// Bandwidth over threads for one kernel at one level.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+pub struct Scaling {
+    /// The kernel variant in words.
+    pub what: String,
+    /// The level.
+    pub level: String,
+    /// Rows' indices, by rising thread count.
+    pub rows: Vec<usize>,
+}
+
+/// STREAM's table of one memory.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+pub struct StreamTable {
+    /// `STREAM` where every rule is met, else `STREAM-style`.
+    pub title: String,
+    /// Kind of memory, place and what that is, such as `thp on node1 (MCDRAM)`.
+    pub memory: String,
+    /// Rules that are not met, in words.
+    pub unmet: Vec<String>,
+    /// Kernels that are missing, with the reason where there is one.
+    pub missing: Vec<String>,
+    /// Elements of each array.
+    pub array_elements: u64,
+    /// Threads.
+    pub threads: usize,
+    /// Function, best rate MB/s, average, minimum and maximum time in seconds.
+    pub lines: Vec<StreamLine>,
+    /// The validation line.
+    pub validation: String,
+}
+
+/// One line of STREAM's table.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+pub struct StreamLine {
+    /// `Copy`, `Scale`, `Add`, `Triad`.
+    pub function: String,
+    /// Store kind and width.
+    pub variant: String,
+    /// Best rate in 1e6 bytes a second.
+    pub best_mbps: f64,
+    /// Mean time of a pass, without the first.
+    pub avg_s: f64,
+    /// Least time.
+    pub min_s: f64,
+    /// Greatest time.
+    pub max_s: f64,
+}
+
+/// Scaling curves in memory: one for each variant that was measured with at least two thread counts.
+pub(crate) fn scaling(rows: &[BandwidthRow]) -> Vec<Scaling> {
+    let mut curves: Vec<Scaling> = Vec::new();
+    for (index, row) in rows.iter().enumerate() {
+        if row.level.as_deref() != Some("memory")
+            || row.payload_bps.is_none()
+            || row.case.protocol != Protocol::Steady
+            || !row.is_plain()
+        {
+            continue;
+        }
+        let what = row.variant().to_string();
+        match curves.iter_mut().find(|curve| curve.what == what) {
+            Some(curve) => curve.rows.push(index),
+            None => curves.push(Scaling { what, level: "memory".into(), rows: vec![index] }),
+        }
+    }
+    for curve in &mut curves {
+        // Of several working sets with the same threads the largest counts.
+        curve.rows.order_by_key(|&i| (rows[i].threads(), std::cmp::Reverse(rows[i].case.working_set)));
+        curve.rows.dedup_by_key(|i| rows[*i].threads());
+    }
+    curves.retain(|curve| curve.rows.len() > 1);
+    let most = curves.iter().map(|curve| curve.rows.len()).max().unwrap_or(0);
+    // Where a run drew real curves, pairs that other parts of the plan happen to give are left out.
+    curves.retain(|curve| curve.rows.len() == most && is_main(&rows[curve.rows[0]]));
+    // The main width stands for all widths of a kernel.
+    let main = main_width(rows);
+    let variant = |curve: &Scaling| {
+        let row = &rows[curve.rows[0]];
+        (row.kernel(), Some(row.width()) == main, row.width())
+    };
+    curves.order_by_key(|curve| std::cmp::Reverse(variant(curve)));
+    curves.dedup_by_key(|curve| variant(curve).0);
+    curves.reverse();
+    curves
+}
+
+/// The variants that a default run scales, at the width it uses for them or any other.
+fn is_main(row: &BandwidthRow) -> bool {
+    let ways = [("load", StoreKind::Regular), ("copy", StoreKind::Nt), ("triad", StoreKind::Regular)];
+    ways.contains(&(row.kernel(), row.store())) && row.load() == LoadKind::Regular
+}
+
+/// STREAM's functions in its own order.
+const FUNCTIONS: [(&str, &str); 4] = [("copy", "Copy"), ("scale", "Scale"), ("add", "Add"), ("triad", "Triad")];
+
+/// STREAM's tables: one for each memory, thread count and size that its kernels were run with.
+pub(crate) fn stream_tables(rows: &[BandwidthRow], record: &Record) -> Vec<StreamTable> {
+    let mut groups: BTreeMap<(MemorySpec, usize, Bytes), Vec<&BandwidthRow>> = BTreeMap::new();
+    for run in rows.iter().filter(|row| row.case.protocol == Protocol::Stream && row.is_plain()) {
+        groups.entry((run.case.memory, run.threads(), array(run))).or_default().push(run);
+    }
+    groups.into_values().map(|runs| table(&runs, record)).collect()
+}
+
+/// Bytes of each array. Working sets of two arrays and of three are rounded alike.
+fn array(run: &BandwidthRow) -> Bytes {
+    let streams = run.variant().row().map_or(1, |kernel| kernel.formula().streams.len() as u64);
+    Bytes(run.case.working_set.0 / streams)
+}
+
+fn table(runs: &[&BandwidthRow], record: &Record) -> StreamTable {
+    let stores: BTreeSet<StoreKind> = runs.iter().map(|run| run.store()).collect();
+    let (mut lines, mut missing) = (Vec::new(), Vec::new());
+    for &store in &stores {
+        let (mut names, mut why) = (Vec::new(), None);
+        for (kernel, function) in FUNCTIONS {
+            let run = runs.iter().find(|run| run.kernel() == kernel && run.store() == store);
+            match run.filter(|run| !run.seconds.is_empty()) {
+                Some(run) => lines.push(line(function, run)),
+                None => {
+                    names.push(function);
+                    why = why.or_else(|| run?.quality.reason.clone());
+                }
+            }
+        }
+        if !names.is_empty() {
+            let why = why.map_or(String::new(), |why| format!(" ({why})"));
+            missing.push(format!("not measured with {store} stores: {}{why}", names.join(", ")));
+        }
+    }
+    let array = array(runs[0]);
+    let unmet = unmet_rules(array, runs, record);
+    let wrong = runs.iter().find(|run| !run.quality.is_measured() && !run.seconds.is_empty());
+    let reason = |run: &BandwidthRow| run.quality.reason.clone().unwrap_or_else(|| run.quality.outcome.to_string());
+    StreamTable {
+        title: if unmet.is_empty() && missing.is_empty() && wrong.is_none() { "STREAM" } else { "STREAM-style" }.into(),
+        memory: memory_words(runs[0], &record.header.machine),
+        unmet,
+        array_elements: array.0 / Element::Double.bytes(),
+        threads: runs[0].threads(),
+        lines,
+        validation: match wrong {
+            Some(run) => format!("Solution does not validate: {}", reason(run)),
+            None if missing.is_empty() => {
+                "Solution Validates: all elements of all three arrays equal those of the naive loop".into()
+            }
+            None => "Solution not validated: that takes all four kernels".into(),
+        },
+        missing,
+    }
+}
+
+/// `thp on node1 (MCDRAM)`: kind, place, and what kinds of memory its nodes are.
+fn memory_words(run: &BandwidthRow, machine: &Machine) -> String {
+    let MemorySpec { kind, policy } = run.case.memory;
+    let nodes = run.nodes();
+    let is_ours = |nature: &NodeNature| nodes.contains(nature.node);
+    let kinds: BTreeSet<NodeKind> = machine.natures().into_iter().filter(is_ours).map(|nature| nature.kind).collect();
+    let kinds: Vec<&str> = kinds.iter().map(|kind| kind.word()).collect();
+    let place = if policy.is_first_touch() { ", first touch".into() } else { format!(" on {policy}") };
+    let kinds = if kinds.is_empty() { String::new() } else { format!(" ({})", kinds.join(", ")) };
+    format!("{kind}{place}{kinds}")
+}
+
+fn line(function: &str, run: &BandwidthRow) -> StreamLine {
+    let min_s = run.seconds.iter().copied().fold(f64::INFINITY, f64::min);
+    let max_s = run.seconds.iter().copied().fold(0.0, f64::max);
+    let best = run.payload_bps.map_or(0.0, |rate| rate.best);
+    StreamLine {
+        function: function.into(),
+        variant: format!("{} {}", run.width(), run.store()),
+        best_mbps: best / 1e6,
+        avg_s: run.seconds.iter().sum::<f64>() / run.seconds.len() as f64,
+        min_s,
+        max_s,
+    }
+}
+
+/// STREAM's run rules: arrays of four times the last-level caches, ten passes of which the first does not count, a
+/// clock fine enough for each pass, the four kernels in turn over the same arrays. Source: the comments of stream.c.
+fn unmet_rules(array: Bytes, runs: &[&BandwidthRow], record: &Record) -> Vec<String> {
+    let mut unmet =
+        vec!["all passes of a kernel follow each other; stream.c runs the four kernels in turn".to_string()];
+    if runs.iter().any(|run| run.threads() > 1) {
+        unmet.push("each thread has its part of an array to itself; stream.c divides one array".into());
+    }
+    let machine = &record.header.machine;
+    let cpus = runs[0].case.cpus.iter().copied().collect();
+    match machine.last_level_bytes(&cpus) {
+        Some(cache) if array.0 < 4 * cache.0 => {
+            unmet.push(format!("arrays of {array} are less than four times the last-level cache of {cache}"));
+        }
+        Some(_) => {}
+        None => unmet.push("the last-level cache is unknown, so arrays can't be held against it".into()),
+    }
+    if runs.iter().any(|r| r.seconds.len() < 9) {
+        unmet.push("fewer than nine passes counted".into());
+    }
+    let tick = 1.0 / record.header.clock.hz.0;
+    if runs.iter().any(|r| r.seconds.iter().any(|s| *s < 20.0 * tick)) {
+        unmet.push("a pass lasts less than 20 ticks of the clock".into());
+    }
+    unmet
+}
+
+impl StreamTable {
+    fn head(&self) -> String {
+        let StreamTable { memory, array_elements, threads, .. } = self;
+        format!("{memory}: arrays of {array_elements} elements, {}", wording::threads(*threads))
+    }
+
+    /// In STREAM's own format, to the digit: such tables are compared by eye and read by scripts. The variant stands at the
+    /// end of each line.
+    fn verbatim(&self) -> Vec<String> {
+        let rule = "-".repeat(61);
+        let head = "Function    Best Rate MB/s  Avg time     Min time     Max time".to_string();
+        let line = |line: &StreamLine| {
+            let StreamLine { function, variant, best_mbps, avg_s, min_s, max_s } = line;
+            let name = format!("{function}:");
+            format!("{name:<11}{best_mbps:12.1}  {avg_s:11.6}  {min_s:11.6}  {max_s:11.6}  {variant}")
+        };
+        let ends = [rule.clone(), self.validation.clone(), rule.clone()];
+        [rule, head].into_iter().chain(self.lines.iter().map(line)).chain(ends).collect()
+    }
+
+    /// The best rate of Triad, bytes a second.
+    fn triad_bps(&self) -> Option<f64> {
+        let triads = self.lines.iter().filter(|line| line.function == "Triad");
+        triads.map(|line| line.best_mbps * 1e6).reduce(f64::max)
+    }
+}
+
+/// Which memory is how much faster, where several were measured.
+pub(crate) fn sentence(tables: &[StreamTable]) -> Option<String> {
+    let mut triads: Vec<(f64, &StreamTable)> =
+        tables.iter().filter_map(|table| Some((table.triad_bps()?, table))).collect();
+    triads.order_by(|a, b| b.0.total_cmp(&a.0));
+    let ((first, fastest), (last, slowest)) = (triads.first()?, triads.last()?);
+    (fastest.memory != slowest.memory).then(|| {
+        let (fast, slow) = (BytesPerSecond(*first), BytesPerSecond(*last));
+        let times = significant(first / last);
+        format!("STREAM Triad: {fast} from {}, {slow} from {}: {times} times.", fastest.memory, slowest.memory)
+    })
+}
+
+/// The tables, one below the other, each with its head where there are several.
+pub(crate) fn section(tables: &[StreamTable]) -> Section {
+    let block = |table: &StreamTable| match tables {
+        [_] => table.verbatim(),
+        _ => [vec![table.head()], table.verbatim(), vec![String::new()]].concat(),
+    };
+    let mut notes: Vec<String> = Vec::new();
+    for table in tables {
+        let unmet = table.unmet.iter().map(|rule| format!("not met: {rule}"));
+        let missing = table.missing.iter().map(|what| match tables {
+            [_] => what.clone(),
+            _ => format!("{}: {what}", table.memory),
+        });
+        for note in unmet.chain(missing) {
+            if !notes.contains(&note) {
+                notes.push(note);
+            }
+        }
+    }
+    Section {
+        id: "stream",
+        title: "STREAM table".into(),
+        about: match tables {
+            [only] => format!("{}: {}.", only.title, only.head()),
+            _ => "A table for each memory, number of threads and size.".into(),
+        },
+        sentences: sentence(tables).into_iter().collect(),
+        verbatim: tables.iter().flat_map(block).collect(),
+        notes,
+        ..Section::default()
+    }
+}

@@ -1,0 +1,119 @@
+//! Hand-overs between cores: a heat map for each home, and what pairs that are equally near have in common.
+
+use std::collections::{BTreeSet, HashMap};
+
+use crate::experiments::c2c::rows::{HandoverGroup, HandoverRow, Handovers};
+use crate::flag::Flag;
+use crate::section::{Cell, Section, Table};
+use crate::wording::{first_reasons, flag_notes};
+use membound_core::machine::cpus::CoreKind;
+use membound_core::machine::topology::Relation;
+use membound_core::units::{Nanoseconds, significant};
+use membound_core::work::c2c::Home;
+
+const ABOUT: &str = "Half of a round trip of one line between two CPUs, ns, median: the CPU on the left is timed, the one above answers. \
+    Colour deepens from the least latency to the greatest, or to twice the least if that is more; * has a flag.";
+/// The colour is full at so many times the least latency or beyond: else a difference of one per cent would glow.
+const HEAT_RANGE: f64 = 2.0;
+
+/// What passing a line costs, by how near cores are.
+pub(crate) fn sentences(handovers: &Handovers) -> Vec<String> {
+    let part = |group: &HandoverGroup| {
+        let between = between(group.relation);
+        let kinds = group.kinds.map_or_else(String::new, |[a, b]| format!(" ({a} and {b})"));
+        let cycles = group.median_cycles.map_or_else(String::new, |cycles| format!("{} cycles", significant(cycles)));
+        let [least, most] = [group.least_ns, group.greatest_ns].map(|ns| Nanoseconds(ns).to_string());
+        let range = if least == most { String::new() } else { format!("; {least} to {most} over pairs and homes") };
+        format!("between {between}{kinds} in {} ({cycles}{range})", Nanoseconds(group.median_ns))
+    };
+    let parts: Vec<String> = handovers.groups.iter().map(part).collect();
+    if parts.is_empty() {
+        return Vec::new();
+    }
+    let told = if handovers.is_virtual { " How near they are is what the hypervisor tells." } else { "" };
+    let mut all = vec![format!("A line passes {}, one way.{told}", parts.join(", "))];
+    let asymmetric = handovers.rows.iter().filter(|row| row.quality.has(Flag::Asymmetric)).count();
+    if asymmetric > 0 {
+        all.push(format!(
+            "{asymmetric} of {} hand-overs differ from their mirror image by more than the intervals: something else \
+             than distance is in them.",
+            handovers.rows.len()
+        ));
+    }
+    all
+}
+
+fn between(relation: Relation) -> &'static str {
+    match relation {
+        Relation::Siblings => "two hardware threads of one core",
+        Relation::Cluster => "two cores of one cluster",
+        Relation::CacheDomain => "two cores of one cache domain",
+        Relation::Package => "two cache domains of one package",
+        Relation::OtherPackage => "two packages",
+        Relation::Unknown => "two cores",
+    }
+}
+
+/// The matrices and the groups.
+pub(crate) fn sections(handovers: &Handovers) -> Vec<Section> {
+    let rows = &handovers.rows;
+    if rows.is_empty() {
+        return Vec::new();
+    }
+    let groups = (!handovers.groups.is_empty()).then(|| by_nearness(&handovers.groups));
+    vec![Section {
+        id: "c2c",
+        title: "Core to core".into(),
+        about: ABOUT.into(),
+        sentences: sentences(handovers),
+        tables: Home::ALL.iter().filter_map(|home| heat_map(rows, *home)).chain(groups).collect(),
+        notes: flag_notes(rows),
+        missing: first_reasons(rows),
+        ..Section::default()
+    }]
+}
+
+/// All pairs at one home.
+fn heat_map(all: &[HandoverRow], home: Home) -> Option<Table> {
+    let rows: Vec<&HandoverRow> = all.iter().filter(|row| row.home() == home && row.latency_ns.is_some()).collect();
+    let cpus: BTreeSet<u32> = rows.iter().flat_map(|row| row.case.cpus.iter().copied()).collect();
+    let latencies = || all.iter().filter_map(|row| row.latency_ns).map(|cost| cost.value());
+    let least = latencies().fold(f64::INFINITY, f64::min);
+    let most = latencies().fold(HEAT_RANGE * least, f64::max);
+    let mut by_cpus: HashMap<&[u32], &HandoverRow> = HashMap::new();
+    for row in &rows {
+        by_cpus.entry(&row.case.cpus).or_insert(row);
+    }
+    let cell = |from: u32, to: u32| -> Option<Cell> {
+        let row = by_cpus.get(&[from, to][..])?;
+        let cost = row.latency_ns?;
+        let [low, high] = cost.ends().map(|ns| Nanoseconds(ns).to_string());
+        let kinds = row.kinds.map_or_else(String::new, |[a, b]| format!(" ({a} to {b})"));
+        let flags: String = row.quality.flags.iter().map(|flag| format!("; {flag}")).collect();
+        Some(Cell {
+            text: significant(cost.value()) + if flags.is_empty() { " " } else { "*" },
+            heat: Some((cost.value() - least) / (most - least).max(1e-9)),
+            hint: format!("{}{kinds}; 95 % interval {low} to {high}{flags}", row.relation),
+            ..Cell::default()
+        })
+    };
+    let count = cpus.len();
+    let caption = format!("The {home} CPU touched the page first: a matrix of {count} x {count} CPUs");
+    let mut table = Table::new(caption).right("CPU", cpus.iter().map(ToString::to_string));
+    for &to in &cpus {
+        table = table.right(&format!("{to} "), cpus.iter().map(|&from| cell(from, to)));
+    }
+    (!rows.is_empty()).then_some(table)
+}
+
+fn by_nearness(groups: &[HandoverGroup]) -> Table {
+    let kinds = |kinds: Option<[CoreKind; 2]>| kinds.map_or_else(String::new, |[a, b]| format!(" ({a}, {b})"));
+    let figures = |figure: fn(&HandoverGroup) -> Option<f64>| groups.iter().map(move |g| figure(g).map(significant));
+    Table::new("By how near CPUs are: ns, over both directions and homes of all pairs")
+        .left("pairs", groups.iter().map(|group| format!("{}{}", group.relation, kinds(group.kinds))))
+        .right("rows", groups.iter().map(|group| group.rows.to_string()))
+        .right("least", figures(|group| Some(group.least_ns)))
+        .right("median", figures(|group| Some(group.median_ns)))
+        .right("greatest", figures(|group| Some(group.greatest_ns)))
+        .right("cycles", figures(|group| group.median_cycles))
+}

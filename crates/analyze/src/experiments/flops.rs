@@ -1,0 +1,116 @@
+//! Arithmetic in registers: from visits to rows.
+
+use membound_core::in_order::InOrder;
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use crate::answer::{Answer, SchemaOf, schema};
+use crate::quality::Sampled;
+use crate::rate::Rate;
+use crate::row::{AnyRow, Metric, Row, any};
+use crate::section::Section;
+use crate::visits::Visits;
+use membound_core::case::Work;
+use membound_core::kernel::flops::Flops;
+use membound_core::kernel::{Element, Width};
+use membound_core::machine::spec::Balance;
+use membound_core::record::{Measured, Measurement};
+
+/// A kind of arithmetic on so many threads.
+pub type FlopsRow = Row<FlopsFigures>;
+
+/// What cores compute when they wait for no data.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+pub struct FlopsFigures {
+    /// Floating-point operations a second, over all threads. Absent where nothing was measured.
+    pub flops_per_s: Option<Rate>,
+    /// The same in a core clock cycle, by thread: median.
+    pub flops_per_cycle: Option<f64>,
+    /// True core clock during the samples.
+    pub core_clock_hz: Option<f64>,
+}
+
+/// What tells rows of arithmetic from each other.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct FlopsKeys {
+    /// What is computed with.
+    element: Element,
+    /// Width of an instruction.
+    width: Width,
+    /// The mix of additions and multiplications.
+    balance: Balance,
+    /// Number of threads.
+    threads: usize,
+    /// Their CPUs.
+    cpus: Vec<u32>,
+}
+
+impl Metric for FlopsFigures {
+    const NAME: &'static str = "flops";
+    const UNIT: &'static str = "flop/s";
+    type Keys = FlopsKeys;
+
+    fn keys(row: &FlopsRow) -> FlopsKeys {
+        let Flops { element, width, balance } = row.flops();
+        FlopsKeys { element, width, balance, threads: row.case.threads(), cpus: row.case.cpus.clone() }
+    }
+
+    fn what(row: &FlopsRow) -> String {
+        let Flops { element, width, balance } = row.flops();
+        format!("{balance} {width} {element}")
+    }
+}
+
+impl FlopsRow {
+    /// What was computed.
+    pub fn flops(&self) -> Flops {
+        let flops = if let Work::Flops(flops) = self.case.work { Some(flops) } else { None };
+        flops.expect("rows of arithmetic are made of arithmetic alone")
+    }
+}
+
+/// The roofline tells what they mean.
+impl Answer for Vec<FlopsRow> {
+    const NAME: &'static str = "flops";
+    const SCHEMAS: &'static [SchemaOf] = &[schema::<FlopsRow>];
+
+    fn rows(&self) -> Vec<&dyn AnyRow> {
+        any(self)
+    }
+
+    fn sentences(&self) -> Vec<String> {
+        Vec::new()
+    }
+
+    fn sections(&self) -> Vec<Section> {
+        Vec::new()
+    }
+}
+
+/// One row a case, by threads, element, width and balance.
+pub(crate) fn rows(visits: &Visits<'_>) -> Vec<FlopsRow> {
+    let mut rows: Vec<FlopsRow> = visits.rows(|case| row(case, visits));
+    rows.order_by_key(|row| {
+        let Flops { element, width, balance } = row.flops();
+        (row.case.threads(), element, width, balance)
+    });
+    rows
+}
+
+fn row(visits: &[&Measurement], all: &Visits<'_>) -> Option<FlopsRow> {
+    let hz = all.hz();
+    let case = &visits[0].case;
+    let Work::Flops(_) = case.work else { return None };
+    let mut sampled = Sampled::of(visits, &all.gauge, |visit| flops_per_s(visit, hz));
+    let figures = FlopsFigures {
+        flops_per_s: sampled.rate(),
+        flops_per_cycle: sampled.per_cycle(case.threads(), hz).map(|figure| figure.value()),
+        core_clock_hz: sampled.core_clock(hz),
+    };
+    Some(Row { case: case.clone(), quality: sampled.quality, figures })
+}
+
+pub(crate) fn flops_per_s(visit: &Measured, hz: f64) -> Vec<f64> {
+    let flops = visit.volume.flops as f64 * visit.repetitions as f64;
+    visit.samples.ticks.iter().map(|ticks| flops / (*ticks as f64 / hz)).collect()
+}

@@ -1,0 +1,4 @@
+//! Memory kinds side by side.
+
+pub mod rows;
+pub mod sections;

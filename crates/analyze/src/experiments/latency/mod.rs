@@ -1,0 +1,26 @@
+//! How long a load takes: the ladder, translation of addresses, lines in flight, the map over cores.
+
+pub mod rows;
+pub mod sections;
+
+use crate::answer::{Answer, SchemaOf, schema};
+use crate::experiments::latency::rows::{Latency, LatencyRow};
+use crate::row::{AnyRow, any};
+use crate::section::Section;
+
+impl Answer for Latency {
+    const NAME: &'static str = "latency";
+    const SCHEMAS: &'static [SchemaOf] = &[schema::<LatencyRow>];
+
+    fn rows(&self) -> Vec<&dyn AnyRow> {
+        any(&self.rows)
+    }
+
+    fn sentences(&self) -> Vec<String> {
+        sections::sentences(self)
+    }
+
+    fn sections(&self) -> Vec<Section> {
+        sections::sections(self)
+    }
+}

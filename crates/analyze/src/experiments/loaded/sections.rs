@@ -1,0 +1,155 @@
+//! Latency under load: the curve of each mix with its knee, and every load.
+
+use crate::chart::{Axis, Chart, Point, Scale, Series, Shape, line, rounded};
+use crate::experiments::loaded::rows::{LoadCurve, LoadedRow, UnderLoad};
+use crate::section::{Section, Table};
+use crate::wording::{SPREAD_CAPTION, first_reasons, gbps, spread, spread_as, threads};
+use membound_core::units::{BytesPerSecond, Nanoseconds, significant};
+use membound_core::work::loaded::Load;
+
+const ABOUT: &str = "One thread chases pointers through memory while the others move so many GB/s over the bus and pause in between. A \
+    line is loaded before it is stored, so what these read and write is what crosses the bus.";
+
+/// What a load of memory costs while others use it.
+pub(crate) fn sentences(loaded: &UnderLoad) -> Vec<String> {
+    let measured = |load: Load| loaded.rows.iter().find(|row| row.load() == load && row.is_sound());
+    let mut all = Vec::new();
+    if let Some((row, latency)) = measured(Load::Alone).and_then(|row| Some((row, row.latency_ns?))) {
+        let [low, high] = latency.ends().map(|ns| Nanoseconds(ns).to_string());
+        let idle = measured(Load::Idle).and_then(|row| row.latency_ns);
+        let beside =
+            idle.map_or_else(String::new, |idle| format!(", {} beside idle threads", Nanoseconds(idle.value())));
+        let caches = row.caches.map_or_else(String::new, |caches| format!(", {caches:.0} last-level caches large"));
+        all.push(format!(
+            "A load from memory takes {} [{low}, {high}] where nothing else runs{beside} (one random cycle{caches}).",
+            Nanoseconds(latency.value())
+        ));
+    }
+    all.extend(loaded.curves.iter().filter_map(|curve| curve_sentence(loaded, curve)));
+    all
+}
+
+fn curve_sentence(loaded: &UnderLoad, curve: &LoadCurve) -> Option<String> {
+    let last = loaded.rows.get(*curve.rows.last()?)?;
+    let loaders = last.case.threads() - 1;
+    let plural = if loaders == 1 { "" } else { "s" };
+    let (latency, rate) = (last.latency_ns?, BytesPerSecond(last.bus_bps?.value()));
+    let [ns, low, high] = latency.interval().map(|ns| Nanoseconds(ns).to_string());
+    let text = format!(
+        "Beside {loaders} thread{plural} that move{} {rate} ({}) it takes {ns} [{low}, {high}]",
+        if loaders == 1 { "s" } else { "" },
+        curve.mix
+    );
+    let saturation = match curve.saturation_bps {
+        Some([at, low, high]) => {
+            let [at, low, high] = [at, low, high].map(|bps| BytesPerSecond(bps).to_string());
+            format!("; by a queue's fit the bus saturates at {at} [{low}, {high}]")
+        }
+        None => "; where the bus saturates these threads can't show".into(),
+    };
+    let knee = curve.knee_bps.map_or_else(String::new, |[at, low, high]| {
+        let [at, low, high] = [at, low, high].map(|bps| BytesPerSecond(bps).to_string());
+        format!(", with its knee at {at} [{low}, {high}]")
+    });
+    Some(format!("{text}{saturation}{knee}."))
+}
+
+/// The curves, and the loads that they come from.
+pub(crate) fn sections(loaded: &UnderLoad) -> Vec<Section> {
+    let UnderLoad { rows, curves } = loaded;
+    if rows.is_empty() {
+        return Vec::new();
+    }
+    let measured: Vec<&LoadedRow> = rows.iter().filter(|row| row.latency_ns.is_some()).collect();
+    vec![Section {
+        id: "loaded",
+        title: "Latency under load".into(),
+        about: ABOUT.into(),
+        sentences: sentences(loaded),
+        tables: (!measured.is_empty()).then(|| every_load(&measured)).into_iter().collect(),
+        charts: charts(loaded),
+        notes: curves.iter().map(fit).collect(),
+        missing: first_reasons(rows),
+        ..Section::default()
+    }]
+}
+
+fn every_load(rows: &[&LoadedRow]) -> Table {
+    let others = |load: Load| match load {
+        Load::Alone => "none".into(),
+        Load::Idle => "idle".into(),
+        Load::Mixed { mix, .. } => mix.to_string(),
+    };
+    let pause = |load: Load| match load {
+        Load::Mixed { delay_ns: 0, .. } => Some("none".into()),
+        Load::Mixed { delay_ns, .. } => Some(format!("{delay_ns} ns")),
+        Load::Alone | Load::Idle => None,
+    };
+    let rate = |row: &LoadedRow| row.bus_bps.map(|rate| format!("{} {}", gbps(rate.value()), spread(&rate)));
+    let latency = |row: &LoadedRow| {
+        let latency = row.latency_ns?.interval();
+        let shown = |ns: f64| Nanoseconds(ns).to_string();
+        Some(format!("{} {}", shown(latency[0]), spread_as('±', latency, shown)))
+    };
+    Table::new(format!("All loads, latency and bandwidth in the same time: {SPREAD_CAPTION}"))
+        .left("others", rows.iter().map(|row| others(row.load())))
+        .right("threads", rows.iter().map(|row| row.case.threads().to_string()))
+        .right("pause", rows.iter().map(|row| pause(row.load())))
+        .right("GB/s", rows.iter().map(|row| rate(row)))
+        .right("latency", rows.iter().map(|row| latency(row)))
+        .right("cycles", rows.iter().map(|row| row.latency_cycles.map(significant)))
+        .flags(rows.iter().copied())
+        .folded()
+}
+
+/// What a curve's fit says.
+fn fit(curve: &LoadCurve) -> String {
+    let interval = |[value, low, high]: [f64; 3]| format!("{} [{}, {}]", gbps(value), gbps(low), gbps(high));
+    let saturation = match curve.saturation_bps {
+        Some(saturation) => format!("saturates at {} GB/s by the fit", interval(saturation)),
+        None => "where it saturates the curve does not determine".into(),
+    };
+    let knee = curve.knee_bps.zip(curve.knee_ns).map_or_else(String::new, |(knee, ns)| {
+        format!("; knee at {} GB/s, {} per load", interval(knee), Nanoseconds(ns))
+    });
+    format!("{}: up to {} GB/s; {saturation}{knee}", curve.mix, gbps(curve.greatest_bps))
+}
+
+/// Latency over bandwidth, a line a mix, with the knee of each: one chart a number of threads.
+fn charts(loaded: &UnderLoad) -> Vec<Chart> {
+    let mut counts: Vec<usize> = loaded.curves.iter().map(|curve| curve.threads).collect();
+    counts.sort_unstable();
+    counts.dedup();
+    let chart = |&count: &usize| {
+        let curves = || loaded.curves.iter().filter(move |curve| curve.threads == count).enumerate();
+        let mut series: Vec<Series> = curves().map(|(index, curve)| curve_series(loaded, curve, index)).collect();
+        let knees: Vec<Series> = curves().filter_map(|(index, curve)| knee(curve, index)).collect();
+        let about = if knees.is_empty() {
+            "No curve bends far enough for a knee within what was measured."
+        } else {
+            "Lone dots are knees: there bandwidth over latency is greatest, by the fit of a queue."
+        };
+        series.extend(knees);
+        let x = Axis::new("bandwidth of the others on the bus, GB/s", "GB/s", Scale::Linear);
+        let y = Axis::new("latency of a load from memory, ns", "ns", Scale::Close);
+        Chart::new(format!("Latency under load, {}", threads(count)), about.into(), x, y, series)
+    };
+    counts.iter().map(chart).collect()
+}
+
+fn curve_series(loaded: &UnderLoad, curve: &LoadCurve, index: usize) -> Series {
+    let point = |&row: &usize| -> Option<Point> {
+        let row = loaded.rows.get(row)?;
+        let rate = row.bus_bps.map_or(0.0, |rate| rate.value() / 1e9);
+        let [median, low, high] = row.latency_ns?.interval().map(rounded);
+        Some((rounded(rate), median, low, high, row.quality.samples))
+    };
+    let points = curve.rows.iter().filter_map(point).collect();
+    Series { colour: index, symbol: index, ..line(curve.mix.to_string(), points) }
+}
+
+fn knee(curve: &LoadCurve, index: usize) -> Option<Series> {
+    let (rate, latency) = (rounded(curve.knee_bps?[0] / 1e9), rounded(curve.knee_ns?));
+    let points = vec![(rate, latency, latency, latency, 0)];
+    Some(Series { shape: Shape::Dot, colour: index, symbol: 3, ..line(format!("knee {}", curve.mix), points) })
+}

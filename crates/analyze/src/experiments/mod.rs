@@ -1,0 +1,146 @@
+//! The list of experiments: what each tells of a report. Whatever walks over all of them walks over this list.
+
+pub mod addrmap;
+pub mod bandwidth;
+pub mod c2c;
+pub mod energy;
+pub mod flops;
+pub mod kinds;
+pub mod latency;
+pub mod loaded;
+pub mod offsets;
+pub mod page_cache;
+pub mod pages;
+pub mod pingpong;
+pub mod plain;
+pub mod rounding;
+pub mod streams;
+
+use std::borrow::Cow;
+
+use schemars::{JsonSchema, Schema, SchemaGenerator};
+
+use crate::across::numa::rows::Numa;
+use crate::across::traffic;
+use crate::across::weights::Weighting;
+use crate::answer::{Answer, SchemaOf, schema};
+use crate::experiments::addrmap::rows::AddrmapRow;
+use crate::experiments::bandwidth::rows::BandwidthRow;
+use crate::experiments::bandwidth::stream::StreamTable;
+use crate::experiments::c2c::rows::Handovers;
+use crate::experiments::energy::rows::EnergyRow;
+use crate::experiments::flops::FlopsRow;
+use crate::experiments::kinds::rows::Kinds;
+use crate::experiments::latency::rows::Latency;
+use crate::experiments::loaded::rows::UnderLoad;
+use crate::experiments::offsets::rows::OffsetRow;
+use crate::experiments::page_cache::rows::PageCacheReport;
+use crate::experiments::pages::rows::PageRow;
+use crate::experiments::pingpong::rows::Messages;
+use crate::experiments::plain::Plain;
+use crate::experiments::rounding::rows::Rounding;
+use crate::experiments::streams::rows::Congestion;
+use crate::report::Report;
+use crate::row::{AnyRow, any};
+use crate::section::Section;
+
+/// What an experiment tells.
+#[derive(Debug)]
+pub struct Experiment {
+    /// Its name.
+    pub name: &'static str,
+    /// Its rows, of all its metrics.
+    pub rows: fn(&Report) -> Vec<&dyn AnyRow>,
+    /// The schemas of these metrics.
+    pub schemas: &'static [SchemaOf],
+    /// The answer in whole sentences.
+    pub sentences: fn(&Report) -> Vec<String>,
+    /// The answer and what it comes from; nothing where it was not asked for.
+    pub sections: fn(&Report) -> Vec<Section>,
+}
+
+/// An experiment whose answer is that field of the report.
+macro_rules! answer {
+    ($field:ident: $answer:ty) => {
+        Experiment {
+            name: <$answer as Answer>::NAME,
+            rows: |report| Answer::rows(&report.$field),
+            schemas: <$answer as Answer>::SCHEMAS,
+            sentences: |report| report.$field.sentences(),
+            sections: |report| report.$field.sections(),
+        }
+    };
+}
+
+/// All experiments, in the order in which their answers are told.
+const EXPERIMENTS: &[Experiment] = &[
+    Experiment {
+        name: "bandwidth",
+        rows: |report| any(&report.rows),
+        schemas: &[schema::<BandwidthRow>],
+        sentences: |report| bandwidth::sections::sentences(&report.bandwidth()),
+        sections: |report| bandwidth::sections::sections(&report.bandwidth()),
+    },
+    Experiment {
+        name: "write-allocate",
+        rows: |_| Vec::new(),
+        schemas: &[],
+        sentences: |report| traffic::sentences(&report.write_allocate, &report.rows),
+        sections: |report| traffic::sections(&report.write_allocate, &report.rows),
+    },
+    answer!(weightings: Vec<Weighting>),
+    answer!(kinds: Option<Kinds>),
+    answer!(latency: Latency),
+    answer!(pages: Vec<PageRow>),
+    answer!(offsets: Vec<OffsetRow>),
+    answer!(handovers: Handovers),
+    answer!(loaded: UnderLoad),
+    answer!(addrmap: Vec<AddrmapRow>),
+    answer!(numa: Option<Numa>),
+    answer!(page_cache: PageCacheReport),
+    answer!(flops: Vec<FlopsRow>),
+    answer!(energy: Vec<EnergyRow>),
+    answer!(rounding: Rounding),
+    answer!(congestion: Congestion),
+    answer!(plain: Plain),
+    answer!(messages: Messages),
+    answer!(stream: Vec<StreamTable>),
+];
+
+/// The names of all experiments.
+pub fn names() -> impl Iterator<Item = &'static str> {
+    EXPERIMENTS.iter().map(|experiment| experiment.name)
+}
+
+/// The schema of the rows of all metrics: each row fits one of them.
+impl JsonSchema for dyn AnyRow {
+    fn schema_name() -> Cow<'static, str> {
+        "AnyRow".into()
+    }
+
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        let metrics = EXPERIMENTS.iter().flat_map(|experiment| experiment.schemas);
+        let all: Vec<Schema> = metrics.map(|schema| schema(generator)).collect();
+        schemars::json_schema!({
+            "description": "Any row, as `--format json` prints them one after the other.",
+            "anyOf": all,
+        })
+    }
+}
+
+/// The answers of all experiments, most important first.
+pub(crate) fn sentences(report: &Report) -> Vec<String> {
+    EXPERIMENTS.iter().flat_map(|experiment| (experiment.sentences)(report)).collect()
+}
+
+impl Report {
+    /// All rows of all metrics.
+    pub fn any_rows(&self) -> impl Iterator<Item = &dyn AnyRow> {
+        EXPERIMENTS.iter().flat_map(|experiment| (experiment.rows)(self))
+    }
+
+    /// The answers of all experiments, each with what it comes from, by experiment.
+    pub fn sections(&self) -> impl Iterator<Item = (&'static str, Vec<Section>)> {
+        EXPERIMENTS.iter().map(|experiment| (experiment.name, (experiment.sections)(self)))
+    }
+}

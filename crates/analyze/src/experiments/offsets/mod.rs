@@ -1,0 +1,4 @@
+//! What offsets cost.
+
+pub mod rows;
+pub mod sections;

@@ -1,0 +1,4 @@
+//! Page cache beside a kernel.
+
+pub mod rows;
+pub mod sections;

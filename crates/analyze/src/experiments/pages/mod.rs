@@ -1,0 +1,4 @@
+//! What pages cost.
+
+pub mod rows;
+pub mod sections;

@@ -1,0 +1,350 @@
+//! One sum in many ways: how far results lie from the exact one and from each other, what changes them, and what a result
+//! that never changes costs in speed.
+
+use membound_core::in_order::InOrder;
+use std::collections::BTreeSet;
+
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use crate::quality::Sampled;
+use crate::rate::Rate;
+use crate::row::{Metric, Row};
+use crate::visits::{Visits, payload_bps};
+use crate::wording::times;
+use membound_core::case::Work;
+use membound_core::kernel::Width;
+use membound_core::kernel::catalog::Kernel;
+use membound_core::record::{Measurement, Results};
+use membound_core::stats::compare;
+use membound_core::units::{Bytes, count};
+use membound_core::work::rounding::{Data, SumOrder, Summation};
+
+/// What one way of adding up came to.
+pub type RoundingRow = Row<RoundingFigures>;
+
+/// A sum, and how far it is from the exact one.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, JsonSchema)]
+pub struct RoundingFigures {
+    /// The sum; absent of a triad, and where nothing was measured.
+    pub result: Option<f64>,
+    /// Its bits in hexadecimal; of a triad a number that stands for the bits of all its elements.
+    pub result_bits: Option<String>,
+    /// The exact sum, rounded once; absent of a triad.
+    pub exact: Option<f64>,
+    /// Sum of magnitudes over magnitude of the sum, as found; absent of a triad.
+    pub condition: Option<f64>,
+    /// Doubles from the result to the exact one; of a triad those of its farthest element.
+    pub ulps: Option<u64>,
+    /// Whether all samples of all visits came to the same bits.
+    pub is_repeatable: bool,
+    /// Payload bytes a second.
+    #[serde(rename = "payload_Bps")]
+    pub payload_bps: Option<Rate>,
+}
+
+/// What tells ways of adding up from each other.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct RoundingKeys {
+    /// `sum`, `dot` or `triad`.
+    kernel: String,
+    /// What was added up.
+    data: Data,
+    /// Seed of the data.
+    seed: u64,
+    /// Access width.
+    width: Width,
+    /// Accesses in one trip of the main loop; from 2 on there are several partial sums.
+    unroll: u32,
+    /// Whether product and sum are rounded together.
+    fused: bool,
+    /// The order.
+    order: SumOrder,
+    /// Blocks of a blocked sum; 1 else.
+    blocks: u32,
+    /// CPU.
+    cpus: Vec<u32>,
+    /// Bytes of all streams.
+    working_set_bytes: Bytes,
+}
+
+impl Metric for RoundingFigures {
+    const NAME: &'static str = "rounding";
+    /// Steps from one double to the next.
+    const UNIT: &'static str = "ulp";
+    type Keys = RoundingKeys;
+
+    fn keys(row: &RoundingRow) -> RoundingKeys {
+        let Summation { variant, data, seed, fused, order, blocks, .. } = row.way().clone();
+        RoundingKeys {
+            kernel: variant.kernel,
+            data,
+            seed,
+            width: variant.width,
+            unroll: variant.unroll,
+            fused,
+            order,
+            blocks,
+            cpus: row.case.cpus.clone(),
+            working_set_bytes: row.case.working_set,
+        }
+    }
+
+    fn what(row: &RoundingRow) -> String {
+        format!("{} {}", row.kernel(), row.way().data)
+    }
+}
+
+impl RoundingRow {
+    /// How it was added up.
+    pub fn way(&self) -> &Summation {
+        let way = if let Work::Rounding(way) = &self.case.work { Some(way) } else { None };
+        way.expect("rows of rounding are made of sums alone")
+    }
+
+    /// `sum`, `dot` or `triad`.
+    pub fn kernel(&self) -> &str {
+        &self.way().variant.kernel
+    }
+}
+
+/// All ways of all sums, and what they tell together.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Rounding {
+    /// One row a way, by kernel, data, order, width.
+    pub rows: Vec<RoundingRow>,
+    /// One verdict a kernel and data.
+    pub verdicts: Vec<Verdict>,
+}
+
+/// What all ways of one sum tell together.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Verdict {
+    /// The kernel.
+    pub kernel: String,
+    /// The data.
+    pub data: Data,
+    /// Condition as found; absent of a triad.
+    pub condition: Option<f64>,
+    /// Ways that were measured.
+    pub ways: usize,
+    /// Different results among them.
+    pub results: usize,
+    /// Doubles from the exact result to the nearest and to the farthest.
+    pub ulps: [u64; 2],
+    /// What was changed alone, and whether the bits changed with it: never where it is false.
+    pub changed_by: Vec<(Cause, bool)>,
+    /// What fixing the order costs: speed of the fastest way over speed of this, [ratio, low, high].
+    pub costs: Vec<Cost>,
+}
+
+/// Something that may change a result.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Cause {
+    /// Another run of the same code.
+    Run,
+    /// Another width.
+    Width,
+    /// Another unroll: another number of partial sums.
+    Unroll,
+    /// Another number of blocks, as another number of threads makes.
+    Threads,
+    /// From the end to the beginning, or pairwise.
+    Order,
+    /// Product and sum rounded together or apart.
+    Fusing,
+}
+
+impl Cause {
+    const ALL: [Cause; 6] = [Cause::Run, Cause::Width, Cause::Unroll, Cause::Threads, Cause::Order, Cause::Fusing];
+
+    /// The word for people.
+    pub fn word(self) -> &'static str {
+        match self {
+            Cause::Run => "another run",
+            Cause::Width => "another width",
+            Cause::Unroll => "another unroll",
+            Cause::Threads => "another number of threads",
+            Cause::Order => "another order",
+            Cause::Fusing => "fusing product and sum",
+        }
+    }
+
+    /// Whether two ways differ in this alone.
+    fn parts(self, a: &RoundingRow, b: &RoundingRow) -> bool {
+        let (a, b) = (a.way(), b.way());
+        let [width, unroll] = [a.variant.width == b.variant.width, a.variant.unroll == b.variant.unroll];
+        let [order, blocks, fused] = [a.order == b.order, a.blocks == b.blocks, a.fused == b.fused];
+        // A single chain stays a single chain at another width; the usual unrolls differ with the width.
+        let alike_unroll = (a.variant.unroll == 1) == (b.variant.unroll == 1);
+        let is_split = |way: &Summation| [SumOrder::Forward, SumOrder::Blocked].contains(&way.order);
+        match self {
+            Cause::Run => false,
+            Cause::Width => !width && alike_unroll && order && blocks && fused,
+            Cause::Unroll => width && !unroll && order && blocks && fused,
+            Cause::Threads => width && unroll && !blocks && fused && is_split(a) && is_split(b),
+            Cause::Order => width && unroll && !order && fused && a.blocks == 1 && b.blocks == 1,
+            Cause::Fusing => width && unroll && order && blocks && !fused,
+        }
+    }
+}
+
+/// A way whose result depends on the data alone, and what it costs.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Cost {
+    /// What it is.
+    pub way: String,
+    /// Payload bytes a second.
+    pub rate: Rate,
+    /// Speed of the fastest way over this: [ratio, low, high] with 95 %.
+    pub slower: [f64; 3],
+}
+
+/// A row, and what it was worked out from.
+struct Way {
+    row: RoundingRow,
+    /// Payload B/s, visit by visit.
+    batches: Vec<Vec<f64>>,
+}
+
+pub(crate) fn rounding(visits: &Visits<'_>) -> Rounding {
+    let mut ways: Vec<Way> = visits.rows(|case| way(case, visits));
+    ways.order_by_key(|Way { row, .. }| {
+        let Summation { variant, order, blocks, fused, .. } = row.way();
+        (key(row), *order, *blocks, variant.width, variant.unroll, *fused)
+    });
+    let sums: BTreeSet<_> = ways.iter().map(|way| key(&way.row)).collect();
+    let verdicts =
+        sums.iter().filter_map(|sum| verdict(&ways.iter().filter(|way| key(&way.row) == *sum).collect::<Vec<_>>()));
+    Rounding { verdicts: verdicts.collect(), rows: ways.into_iter().map(|way| way.row).collect() }
+}
+
+/// What ways must share to be ways of one sum.
+fn key(row: &RoundingRow) -> (usize, String, Data, u64, Bytes) {
+    (Kernel::place(row.kernel()), row.kernel().into(), row.way().data, row.way().seed, row.case.working_set)
+}
+
+fn way(visits: &[&Measurement], all: &Visits<'_>) -> Option<Way> {
+    let case = &visits[0].case;
+    let Work::Rounding(_) = &case.work else { return None };
+    let mut sampled = Sampled::of(visits, &all.gauge, |visit| payload_bps(visit, all.hz()));
+    let payload_bps = sampled.rate();
+    let Sampled { measured, batches, quality, .. } = sampled;
+    let results: Vec<&Results> = measured.iter().filter_map(|visit| visit.samples.results.as_ref()).collect();
+    let mut figures = of_results(&results).unwrap_or_default();
+    figures.payload_bps = payload_bps;
+    Some(Way { row: Row { case: case.clone(), quality, figures }, batches })
+}
+
+fn of_results(results: &[&Results]) -> Option<RoundingFigures> {
+    let first = results.first()?;
+    let bits = *first.bits.first()?;
+    let [exact, magnitude] = [first.exact, first.magnitude].map(f64::from_bits);
+    let figures = RoundingFigures {
+        is_repeatable: results.iter().flat_map(|results| &results.bits).all(|other| *other == bits),
+        ulps: results.iter().flat_map(|results| &results.ulps).copied().max(),
+        result_bits: Some(format!("{bits:016x}")),
+        ..RoundingFigures::default()
+    };
+    // Only a sum has magnitudes.
+    if magnitude <= 0.0 {
+        return Some(figures);
+    }
+    Some(RoundingFigures {
+        result: Some(f64::from_bits(bits)).filter(|result| result.is_finite()),
+        exact: Some(exact),
+        condition: Some(magnitude / exact.abs()).filter(|condition| condition.is_finite()),
+        ..figures
+    })
+}
+
+fn verdict(ways: &[&Way]) -> Option<Verdict> {
+    let rows: Vec<&RoundingRow> = ways.iter().map(|way| &way.row).filter(|row| row.result_bits.is_some()).collect();
+    let first = rows.first()?;
+    let ulps = || rows.iter().filter_map(|row| row.ulps);
+    let results: BTreeSet<&String> = rows.iter().filter_map(|row| row.result_bits.as_ref()).collect();
+    let mut changed_by = Vec::new();
+    for cause in Cause::ALL {
+        let pairs = || rows.iter().enumerate().flat_map(|(at, a)| rows[at + 1..].iter().map(move |b| (a, b)));
+        let ours: Vec<bool> = match cause {
+            Cause::Run => rows.iter().map(|row| !row.is_repeatable).collect(),
+            _ => pairs().filter(|(a, b)| cause.parts(a, b)).map(|(a, b)| a.result_bits != b.result_bits).collect(),
+        };
+        if !ours.is_empty() {
+            changed_by.push((cause, ours.contains(&true)));
+        }
+    }
+    Some(Verdict {
+        kernel: first.kernel().into(),
+        data: first.way().data,
+        condition: first.condition,
+        ways: rows.len(),
+        results: results.len(),
+        ulps: [ulps().min()?, ulps().max()?],
+        changed_by,
+        costs: costs(ways),
+    })
+}
+
+/// Ways that any machine can repeat bit for bit, whatever its widest registers and however many threads it has: the loop as
+/// it is written, and two lanes of 128 bits, each a single chain or in the usual number of partial sums.
+fn costs(ways: &[&Way]) -> Vec<Cost> {
+    let median = |way: &&&Way| way.row.payload_bps.map(|rate| rate.value());
+    let fastest = ways
+        .iter()
+        .filter(|way| median(way).is_some())
+        .max_by(|a, b| median(a).unwrap_or(0.0).total_cmp(&median(b).unwrap_or(0.0)));
+    let Some(fastest) = fastest else { return Vec::new() };
+    let has_fused = ways.iter().any(|way| way.row.way().fused);
+    let cost = |(width, is_chain, name): (Width, bool, &str)| {
+        let is_ours = |way: &&&Way| {
+            let Summation { variant, order, fused, .. } = way.row.way();
+            variant.width == width
+                && (variant.unroll == 1) == is_chain
+                && *order == SumOrder::Forward
+                && *fused == has_fused
+        };
+        let way = ways.iter().find(is_ours)?;
+        let [these, those] =
+            [&fastest.batches, &way.batches].map(|batches| batches.iter().map(Vec::as_slice).collect::<Vec<_>>());
+        Some(Cost { way: name.into(), rate: way.row.payload_bps?, slower: compare::ratio(&these, &those) })
+    };
+    let fixed = [
+        (Width::Scalar, true, "the loop as written, one chain"),
+        (Width::Scalar, false, "scalar, partial sums"),
+        (Width::W128, false, "128 bits, partial sums"),
+    ];
+    fixed.into_iter().filter_map(cost).collect()
+}
+
+impl Verdict {
+    /// The verdict in words.
+    pub fn sentence(&self) -> String {
+        let Verdict { kernel, ways, results, .. } = self;
+        let [near, far] = self.ulps.map(|ulps| count(ulps as f64));
+        let condition = self.condition.map_or_else(|| self.data.to_string(), |c| format!("condition {}", count(c)));
+        let plural = if *results == 1 { "" } else { "s" };
+        let mut text = format!(
+            "{kernel}, {condition}: {ways} ways give {results} different result{plural}, {near} to {far} ULP from the exact one"
+        );
+        let causes = |changes: bool| {
+            let words =
+                self.changed_by.iter().filter(|(_, changed)| *changed == changes).map(|(cause, _)| cause.word());
+            words.collect::<Vec<_>>().join(", ")
+        };
+        for (changes, verb) in [(true, "changed by"), (false, "not changed by")] {
+            if !causes(changes).is_empty() {
+                text += &format!("; {verb} {}", causes(changes));
+            }
+        }
+        if let Some(cost) = self.costs.iter().min_by(|a, b| a.slower[0].total_cmp(&b.slower[0])) {
+            text += &format!(
+                "; the fastest way is {} as fast as the cheapest that every machine can keep ({})",
+                times(cost.slower),
+                cost.way
+            );
+        }
+        text + "."
+    }
+}

@@ -1,0 +1,118 @@
+//! One sum in many ways: what results have in common, and how far they lie from the exact one.
+
+use crate::chart::{Axis, Chart, Limit, Scale, Series, Shape, line, rounded};
+use crate::experiments::rounding::rows::{Cost, Rounding, RoundingRow, Verdict};
+use crate::section::{Room, Section, Table};
+use crate::wording::{gbps, ratio, reasons};
+use membound_core::experiments::rounding::SUMMED;
+use membound_core::kernel::Width;
+use membound_core::units::count;
+use membound_core::work::rounding::{SumOrder, Summation};
+
+const ABOUT: &str = "The same seeded numbers, added up at each width, unroll and order. ULP: doubles from the result to the exact \
+    one (of a triad: of its farthest element). Same bits have the same letter. Fixed: an order that every machine can keep.";
+
+/// One sentence a kernel: the worst of its data.
+pub(crate) fn sentences(rounding: &Rounding) -> Vec<String> {
+    let worst = |kernel: &&str| {
+        let ours = rounding.verdicts.iter().filter(|verdict| verdict.kernel == **kernel);
+        ours.max_by_key(|verdict| verdict.ulps[1]).map(Verdict::sentence)
+    };
+    SUMMED.iter().filter_map(worst).collect()
+}
+
+/// A table for each sum, below what it tells.
+pub(crate) fn sections(rounding: &Rounding) -> Vec<Section> {
+    if rounding.rows.is_empty() {
+        return Vec::new();
+    }
+    let mut kernels: Vec<&str> = rounding.verdicts.iter().map(|verdict| verdict.kernel.as_str()).collect();
+    kernels.dedup();
+    vec![Section {
+        id: "rounding",
+        title: "One sum in many ways".into(),
+        about: ABOUT.into(),
+        // The verdicts stand above their tables: the worst of them need not be said again.
+        tables: rounding.verdicts.iter().map(|verdict| of_sum(rounding, verdict)).collect(),
+        charts: kernels.into_iter().filter_map(|kernel| chart(rounding, kernel)).collect(),
+        missing: reasons(&rounding.rows),
+        ..Section::default()
+    }]
+}
+
+fn of_sum(rounding: &Rounding, verdict: &Verdict) -> Table {
+    let is_ours = |row: &&RoundingRow| {
+        row.kernel() == verdict.kernel && row.way().data == verdict.data && row.result_bits.is_some()
+    };
+    let rows: Vec<&RoundingRow> = rounding.rows.iter().filter(is_ours).collect();
+    let fixed = |cost: &Cost| {
+        let Cost { way, rate, slower } = cost;
+        format!("fixed: {way}: {} GB/s; the fastest is {} x as fast", gbps(rate.value()), ratio(*slower))
+    };
+    Table::new(verdict.sentence())
+        .left("way", rows.iter().map(|row| way(row.way())))
+        .left("bits", letters(&rows))
+        .right("result", rows.iter().map(|row| row.result.map(|result| result.to_string())))
+        .in_room(Room::Wide)
+        .right("ULP", rows.iter().map(|row| row.ulps.map(|ulps| count(ulps as f64))))
+        .left("runs", rows.iter().map(|row| if row.is_repeatable { "same" } else { "differ" }))
+        .right("GB/s", rows.iter().map(|row| row.payload_bps.map(|rate| gbps(rate.value()))))
+        .right("samples", rows.iter().map(|row| row.quality.samples.to_string()))
+        .in_room(Room::Wide)
+        .flags(rows.iter().copied())
+        .with_notes(verdict.costs.iter().map(fixed).collect())
+        .folded()
+}
+
+/// A way of adding up, in few words.
+fn way(way: &Summation) -> String {
+    let Summation { variant, order, blocks, fused, .. } = way;
+    let order = if *blocks == 1 { order.to_string() } else { format!("{order} in {blocks}") };
+    let width = if variant.width == Width::Scalar { "scalar".into() } else { format!("{} bits", variant.width) };
+    let chain = if variant.unroll == 1 { "one chain" } else { "partial sums" };
+    let apart = if variant.kernel != "sum" && !fused { ", mul + add" } else { "" };
+    format!("{width}, {chain}, {order}{apart}")
+}
+
+/// A letter for each result, in the order in which they first come.
+fn letters(rows: &[&RoundingRow]) -> Vec<String> {
+    let mut seen: Vec<&str> = Vec::new();
+    let mut letters = Vec::new();
+    for bits in rows.iter().map(|row| row.result_bits.as_deref().unwrap_or_default()) {
+        let at = seen.iter().position(|known| *known == bits).unwrap_or(seen.len());
+        if at == seen.len() {
+            seen.push(bits);
+        }
+        let name = char::from(b'a' + (at % 26) as u8);
+        letters.push(if at < 26 { name.to_string() } else { format!("{name}{}", at / 26) });
+    }
+    letters
+}
+
+/// A name, and which ways it stands for.
+type Group = (&'static str, fn(&Summation) -> bool);
+
+/// How far sums lie from the exact one, over the condition of what is added up: a dot each way.
+fn chart(rounding: &Rounding, kernel: &str) -> Option<Chart> {
+    let rows: Vec<&RoundingRow> = rounding.rows.iter().filter(|row| row.kernel() == kernel).collect();
+    let dot = |row: &&RoundingRow| {
+        // A logarithmic axis has no zero: exact results stand at a half.
+        let ulps = row.ulps.map(|ulps| rounded((ulps as f64).max(0.5)))?;
+        Some((rounded(row.condition?.max(1.0)), ulps, ulps, ulps, row.quality.samples))
+    };
+    const GROUPS: [Group; 3] = [
+        ("one chain", |way| way.variant.unroll == 1 && way.order != SumOrder::Pairwise),
+        ("partial sums", |way| way.variant.unroll > 1 && way.order != SumOrder::Pairwise),
+        ("pairwise", |way| way.order == SumOrder::Pairwise),
+    ];
+    let series = |(colour, (name, is_ours)): (usize, &Group)| {
+        let points = rows.iter().filter(|row| is_ours(row.way())).filter_map(dot).collect();
+        Series { shape: Shape::Dot, colour, symbol: colour, ..line((*name).into(), points) }
+    };
+    let all: Vec<Series> = GROUPS.iter().enumerate().map(series).filter(|series| !series.points.is_empty()).collect();
+    let x = Axis::new("condition: sum of magnitudes over magnitude of the sum (log)", "", Scale::Log);
+    let y = Axis::new("ULP from the exact sum (log; 0.5: exact)", "ULP", Scale::Log);
+    let limits = vec![Limit { name: "no correct digit".into(), at: rounded(2f64.powi(52)) }];
+    let chart = Chart::new(format!("Rounding of one {kernel} in many ways"), String::new(), x, y, all);
+    (!chart.series.is_empty()).then_some(Chart { limits, ..chart })
+}

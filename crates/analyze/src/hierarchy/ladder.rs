@@ -1,0 +1,600 @@
+//! Fits a ladder to a curve of latency over working sets.
+//!
+//! Where the plateaus are is found as for bandwidth (`levels.rs`). But the points between two plateaus tell as much as
+//! those on them: there a known share of the loads misses. So all points are explained together:
+//!
+//! ```text
+//! latency(set) = rung[0] + sum over k:  (rung[k + 1] - rung[k]) * miss(set / capacity[k])
+//! ```
+//!
+//! What share of a cyclic chase misses depends on how the cache evicts. Three shapes are tried for each edge, and the one
+//! that fits best is taken: the cliff of least-recently-used eviction; random eviction, where a line survives the misses of
+//! one lap with probability (1 - 1/lines)^misses, so that miss = 1 - exp(-miss * set / capacity); and an edge that is worn
+//! on both sides, from hashing, from pages that fall where they may, or from sharing (a logistic curve). A coarse search
+//! says where an edge begins, then rungs, places and widths move together to the least misfit (Levenberg, 1944;
+//! Marquardt, 1963). Deviations are relative, and noise has the long tails of Student's t, so that disturbed points hardly
+//! pull. Where a plateau is too short to be found, two edges explain what one does not: such an edge is split.
+//!
+//! Huge pages are translated too. Where a set outgrows the pages that the first buffer holds, a load takes longer by what
+//! it takes longer in base pages. That step is known (it is measured in base pages), its place is not: some processors hold
+//! pages of all sizes in one buffer, some have fewer places for huge ones. So a rung is the mean over all such places, each
+//! weighed by its likelihood, and its interval holds what they differ by.
+//!
+//! A capacity's interval is where the likelihood is not less than e^-1.92 of the greatest, all else being fitted anew
+//! (Venzon and Moolgavkar, Applied Statistics 37, 1988), with whatever shape. That of a cliff reaches from one point to the
+//! next. The capacity is the middle of its interval.
+
+use crate::hierarchy::levels;
+use membound_core::in_order::InOrder;
+use membound_core::stats;
+use membound_core::stats::{NORMAL_DEVIATION, Z95};
+use membound_core::units::Bytes;
+
+/// A level of latency.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Rung {
+    /// Smallest working set on the plateau.
+    pub from: Bytes,
+    /// Largest one.
+    pub to: Bytes,
+    /// Latency in the unit of the curve, with its 95 % interval: [value, low, high].
+    pub latency: [f64; 3],
+    /// Working set that fills the level, with its 95 % interval: [value, low, high]; absent for the last.
+    pub capacity: Option<[Bytes; 3]>,
+}
+
+/// What translating addresses adds to a curve that was taken in huge pages.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Translation {
+    /// What a load takes longer beyond the first buffer, in the unit of the curve.
+    pub latency: f64,
+    /// Working set in huge pages that the buffer holds, if it has as many places for them as for base pages.
+    pub reach: Bytes,
+}
+
+/// A curve: working set, median latency, its 95 % interval.
+type Curve<'a> = &'a [(Bytes, f64, [f64; 2])];
+
+/// Deviations below this share are not told apart from noise, nor from a shape that is not quite the cache's.
+const FLATNESS: f64 = 0.01;
+/// Nor is noise taken to be larger than this.
+const NOISE_MAX: f64 = 0.1;
+/// Degrees of freedom of the noise (Lange, Little and Taylor, JASA 84, 1989): a disturbed point costs little more the
+/// farther it is off, yet one that is slower by a level costs more than one that is slower by half.
+const FREEDOM: f64 = 3.0;
+/// Turns of choosing shapes, edge by edge: an edge's first choice was made beside rough neighbours.
+const TURNS: usize = 2;
+/// Width of an edge that has none: whatever lies a hundredth of an octave off it is on a plateau.
+const CLIFF: f64 = 0.001;
+/// Least and greatest width of a worn edge, in octaves.
+const WIDTHS: [f64; 2] = [0.01, 0.6];
+/// Where the search for a width begins.
+const WIDTH_STARTS: [f64; 3] = [0.03, 0.1, 0.3];
+/// Steps of the search for an edge, in octaves, and of the walk along a likelihood.
+const STEP: f64 = 1.0 / 48.0;
+const PROFILE_STEP: f64 = 1.0 / 96.0;
+/// How far an edge may lie outside the gap between two plateaus, in octaves.
+const REACH: f64 = 0.5;
+/// How far an edge that all curves share may lie from there in one, in octaves.
+const NEAR: f64 = 0.35;
+/// What one edge more must gain. It has three parameters; the rest is caution, since no shape is quite a cache's.
+const SPLIT_COST: f64 = 20.0;
+/// How far apart the two edges lie at first, in octaves. No two levels are closer than one.
+const SPLITS: [f64; 3] = [1.0, 2.0, 3.0];
+/// Least ratio of two rungs that a split makes, as in `levels.rs`.
+const SPLIT_STEP: f64 = 1.12;
+/// Intel's first buffers have a third to a half as many places for huge pages as for base pages (32 beside 64 or 96), AMD's
+/// as many.
+const PLACES_LEAST: f64 = 1.0 / 3.0;
+/// What a place costs that is not the one where both pages have as many: there are some ten of them.
+const ELSEWHERE_COST: f64 = 2.0;
+
+#[derive(Debug, Clone, Copy)]
+struct LatencyPoint {
+    octave: f64,
+    latency: f64,
+    deviation: f64,
+}
+
+/// Share of loads that miss over the working set.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) enum Shape {
+    Cliff,
+    Random,
+    /// Width in octaves.
+    Worn(f64),
+}
+
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Edge {
+    pub(crate) shape: Shape,
+    /// log2 of the capacity.
+    pub(crate) octave: f64,
+}
+
+impl Edge {
+    /// Share that misses, and what it changes by as the capacity grows by an octave and the logarithm of the width by 1.
+    pub(crate) fn misses(self, octave: f64) -> (f64, f64, f64) {
+        let beyond = octave - self.octave;
+        let logistic = |width: f64| {
+            let miss = 1.0 / (1.0 + (-beyond / width).exp());
+            let slope = -miss * (1.0 - miss) / width;
+            (miss, slope, slope * beyond)
+        };
+        match self.shape {
+            Shape::Cliff => logistic(CLIFF),
+            Shape::Worn(width) => logistic(width),
+            Shape::Random => {
+                let ratio = beyond.exp2();
+                let miss = random_misses(ratio);
+                let survive = (-miss * ratio).exp();
+                let by_ratio = if miss > 0.0 { miss * survive / (1.0 - ratio * survive).max(1e-9) } else { 0.0 };
+                (miss, -by_ratio * ratio * std::f64::consts::LN_2, 0.0)
+            }
+        }
+    }
+}
+
+/// What a point costs that is so many standard deviations off: the likelihood of Student's t with [`FREEDOM`].
+fn loss(off: f64) -> f64 {
+    (FREEDOM + 1.0) / 2.0 * (off * off / FREEDOM).ln_1p()
+}
+
+/// What is left of such a point's weight.
+fn weight(off: f64) -> f64 {
+    (FREEDOM + 1.0) / (FREEDOM + off * off)
+}
+
+/// The positive solution of miss = 1 - exp(-miss * ratio), by Newton's method from above, where the function is convex.
+fn random_misses(ratio: f64) -> f64 {
+    if ratio <= 1.0 {
+        return 0.0;
+    }
+    let mut miss: f64 = 1.0;
+    for _ in 0..30 {
+        let survive = (-miss * ratio).exp();
+        let step = (miss - 1.0 + survive) / (1.0 - ratio * survive).max(1e-9);
+        miss = (miss - step).clamp(0.0, 1.0);
+        if step.abs() < 1e-6 {
+            break;
+        }
+    }
+    miss
+}
+
+/// The model: latencies of the levels, and the edges between them.
+#[derive(Debug, Clone)]
+struct Ladder {
+    rungs: Vec<f64>,
+    edges: Vec<Edge>,
+    /// What translation adds beyond a working set, and log2 of that.
+    translation: Option<(f64, f64)>,
+    /// What its misfit costs.
+    loss: f64,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Parameter {
+    Rung(usize),
+    Place(usize),
+    Width(usize),
+}
+
+impl Ladder {
+    fn latency(&self, octave: f64) -> f64 {
+        let steps = self.rungs.windows(2).map(|pair| pair[1] - pair[0]);
+        let caches = self.edges.iter().zip(steps).map(|(edge, step)| edge.misses(octave).0 * step).sum::<f64>();
+        self.rungs[0] + caches + self.translated(octave)
+    }
+
+    fn translated(&self, octave: f64) -> f64 {
+        self.translation.filter(|(_, reach)| octave > *reach).map_or(0.0, |(latency, _)| latency)
+    }
+
+    /// How far a point is off, in standard deviations.
+    fn off(&self, point: &LatencyPoint) -> f64 {
+        (point.latency / self.latency(point.octave).max(1e-12)).ln() / point.deviation
+    }
+
+    fn judged(mut self, points: &[LatencyPoint]) -> Self {
+        self.loss = points.iter().map(|point| loss(self.off(point))).sum();
+        self
+    }
+
+    fn parameters(&self, held: Option<usize>) -> Vec<Parameter> {
+        let rungs = (0..self.rungs.len()).map(Parameter::Rung);
+        let is_smooth = |k: &usize| self.edges[*k].shape != Shape::Cliff;
+        let places = (0..self.edges.len()).filter(is_smooth).filter(|k| held != Some(*k)).map(Parameter::Place);
+        let is_worn = |k: &usize| matches!(self.edges[*k].shape, Shape::Worn(_));
+        rungs.chain(places).chain((0..self.edges.len()).filter(is_worn).map(Parameter::Width)).collect()
+    }
+
+    /// The latency at a working set, and what it changes by with each parameter.
+    fn slopes(&self, octave: f64, parameters: &[Parameter]) -> (f64, Vec<f64>) {
+        let misses: Vec<(f64, f64, f64)> = self.edges.iter().map(|edge| edge.misses(octave)).collect();
+        let step = |k: usize| self.rungs[k + 1] - self.rungs[k];
+        let share = |k: usize| {
+            let before = if k == 0 { 1.0 } else { misses[k - 1].0 };
+            before - misses.get(k).map_or(0.0, |miss| miss.0)
+        };
+        let slope = |parameter: &Parameter| match *parameter {
+            Parameter::Rung(k) => share(k),
+            Parameter::Place(k) => misses[k].1 * step(k),
+            Parameter::Width(k) => misses[k].2 * step(k),
+        };
+        let caches: f64 = (0..self.rungs.len()).map(|k| share(k) * self.rungs[k]).sum();
+        (caches + self.translated(octave), parameters.iter().map(slope).collect())
+    }
+
+    /// With parameters moved by so much; nothing, where that is no ladder.
+    fn moved(&self, parameters: &[Parameter], by: &[f64]) -> Option<Self> {
+        const FARTHEST: f64 = 0.25;
+        let mut moved = self.clone();
+        for (parameter, by) in parameters.iter().zip(by) {
+            match *parameter {
+                Parameter::Rung(k) => moved.rungs[k] += by,
+                Parameter::Place(k) => moved.edges[k].octave += by.clamp(-FARTHEST, FARTHEST),
+                Parameter::Width(k) => {
+                    let Shape::Worn(width) = &mut moved.edges[k].shape else { continue };
+                    *width = (*width * by.clamp(-1.0, 1.0).exp()).clamp(WIDTHS[0], WIDTHS[1]);
+                }
+            }
+        }
+        let is_ladder = moved.rungs[0] > 0.0
+            && moved.rungs.is_sorted()
+            && moved.edges.windows(2).all(|pair| pair[0].octave <= pair[1].octave);
+        is_ladder.then_some(moved)
+    }
+
+    /// Normal matrix and right side of a step, points that are off counting less.
+    fn normal(&self, points: &[LatencyPoint], parameters: &[Parameter]) -> (Vec<Vec<f64>>, Vec<f64>) {
+        let n = parameters.len();
+        let (mut matrix, mut right) = (vec![vec![0.0; n]; n], vec![0.0; n]);
+        for point in points {
+            let (latency, slopes) = self.slopes(point.octave, parameters);
+            let off = (point.latency / latency.max(1e-12)).ln() / point.deviation;
+            let (weight, scale) = (weight(off), 1.0 / (point.deviation * latency.max(1e-12)));
+            for ((row, right), of) in matrix.iter_mut().zip(&mut right).zip(&slopes) {
+                let of = weight * of * scale;
+                *right += of * off;
+                row.iter_mut().zip(&slopes).for_each(|(cell, slope)| *cell += of * slope * scale);
+            }
+        }
+        (matrix, right)
+    }
+
+    /// Standard errors of the rungs, all else being fitted too. None, where the points do not determine them.
+    fn errors(&self, points: &[LatencyPoint]) -> Vec<f64> {
+        let (matrix, _) = self.normal(points, &self.parameters(None));
+        let n = matrix.len();
+        // The matrix, slightly raised where a parameter does not matter, with the identity beside it.
+        let mut rows = matrix;
+        for (i, row) in rows.iter_mut().enumerate() {
+            row[i] += 1e-12;
+            row.extend((0..n).map(|j| f64::from(u8::from(i == j))));
+        }
+        if eliminate(&mut rows).is_none() {
+            return Vec::new();
+        }
+        (0..self.rungs.len()).map(|i| rows[i][n + i].max(0.0).sqrt()).collect()
+    }
+
+    /// Least loss from here (Levenberg and Marquardt), the place of one edge held where that is asked for.
+    fn refined(self, points: &[LatencyPoint], held: Option<usize>) -> Self {
+        const STEPS: usize = 15;
+        let parameters = self.parameters(held);
+        let mut at = self.judged(points);
+        let mut damping = 1e-3;
+        for _ in 0..STEPS {
+            let (matrix, right) = at.normal(points, &parameters);
+            let before = at.loss;
+            while damping < 1e6 {
+                let step = damped(&matrix, &right, damping);
+                let next = step.and_then(|step| at.moved(&parameters, &step)).map(|next| next.judged(points));
+                match next.filter(|next| next.loss < at.loss) {
+                    Some(next) => {
+                        at = next;
+                        damping = (damping / 10.0f64).max(1e-6);
+                        break;
+                    }
+                    None => damping *= 10.0,
+                }
+            }
+            if before - at.loss < 1e-3 {
+                break;
+            }
+        }
+        at
+    }
+}
+
+/// Marquardt's step: the solution of the normal equations with a raised diagonal.
+fn damped(matrix: &[Vec<f64>], right: &[f64], damping: f64) -> Option<Vec<f64>> {
+    let row = |(i, row): (usize, &Vec<f64>)| {
+        let mut row = row.clone();
+        row[i] = row[i] * (1.0 + damping) + 1e-12;
+        row.push(right[i]);
+        row
+    };
+    let mut rows: Vec<Vec<f64>> = matrix.iter().enumerate().map(row).collect();
+    eliminate(&mut rows)?;
+    rows.iter().map(|row| row.last().copied()).collect()
+}
+
+/// The rungs in `curve`, lowest first. Empty if there are too few points.
+pub fn fit(curve: Curve, translation: Option<Translation>) -> Vec<Rung> {
+    let plateaus = levels::find(&speeds(curve));
+    let Some(first) = plateaus.first() else { return Vec::new() };
+    let points = points(curve, first.from);
+    let capacities = plateaus.iter().filter_map(|plateau| plateau.capacity);
+    let edges = capacities.map(|capacity| Edge { shape: Shape::Worn(WIDTH_STARTS[1]), octave: octave(capacity) });
+    let rungs = plateaus.iter().map(|plateau| 1.0 / plateau.speed).collect();
+    let start = Ladder { rungs, edges: edges.collect(), translation: None, loss: f64::INFINITY }.judged(&points);
+    let mut ranges: Vec<[Bytes; 2]> = plateaus.iter().map(|plateau| [plateau.from, plateau.to]).collect();
+    let mut ladder = chosen(&points, start, &gaps(&ranges));
+    if let Some((k, split)) = split(&points, &ladder) {
+        let inside = curve.iter().map(|point| point.0);
+        let inside = inside.filter(|set| (split.edges[k].octave..=split.edges[k + 1].octave).contains(&octave(*set)));
+        if let (Some(from), Some(to)) = (inside.clone().min(), inside.max()) {
+            ranges.insert(k + 1, [from, to]);
+            ladder = chosen(&points, split, &gaps(&ranges));
+        }
+    }
+    for _ in 1..TURNS {
+        let likeliest = translated(&points, &ladder, translation).into_iter().max_by(|a, b| a.0.total_cmp(&b.0));
+        ladder = chosen(&points, likeliest.map_or(ladder, |likeliest| likeliest.1), &gaps(&ranges));
+    }
+    let scale = scale(&points, &ladder);
+    let latencies = latencies(&points, &ladder, translation, scale);
+    let capacities = gaps(&ranges).into_iter().enumerate().map(|(k, gap)| capacity(&points, &ladder, k, gap, scale));
+    let capacities = capacities.map(Some).chain([None]);
+    let rung = |((&[from, to], latency), capacity): ((&[Bytes; 2], _), _)| Rung { from, to, latency, capacity };
+    ranges.iter().zip(latencies).zip(capacities).map(rung).collect()
+}
+
+/// The latencies of the levels that end at `ends`, each with its 95 % interval, lowest first: the edges move little.
+pub fn latencies_between(curve: Curve, ends: &[Bytes], translation: Option<Translation>) -> Vec<[f64; 3]> {
+    let points = points(curve, Bytes(0));
+    if points.is_empty() {
+        return Vec::new();
+    }
+    let edges: Vec<Edge> =
+        ends.iter().map(|end| Edge { shape: Shape::Worn(WIDTH_STARTS[1]), octave: octave(*end) }).collect();
+    let gaps: Vec<[f64; 2]> = edges.iter().map(|edge| [edge.octave - NEAR, edge.octave + NEAR]).collect();
+    let mut rungs: Vec<f64> = Vec::new();
+    for k in 0..=edges.len() {
+        let (from, to) = (k.checked_sub(1).map_or(0.0, |k| edges[k].octave), edges.get(k).map_or(64.0, |e| e.octave));
+        let inside = points.iter().filter(|point| point.octave > from && point.octave <= to).map(|point| point.latency);
+        let before = rungs.last().copied().unwrap_or(points[0].latency);
+        rungs.push(stats::quantiles::median(inside).unwrap_or(before).max(before));
+    }
+    let mut ladder = Ladder { rungs, edges, translation: None, loss: f64::INFINITY }.judged(&points);
+    ladder = chosen(&points, ladder, &gaps);
+    for _ in 1..TURNS {
+        let likeliest = translated(&points, &ladder, translation).into_iter().max_by(|a, b| a.0.total_cmp(&b.0));
+        ladder = chosen(&points, likeliest.map_or(ladder, |likeliest| likeliest.1), &gaps);
+    }
+    latencies(&points, &ladder, translation, scale(&points, &ladder))
+}
+
+fn octave(bytes: Bytes) -> f64 {
+    (bytes.0.max(1) as f64).log2()
+}
+
+/// Where edges are looked for, in octaves: between the middles of two plateaus, not far from where these end.
+fn gaps(ranges: &[[Bytes; 2]]) -> Vec<[f64; 2]> {
+    let middle = |[from, to]: [Bytes; 2]| (octave(from) + octave(to)) / 2.0;
+    let gap = |pair: &[[Bytes; 2]]| {
+        let (to, from) = (octave(pair[0][1]) - REACH, octave(pair[1][0]) + REACH);
+        [to.max(middle(pair[0])), from.min(middle(pair[1]))]
+    };
+    ranges.windows(2).map(gap).collect()
+}
+
+/// The best shape of each edge, one after the other.
+fn chosen(points: &[LatencyPoint], mut ladder: Ladder, gaps: &[[f64; 2]]) -> Ladder {
+    for (k, &gap) in gaps.iter().enumerate() {
+        ladder = shapes(points, &ladder, k, gap).into_iter().min_by(by_loss).unwrap_or(ladder);
+    }
+    ladder
+}
+
+fn by_loss(a: &Ladder, b: &Ladder) -> std::cmp::Ordering {
+    a.loss.total_cmp(&b.loss)
+}
+
+/// The ladder with each shape of edge `k`, at its best.
+fn shapes(points: &[LatencyPoint], ladder: &Ladder, k: usize, [low, high]: [f64; 2]) -> Vec<Ladder> {
+    let near: Vec<LatencyPoint> =
+        points.iter().copied().filter(|point| point.octave > low - 1.0 && point.octave < high + 1.0).collect();
+    let placed = |shape: Shape| {
+        let places = (0..).map(|n| low + f64::from(n) * STEP).take_while(|&octave| octave <= high);
+        let with = |octave: f64| {
+            let mut with = ladder.clone();
+            with.edges[k] = Edge { shape, octave };
+            with.judged(&near)
+        };
+        places.map(with).min_by(by_loss)
+    };
+    let starts = [Shape::Cliff, Shape::Random].into_iter().chain(WIDTH_STARTS.map(Shape::Worn)).filter_map(placed);
+    starts.map(|start| start.refined(points, None)).collect()
+}
+
+/// An edge that two explain much better, and the ladder with the two.
+fn split(points: &[LatencyPoint], ladder: &Ladder) -> Option<(usize, Ladder)> {
+    let with = |(k, below, above): (usize, f64, f64)| {
+        let mut with = ladder.clone();
+        let edge = |by: f64| Edge { shape: Shape::Worn(WIDTH_STARTS[1]), octave: ladder.edges[k].octave + by };
+        with.rungs.insert(k + 1, (ladder.rungs[k] * ladder.rungs[k + 1]).sqrt());
+        with.edges.splice(k..=k, [edge(-below), edge(above)]);
+        let is_ladder = with.edges.is_sorted_by(|a, b| a.octave <= b.octave);
+        is_ladder.then(|| (k, with.refined(points, None)))
+    };
+    let starts =
+        (0..ladder.edges.len()).flat_map(|k| SPLITS.into_iter().flat_map(move |by| [(k, by, 0.0), (k, 0.0, by)]));
+    let is_apart = |(k, split): &(usize, Ladder)| {
+        let steps = split.rungs[*k..].windows(2).take(2);
+        split.edges[k + 1].octave - split.edges[*k].octave >= SPLITS[0]
+            && steps.into_iter().all(|pair| pair[1] >= SPLIT_STEP * pair[0])
+    };
+    let best = starts.filter_map(with).filter(is_apart).min_by(|a, b| by_loss(&a.1, &b.1))?;
+    (best.1.loss + SPLIT_COST < ladder.loss).then_some(best)
+}
+
+/// The ladder without a step from translation and with one at each place where it may be: its probability, and it at its best.
+fn translated(points: &[LatencyPoint], ladder: &Ladder, translation: Option<Translation>) -> Vec<(f64, Ladder)> {
+    let at = |translation| Ladder { translation, ..ladder.clone() }.refined(points, None);
+    let without = at(None);
+    let mut all = vec![(-without.loss, without)];
+    if let Some(Translation { latency, reach }) = translation {
+        let reach = octave(reach);
+        for pair in
+            points.windows(2).filter(|pair| pair[0].octave < reach && pair[1].octave > reach + PLACES_LEAST.log2())
+        {
+            let with = at(Some((latency, (pair[0].octave + pair[1].octave) / 2.0)));
+            let cost = if pair[1].octave > reach { 0.0 } else { ELSEWHERE_COST };
+            all.push((-with.loss - cost, with));
+        }
+    }
+    let most = all.iter().map(|(likelihood, _)| *likelihood).fold(f64::NEG_INFINITY, f64::max);
+    all.iter_mut().for_each(|(likelihood, _)| *likelihood = (*likelihood - most).exp());
+    let sum: f64 = all.iter().map(|(likelihood, _)| likelihood).sum();
+    all.into_iter().map(|(likelihood, ladder)| (likelihood / sum, ladder)).collect()
+}
+
+/// What deviations must be multiplied by to be those that are seen.
+fn scale(points: &[LatencyPoint], ladder: &Ladder) -> f64 {
+    let off = points.iter().map(|point| ladder.off(point).abs());
+    stats::quantiles::median(off).map_or(1.0, |median| NORMAL_DEVIATION * median).max(1.0)
+}
+
+/// Each rung with its 95 % interval: the mean over where translation may add its step.
+fn latencies(points: &[LatencyPoint], ladder: &Ladder, translation: Option<Translation>, scale: f64) -> Vec<[f64; 3]> {
+    let all = translated(points, ladder, translation);
+    let all: Vec<(f64, &[f64], Vec<f64>)> =
+        all.iter().map(|(part, ladder)| (*part, &ladder.rungs[..], ladder.errors(points))).collect();
+    let latency = |k: usize| {
+        let mean: f64 = all.iter().map(|(part, rungs, _)| part * rungs[k]).sum();
+        let square = |(part, rungs, errors): &(f64, &[f64], Vec<f64>)| {
+            let error = scale * errors.get(k).copied().unwrap_or(0.0);
+            part * (error.powi(2) + (rungs[k] - mean).powi(2))
+        };
+        let error = Z95 * all.iter().map(square).sum::<f64>().sqrt();
+        [mean, mean - error, mean + error]
+    };
+    (0..ladder.rungs.len()).map(latency).collect()
+}
+
+/// The capacity of edge `k` with its 95 % interval.
+fn capacity(points: &[LatencyPoint], ladder: &Ladder, k: usize, gap: [f64; 2], scale: f64) -> [Bytes; 3] {
+    const WITHIN: f64 = 1.92;
+    let most = ladder.loss + WITHIN * scale * scale;
+    let here = ladder.edges[k].octave;
+    let (mut low, mut high) = (here, here);
+    for ladder in shapes(points, ladder, k, gap).into_iter().filter(|ladder| ladder.loss <= most) {
+        low = low.min(walk(points, &ladder, k, gap, -PROFILE_STEP, most));
+        high = high.max(walk(points, &ladder, k, gap, PROFILE_STEP, most));
+    }
+    [(low + high) / 2.0, low, high].map(|octave| Bytes(octave.exp2().round() as u64))
+}
+
+/// How far edge `k` may move in one direction before even the best ladder loses more than `most`; log2.
+fn walk(points: &[LatencyPoint], from: &Ladder, k: usize, [low, high]: [f64; 2], mut step: f64, most: f64) -> f64 {
+    const FINEST: f64 = PROFILE_STEP / 16.0;
+    let mut at = from.clone();
+    while (low..=high).contains(&at.edges[k].octave) {
+        let here = at.edges[k].octave;
+        let mut next = at.clone();
+        next.edges[k].octave += step;
+        next = next.refined(points, Some(k));
+        // At a cliff the last step must be a small one.
+        if next.loss > most && step.abs() > FINEST {
+            step /= 2.0;
+            continue;
+        }
+        if next.loss > most {
+            return here + step * ((most - at.loss) / (next.loss - at.loss)).clamp(0.0, 1.0);
+        }
+        at = next;
+    }
+    at.edges[k].octave
+}
+
+fn speeds(curve: Curve) -> Vec<(Bytes, f64, [f64; 2])> {
+    curve.iter().map(|&(set, latency, [low, high])| (set, 1.0 / latency, [1.0 / high, 1.0 / low])).collect()
+}
+
+/// The points from the first plateau on, by working set.
+fn points(curve: Curve, first: Bytes) -> Vec<LatencyPoint> {
+    let positive = |x: f64| x.is_finite() && x > 0.0;
+    let mut points: Vec<LatencyPoint> = curve
+        .iter()
+        .filter(|(set, latency, _)| *set >= first && set.0 > 0 && positive(*latency))
+        .map(|&(set, latency, [low, high])| {
+            let interval = if positive(low) && positive(high) { (high / low).ln().abs() / (2.0 * Z95) } else { 0.0 };
+            LatencyPoint { octave: (set.0 as f64).log2(), latency, deviation: interval.clamp(FLATNESS, NOISE_MAX) }
+        })
+        .collect();
+    points.order_by(|a, b| a.octave.total_cmp(&b.octave));
+    points
+}
+
+/// Gauss-Jordan elimination with partial pivots. Nothing, where the matrix is singular.
+pub(crate) fn eliminate(rows: &mut [Vec<f64>]) -> Option<()> {
+    for i in 0..rows.len() {
+        let pivot = (i..rows.len()).max_by(|&a, &b| rows[a][i].abs().total_cmp(&rows[b][i].abs()))?;
+        rows.swap(i, pivot);
+        let by = rows[i][i];
+        if !by.is_normal() {
+            return None;
+        }
+        rows[i].iter_mut().for_each(|cell| *cell /= by);
+        let row = rows[i].clone();
+        for (_, other) in rows.iter_mut().enumerate().filter(|(j, _)| *j != i) {
+            let factor = other[i];
+            other.iter_mut().zip(&row).for_each(|(cell, of_row)| *cell -= factor * of_row);
+        }
+    }
+    Some(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn random_eviction_misses_as_simulated() {
+        // A cache of 64 lines that evicts at random, under laps over 1.5 and 3 times as many.
+        for ratio in [1.5, 3.0] {
+            let (mut rng, lines) = (fastrand::Rng::with_seed(1), 64);
+            let (mut cache, mut misses, laps) = (vec![usize::MAX; lines], 0, 4000);
+            let set = (lines as f64 * ratio) as usize;
+            for line in (0..laps).flat_map(|_| 0..set) {
+                if !cache.contains(&line) {
+                    (cache[rng.usize(..lines)], misses) = (line, misses + 1);
+                }
+            }
+            let simulated = misses as f64 / (laps * set) as f64;
+            assert!((random_misses(ratio) - simulated).abs() < 0.01, "{ratio}: {simulated}");
+        }
+        assert_eq!((random_misses(0.5), random_misses(1.0)), (0.0, 0.0));
+    }
+
+    #[test]
+    fn degenerate_curves() {
+        assert_eq!(fit(&[], None), []);
+        let flat: Vec<_> = (2..12).map(|i| (Bytes::kib(1 << i), 5.0, [5.0, 5.0])).collect();
+        let found = fit(&flat, None);
+        assert_eq!((found.len(), found[0].capacity), (1, None));
+        assert!((found[0].latency[0] - 5.0).abs() < 1e-9);
+    }
+
+    proptest! {
+        #[test]
+        fn never_panics(curve in prop::collection::vec((any::<u64>(), any::<f64>(), any::<[f64; 2]>()), 0..40)) {
+            let curve: Vec<_> = curve.into_iter().map(|(s, v, i)| (Bytes(s), v, i)).collect();
+            fit(&curve, Some(Translation { latency: 1.0, reach: Bytes(1 << 20) }));
+        }
+    }
+}

@@ -1,0 +1,617 @@
+//! One account of the memory system, from all its curves together.
+//!
+//! Loads, stores, copies and chases over rising working sets outgrow the same caches. So the places where levels end are
+//! shared by all curves, while each curve has its own cost at each level:
+//!
+//! ```text
+//! cost(set) = base + sum over edges k:  step[k] * miss(set / capacity[k])  [+ overhead / set, of loops]
+//! ```
+//!
+//! A cost is time per byte or per load. No step is negative: what is farther away costs no less. How a cache lets go (what
+//! share of a cyclic pass misses) differs from curve to curve, and the likeliest of a few shapes is taken for each: the cliff
+//! of least-recently-used eviction, random eviction, or an edge worn on both sides. What lies beyond an edge in chases
+//! alone is translation of addresses: streams hide it.
+//!
+//! Noise is one-sided. A core that is disturbed is slower; nothing makes it faster than it is. So a point that is fast
+//! costs by its square, and a slow one by the likelihood of Student's t, which hardly pulls from afar. Points are what
+//! cases can do undisturbed, already; this is for cases that were disturbed in every visit.
+//!
+//! What the processor claims is a prior: a cache of one core ends near its size, of one that others share a tenant
+//! may get a small part. An edge is believed if the points say so: its loss in log-likelihood without it, less what its
+//! parameters cost (Schwarz, Annals of Statistics 6, 1978), plus the odds of a claim. That is its probability.
+
+use membound_core::in_order::InOrder;
+use membound_core::stats::NORMAL_DEVIATION;
+use membound_core::stats::quantiles::{median, quantile};
+use membound_core::units::Bytes;
+
+use crate::hierarchy::ladder::{Edge, Shape, eliminate};
+use crate::hierarchy::levels;
+
+/// What a curve is of: how it feels translation, and whether a loop's overhead is in it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Touch {
+    /// Kernels over streams, which prefetchers follow.
+    Stream,
+    /// Loads that wait for each other.
+    Chase,
+}
+
+/// Cost over working sets.
+#[derive(Debug, Clone)]
+pub struct Curve {
+    /// How memory was touched.
+    pub touch: Touch,
+    /// Working set, and undisturbed time per byte or load in any unit.
+    pub points: Vec<(Bytes, f64)>,
+}
+
+/// Where a level ends.
+#[derive(Debug, Clone, PartialEq)]
+pub struct End {
+    /// Working set that fills the level, with its 95 % interval: [value, low, high].
+    pub capacity: [Bytes; 3],
+    /// Which of the claimed caches it is.
+    pub claim: Option<usize>,
+    /// Whether chases alone show it, by a small step: translation of addresses.
+    pub is_translation: bool,
+    /// Probability that there is such an end, by the points and the claim.
+    pub probability: f64,
+    /// Share of accesses to the next level from which and up to which a working set lies on neither, as sizes: all but a
+    /// tenth of it is inside, or beyond.
+    pub wear: [Bytes; 2],
+    /// Greatest ratio of the costs beyond and before it, of all curves.
+    pub step: f64,
+}
+
+/// Deviations below this share are not told apart from shapes that are not quite the cache's.
+const FLATNESS: f64 = 0.015;
+/// Nor is noise taken to be larger than this.
+const NOISE_MAX: f64 = 0.15;
+/// Degrees of freedom of slow points (Lange, Little and Taylor, JASA 84, 1989).
+const FREEDOM: f64 = 3.0;
+/// Steps of the search for an edge, coarse and fine, in octaves, and how far it goes.
+const STEPS: [f64; 2] = [1.0 / 8.0, 1.0 / 48.0];
+const FARTHEST: f64 = 1.5;
+/// Two caches are so far apart, in octaves.
+const APART: f64 = 1.0;
+/// Least width of the plateaus beside an end that nobody claims, in octaves: where caches are claimed, and where none is.
+const PLATEAUS: [f64; 2] = [0.75, 0.5];
+/// Of places for one end more, so many are tried in full.
+const MOST_TRIED: usize = 4;
+/// Turns of moving each edge.
+const TURNS: usize = 2;
+/// An end that nobody claims is so far from those that are: nearer ones are of a cache that lets go slowly.
+const UNCLAIMED_APART: f64 = 2.0;
+/// Deviation of a private cache's end around its claimed size, in octaves: pages that fall where they may. The tails are
+/// Student's, so that points which clearly say otherwise are believed.
+const CLAIM_DEVIATION: f64 = 0.08;
+/// Octaves below its claimed size within which a tenant's part of the last cache is as likely as the whole.
+const TENANT_OCTAVES: f64 = 4.0;
+/// Log odds of a cache that is claimed, and of one that is not.
+const CLAIMED_ODDS: f64 = 4.0;
+const UNCLAIMED_ODDS: f64 = -12.0;
+/// Least log odds by which an end is believed.
+const BELIEVED: f64 = 0.0;
+/// An end that nobody claims, with a step below this, is inside a cache.
+pub const STEP_INSIDE: f64 = 1.5;
+/// Least ratio of costs that counts as a step at all.
+const STEP_MIN: f64 = 1.04;
+/// No shape is quite a cache's, so that points say less than their noise alone would have it: log-likelihoods of where an
+/// edge is are divided by this.
+const CAUTION: f64 = 4.0;
+/// Log-likelihood by which a 95 % interval is bounded.
+const WITHIN: f64 = CAUTION * 1.92;
+/// Points that a curve has at least.
+const POINTS_MIN: usize = 6;
+const SHAPES: [Shape; 6] =
+    [Shape::Cliff, Shape::Random, Shape::Worn(0.05), Shape::Worn(0.12), Shape::Worn(0.25), Shape::Worn(0.45)];
+
+#[derive(Debug, Clone, Copy)]
+struct Mark {
+    octave: f64,
+    cost: f64,
+}
+
+/// A curve with its noise.
+#[derive(Debug, Clone)]
+struct Observed {
+    touch: Touch,
+    marks: Vec<Mark>,
+    deviation: f64,
+}
+
+/// An edge that all curves share.
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct Place {
+    octave: f64,
+    claim: Option<usize>,
+    /// Whether only chases feel it.
+    chases_alone: bool,
+}
+
+/// How one curve is explained.
+#[derive(Debug, Clone, Default)]
+struct Fit {
+    /// Of each edge.
+    shapes: Vec<Shape>,
+    /// Base, a step for each edge, overhead of a loop.
+    costs: Vec<f64>,
+    loss: f64,
+}
+
+#[derive(Debug, Clone)]
+struct Model<'a> {
+    curves: &'a [Observed],
+    claimed: &'a [Bytes],
+    places: Vec<Place>,
+    fits: Vec<Fit>,
+}
+
+/// The ends of levels that `curves` show, nearest first. `claimed`: sizes of the data caches.
+pub fn ends(curves: &[Curve], claimed: &[Bytes]) -> Vec<End> {
+    let mut observed: Vec<Observed> = curves.iter().filter_map(observed).collect();
+    if observed.is_empty() {
+        return Vec::new();
+    }
+    let mut model = Model::seeded(&observed, claimed, &seeds(curves)).settled();
+    // Noise is what is left on the fast side; the first guess was by neighbours, which steps make large.
+    let noise: Vec<f64> = (0..observed.len()).map(|c| model.noise(c)).collect();
+    let places = model.places.clone();
+    for (curve, noise) in observed.iter_mut().zip(noise) {
+        curve.deviation = noise;
+    }
+    model = Model { curves: &observed, claimed, places, fits: Vec::new() }.settled().believed();
+    while let Some(more) = model.with_one_more() {
+        model = more;
+    }
+    (0..model.places.len()).map(|k| model.end(k)).collect()
+}
+
+/// Ends found in single curves.
+fn seeds(curves: &[Curve]) -> Vec<Bytes> {
+    let speeds = |curve: &Curve| -> Vec<(Bytes, f64, [f64; 2])> {
+        curve.points.iter().map(|&(set, cost)| (set, 1.0 / cost, [1.0 / cost; 2])).collect()
+    };
+    let plateaus = curves.iter().flat_map(|curve| levels::find(&speeds(curve)));
+    plateaus.filter_map(|plateau| plateau.capacity).collect()
+}
+
+fn octave(bytes: Bytes) -> f64 {
+    (bytes.0.max(1) as f64).log2()
+}
+
+fn bytes(octave: f64) -> Bytes {
+    Bytes(octave.clamp(0.0, 62.0).exp2().round() as u64)
+}
+
+fn observed(curve: &Curve) -> Option<Observed> {
+    let is_one = |(size, cost): &&(Bytes, f64)| size.0 > 0 && cost.is_normal() && (1e-9..1e9).contains(cost);
+    let mark = |&(size, cost): &(Bytes, f64)| Mark { octave: octave(size), cost };
+    let mut marks: Vec<Mark> = curve.points.iter().filter(is_one).map(mark).collect();
+    marks.order_by(|a, b| a.octave.total_cmp(&b.octave));
+    let off = |three: &[Mark]| (three[1].cost / (three[0].cost * three[2].cost).sqrt()).ln().abs() / 1.5f64.sqrt();
+    let noise = median(marks.windows(3).map(off)).map_or(0.0, |off| NORMAL_DEVIATION * off);
+    let deviation = noise.clamp(FLATNESS, NOISE_MAX);
+    (marks.len() >= POINTS_MIN).then_some(Observed { touch: curve.touch, marks, deviation })
+}
+
+/// What a point costs that is slower by so many standard deviations.
+fn loss(off: f64) -> f64 {
+    let half = (FREEDOM + 1.0) / 2.0;
+    if off < 0.0 { half * off * off / FREEDOM } else { half * (off * off / FREEDOM).ln_1p() }
+}
+
+/// What is left of such a point's weight.
+fn weight(off: f64) -> f64 {
+    (FREEDOM + 1.0) / if off < 0.0 { FREEDOM } else { FREEDOM + off * off }
+}
+
+impl Observed {
+    /// What each parameter multiplies, point by point.
+    fn columns(&self, places: &[Place], shapes: &[Shape]) -> Vec<Vec<f64>> {
+        let over = |value: &dyn Fn(f64) -> f64| self.marks.iter().map(|mark| value(mark.octave)).collect::<Vec<f64>>();
+        let mut columns = vec![over(&|_| 1.0)];
+        for (place, &shape) in places.iter().zip(shapes) {
+            columns.push(self.column(place, shape));
+        }
+        // The overhead of a loop is a share of the smallest working set.
+        let least = self.marks[0].octave;
+        if self.touch == Touch::Stream {
+            columns.push(over(&|octave| (least - octave).exp2()));
+        }
+        columns
+    }
+
+    fn column(&self, place: &Place, shape: Shape) -> Vec<f64> {
+        if place.chases_alone && self.touch == Touch::Stream {
+            return vec![0.0; self.marks.len()];
+        }
+        let edge = Edge { shape, octave: place.octave };
+        self.marks.iter().map(|mark| edge.misses(mark.octave).0).collect()
+    }
+
+    /// First guess: each level's lower quartile.
+    fn guess(&self, places: &[Place]) -> Vec<f64> {
+        let ends = || places.iter().map(|place| place.octave);
+        let mut costs = vec![self.marks[0].cost; 1];
+        let mut before = 0.0f64;
+        for (from, to) in [f64::NEG_INFINITY].into_iter().chain(ends()).zip(ends().chain([f64::INFINITY])) {
+            let mut inside: Vec<f64> =
+                self.marks.iter().filter(|m| m.octave > from && m.octave <= to).map(|m| m.cost).collect();
+            inside.sort_unstable_by(f64::total_cmp);
+            let cost = if inside.is_empty() { before } else { quantile(&inside, 0.25) };
+            if before == 0.0 {
+                costs[0] = cost.max(self.marks[0].cost * 1e-3);
+            } else {
+                costs.push((cost - before).max(0.0));
+            }
+            before = before.max(cost);
+        }
+        costs.resize(1 + places.len(), 0.0);
+        if self.touch == Touch::Stream {
+            costs.push(0.0);
+        }
+        costs
+    }
+
+    fn loss(&self, columns: &[Vec<f64>], costs: &[f64]) -> f64 {
+        let cost = |at: usize| columns.iter().zip(costs).map(|(column, cost)| column[at] * cost).sum::<f64>();
+        self.marks.iter().enumerate().map(|(at, mark)| loss((mark.cost / cost(at)).ln() / self.deviation)).sum()
+    }
+
+    /// Costs that explain the points best, none of them negative: Gauss and Newton's steps in logarithms.
+    fn solved(&self, columns: &[Vec<f64>], mut costs: Vec<f64>) -> (Vec<f64>, f64) {
+        const STEPS: usize = 6;
+        let mut best = self.loss(columns, &costs);
+        for _ in 0..STEPS {
+            let Some(step) = self.step(columns, &costs) else { break };
+            let moved = |by: f64| -> Vec<f64> {
+                let least = |at: usize| if at == 0 { costs[0] * 0.1 } else { 0.0 };
+                costs
+                    .iter()
+                    .zip(&step)
+                    .enumerate()
+                    .map(|(at, (cost, step))| (cost + by * step).max(least(at)))
+                    .collect()
+            };
+            // A whole step mostly gains; a shorter one is tried where it does not.
+            let mut tries = [1.0, 0.5, 0.2].into_iter().map(moved).map(|costs| (self.loss(columns, &costs), costs));
+            let Some((loss, next)) = tries.find(|next| next.0 < best) else { break };
+            let gained = best - loss;
+            (best, costs) = (loss, next);
+            if gained < 1e-3 {
+                break;
+            }
+        }
+        (costs, best)
+    }
+
+    fn step(&self, columns: &[Vec<f64>], costs: &[f64]) -> Option<Vec<f64>> {
+        let n = costs.len();
+        let mut rows = vec![vec![0.0; n + 1]; n];
+        for (at, mark) in self.marks.iter().enumerate() {
+            let cost: f64 = columns.iter().zip(costs).map(|(column, cost)| column[at] * cost).sum();
+            let off = (mark.cost / cost).ln() / self.deviation;
+            let (weight, scale) = (weight(off), 1.0 / (self.deviation * cost));
+            for (row, column) in rows.iter_mut().zip(columns) {
+                let slope = weight * column[at] * scale;
+                row.iter_mut().zip(columns).for_each(|(cell, other)| *cell += slope * other[at] * scale);
+                row[n] += slope * off;
+            }
+        }
+        // A cost at its bound that would go below stays there.
+        for at in 0..n {
+            let is_held = at > 0 && costs[at] <= 0.0 && rows[at][n] < 0.0;
+            if is_held {
+                rows.iter_mut().for_each(|row| row[at] = 0.0);
+                rows[at].iter_mut().for_each(|cell| *cell = 0.0);
+            }
+            let raised = rows[at][at] * 1e-9;
+            rows[at][at] += raised + if rows[at][at] == 0.0 { 1.0 } else { 0.0 };
+        }
+        eliminate(&mut rows)?;
+        rows.iter().map(|row| row.last().copied().filter(|step| step.is_finite())).collect()
+    }
+}
+
+impl<'a> Model<'a> {
+    /// Each claimed cache at the end that was found nearest to it, else where it is claimed; and the other ends found.
+    fn seeded(curves: &'a [Observed], claimed: &'a [Bytes], seeds: &[Bytes]) -> Model<'a> {
+        let mut found: Vec<f64> = Vec::new();
+        for seed in seeds.iter().map(|seed| octave(*seed)) {
+            if found.iter().all(|other| (other - seed).abs() > APART) {
+                found.push(seed);
+            }
+        }
+        found.sort_by(f64::total_cmp);
+        let claims: Vec<f64> = claimed.iter().map(|size| octave(*size)).collect();
+        let matched = matched(&found, &claims);
+        let mut places: Vec<Place> =
+            found.iter().zip(&matched).map(|(&octave, &claim)| Place { octave, claim, chases_alone: false }).collect();
+        let largest = curves.iter().filter_map(|c| c.marks.last()).map(|m| m.octave).fold(0.0, f64::max);
+        for (claim, &octave) in claims.iter().enumerate().filter(|(k, _)| !matched.contains(&Some(*k))) {
+            let is_free = places.iter().all(|place| (place.octave - octave).abs() > APART / 2.0);
+            if is_free && octave < largest {
+                places.push(Place { octave, claim: Some(claim), chases_alone: false });
+            }
+        }
+        let named: Vec<f64> = places.iter().filter(|place| place.claim.is_some()).map(|place| place.octave).collect();
+        let is_near = |place: &Place| named.iter().any(|octave| (octave - place.octave).abs() < UNCLAIMED_APART);
+        places.retain(|place| place.claim.is_some() || !is_near(place));
+        places.order_by(|a, b| a.octave.total_cmp(&b.octave));
+        Model { curves, claimed, places, fits: Vec::new() }
+    }
+
+    /// Every edge moved to where it explains most, some turns long.
+    fn settled(mut self) -> Self {
+        if self.fits.len() != self.curves.len() || self.fits.iter().any(|fit| fit.shapes.len() != self.places.len()) {
+            let shapes = vec![Shape::Worn(0.12); self.places.len()];
+            self.fits = self
+                .curves
+                .iter()
+                .map(|curve| {
+                    let (costs, loss) = curve.solved(&curve.columns(&self.places, &shapes), curve.guess(&self.places));
+                    Fit { shapes: shapes.clone(), costs, loss }
+                })
+                .collect();
+        }
+        for _ in 0..TURNS {
+            for k in 0..self.places.len() {
+                for step in STEPS {
+                    let reach = if step == STEPS[0] { FARTHEST } else { STEPS[0] };
+                    let here = self.places[k].octave;
+                    let tries = (reach / step) as i32;
+                    let octaves = (-tries..=tries).map(|n| here + f64::from(n) * step);
+                    let moved = octaves.filter_map(|octave| self.with(k, octave));
+                    if let Some(best) = moved.min_by(|a, b| a.loss().total_cmp(&b.loss())) {
+                        self = best;
+                    }
+                }
+            }
+        }
+        self
+    }
+
+    /// With edge `k` elsewhere, each curve with its likeliest shape. None where it would come too near to another.
+    fn with(&self, k: usize, octave: f64) -> Option<Self> {
+        let gap = |other: &Place| {
+            let (one, is_claimed) = (&self.places[k], |place: &Place| place.claim.is_some() || self.claimed.is_empty());
+            match other.chases_alone || one.chases_alone {
+                true => APART / 2.0,
+                false if is_claimed(one) && is_claimed(other) => APART,
+                false => UNCLAIMED_APART,
+            }
+        };
+        let low = k.checked_sub(1).map_or(0.0, |before| self.places[before].octave + gap(&self.places[before]));
+        let high = self.places.get(k + 1).map_or(63.0, |after| after.octave - gap(after));
+        if !(low..=high).contains(&octave) && octave != self.places[k].octave {
+            return None;
+        }
+        let mut with = self.clone();
+        with.places[k].octave = octave;
+        for (curve, fit) in self.curves.iter().zip(&mut with.fits) {
+            if with.places[k].chases_alone && curve.touch == Touch::Stream {
+                continue;
+            }
+            let mut columns = curve.columns(&with.places, &fit.shapes);
+            let of_shape = |shape: Shape| {
+                columns[k + 1] = curve.column(&with.places[k], shape);
+                let (costs, loss) = curve.solved(&columns, fit.costs.clone());
+                (shape, costs, loss)
+            };
+            let best = SHAPES.map(of_shape).into_iter().min_by(|a, b| a.2.total_cmp(&b.2));
+            let (shape, costs, loss) = best.expect("there are several shapes");
+            fit.shapes[k] = shape;
+            (fit.costs, fit.loss) = (costs, loss);
+        }
+        Some(with)
+    }
+
+    /// Loss of all curves and of what is claimed.
+    fn loss(&self) -> f64 {
+        self.fits.iter().map(|fit| fit.loss).sum::<f64>()
+            + self.places.iter().map(|place| self.prior(place)).sum::<f64>()
+    }
+
+    fn prior(&self, place: &Place) -> f64 {
+        let Some(claim) = place.claim else { return 0.0 };
+        let off = place.octave - octave(self.claimed[claim]);
+        let is_last = claim + 1 == self.claimed.len();
+        let off = if is_last && off < 0.0 { (off + TENANT_OCTAVES).min(0.0) } else { off };
+        loss((off / CLAIM_DEVIATION).abs())
+    }
+
+    /// Standard deviation of a curve's points on the fast side of what explains them.
+    fn noise(&self, c: usize) -> f64 {
+        let (curve, fit) = (&self.curves[c], &self.fits[c]);
+        let columns = curve.columns(&self.places, &fit.shapes);
+        let cost = |at: usize| columns.iter().zip(&fit.costs).map(|(column, cost)| column[at] * cost).sum::<f64>();
+        let off: Vec<f64> = curve.marks.iter().enumerate().map(|(at, mark)| (mark.cost / cost(at)).ln()).collect();
+        let fast = median(off.iter().filter(|off| **off <= 0.0).map(|off| off.abs()));
+        let all = median(off.iter().map(|off| off.abs()));
+        let noise = NORMAL_DEVIATION * fast.unwrap_or(0.0).max(all.unwrap_or(0.0) / 2.0);
+        noise.clamp(FLATNESS, NOISE_MAX)
+    }
+
+    /// Log odds that edge `k` is there. One that nobody claims has a plateau on both sides: else a cache lets go slowly.
+    fn evidence(&self, k: usize) -> f64 {
+        let is_alone = self.places[k].claim.is_none();
+        if self.step(k) < STEP_MIN || is_alone && !self.is_between_plateaus(k) {
+            return f64::MIN;
+        }
+        let without = self.without(k);
+        let points: usize = self.curves.iter().map(|curve| curve.marks.len()).sum();
+        let felt = self.curves.iter().filter(|c| !(self.places[k].chases_alone && c.touch == Touch::Stream)).count();
+        // Its place, and a step of each curve that feels it.
+        let parameters = (1 + felt) as f64;
+        let odds = if self.places[k].claim.is_some() { CLAIMED_ODDS } else { UNCLAIMED_ODDS };
+        let gained: f64 = without.fits.iter().zip(&self.fits).map(|(without, with)| without.loss - with.loss).sum();
+        gained - parameters / 2.0 * (points as f64).ln() + odds
+    }
+
+    fn without(&self, k: usize) -> Self {
+        let mut less = self.clone();
+        less.places.remove(k);
+        for (curve, fit) in self.curves.iter().zip(&mut less.fits) {
+            fit.shapes.remove(k);
+            let columns = curve.columns(&less.places, &fit.shapes);
+            let solve = |start: Vec<f64>| curve.solved(&columns, start);
+            let mut near = fit.costs.clone();
+            near.remove(k + 1);
+            let best = [near, curve.guess(&less.places)].map(solve).into_iter().min_by(|a, b| a.1.total_cmp(&b.1));
+            (fit.costs, fit.loss) = best.expect("there are two starts");
+        }
+        // Its neighbours may explain it.
+        for near in [k.wrapping_sub(1), k].into_iter().filter(|near| *near < less.places.len()).collect::<Vec<_>>() {
+            let here = less.places[near].octave;
+            let tries = (-4..=4).filter_map(|n| less.with(near, here + f64::from(n) * 2.0 * STEPS[0]));
+            less = tries.min_by(|a, b| a.loss().total_cmp(&b.loss())).unwrap_or(less);
+        }
+        less
+    }
+
+    /// Without ends that the points do not show, the least likely first.
+    fn believed(mut self) -> Self {
+        loop {
+            let odds =
+                (0..self.places.len()).map(|k| (if self.step(k) < STEP_MIN { f64::MIN } else { self.evidence(k) }, k));
+            match odds.min_by(|a, b| a.0.total_cmp(&b.0)) {
+                Some((odds, k)) if odds < BELIEVED => self = self.without(k).settled(),
+                _ => return self,
+            }
+        }
+    }
+
+    /// With one end more that explains enough: of a cache, or of translation.
+    fn with_one_more(&self) -> Option<Self> {
+        const EVERY: f64 = 0.5;
+        let marks = || self.curves.iter().flat_map(|curve| &curve.marks).map(|mark| mark.octave);
+        let (first, last) = (marks().fold(f64::MAX, f64::min), marks().fold(0.0, f64::max));
+        let places = (1..).map(|n| first + EVERY * f64::from(n)).take_while(|octave| *octave < last - EVERY);
+        let has_both = |touch| self.curves.iter().any(|curve| curve.touch == touch);
+        let mut kinds = vec![false];
+        if has_both(Touch::Stream) && has_both(Touch::Chase) {
+            kinds.push(true);
+        }
+        let tries = places.flat_map(|octave| kinds.iter().map(move |&alone| (octave, alone)));
+        let mut all: Vec<_> = tries.filter_map(|(octave, alone)| self.and(octave, alone)).collect();
+        all.retain(|more| more.1 < self.loss());
+        all.order_by(|a, b| a.1.total_cmp(&b.1));
+        let settled = all.into_iter().take(MOST_TRIED).map(|(k, _, more)| (k, more.settled()));
+        settled.into_iter().find(|(k, more)| more.evidence(*k) > BELIEVED).map(|(_, more)| more)
+    }
+
+    /// Whether levels of an octave lie before and behind edge `k`.
+    fn is_between_plateaus(&self, k: usize) -> bool {
+        let marks = || self.curves.iter().flat_map(|curve| &curve.marks).map(|mark| mark.octave);
+        let (first, last) = (marks().fold(f64::MAX, f64::min), marks().fold(0.0, f64::max));
+        let (from, to) = self.wear(k);
+        let before = k.checked_sub(1).map_or(first, |before| self.wear(before).1);
+        let behind = if k + 1 < self.places.len() { self.wear(k + 1).0 } else { last };
+        let least = PLATEAUS[usize::from(self.claimed.is_empty())];
+        from - before >= least && behind - to >= least
+    }
+
+    /// With an edge there: its index, what its loss and parameters come to, the model.
+    fn and(&self, octave: f64, chases_alone: bool) -> Option<(usize, f64, Self)> {
+        let apart = match (chases_alone, self.claimed.is_empty()) {
+            (true, _) => APART / 2.0,
+            (false, true) => APART,
+            (false, false) => UNCLAIMED_APART,
+        };
+        if self.places.iter().any(|place| (place.octave - octave).abs() < apart) {
+            return None;
+        }
+        let mut more = self.clone();
+        let k = self.places.partition_point(|place| place.octave < octave);
+        more.places.insert(k, Place { octave, claim: None, chases_alone });
+        for (curve, fit) in self.curves.iter().zip(&mut more.fits) {
+            fit.shapes.insert(k, Shape::Worn(0.12));
+            let step = fit.costs[..=k].iter().sum::<f64>() * 0.1;
+            fit.costs.insert(k + 1, step);
+            (fit.costs, fit.loss) = curve.solved(&curve.columns(&more.places, &fit.shapes), fit.costs.clone());
+        }
+        let felt = self.curves.iter().filter(|c| !(chases_alone && c.touch == Touch::Stream)).count();
+        let points: usize = self.curves.iter().map(|curve| curve.marks.len()).sum();
+        Some((k, more.loss() + felt as f64 / 2.0 * (points as f64).ln(), more))
+    }
+
+    /// Greatest ratio of the costs beyond and before an edge.
+    fn step(&self, k: usize) -> f64 {
+        let of = |fit: &Fit| {
+            let before: f64 = fit.costs[..=k].iter().sum();
+            (before + fit.costs[k + 1]) / before
+        };
+        self.fits.iter().map(of).fold(1.0, f64::max)
+    }
+
+    /// Between which octaves a working set lies on neither side of edge `k`, in any curve.
+    fn wear(&self, k: usize) -> (f64, f64) {
+        const SHARE: f64 = 0.1;
+        let here = self.places[k].octave;
+        let felt = self.fits.iter().filter(|fit| fit.costs[k + 1] > 0.0);
+        felt.fold((here, here), |(from, to), fit| {
+            let edge = Edge { shape: fit.shapes[k], octave: here };
+            let octaves = |sign: f64| (0..192).map(move |n| here + sign * f64::from(n) * STEPS[1]);
+            let low = octaves(-1.0).take_while(|octave| edge.misses(*octave).0 > SHARE).last();
+            let high = octaves(1.0).take_while(|octave| edge.misses(*octave).0 < 1.0 - SHARE).last();
+            (from.min(low.unwrap_or(here)), to.max(high.unwrap_or(here)))
+        })
+    }
+
+    fn end(&self, k: usize) -> End {
+        let (here, least, by) = (self.places[k].octave, self.loss(), STEPS[1] / 2.0);
+        let walk = |direction: f64| {
+            let steps = (0..(FARTHEST / by) as i32).map(|n| here + direction * by * f64::from(n));
+            let lost = steps.map_while(|octave| Some((octave, self.with(k, octave)?.loss() - least)));
+            lost.take_while(|(_, lost)| *lost < WITHIN).collect::<Vec<_>>()
+        };
+        let (below, above) = (walk(-1.0), walk(1.0));
+        let bound = |walked: &[(f64, f64)], by: f64| walked.last().map_or(here, |last| last.0) + by / 2.0;
+        let (low, high) = (bound(&below, -by), bound(&above, by));
+        // The mean over what is likely: where points lie far apart, many places are alike.
+        let weights = || below.iter().chain(above.iter().skip(1)).map(|(at, lost)| (at, (-lost / CAUTION).exp()));
+        let mean = weights().map(|(at, weight)| at * weight).sum::<f64>() / weights().map(|w| w.1).sum::<f64>();
+        let (claim, step, (from, to)) = (self.places[k].claim, self.step(k), self.wear(k));
+        End {
+            capacity: [mean, low, high].map(bytes),
+            claim,
+            is_translation: claim.is_none() && !self.claimed.is_empty() && step < STEP_INSIDE,
+            probability: 1.0 / (1.0 + (-self.evidence(k)).exp()),
+            wear: [bytes(from), bytes(to)],
+            step,
+        }
+    }
+}
+
+/// For each end the claimed cache it is, in order. A tenant's part of the last cache is far below what is claimed.
+fn matched(found: &[f64], claims: &[f64]) -> Vec<Option<usize>> {
+    const NAMELESS: f64 = 2.0;
+    const UNSEEN: f64 = 1.0;
+    fn all(found: usize, from: usize, claims: usize) -> Vec<Vec<Option<usize>>> {
+        if found == 0 {
+            return vec![Vec::new()];
+        }
+        let with = |first: Option<usize>, from: usize| {
+            all(found - 1, from, claims).into_iter().map(move |rest| [vec![first], rest].concat()).collect::<Vec<_>>()
+        };
+        let mut ways = with(None, from);
+        for claim in from..claims {
+            ways.extend(with(Some(claim), claim + 1));
+        }
+        ways
+    }
+    let cost = |way: &Vec<Option<usize>>| {
+        let of = |(choice, at): (&Option<usize>, &f64)| match choice {
+            None => NAMELESS,
+            Some(k) => {
+                let off = at - claims[*k];
+                if k + 1 == claims.len() && off < 0.0 { (-off - TENANT_OCTAVES).max(-off / 8.0) } else { off.abs() }
+            }
+        };
+        let unseen = claims.len() - way.iter().flatten().count();
+        way.iter().zip(found).map(of).sum::<f64>() + UNSEEN * unseen as f64
+    };
+    all(found.len().min(8), 0, claims.len()).into_iter().min_by(|a, b| cost(a).total_cmp(&cost(b))).unwrap_or_default()
+}

@@ -1,0 +1,30 @@
+//! Columns of levels: each table that has them takes them from here.
+
+use crate::hierarchy::names::{Level, LevelLatency};
+use crate::section::Table;
+use crate::wording::{spread_as, with_spread};
+use membound_core::units::{Bytes, significant};
+
+/// What is claimed and what was measured.
+pub(crate) fn sizes<'a>(table: Table, levels: impl IntoIterator<Item = &'a Level>) -> Table {
+    let levels: Vec<&Level> = levels.into_iter().collect();
+    let capacity = |level: &Level| {
+        let spread = level.capacity_ci95.map_or(String::new(), |[low, high]| {
+            let bytes = [level.capacity.unwrap_or_default(), low, high].map(|bytes| bytes.0 as f64);
+            format!(" {}", spread_as('±', bytes, |bytes| Bytes(bytes as u64).to_string()))
+        });
+        level.capacity.map(|capacity| format!("{capacity}{spread}"))
+    };
+    table
+        .right("measured", levels.iter().map(|level| capacity(level)))
+        .right("claimed", levels.iter().map(|level| level.claimed.map(|size| size.to_string())))
+}
+
+/// How long a dependent load takes.
+pub(crate) fn latencies<'a>(table: Table, levels: impl IntoIterator<Item = &'a Level>) -> Table {
+    let all: Vec<Option<LevelLatency>> = levels.into_iter().map(|level| level.latency).collect();
+    table
+        .right("ns", all.iter().map(|latency| Some(with_spread((*latency)?.ns))))
+        .right("cycles", all.iter().map(|latency| (*latency)?.cycles.map(significant)))
+        .right("disturbed", all.iter().map(|latency| (*latency)?.disturbed_ns.map(with_spread)))
+}

@@ -1,0 +1,103 @@
+//! Rows, warnings and facts as JSON.
+
+use serde::Serialize;
+
+use crate::across::check::Checkup;
+use crate::across::compare::comparison::Comparison;
+use crate::across::compare::row::ComparisonRow;
+use crate::across::fleet::rows::ScreenRow;
+use crate::across::verdict::diagnosis::Diagnosis;
+use crate::across::warnings::of_machine;
+use crate::report::Report;
+use crate::row::AnyRow;
+use crate::warning::Warning;
+use membound_core::machine::Machine;
+use membound_core::machine::nature::NodeNature;
+use membound_core::machine::spec::Sheet;
+
+/// One array of tidy rows, a row on each line.
+pub fn rows(rows: &[&dyn AnyRow]) -> String {
+    array(&rows.iter().map(|row| row.json()).collect::<Vec<_>>())
+}
+
+/// The same rows, each an object of its own.
+pub fn lines(rows: &[&dyn AnyRow]) -> String {
+    rows.iter().map(|row| format!("{}\n", row.json())).collect()
+}
+
+/// One array of the cells of a comparison, those of one side last.
+pub fn comparison(comparison: &Comparison) -> String {
+    array(&comparison.all().collect::<Vec<&ComparisonRow>>())
+}
+
+/// One array of the figures of a check.
+pub fn check(checkup: &Checkup) -> String {
+    array(&checkup.rows)
+}
+
+/// One array of what screening a fleet found.
+pub fn fleet(rows: &[ScreenRow]) -> String {
+    array(rows)
+}
+
+/// One array of warnings, a warning on each line, each with the name of its record.
+pub fn warnings(reports: &[(String, &Report)]) -> String {
+    #[derive(Serialize)]
+    struct Line<'a> {
+        record: &'a str,
+        #[serde(flatten)]
+        warning: &'a Warning,
+    }
+    let mut lines = Vec::new();
+    for (record, report) in reports {
+        lines.extend(report.warnings.iter().map(|warning| Line { record, warning }));
+    }
+    array(&lines)
+}
+
+/// One array of verdicts, one on each line, each with the name of its record.
+pub fn verdicts(reports: &[(String, &Report)]) -> String {
+    #[derive(Serialize)]
+    struct Line<'a> {
+        record: &'a str,
+        sentence: Option<String>,
+        #[serde(flatten)]
+        verdict: &'a Diagnosis,
+    }
+    let mut lines = Vec::new();
+    for (record, report) in reports {
+        lines.push(Line { record, sentence: report.verdict.sentence(), verdict: &report.verdict });
+    }
+    array(&lines)
+}
+
+/// The facts about a machine, and with them what follows: what each node is (`natures`), how memory was configured
+/// (`memory_modes`), and what the facts do to figures (`warnings`).
+pub fn machine(machine: &Machine) -> String {
+    #[derive(Serialize)]
+    struct Described<'a> {
+        #[serde(flatten)]
+        machine: &'a Machine,
+        natures: Vec<NodeNature>,
+        memory_modes: Vec<String>,
+        warnings: Vec<Warning>,
+    }
+    let described = Described {
+        machine,
+        natures: machine.natures(),
+        memory_modes: machine.memory_modes(),
+        warnings: of_machine(machine),
+    };
+    serde_json::to_string_pretty(&described).expect("facts have string keys only") + "\n"
+}
+
+/// A machine on paper; what its source does not tell is null.
+pub fn sheet(sheet: &Sheet) -> String {
+    serde_json::to_string_pretty(sheet).expect("sheets have string keys only") + "\n"
+}
+
+fn array<T: Serialize>(items: &[T]) -> String {
+    let line = |item| serde_json::to_string(item).expect("rows and warnings have string keys only");
+    let lines: Vec<String> = items.iter().map(line).collect();
+    if lines.is_empty() { "[]\n".into() } else { format!("[\n{}\n]\n", lines.join(",\n")) }
+}

@@ -1,0 +1,112 @@
+//! Text for a terminal of 80 to 200 columns; of 80 where nothing is known of it. Bold and dim only help the eye: a pipe strips
+//! them and nothing is lost.
+
+pub mod section;
+pub mod text;
+
+use crate::output::terminal::text::{BOLD, item, joined, paragraph, styled};
+use anstyle::Style;
+
+use crate::across::sections;
+use crate::answer::Answer;
+use crate::experiments::bandwidth::sections::{all_rows, side_by_side};
+use crate::experiments::bandwidth::stream;
+use crate::output::{ending, machine_line};
+use crate::report::Report;
+use crate::section::Section;
+use membound_core::units::utc;
+
+/// The first screen of a whole run; all of a record that characterises no machine.
+pub fn overview(report: &Report) -> String {
+    match sections::overview::sections(report, text::columns_across()) {
+        none if none.is_empty() => summary(report),
+        sections => joined(sections.iter().map(section::drawn)),
+    }
+}
+
+/// What the named parts of a report say; see [`names`](crate::output::parts).
+pub fn chosen(report: &Report, names: &[String]) -> String {
+    let is_chosen = |name: &str| names.iter().any(|one| one == name);
+    let of_experiments = report.sections().filter(|(name, _)| is_chosen(name)).flat_map(|(_, sections)| sections);
+    let others = ending(report).into_iter().filter(|section| is_chosen(section.id));
+    let with_sentences = |one: Section| {
+        let sentences: String = one.sentences.iter().map(|text| item(text)).collect();
+        joined([sentences, section::drawn(&one)])
+    };
+    let text = joined(of_experiments.chain(others).map(with_sentences));
+    if text.is_empty() { "Nothing of that was measured.\n".into() } else { text }
+}
+
+/// The answer of a whole run: sentences first, then the tables that they come from, then what to distrust.
+pub fn summary(report: &Report) -> String {
+    let mut parts = vec![heading(report), findings(report)];
+    for (_, sections) in report.sections() {
+        parts.extend(sections.into_iter().map(|one| section::drawn(&Section { details: Vec::new(), ..one })));
+    }
+    parts.extend(ending(report).iter().map(section::drawn));
+    joined(parts)
+}
+
+/// One experiment of a report: the answer, what it comes from, what disturbed it.
+pub fn answer(report: &Report, answer: &impl Answer) -> String {
+    let sections = answer.sections();
+    joined(std::iter::once(findings(report)).chain(sections.iter().map(section::drawn)).chain([warnings(report)]))
+}
+
+/// The same of several experiments.
+pub fn answers(report: &Report, names: &[&str]) -> String {
+    let sections = report.sections().filter(|(name, _)| names.contains(name)).flat_map(|(_, sections)| sections);
+    joined(std::iter::once(findings(report)).chain(sections.map(|one| section::drawn(&one))).chain([warnings(report)]))
+}
+
+/// A line a row.
+pub fn rows(report: &Report) -> String {
+    if report.rows.is_empty() {
+        "No rows: nothing was measured.\n".into()
+    } else {
+        section::drawn(&all_rows(&report.rows))
+    }
+}
+
+/// Store kinds side by side over working sets.
+pub fn stores(report: &Report) -> String {
+    let section = side_by_side(&report.bandwidth());
+    if section.tables.is_empty() {
+        return "No kernel was measured with two store kinds: nothing to compare.\n".into();
+    }
+    section::drawn(&section)
+}
+
+/// STREAM's table and validation line in STREAM's own format.
+pub fn stream(report: &Report) -> String {
+    match &report.stream[..] {
+        [] => "The STREAM kernels were not measured.\n".into(),
+        tables => {
+            let answer = stream::sentence(tables).map_or(String::new(), |sentence| paragraph(&sentence, "") + "\n");
+            answer + &section::drawn(&stream::section(tables))
+        }
+    }
+}
+
+/// Pages on two nodes: the answer and the ratios. Where fewer than two were measured, the rows say why.
+pub fn weights(report: &Report) -> String {
+    if report.weightings.is_empty() { rows(report) } else { answer(report, &report.weightings) }
+}
+
+fn heading(report: &Report) -> String {
+    let line = format!("{} on {}, {}", report.tool, report.host, utc(report.started_unix_s));
+    paragraph(&line, "") + &paragraph(&machine_line(&report.machine), "")
+}
+
+fn findings(report: &Report) -> String {
+    if report.findings.is_empty() {
+        return "No findings: nothing was measured that an answer could rest on.\n".into();
+    }
+    let style = |index| if index == 0 { BOLD } else { Style::new() };
+    report.findings.iter().enumerate().map(|(index, text)| styled(style(index), &item(text))).collect()
+}
+
+/// What to distrust, and what helps. Empty where there is nothing.
+pub fn warnings(report: &Report) -> String {
+    section::drawn(&sections::warnings::section(&report.warnings))
+}

@@ -1,0 +1,148 @@
+//! Sections, drawn as wide as the terminal.
+
+use std::collections::BTreeSet;
+
+use crate::flag::Flag;
+use crate::output::terminal::text::{Column, columns_across, head, item, joined, note, paragraph, table, width};
+use crate::section;
+use crate::section::{Cell, Document, Item, Room, Section, Table};
+
+/// Where the values of facts begin.
+const LABEL: usize = 20;
+/// What must be left of a name whose table is too wide.
+const NAME: usize = 12;
+
+/// A section: its sentences stand above all sections already, its charts no terminal can show.
+pub fn drawn(section: &Section) -> String {
+    let Section { title, about, facts, items, verbatim, notes, details, missing, .. } = section;
+    let tables: Vec<&Table> = section.tables.iter().filter(|table| !table.is_wide()).collect();
+    let lists = [verbatim, notes, details, missing].iter().all(|lines| lines.is_empty());
+    if tables.is_empty() && facts.is_empty() && items.is_empty() && lists {
+        return String::new();
+    }
+    let flags: BTreeSet<Flag> = tables.iter().flat_map(|table| table.flags_seen()).collect();
+    let mut text = head(title) + &note(about);
+    text.extend(items.iter().map(of_item));
+    for (index, table) in tables.iter().enumerate() {
+        // Without a caption only a blank line keeps it apart.
+        text.push_str(if index > 0 && table.caption.is_empty() { "\n" } else { "" });
+        text += &of_table(table);
+    }
+    text.extend(verbatim.iter().map(|line| format!("{line}\n")));
+    text.extend(facts.iter().map(|(name, value)| labelled(&format!("  {name:<0$}", LABEL - 3), value)));
+    text.extend(notes.iter().chain(details).map(|note| item(note)));
+    text.extend(flags.iter().map(|flag| paragraph(&format!("{} {flag}: {}", flag.letter(), flag.means()), "  ")));
+    text.extend(missing.iter().map(|reason| item(reason)));
+    text
+}
+
+/// A whole answer: its sentences, what it was worked out from, its sections.
+pub fn document(document: &Document) -> String {
+    let answer: String = document
+        .sentences
+        .iter()
+        .enumerate()
+        .map(|(index, text)| if index == 0 { head(text) } else { item(text) })
+        .collect();
+    let facts = document.facts.iter().map(|line| note(line)).collect();
+    joined([answer, facts].into_iter().chain(document.sections.iter().map(drawn)))
+}
+
+fn of_item(one: &Item) -> String {
+    let below = |(name, text): &(&str, String)| match *name {
+        "" => paragraph(text, "  "),
+        "cure" => paragraph(&format!("-> {text}"), "  "),
+        "test" => command(text),
+        name => paragraph(&format!("{name}: {text}"), "  "),
+    };
+    item(&one.text) + &one.below.iter().map(below).collect::<String>()
+}
+
+/// A command to type, on several lines that a shell takes as one where it is long; a flag stays with its value.
+fn command(text: &str) -> String {
+    let mut lines = vec![String::from("  test:")];
+    for (index, part) in text.split(" --").enumerate() {
+        let part = if index == 0 { part.to_string() } else { format!("--{part}") };
+        let line = lines.last_mut().expect("there is a first line");
+        if index == 0 || line.chars().count() + part.chars().count() + " ".len() + " \\".len() <= columns_across() {
+            *line += &format!(" {part}");
+        } else {
+            lines.push(format!("      {part}"));
+        }
+    }
+    lines.join(" \\\n") + "\n"
+}
+
+/// A label and a value that goes on in the value's column; breaks at spaces, and behind commas and slashes of words that
+/// are wider than that.
+fn labelled(label: &str, value: &str) -> String {
+    let indent = LABEL.max(label.chars().count() + 1);
+    let room = columns_across() - indent;
+    let value: String = value.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect();
+    let mut lines = vec![String::new()];
+    let breaks = |part: &str, at: &'static [char]| if part.trim_end().chars().count() > room { at } else { &[] };
+    let pieces = value.split_inclusive(", ").flat_map(|part| part.split_inclusive(breaks(part, &[' '])));
+    for piece in pieces.flat_map(|word| word.split_inclusive(breaks(word, &[',', '/']))) {
+        let line = lines.last_mut().expect("there is a first line");
+        if !line.is_empty() && line.chars().count() + piece.trim_end().chars().count() > room {
+            lines.push(piece.into());
+        } else {
+            line.push_str(piece);
+        }
+    }
+    let line = |(index, line): (usize, &String)| {
+        let label = if index == 0 { label } else { "" };
+        format!("{label:<indent$}{line}").trim_end().to_string() + "\n"
+    };
+    lines.iter().enumerate().map(line).collect()
+}
+
+fn of_table(all: &Table) -> String {
+    let mut columns: Vec<(Room, Column)> = Vec::new();
+    for (place, column) in all.columns.iter().enumerate().filter(|(_, column)| column.room != Room::Wide) {
+        columns.push((column.room, of_column(column, place, all)));
+    }
+    let is_too_wide = |columns: &[(Room, Column)]| {
+        columns.iter().map(|(_, column)| column.width() + 1).sum::<usize>() > columns_across() + 1
+    };
+    while is_too_wide(&columns) {
+        let Some(spare) = columns.iter().rposition(|(room, _)| *room == Room::Spare) else { break };
+        columns.remove(spare);
+    }
+    let mut columns: Vec<Column> = columns.into_iter().map(|(_, column)| column).collect();
+    let excess = width(&columns, 1).saturating_sub(columns_across());
+    let names = columns.iter_mut().filter(|column| !column.is_right).max_by_key(|column| column.width());
+    if let Some(names) = names.filter(|names| excess > 0 && names.width() >= excess + NAME) {
+        let room = names.width() - excess;
+        names.cells.iter_mut().for_each(|name| *name = shortened(name, room));
+    }
+    let notes: String = all.notes.iter().map(|note| item(note)).collect();
+    let caption = if all.caption.is_empty() { String::new() } else { item(&all.caption) };
+    if width(&columns, 1) > columns_across() {
+        let lines = item("Wider than a terminal: see the page, or --format markdown.");
+        return caption + &lines + &notes;
+    }
+    caption + &table(&columns) + &notes
+}
+
+/// The end is cut: it says least.
+fn shortened(name: &str, room: usize) -> String {
+    if name.chars().count() <= room { name.into() } else { name.chars().take(room - 3).collect::<String>() + "..." }
+}
+
+/// Titles between lines stand in the first column, whose other cells are indented then.
+fn of_column(column: &section::Column, place: usize, all: &Table) -> Column {
+    let indent = if place == 0 && !all.titles.is_empty() { "  " } else { "" };
+    let mut cells = Vec::new();
+    for (index, cell) in column.cells.iter().enumerate() {
+        let titles = all.titles.iter().filter(|(at, _)| *at == index);
+        cells.extend(titles.map(|(_, title)| if place == 0 { title.clone() } else { String::new() }));
+        cells.push(format!("{indent}{}", text(cell)));
+    }
+    let group = if column.group.is_empty() { String::new() } else { format!("{}\n", column.group) };
+    Column { head: group + &column.head, cells, is_right: column.is_right }
+}
+
+fn text(cell: &Cell) -> String {
+    if cell.flags.is_empty() { cell.text.clone() } else { crate::output::terminal::text::flag_letters(&cell.flags) }
+}

@@ -1,0 +1,380 @@
+//! How far a figure can be trusted: what every row says of itself, whatever its metric, and how that follows from the
+//! visits to a case.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::flag::Flag;
+use crate::rate::{Cost, Figure, Rate};
+use crate::visits::{Gauge, core_clock, imbalance, measured};
+use membound_core::case::{Case, Protocol, Work};
+use membound_core::memory::{MemoryKind, Obtained};
+use membound_core::record::{Measured, Measurement, Outcome, Volume};
+use membound_core::stats;
+use membound_core::stats::Summary;
+use membound_core::stats::quantiles::median;
+use membound_core::stats::states::{Better, Visit, states};
+use membound_core::units::{Bytes, words};
+use membound_core::work::pages::PageWork;
+
+words! {
+    /// What came of a case.
+    Status, "outcome" {
+        /// There are figures.
+        Measured = "measured",
+        /// It can't be had here.
+        Unavailable = "unavailable",
+        /// The measured code came to a fault.
+        Crashed = "crashed",
+        /// The figures, or the data behind them, can't be right.
+        Invalid = "invalid",
+    }
+}
+
+/// How far the figures of a row can be trusted.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Quality {
+    /// Number of samples; of an offset those of each offset alike.
+    pub samples: usize,
+    /// Times the case was visited; of an address map all visits, each with questions of its own.
+    pub rounds: usize,
+    /// What came of it.
+    pub outcome: Status,
+    /// Why, where not measured.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// What to know about the figures.
+    pub flags: Vec<Flag>,
+}
+
+impl Quality {
+    /// Of a case without a sample so far. A fault in any visit makes the case faulty: its other figures come from the same
+    /// code.
+    pub(crate) fn of(visits: &[&Measurement]) -> Quality {
+        let is_measured = visits.iter().any(|visit| matches!(visit.outcome, Outcome::Measured(_)));
+        let mut found = (Status::Measured, None);
+        for visit in visits {
+            found = match &visit.outcome {
+                Outcome::Measured(_) => continue,
+                Outcome::Unavailable { .. } if is_measured => continue,
+                Outcome::Unavailable { reason } => (Status::Unavailable, Some(reason)),
+                Outcome::Crashed { reason } => (Status::Crashed, Some(reason)),
+                Outcome::Invalid { reason } => (Status::Invalid, Some(reason)),
+            };
+        }
+        Quality { samples: 0, rounds: 0, outcome: found.0, reason: found.1.cloned(), flags: Vec::new() }
+    }
+
+    /// Whether there are figures, and nothing speaks against them as a whole.
+    pub fn is_measured(&self) -> bool {
+        self.outcome == Status::Measured
+    }
+
+    /// Whether this is to know about the figures.
+    pub fn has(&self, flag: Flag) -> bool {
+        self.flags.contains(&flag)
+    }
+
+    /// Its flags in words: `steal drift`.
+    pub fn flag_words(&self) -> String {
+        self.flags.iter().map(|flag| flag.word()).collect::<Vec<_>>().join(" ")
+    }
+
+    /// Why there are no figures that hold: `unavailable: this processor has no AVX`.
+    pub fn fault(&self) -> Option<String> {
+        self.reason.as_ref().map(|reason| format!("{}: {reason}", self.outcome))
+    }
+
+    /// Adds flags whose tests hold.
+    pub(crate) fn flag<const N: usize>(&mut self, tests: [(Flag, bool); N]) {
+        self.flags.extend(tests.into_iter().filter(|(_, holds)| *holds).map(|(flag, _)| flag));
+    }
+
+    /// Takes back that the figures hold.
+    pub(crate) fn refuse(&mut self, outcome: Status, reason: impl Into<String>) {
+        (self.outcome, self.reason) = (outcome, Some(reason.into()));
+    }
+}
+
+/// The samples of a case, a value each, and how far they can be trusted.
+pub(crate) struct Sampled<'a> {
+    /// The visits that came to figures.
+    pub measured: Vec<&'a Measured>,
+    /// Their values, visit by visit.
+    pub batches: Vec<Vec<f64>>,
+    /// The share of its core that the slowest thread had around each, where that is known.
+    shares: Vec<Vec<Option<f64>>>,
+    /// What they say together; absent where there are none.
+    pub summary: Option<Summary>,
+    pub quality: Quality,
+}
+
+impl<'a> Sampled<'a> {
+    pub fn of(visits: &[&'a Measurement], gauge: &Gauge, values: impl Fn(&Measured) -> Vec<f64>) -> Sampled<'a> {
+        let measured = measured(visits);
+        let batches: Vec<Vec<f64>> = measured.iter().map(|visit| values(visit)).collect();
+        let cpus = visits.first().map_or(&[][..], |visit| &visit.case.cpus);
+        let shares = measured.iter().map(|visit| visit.samples.shares(cpus, &gauge.undisturbed)).collect();
+        let (summary, mut quality) = (summarize(&batches), Quality::of(visits));
+        if let Some(summary) = &summary {
+            (quality.samples, quality.rounds) = (summary.samples, measured.len());
+            quality.flags = flags(&visits[0].case, &measured, &batches, summary, gauge.hz);
+        }
+        Sampled { measured, batches, shares, summary, quality }
+    }
+
+    /// The values as a rate.
+    pub fn rate(&mut self) -> Option<Rate> {
+        self.figure(Better::Higher)
+    }
+
+    /// The values as a cost.
+    pub fn cost(&mut self) -> Option<Cost> {
+        self.figure(Better::Lower)
+    }
+
+    /// Says in the quality, too, if most visits were disturbed.
+    fn figure(&mut self, better: Better) -> Option<Figure> {
+        let figure = figure(&self.batches, &self.shares, better)?;
+        self.quality.flag([(Flag::Disturbed, figure.undisturbed < threshold::UNDISTURBED)]);
+        Some(figure)
+    }
+
+    /// Of payload rates: the rate of something else that the same repetitions did.
+    pub fn rate_of(&self, payload: Option<Rate>, what: fn(&Volume) -> u64) -> Option<Rate> {
+        let volume = self.measured.last()?.volume;
+        Some(payload?.times(what(&volume) as f64 / volume.payload().max(1) as f64))
+    }
+
+    /// Rates as those of one of so many threads in a core clock cycle. Each sample counts by its own clock: with wide
+    /// arithmetic it changes from one millisecond to the next.
+    pub fn per_cycle(&self, threads: usize, hz: f64) -> Option<Figure> {
+        self.by_clock(|rate, clock_hz| rate / threads as f64 / clock_hz, hz, Better::Higher)
+    }
+
+    /// What the values say with the core clock of their samples, as far as there was one.
+    fn by_clock(&self, value: impl Fn(f64, f64) -> f64, hz: f64, better: Better) -> Option<Figure> {
+        let none = Vec::new();
+        let shares = self.shares.iter().chain(std::iter::repeat(&none));
+        let of_visit = |((visit, values), shares): ((&&Measured, &Vec<f64>), &Vec<Option<f64>>)| {
+            let shares = shares.iter().copied().chain(std::iter::repeat(None));
+            let all = values.iter().zip(visit.cycles_per_tick()).zip(shares);
+            let clocked = all.filter_map(|((x, clock), share)| Some((value(*x, clock? * hz), share)));
+            clocked.filter(|(x, _)| x.is_finite()).unzip()
+        };
+        let all = self.measured.iter().zip(&self.batches).zip(shares).map(of_visit);
+        let (batches, shares): (Vec<Vec<f64>>, Vec<Vec<Option<f64>>>) =
+            all.filter(|(batch, _): &(Vec<f64>, _)| !batch.is_empty()).unzip();
+        figure(&batches, &shares, better)
+    }
+
+    /// Core clock in hertz.
+    pub fn core_clock(&self, hz: f64) -> Option<f64> {
+        core_clock(&self.measured, hz)
+    }
+
+    /// Values in nanoseconds as core clock cycles: each sample by its own clock.
+    pub fn cycles(&self, hz: f64) -> Option<f64> {
+        Some(self.by_clock(|ns, clock_hz| ns * 1e-9 * clock_hz, hz, Better::Lower)?.value())
+    }
+
+    /// The memory of the last visit.
+    pub fn obtained(&self) -> Option<Obtained> {
+        self.measured.last().map(|last| last.obtained.clone())
+    }
+
+    /// The node of the pages: asked for, else the one node that all were found on.
+    pub fn node(&self, case: &Case) -> Option<u32> {
+        let found = self.measured.last().map(|last| &last.obtained.pages_on_node[..]);
+        case.memory.node().or(match found {
+            Some([only]) => Some(only.node),
+            _ => None,
+        })
+    }
+}
+
+/// What samples say, visit by visit, where more or less is better.
+pub(crate) fn figure(batches: &[Vec<f64>], shares: &[Vec<Option<f64>>], better: Better) -> Option<Figure> {
+    let summary = summarize(batches)?;
+    let shares = shares.iter().map(Vec::as_slice).chain(std::iter::repeat(&[][..]));
+    let visits: Vec<Visit<'_>> = batches.iter().zip(shares).map(|(values, shares)| Visit { values, shares }).collect();
+    let best = if better == Better::Higher { summary.greatest } else { summary.least };
+    Some(Figure::new(best, &summary, states(&visits, better)))
+}
+
+pub(crate) fn summarize(batches: &[Vec<f64>]) -> Option<Summary> {
+    stats::summarize(&batches.iter().map(Vec::as_slice).collect::<Vec<_>>())
+}
+
+/// Thresholds of the flags: shares of samples, or relative differences.
+mod threshold {
+    /// Fewer samples than this carry little.
+    pub const FEW_SAMPLES: usize = 9;
+    /// Of the visits so many must be undisturbed.
+    pub const UNDISTURBED: f64 = 0.5;
+    /// Half the interval against the median.
+    pub const WIDE_INTERVAL: f64 = 0.05;
+    /// Outliers, steal, switches and faults are named when this share of samples has them.
+    pub const DISTURBED: f64 = 0.1;
+    /// Slowest against fastest round's median.
+    pub const DRIFT: f64 = 0.1;
+    /// Time of all threads against that of the fastest: beyond this one thread does not do what the others do.
+    pub const IMBALANCE: f64 = 0.25;
+    /// Slowest against fastest round's core clock.
+    pub const CLOCK: f64 = 0.03;
+    /// Seconds that no scheduler lets a thread wait beside a few others.
+    pub const STOPPED_S: f64 = 0.05;
+    /// Share of huge pages below which `thp` was not obtained.
+    pub const HUGE_SHARE: f64 = 0.9;
+}
+
+/// What to know about figures. `batches` are the values that `summary` sums up, visit by visit.
+pub(crate) fn flags(
+    case: &Case,
+    measured: &[&Measured],
+    batches: &[Vec<f64>],
+    summary: &Summary,
+    hz: f64,
+) -> Vec<Flag> {
+    let n = summary.samples;
+    let share = |column: fn(&Measured) -> &Vec<u32>| {
+        let hit: usize = measured.iter().map(|visit| column(visit).iter().filter(|x| **x > 0).count()).sum();
+        hit as f64 / n.max(1) as f64
+    };
+    let spread = |values: Vec<f64>| {
+        let (low, high) = values.iter().fold((f64::INFINITY, 0f64), |(low, high), &v| (low.min(v), high.max(v)));
+        if values.len() < 2 || low <= 0.0 { 0.0 } else { high / low - 1.0 }
+    };
+    let round_medians = batches.iter().filter_map(|batch| median(batch.iter().copied())).collect();
+    let clocks = measured.iter().filter_map(|visit| core_clock(&[visit], hz)).collect();
+    let half_width = (summary.ci95[1] - summary.ci95[0]) / 2.0 / summary.median;
+    let tests = [
+        (Flag::FewSamples, n < threshold::FEW_SAMPLES),
+        (Flag::WideInterval, half_width > threshold::WIDE_INTERVAL),
+        (Flag::Bimodal, summary.modes.is_some()),
+        (Flag::Outliers, summary.outliers as f64 > threshold::DISTURBED * n as f64),
+        (Flag::Drift, spread(round_medians) > threshold::DRIFT),
+        (Flag::Steal, share(|m| &m.samples.steal_jiffies) > threshold::DISTURBED),
+        (Flag::Switches, share(|m| &m.samples.switches) > threshold::DISTURBED),
+        (Flag::Stopped, measured.iter().any(|visit| has_stopped(visit, hz))),
+        // First use and works on pages are made of faults.
+        (Flag::Faults, case.protocol != Protocol::FirstUse && share(|m| &m.samples.faults) > threshold::DISTURBED),
+        (Flag::Imbalanced, case.threads() > 1 && imbalance(measured).is_some_and(|more| more > threshold::IMBALANCE)),
+        (Flag::Migrated, share(|m| &m.samples.migrations) > 0.0),
+        (Flag::ClockChanged, spread(clocks) > threshold::CLOCK),
+        (Flag::PagesDiffer, measured.iter().any(|visit| pages_differ(case, visit))),
+    ];
+    tests.into_iter().filter(|(_, holds)| *holds).map(|(flag, _)| flag).collect()
+}
+
+/// Whether a sample holds time in which nothing ran: lost by the threads' own clocks, or more than any other sample needs.
+/// A suspend and a paused guest show in the latter alone.
+fn has_stopped(visit: &Measured, hz: f64) -> bool {
+    let samples = &visit.samples;
+    let seconds = |ticks: f64| ticks / hz;
+    let middle = seconds(median(samples.ticks.iter().map(|ticks| *ticks as f64)).unwrap_or(0.0));
+    let longest = samples.ticks.iter().max().map_or(0.0, |ticks| seconds(*ticks as f64));
+    samples.lost_us.iter().any(|us| f64::from(*us) * 1e-6 > threshold::STOPPED_S)
+        || longest > 2.0 * middle + threshold::STOPPED_S
+}
+
+/// Whether memory is made of huge pages, as far as smaps tells.
+pub(crate) fn is_huge(obtained: &Obtained) -> Option<bool> {
+    Some(huge_share(obtained)? >= threshold::HUGE_SHARE)
+}
+
+fn huge_share(obtained: &Obtained) -> Option<f64> {
+    obtained.huge_bytes.map(|huge| huge.0 as f64 / obtained.bytes.0.max(1) as f64)
+}
+
+fn pages_differ(case: &Case, visit: &Measured) -> bool {
+    let obtained = &visit.obtained;
+    let wrong_size = match case.memory.kind {
+        // What smaps sees is not what these two works are about; `pages.rs` judges them.
+        _ if matches!(case.work, Work::Page(PageWork::Read | PageWork::Collapse)) => false,
+        MemoryKind::Base => huge_share(obtained).is_some_and(|share| share > 0.0),
+        // A region below a huge page has none.
+        MemoryKind::Thp | MemoryKind::Huge2M | MemoryKind::Huge1G => {
+            obtained.bytes >= Bytes::mib(2) && is_huge(obtained) == Some(false)
+        }
+        _ => false,
+    };
+    let is_elsewhere = |node| obtained.pages_on_node.iter().any(|found| found.node != node);
+    let wrong_node = case.streams.is_empty() && case.memory.node().is_some_and(is_elsewhere);
+    wrong_size || wrong_node || obtained.proofs.iter().any(|proof| !proof.holds)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use membound_core::record::probes::{ProbeSamples, Reading};
+    use membound_core::record::{Sample, Samples};
+
+    /// 4.92 MB in as many cycles each time, at two clocks in turns: the rate moves, what is done in a cycle does not.
+    #[test]
+    fn what_the_clock_does_from_sample_to_sample_drops_out() {
+        let (hz, payload) = (2.6e9, 4.92e6);
+        let mut samples = Samples::default();
+        for slower in [1, 2, 1, 2, 1, 2, 1, 2, 1, 2] {
+            let (ticks, core_clock_ticks) = (30_000 * slower, 16_800 * slower);
+            samples.push(Sample { ticks, core_clock_ticks, ..Sample::default() });
+        }
+        let rates: Vec<f64> = samples.ticks.iter().map(|ticks| payload / (*ticks as f64 / hz)).collect();
+        let measured = Measured {
+            volume: Volume::default(),
+            repetitions: 200,
+            core_clock_links: 20_000,
+            samples,
+            obtained: Obtained::default(),
+        };
+        let sampled = |measured| Sampled {
+            measured: vec![measured],
+            batches: vec![rates.clone()],
+            shares: Vec::new(),
+            summary: summarize(std::slice::from_ref(&rates)),
+            quality: Quality::of(&[]),
+        };
+        // 30,000 / 16,800 x 20,000 = 35,714 cycles.
+        let found = sampled(&measured).per_cycle(1, hz).unwrap();
+        for value in found.interval() {
+            assert!((value - 4.92e6 / 35_714.3).abs() < 1e-3, "{value}");
+        }
+        let by_two = sampled(&measured).per_cycle(2, hz).unwrap();
+        assert!((by_two.value() - found.value() / 2.0).abs() < 1e-9);
+        assert!(sampled(&Measured { core_clock_links: 0, ..measured.clone() }).per_cycle(1, hz).is_none(), "no clock");
+    }
+
+    /// Readings before and after each sample: in turns one of the two was disturbed, and thread 1 has half the clock.
+    #[test]
+    fn the_higher_clock_around_a_sample_counts() {
+        let (mut samples, mut probes) = (Samples::default(), ProbeSamples::default());
+        (probes.chain_links, probes.wide_adds) = (6400, 12_288);
+        for sample in 0..4 {
+            samples.push(Sample { ticks: 1000, core_clock_ticks: 9000, ..Sample::default() });
+            let around = [6400, 9000].map(|chain_ticks| Reading { chain_ticks, wide_ticks: 3072 });
+            let turned = if sample % 2 == 0 { around } else { [around[1], around[0]] };
+            let slow = Reading { chain_ticks: 12_800, wide_ticks: 6144 };
+            probes.push([turned, [Reading::default(), slow]].into_iter());
+        }
+        samples.probes = Some(probes);
+        let (volume, obtained) = (Volume::default(), Obtained::default());
+        let measured = Measured { volume, repetitions: 1, core_clock_links: 6400, samples, obtained };
+        assert_eq!(measured.cycles_per_tick(), [Some(0.75); 4]);
+        assert_eq!(core_clock(&[&measured], 2e9), Some(1.5e9));
+    }
+
+    #[test]
+    fn a_stop_within_a_sample_is_told() {
+        let told = |ticks: [u64; 4], lost_us: u32| {
+            let mut samples = Samples::default();
+            ticks.iter().for_each(|&ticks| samples.push(Sample { ticks, lost_us, ..Sample::default() }));
+            let (volume, obtained) = (Volume::default(), Obtained::default());
+            has_stopped(&Measured { volume, repetitions: 1, core_clock_links: 1, samples, obtained }, 1e9)
+        };
+        let (steady, long) = ([200_000; 4], [800_000_000; 4]);
+        assert!(!told(steady, 9_000) && !told(long, 9_000), "another task's turn");
+        assert!(told(steady, 3_000_000), "SIGSTOP");
+        assert!(told([200_000, 3_000_000_000, 200_000, 200_000], 0), "a paused guest, whose clock runs on");
+        assert!(!told([800_000_000, 1_600_000_000, 800_000_000, 800_000_000], 0), "contended memory");
+    }
+}

@@ -1,0 +1,101 @@
+//! Rates and costs: what the machine does when it is undisturbed, what one gets, and how sure that is.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use membound_core::stats::Summary;
+use membound_core::stats::states::{Capability, Ends, States};
+
+/// A figure with its spread.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Figure {
+    /// Best sample: the greatest of a rate, the least of a cost.
+    pub best: f64,
+    /// Median of all samples: half of them were better. Disturbed ones count, so on a shared host it moves from run to run.
+    pub median: f64,
+    /// 95 % interval of the median: [low, high].
+    pub ci95: [f64; 2],
+    /// What the machine does when it is undisturbed: the figure that tables show and that is compared.
+    pub capability: Capability,
+    /// What one gets, disturbed or not: work over time of all visits.
+    pub experienced: f64,
+    /// Share of the visits that were undisturbed.
+    pub undisturbed: f64,
+}
+
+/// A rate; best is the greatest.
+pub type Rate = Figure;
+/// A cost in the row's unit; best is the least.
+pub type Cost = Figure;
+
+impl Figure {
+    /// Where there is nothing but a value and its 95 % interval.
+    pub fn plain(best: f64, value: f64, ci95: [f64; 2]) -> Figure {
+        let [low, high] = ci95;
+        let capability = Capability { value, low, high, ends: Ends::Ci95 };
+        Figure { best, median: value, ci95, capability, experienced: value, undisturbed: 1.0 }
+    }
+
+    pub(crate) fn new(best: f64, summary: &Summary, states: Option<States>) -> Figure {
+        let Summary { median, ci95, .. } = *summary;
+        match states {
+            Some(States { capability, experienced, undisturbed }) => {
+                Figure { best, median, ci95, capability, experienced, undisturbed }
+            }
+            // Nothing is positive.
+            None => Figure::plain(best, median, ci95),
+        }
+    }
+
+    /// The figure that is shown and compared.
+    pub fn value(self) -> f64 {
+        self.capability.value
+    }
+
+    /// The ends of its interval, or of its range where visits are too few for one: [low, high].
+    pub fn ends(self) -> [f64; 2] {
+        [self.capability.low, self.capability.high]
+    }
+
+    /// The figure with its ends: [value, low, high].
+    pub fn interval(self) -> [f64; 3] {
+        [self.capability.value, self.capability.low, self.capability.high]
+    }
+
+    /// Whether no value lies between the ends of both.
+    pub(crate) fn is_apart(self, other: Figure) -> bool {
+        let ([low, high], [other_low, other_high]) = (self.wide(), other.wide());
+        low > other_high || other_low > high
+    }
+
+    /// The ends between which it can be taken to lie. A few visits that agree by chance are not apart from a few others: a range
+    /// reaches as far again to either side, and at least by 1 %.
+    pub(crate) fn wide(self) -> [f64; 2] {
+        let [value, low, high] = self.interval();
+        let more = if self.capability.ends == Ends::Range { (high - low).max(0.01 * value) } else { 0.0 };
+        [low - more, high + more]
+    }
+
+    /// So many times that.
+    pub(crate) fn times(self, factor: f64) -> Figure {
+        self.each(|value| value * factor)
+    }
+
+    /// A rate of costs, or a cost of rates: by a function that rises or falls throughout.
+    pub(crate) fn each(self, of: impl Fn(f64) -> f64) -> Figure {
+        let ends = |[low, high]: [f64; 2]| {
+            let (low, high) = (of(low), of(high));
+            [low.min(high), low.max(high)]
+        };
+        let Capability { value, low, high, ends: kind } = self.capability;
+        let [low, high] = ends([low, high]);
+        Figure {
+            best: of(self.best),
+            median: of(self.median),
+            ci95: ends(self.ci95),
+            capability: Capability { value: of(value), low, high, ends: kind },
+            experienced: of(self.experienced),
+            undisturbed: self.undisturbed,
+        }
+    }
+}

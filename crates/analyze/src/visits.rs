@@ -1,0 +1,120 @@
+//! A record's visits, grouped by case once for all who ask, and what their samples say.
+
+use std::collections::HashMap;
+
+use membound_core::parallel;
+use membound_core::record::probes::Undisturbed;
+use membound_core::record::{Header, Measured, Measurement, Outcome, Record};
+use membound_core::stats::quantiles::median;
+
+/// A record and the visits to each of its cases.
+pub(crate) struct Visits<'a> {
+    pub record: &'a Record,
+    /// In the order in which cases were first visited; no group is empty.
+    pub cases: Vec<Vec<&'a Measurement>>,
+    /// Of each visit of the record, which of the cases it is of.
+    pub case_of: Vec<usize>,
+    pub gauge: Gauge,
+}
+
+/// What samples are told by.
+#[derive(Debug, Default)]
+pub(crate) struct Gauge {
+    /// Ticks of the clock in a second.
+    pub hz: f64,
+    /// What each CPU can when it has its core to itself.
+    pub undisturbed: Undisturbed,
+}
+
+impl<'a> Visits<'a> {
+    pub fn of(record: &'a Record) -> Visits<'a> {
+        let mut index = HashMap::new();
+        let mut cases: Vec<Vec<&Measurement>> = Vec::new();
+        let mut case_of = Vec::with_capacity(record.measurements.len());
+        for measurement in &record.measurements {
+            let at = *index.entry(&measurement.case).or_insert_with(|| {
+                cases.push(Vec::new());
+                cases.len() - 1
+            });
+            cases[at].push(measurement);
+            case_of.push(at);
+        }
+        let probed = record.measurements.iter().filter_map(|visit| match &visit.outcome {
+            Outcome::Measured(measured) => Some((&visit.case.cpus[..], measured.samples.probes.as_ref()?)),
+            _ => None,
+        });
+        let gauge = Gauge { hz: record.header.clock.hz.0, undisturbed: Undisturbed::of(probed) };
+        Visits { record, cases, case_of, gauge }
+    }
+
+    /// What each case comes to, if anything.
+    pub fn rows<R: Send>(&self, row: impl Fn(&[&'a Measurement]) -> Option<R> + Sync) -> Vec<R> {
+        parallel::filter_map(&self.cases, |case| row(case))
+    }
+
+    pub fn header(&self) -> &'a Header {
+        &self.record.header
+    }
+
+    /// Ticks of the clock in a second.
+    pub fn hz(&self) -> f64 {
+        self.gauge.hz
+    }
+}
+
+/// Of samples of several threads whose cores were probed: how many there are, and how many had a thread with less than its
+/// core.
+pub(crate) fn shared_cores<'a>(visits: &Visits<'a>) -> [usize; 2] {
+    /// Two threads that compute get a half each.
+    const WHOLE: f64 = 0.75;
+    let samples_of = |visit: &&'a Measurement| match &visit.outcome {
+        Outcome::Measured(measured) => Some((&visit.case.cpus[..], &measured.samples)),
+        _ => None,
+    };
+    let all: Vec<_> = visits.cases.iter().flatten().filter_map(samples_of).collect();
+    let undisturbed = Undisturbed::of(all.iter().filter_map(|(cpus, samples)| Some((*cpus, samples.probes.as_ref()?))));
+    let of_several = all.iter().filter(|(cpus, _)| cpus.len() > 1);
+    let shares = of_several.flat_map(|(cpus, samples)| samples.shares(cpus, &undisturbed));
+    shares.flatten().fold([0, 0], |[known, shared], share| [known + 1, shared + usize::from(share < WHOLE)])
+}
+
+/// The visits that came to figures.
+pub(crate) fn measured<'a>(visits: &[&'a Measurement]) -> Vec<&'a Measured> {
+    let measured = |visit: &&'a Measurement| match &visit.outcome {
+        Outcome::Measured(measured) => Some(&**measured),
+        _ => None,
+    };
+    visits.iter().filter_map(measured).collect()
+}
+
+/// Payload bytes a second, sample by sample.
+pub(crate) fn payload_bps(visit: &Measured, hz: f64) -> Vec<f64> {
+    let bytes = visit.volume.payload() as f64 * visit.repetitions as f64;
+    visit.samples.ticks.iter().map(|ticks| bytes / (*ticks as f64 / hz)).collect()
+}
+
+/// Seconds from asking for memory to the end of the first pass.
+pub(crate) fn first_use_s(visit: &Measured, hz: f64) -> Vec<f64> {
+    let setup = visit.samples.setup_ticks.iter().copied().chain(std::iter::repeat(0));
+    let pass = visit.samples.ticks.iter().map(|ticks| *ticks as f64 / visit.repetitions as f64);
+    pass.zip(setup).map(|(pass, setup)| (pass + setup as f64) / hz).collect()
+}
+
+/// Core clock in hertz: the median over all samples.
+pub(crate) fn core_clock(measured: &[&Measured], hz: f64) -> Option<f64> {
+    median(measured.iter().flat_map(|visit| visit.cycles_per_tick()).flatten().map(|cycles| cycles * hz))
+}
+
+/// Slowest against fastest thread.
+pub(crate) fn imbalance(measured: &[&Measured]) -> Option<f64> {
+    let parts = measured.iter().flat_map(|visit| visit.samples.slowest_and_fastest());
+    median(parts.map(|(all, fastest)| all as f64 / fastest as f64 - 1.0))
+}
+
+/// The fast tenth of speeds against their median.
+pub(crate) fn fast_tenth(speeds: &[f64]) -> Option<f64> {
+    let mut all = speeds.to_vec();
+    all.sort_by(f64::total_cmp);
+    let at = |share: f64| all.get(((all.len().saturating_sub(1)) as f64 * share).round() as usize).copied();
+    Some(at(0.9)? / at(0.5)?)
+}

@@ -1,0 +1,166 @@
+//! Figures in words: how sections write rates, intervals and reasons.
+
+use crate::flag::Flag;
+use crate::quality::Quality;
+use crate::rate::{Cost, Rate};
+use crate::row::AnyRow;
+use membound_core::kernel::Element;
+use membound_core::stats::states::Ends;
+use membound_core::units::{Nanoseconds, percent, significant};
+
+/// What every table with `±` says about it.
+pub(crate) const SPREAD_CAPTION: &str =
+    "undisturbed ± the farther end of its 95 % interval (~ of a range: too few visits)";
+
+/// A rate in GB/s, without the unit.
+pub(crate) fn gbps(bytes_per_s: f64) -> String {
+    significant(bytes_per_s / 1e9)
+}
+
+/// Beyond this share of the value its ends are shown themselves: `±99%` reads as if a figure were there.
+const WIDE: f64 = 0.5;
+
+/// `±0.7%`: the farther end of the interval against the value, `~12%` of a range, `[1.02, 31.4]` in GB/s where that is more than
+/// half of it. Less than 0.1 % is not told apart: the three digits beside it are no finer.
+pub(crate) fn spread(rate: &Rate) -> String {
+    spread_in(rate, 1e9)
+}
+
+/// The same of a rate shown in units of so many bytes per second.
+pub(crate) fn spread_in(rate: &Rate, unit: f64) -> String {
+    let sign = if rate.capability.ends == Ends::Ci95 { '±' } else { '~' };
+    spread_as(sign, rate.interval(), |value| significant(value / unit))
+}
+
+/// The same of [value, low, high].
+pub(crate) fn spread_of(figure: [f64; 3]) -> String {
+    spread_as('±', figure, significant)
+}
+
+/// The same where values are shown in a way of their own.
+pub(crate) fn spread_as(sign: char, figure: [f64; 3], shown: impl Fn(f64) -> String) -> String {
+    if farther(figure) > WIDE {
+        return format!("[{}, {}]", shown(figure[1]), shown(figure[2]));
+    }
+    format!("{sign}{}", percent(farther(figure).max(0.001)))
+}
+
+/// The farther end of [value, low, high], as a share of the value.
+pub(crate) fn farther([value, low, high]: [f64; 3]) -> f64 {
+    (value - low).max(high - value) / value
+}
+
+/// A value and the farther end of its interval: `1.08 ±0.3%`.
+pub(crate) fn with_spread(figure: [f64; 3]) -> String {
+    format!("{} {}", significant(figure[0]), spread_of(figure))
+}
+
+/// `1.85 us ±0.7%`: what something takes.
+pub(crate) fn time(cost: &Cost) -> String {
+    let sign = if cost.capability.ends == Ends::Ci95 { '±' } else { '~' };
+    let shown = |ns: f64| Nanoseconds(ns).to_string();
+    format!("{} {}", shown(cost.value()), spread_as(sign, cost.interval(), shown))
+}
+
+/// Every reason why rows were not measured, once, with all that it holds for.
+pub(crate) fn reasons<R: AnyRow>(rows: &[R]) -> Vec<String> {
+    gathered(rows.iter().filter_map(|row| Some((row.what(), row.quality()?))))
+}
+
+/// Every reason once, with all that it holds for.
+pub(crate) fn gathered<'a>(rows: impl Iterator<Item = (String, &'a Quality)>) -> Vec<String> {
+    grouped(rows.filter_map(|(what, quality)| Some((what, quality.fault()?))))
+}
+
+/// Everything that is said of something, once, with all that it is said of.
+pub(crate) fn grouped(told: impl Iterator<Item = (String, String)>) -> Vec<String> {
+    let mut found: Vec<(String, Vec<String>)> = Vec::new();
+    for (what, said) in told {
+        match found.iter_mut().find(|(known, _)| *known == said) {
+            Some((_, all)) if all.contains(&what) => {}
+            Some((_, all)) => all.push(what),
+            None => found.push((said, vec![what])),
+        }
+    }
+    found.into_iter().map(|(said, all)| format!("{}: {said}", all.join(", "))).collect()
+}
+
+/// Every reason once, with the first row that it befell, and how many more: where there may be hundreds.
+pub(crate) fn first_reasons<R: AnyRow>(rows: &[R]) -> Vec<String> {
+    let mut seen: Vec<(String, String, usize)> = Vec::new();
+    for (what, fault) in rows.iter().filter_map(|row| Some((row.what(), row.quality()?.fault()?))) {
+        match seen.iter_mut().find(|(_, known, _)| *known == fault) {
+            Some((first, ..)) if *first == what => {}
+            Some((.., more)) => *more += 1,
+            None => seen.push((what, fault, 0)),
+        }
+    }
+    let line = |(what, fault, more): (String, String, usize)| match more {
+        0 => format!("{what}: {fault}"),
+        _ => format!("{what} and {more} more: {fault}"),
+    };
+    seen.into_iter().map(line).collect()
+}
+
+/// `2 threads`
+pub(crate) fn threads(count: usize) -> String {
+    counted(count as u64, "thread")
+}
+
+/// `1 case`, `2 cases`
+pub(crate) fn counted(count: u64, noun: &str) -> String {
+    format!("{count} {noun}{}", if count == 1 { "" } else { "s" })
+}
+
+/// A ratio with its interval, as a speed-up: `1.38 x [1.36, 1.40]`.
+pub(crate) fn times(gain: [f64; 3]) -> String {
+    let [ratio, low, high] = gain.map(significant);
+    format!("{ratio} x [{low}, {high}]")
+}
+
+/// What there is to know about rows whose table has no room for flags: each flag with how many it befell.
+pub(crate) fn flag_notes<R: AnyRow>(rows: &[R]) -> Vec<String> {
+    let befell = |flag: Flag| {
+        let count = rows.iter().filter_map(|row| row.quality()).filter(|quality| quality.has(flag)).count();
+        (count > 0).then(|| format!("{flag}: {} ({count} of {} cases)", flag.means(), rows.len()))
+    };
+    Flag::ALL.iter().filter_map(|flag| befell(*flag)).collect()
+}
+
+/// A ratio with its interval: `1.38 [1.36, 1.40]`.
+pub(crate) fn ratio(gain: [f64; 3]) -> String {
+    let [ratio, low, high] = gain.map(significant);
+    format!("{ratio} [{low}, {high}]")
+}
+
+/// `68.9`, or with an interval `103.1 ±0.8`: a speed in percent.
+pub(crate) fn speed_figure(speed: Option<f64>, ci95: Option<[f64; 2]>) -> String {
+    let Some(speed) = speed else { return "-".into() };
+    // From ten times on, three digits.
+    let percent =
+        |speed: f64| if speed < 9.9995 { format!("{:.1}", 100.0 * speed) } else { significant(100.0 * speed) };
+    match ci95 {
+        Some([low, high]) => format!("{} ±{}", percent(speed), percent((speed - low).max(high - speed))),
+        None => percent(speed),
+    }
+}
+
+/// What streams are arrays of, where it is not the usual: `, float`.
+pub(crate) fn element_note(element: Element) -> String {
+    if element.is_usual() { String::new() } else { format!(", {element}") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn wide_intervals_are_their_ends() {
+        assert_eq!(with_spread([1.08, 1.077, 1.083]), "1.08 ±0.3%");
+        assert_eq!(with_spread([10.0, 5.0, 12.0]), "10.0 ±50%");
+        assert_eq!(with_spread([10.0, 4.9, 12.0]), "10.0 [4.90, 12.0]");
+        let rate = Rate::plain(2e10, 1e10, [1e9, 2e10]);
+        assert_eq!((spread(&rate), spread_in(&rate, 1e6)), ("[1.00, 20.0]".into(), "[1000, 20000]".into()));
+        assert_eq!(time(&Cost::plain(1.0, 1850.0, [200.0, 2000.0])), "1.85 us [200 ns, 2.00 us]");
+    }
+}

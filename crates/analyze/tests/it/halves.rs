@@ -1,0 +1,133 @@
+//! Recorded runs of shared hosts: does the interval of one half of the visits hold the other half's capability, and which estimator
+//! do two halves agree on?
+//!
+//! `cargo test -p membound-analyze --test it halves -- --nocapture` prints the tables of METHODOLOGY.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+
+use membound_core::case::Case;
+use membound_core::record::{Outcome, Record};
+use membound_core::stats::quantiles::{median, quantile};
+use membound_core::stats::states::{Better, Ends, States, Visit, states};
+
+/// Payload rates, sample by sample.
+type Rates = Vec<f64>;
+
+/// Six default runs of one guest, of which all visits to kernels are kept. For each case, of each run, the visits.
+fn guest() -> BTreeMap<Case, Vec<Vec<Rates>>> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../core/tests/records");
+    let mut cases: BTreeMap<Case, Vec<Vec<Rates>>> = BTreeMap::new();
+    for run in 0..6 {
+        let file = fs::File::open(folder.join(format!("zen4-guest-{}.jsonl.bz2", run + 1))).unwrap();
+        let mut plain = tempfile::NamedTempFile::new().unwrap();
+        std::io::copy(&mut bzip2::read::MultiBzDecoder::new(file), &mut plain).unwrap();
+        let record = Record::read(plain.path()).unwrap();
+        for visit in &record.measurements {
+            let Outcome::Measured(measured) = &visit.outcome else { panic!("only measured visits are kept") };
+            let bytes = (measured.volume.payload() * measured.repetitions) as f64;
+            let rates = measured.samples.ticks.iter().map(|ticks| bytes / *ticks as f64).collect();
+            cases.entry(visit.case.clone()).or_insert_with(|| vec![Vec::new(); 6])[run].push(rates);
+        }
+    }
+    cases.retain(|_, runs| runs.iter().all(|run| !run.is_empty()));
+    cases
+}
+
+/// A way to part visits into halves.
+type Division = fn(&[Vec<Rates>]) -> [Vec<Rates>; 2];
+
+/// How the visits of a case are divided: what the machine does for seconds or for minutes is then in both halves, or between them.
+const DIVISIONS: [(&str, Division); 3] = [
+    ("every other visit", |runs| {
+        let all = runs.concat();
+        [0, 1].map(|half| all.iter().skip(half).step_by(2).cloned().collect())
+    }),
+    ("every other run", |runs| [0, 1].map(|half| runs.iter().skip(half).step_by(2).flatten().cloned().collect())),
+    ("the first three runs, the last three", |runs| [runs[..3].concat(), runs[3..].concat()]),
+];
+
+fn told(visits: &[Rates]) -> States {
+    let visits: Vec<Visit<'_>> = visits.iter().map(|values| Visit { values, shares: &[] }).collect();
+    states(&visits, Better::Higher).unwrap()
+}
+
+/// Whether the difference of two halves lies in the interval that follows from both errors, in logarithms (Zou and Donner, 2008).
+fn agree(a: States, b: States) -> bool {
+    let ln = |states: States| [states.capability.value, states.capability.low, states.capability.high].map(f64::ln);
+    let ([a, a_low, a_high], [b, b_low, b_high]) = (ln(a), ln(b));
+    let off = b - a;
+    -(a - a_low).hypot(b_high - b) <= off && off <= (a_high - a).hypot(b - b_low)
+}
+
+/// With two halves of real runs 93 to 97 of 100 intervals must hold; visits of other cases are of the same minutes, so the count is
+/// less sure than its number says.
+#[test]
+fn intervals_hold_the_other_half() {
+    let cases = guest();
+    println!("{} cases; halves that agree within both intervals, %", cases.len());
+    for (name, divide) in DIVISIONS {
+        let halves = cases.values().map(|runs| divide(runs).map(|half| told(&half)));
+        let is_told = |[a, b]: &[States; 2]| [a, b].iter().all(|half| half.capability.ends == Ends::Ci95);
+        let (held, all): (Vec<_>, usize) = {
+            let told: Vec<[States; 2]> = halves.filter(is_told).collect();
+            (told.iter().filter(|[a, b]| agree(*a, *b)).copied().collect(), told.len())
+        };
+        let share = 100.0 * held.len() as f64 / all as f64;
+        println!("{name}: {share:.1} of {all} (others have a range)");
+        assert!(all > cases.len() / 3 && (93.0..=98.5).contains(&share), "{name}: {share} of {all}");
+    }
+}
+
+/// An estimator of a half.
+type Estimator = (&'static str, fn(&[Rates]) -> f64);
+
+fn at(half: &[Rates], q: f64) -> f64 {
+    let mut all = half.concat();
+    all.sort_by(f64::total_cmp);
+    quantile(&all, q)
+}
+
+const ESTIMATORS: [Estimator; 6] = [
+    ("median", |half| at(half, 0.5)),
+    ("mean", |half| half.iter().flatten().sum::<f64>() / half.iter().flatten().count() as f64),
+    ("best sample", |half| at(half, 1.0)),
+    ("90th percentile", |half| at(half, 0.9)),
+    ("median within 10 % of the 90th percentile", |half| {
+        let least = 0.9 * at(half, 0.9);
+        median(half.iter().flatten().copied().filter(|rate| *rate >= least)).unwrap()
+    }),
+    ("capability", |half| told(half).capability.value),
+];
+
+/// Root mean square of the logarithms of the two halves' ratios, and their median, over cases.
+#[test]
+fn halves_agree_better_on_capability_than_on_the_median() {
+    let cases = guest();
+    println!(
+        "rms (median), %, by which every other run differs from the others: caches of 1, of 2 threads, memory of 2"
+    );
+    let group = |case: &Case| (case.working_set.0 > 128 << 20, case.threads());
+    let mut rms = Vec::new();
+    for (name, estimate) in ESTIMATORS {
+        print!("{name:42}");
+        for wanted in [(false, 1), (false, 2), (true, 2)] {
+            let ours = cases.iter().filter(|(case, _)| group(case) == wanted);
+            let off: Vec<f64> = ours
+                .map(|(_, runs)| {
+                    let [a, b] = DIVISIONS[1].1(runs).map(|half| estimate(&half));
+                    100.0 * (a / b).ln().abs()
+                })
+                .collect();
+            let squares = (off.iter().map(|off| off * off).sum::<f64>() / off.len() as f64).sqrt();
+            print!("  {squares:.1} ({:.1})", median(off).unwrap());
+            rms.push((name, squares));
+        }
+        println!();
+    }
+    let of = |name: &str| rms.iter().filter(|(other, _)| *other == name).map(|(_, rms)| *rms).collect::<Vec<_>>();
+    for (median, capability) in of("median").iter().zip(of("capability")) {
+        assert!(capability < *median, "{capability} {median}");
+    }
+}

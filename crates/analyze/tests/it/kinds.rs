@@ -1,0 +1,152 @@
+//! The experiment that the project is named for, from a record made by hand: what does the report make of it?
+
+use crate::common::by_hand;
+use membound_analyze::experiments::bandwidth::rows::BandwidthRow;
+use membound_analyze::experiments::kinds::rows::{BreakEven, Kind};
+use membound_analyze::of_record as model;
+use membound_analyze::output::terminal;
+use membound_analyze::report::Report;
+use membound_core::case::{Case, Protocol, StreamMemory, Work};
+use membound_core::experiments::kinds::REGULAR;
+use membound_core::kernel::{Element, LoadKind, StoreKind, Variant, Width};
+use membound_core::memory::{MemoryKind, MemorySpec, Obtained};
+use membound_core::record::{Measured, Measurement, Outcome, Sample, Samples, Unit, Volume};
+use membound_core::units::Bytes;
+
+/// 4 million doubles.
+const BUFFER: u64 = 32_000_000;
+
+/// Visits to the copy from the heap to `kind`, each sample of so many nanoseconds.
+fn copies(kind: MemoryKind, protocol: Protocol, ticks: u64) -> Measurement {
+    let variant = Variant {
+        kernel: "copy".into(),
+        element: Element::Double,
+        width: Width::Scalar,
+        store: StoreKind::Regular,
+        load: LoadKind::Regular,
+        unroll: 16,
+    };
+    let mut samples = Samples::default();
+    for _ in 0..9 {
+        samples.push(Sample { ticks, core_clock_ticks: 1000, ..Sample::default() });
+    }
+    let volume = Volume {
+        unit: Unit::Element,
+        units: BUFFER / 8,
+        loaded: BUFFER,
+        stored: BUFFER,
+        write_allocated: BUFFER,
+        flops: 0,
+    };
+    let case = Case {
+        work: Work::Kernel(variant),
+        memory: REGULAR,
+        streams: vec![StreamMemory { stream: "a".into(), memory: MemorySpec::of(kind) }],
+        cpus: vec![0],
+        working_set: Bytes(2 * BUFFER),
+        misaligned_bytes: 0,
+        protocol,
+    };
+    let obtained = Obtained { bytes: Bytes(2 * BUFFER), ..Obtained::default() };
+    let measured = Measured { volume, repetitions: 1, core_clock_links: 1000, samples, obtained };
+    Measurement::new(case, 0, Outcome::Measured(Box::new(measured)))
+}
+
+/// R. Garg, 2013 (REFERENCE S0), on an AMD A10-5750M: first copy 22, 81, 164 ms; later ones 3.8, 5.7, 0.33 GB/s.
+fn published() -> Vec<Measurement> {
+    let kinds = [(MemoryKind::Heap, 22, 3.8), (MemoryKind::Wc, 81, 5.7), (MemoryKind::Uc, 164, 0.33)];
+    let visits = |(kind, first_ms, gbps): (MemoryKind, u64, f64)| {
+        let steady = (BUFFER as f64 / gbps) as u64;
+        [copies(kind, Protocol::FirstUse, first_ms * 1_000_000), copies(kind, Protocol::Steady, steady)]
+    };
+    rounds(kinds.into_iter().flat_map(visits).collect())
+}
+
+/// The same visits in three rounds.
+fn rounds(visits: Vec<Measurement>) -> Vec<Measurement> {
+    let round = |round| visits.iter().cloned().map(move |visit| Measurement { round, ..visit });
+    (0..3).flat_map(round).collect()
+}
+
+/// Every visit to copies into `kind` came to another end.
+fn replaced(measurements: &mut [Measurement], kind: MemoryKind, protocol: Protocol, outcome: &Outcome) {
+    for visit in measurements {
+        if visit.case.memory_of("a").kind == kind && visit.case.protocol == protocol {
+            visit.outcome = outcome.clone();
+        }
+    }
+}
+
+/// Through a file, as a user's record comes.
+fn report(measurements: Vec<Measurement>) -> Report {
+    let record = by_hand::record(by_hand::clock(1e9), by_hand::unknown_machine(), measurements);
+    model::report(&by_hand::written_and_read(&record))
+}
+
+fn kind(report: &Report, kind: MemoryKind) -> Kind {
+    let kinds = report.kinds.as_ref().unwrap();
+    kinds.kinds.iter().find(|found| found.memory.kind == kind).unwrap().clone()
+}
+
+#[test]
+fn the_published_experiment_is_understood() {
+    let report = report(published());
+    let wc = kind(&report, MemoryKind::Wc);
+    // 1 + (81 - 22) / (32 / 3.8 - 32 / 5.7) = 22.0 copies.
+    let Some(BreakEven::After { uses, low, high }) = wc.break_even else { panic!("{:?}", wc.break_even) };
+    assert!(
+        (uses - 22.0).abs() < 0.1 && low <= uses * 1.000_001 && uses <= high.unwrap() * 1.000_001,
+        "{uses} [{low}, {high:?}]"
+    );
+    assert!((wc.gain.unwrap()[0] - 1.5).abs() < 0.01, "{:?}", wc.gain);
+    assert_eq!(kind(&report, MemoryKind::Uc).break_even, Some(BreakEven::Never));
+    assert_eq!(kind(&report, MemoryKind::Heap).break_even, None, "it is what the others are held against");
+    let said = report.findings.join(" ");
+    for words in [
+        "regular memory (heap) takes 22.0 ms the first time, then 8.42 ms (3.80 GB/s copied)",
+        "Write-combining memory (wc) wins in steady state, 1.50 times as fast, and pays after about 22 copies",
+        "uncacheable memory (uc) never pays",
+    ] {
+        assert!(said.contains(words), "{words}: {said}");
+    }
+}
+
+/// By the other convention (N bytes read and N written) rates are double, and nothing else changes.
+#[test]
+fn both_conventions_are_shown() {
+    let report = report(published());
+    let is_steady = |row: &&BandwidthRow| {
+        row.case.protocol == Protocol::Steady && row.case.streams[0].memory.kind == MemoryKind::Wc
+    };
+    let row = report.rows.iter().find(is_steady).unwrap();
+    let (copied, payload) = (row.copied_bps.unwrap().median, row.payload_bps.unwrap().median);
+    let later = kind(&report, MemoryKind::Wc).steady_s.unwrap().median;
+    assert!((BUFFER as f64 / later / copied - 1.0).abs() < 1e-9);
+    assert!((copied / 5.7e9 - 1.0).abs() < 1e-6 && (payload / copied - 2.0).abs() < 1e-9);
+}
+
+/// Were later copies no faster, first use could never be earned back, however small the difference.
+#[test]
+fn a_dearer_kind_that_gains_nothing_never_pays() {
+    let mut measurements = published();
+    let slow = copies(MemoryKind::Wc, Protocol::Steady, (BUFFER as f64 / 3.8) as u64).outcome;
+    replaced(&mut measurements, MemoryKind::Wc, Protocol::Steady, &slow);
+    assert_eq!(kind(&report(measurements), MemoryKind::Wc).break_even, Some(BreakEven::Never));
+}
+
+#[test]
+fn kinds_that_cannot_be_had_say_why() {
+    let mut measurements = published();
+    let ignored = Outcome::Invalid { reason: "the hypervisor ignores memory types".into() };
+    assert!(!ignored.is_failure(), "a limit of the machine is no fault of the run");
+    for protocol in [Protocol::FirstUse, Protocol::Steady] {
+        replaced(&mut measurements, MemoryKind::Wc, protocol, &ignored);
+    }
+    let report = report(measurements);
+    let wc = kind(&report, MemoryKind::Wc);
+    assert!(!wc.holds && wc.first_s.is_none() && wc.break_even.is_none());
+    assert_eq!(wc.proof, "invalid: the hypervisor ignores memory types");
+    let text = terminal::answers(&report, &["kinds"]);
+    assert!(text.contains("- wc: invalid: the hypervisor ignores memory types"), "{text}");
+    assert!(!report.findings.join(" ").contains("wc"), "{:?}", report.findings);
+}

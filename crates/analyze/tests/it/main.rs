@@ -1,0 +1,8 @@
+//! Tests of records, reports and views, which need no measurement.
+
+mod common;
+
+mod halves;
+mod kinds;
+mod machines;
+mod pingpong;

@@ -1,0 +1,250 @@
+//! What a plan must know of the machine, and why a plan can't be made.
+
+use crate::case::{Case, Protocol, Work};
+use crate::kernel::Width;
+use crate::kernel::chase::Chase;
+use crate::kernel::isa::Isa;
+use crate::machine::Machine;
+use crate::machine::cpuset::CpuSet;
+use crate::machine::room;
+use crate::memory::MemorySpec;
+use crate::placement::{Placement, PlacementError};
+use crate::units::Bytes;
+
+/// Why the memory of a node can't be measured; the text names the cure.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum NoTarget {
+    /// No such node.
+    #[error("there is no node {node}; nodes with memory are {known}")]
+    Unknown {
+        /// The node asked for.
+        node: u32,
+        /// Those there are.
+        known: CpuSet,
+    },
+    /// A node without memory.
+    #[error("node {node} has no memory; nodes with memory are {known}")]
+    Empty {
+        /// The node.
+        node: u32,
+        /// Those that have some.
+        known: CpuSet,
+    },
+    /// A node that this process may not use.
+    #[error(
+        "node {node} is outside of the nodes that may be used here, {allowed}; ask for it in the cpuset (cpuset.mems)"
+    )]
+    NotAllowed {
+        /// The node.
+        node: u32,
+        /// Those that may be used.
+        allowed: CpuSet,
+    },
+    /// Too little memory that may be used.
+    #[error(
+        "node {node} has {free} free, of which {share} may be used (40 %, or less where the machine's limit says so), and \
+         working sets there need {needed}; free memory (drop caches), or use fewer CPUs with --cpus"
+    )]
+    NoRoom {
+        /// The node.
+        node: u32,
+        /// Its free memory.
+        free: Bytes,
+        /// What of that may be used.
+        share: Bytes,
+        /// What the least working sets of all initiators need.
+        needed: Bytes,
+    },
+}
+
+/// What a plan must know of the machine.
+#[derive(Debug, Clone)]
+pub struct Frame {
+    /// CPUs to place threads on.
+    pub placement: Placement,
+    /// Data caches that the first CPU sees, as the operating system claims: (level, bytes), small first.
+    pub caches: Vec<(u32, Bytes)>,
+    /// Widths there are, narrow first.
+    pub widths: Vec<Width>,
+    /// Most memory that a run may take.
+    pub memory_limit: Bytes,
+    /// Last-level cache claimed for (one thread, all threads).
+    pub last_level: [Bytes; 2],
+}
+
+/// A plan that can't be made; the text names the cure.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum PlanError {
+    /// Threads or CPUs.
+    #[error(transparent)]
+    Placement(#[from] PlacementError),
+    /// Nothing to work on.
+    #[error(
+        "a working set of {size} holds no element for each of {threads} thread(s) and stream; give at least {least}"
+    )]
+    TooSmall {
+        /// The size asked for.
+        size: Bytes,
+        /// Threads.
+        threads: usize,
+        /// What would do.
+        least: Bytes,
+    },
+    /// Nowhere to go.
+    #[error("a working set of {size} has too few places for {chase}; give at least {least}")]
+    TooFewPlaces {
+        /// The size asked for.
+        size: Bytes,
+        /// The chase.
+        chase: Chase,
+        /// What would do.
+        least: Bytes,
+    },
+    /// A chase that can't be.
+    #[error("{chase}: a stride is a multiple of 8 bytes, no more than a block; there are 1 to 32 chains")]
+    NoSuchChase {
+        /// The chase.
+        chase: Chase,
+    },
+    /// Arrays that would begin inside an element or a line.
+    #[error("an offset of {offset} is no whole number of {unit}; give others to --offsets")]
+    OddOffset {
+        /// The offset asked for.
+        offset: Bytes,
+        /// What it must be a multiple of.
+        unit: Bytes,
+    },
+    /// A loop whose places are not its own.
+    #[error(
+        "'{text}' reads where an index says, so that arrays in one block have no places of their own; leave out --offsets"
+    )]
+    GatheringBlock {
+        /// The loop.
+        text: &'static str,
+    },
+    /// A stream that no kernel has.
+    #[error("no kernel here has a stream '{stream}'; theirs are {known}")]
+    UnknownStream {
+        /// The name asked for.
+        stream: String,
+        /// The streams there are.
+        known: String,
+    },
+    /// A node whose memory can't be measured.
+    #[error(transparent)]
+    Target(#[from] NoTarget),
+    /// More than may be taken.
+    #[error(
+        "a working set of {size} is more than the {limit} that may be used (40 % of the free memory, less under a cgroup's limit); give a smaller --size, or fewer --threads"
+    )]
+    TooLarge {
+        /// The size asked for.
+        size: Bytes,
+        /// What may be used.
+        limit: Bytes,
+    },
+}
+
+/// A working set in memory is this many times the last-level caches used. The curve goes to twice that, to see that it
+/// is flat there: a virtual machine may see less cache than there is.
+const MEMORY_TO_CACHE: u64 = 4;
+
+/// To touch a working set beyond this once takes as long as to measure many small ones.
+const LARGE: Bytes = Bytes::mib(128);
+/// Without any known cache: more than any last-level cache of a single core complex.
+const CACHE_UNKNOWN: Bytes = Bytes::mib(32);
+
+impl Frame {
+    /// Reads the frame off a machine, restricted to `cpus` where given.
+    pub fn new(machine: &Machine, isa: Isa, cpus: Option<&CpuSet>) -> Result<Self, PlacementError> {
+        let placement = Placement::new(machine, cpus)?;
+        let all = placement.first(placement.most())?;
+        let last_level = |cpus: &[u32]| {
+            let claimed = machine.last_level_bytes(&cpus.iter().copied().collect()).unwrap_or(CACHE_UNKNOWN);
+            let one = machine.last_level(cpus[0]).map_or(claimed, |cache| cache.size);
+            // The CPUs of a virtual machine may lie on cache domains of their own, whatever the guest is told.
+            if machine.is_virtual() { Bytes(one.0 * cpus.len() as u64) } else { claimed }
+        };
+        // A little less than may be taken: until it is, others may have taken some.
+        let allowance = room::allowance(machine.available_memory().get());
+        Ok(Frame {
+            caches: machine.data_caches(all[0]).iter().map(|cache| (cache.level, cache.size)).collect(),
+            widths: isa.widths(),
+            memory_limit: Bytes(allowance.0 / 16 * 15),
+            last_level: [last_level(&all[..1]), last_level(&all)],
+            placement,
+        })
+    }
+
+    /// A working set that lies in memory, for so many threads.
+    pub fn memory_size(&self, threads: usize) -> Bytes {
+        let cache = self.last_level[usize::from(threads > 1)];
+        // Arenas of one thread and of all threads stand side by side, each with room for loads and for stores.
+        let most = Bytes(self.memory_limit.0 / 4);
+        Bytes((cache.0 * MEMORY_TO_CACHE).max(Bytes::mib(64).0)).min(most)
+    }
+
+    /// A working set of one thread in the middle of each claimed cache, and one in memory: (level, bytes).
+    pub fn probes(&self) -> Vec<(u32, Bytes)> {
+        let mut probes: Vec<(u32, Bytes)> = Vec::new();
+        for (k, &(level, size)) in self.caches.iter().enumerate() {
+            // Three quarters of the first level: pages of all streams fit beside each other. Of a larger cache half,
+            // since it also holds other things; of a shared one no more than a thread's share.
+            let part = if k == 0 { size.0 / 4 * 3 } else { size.0 / 2 };
+            probes.push((level, Bytes(part)));
+        }
+        probes
+    }
+
+    /// The widest of them.
+    pub fn widest(&self) -> Width {
+        self.widths.last().copied().unwrap_or(Width::Scalar)
+    }
+
+    /// Working sets of one thread from 4 KiB to memory, `per_octave` for each doubling, but no more than one for each
+    /// beyond [`LARGE`].
+    pub fn sweep(&self, per_octave: u32, last: Bytes) -> Vec<Bytes> {
+        let (mut sizes, first) = (Vec::new(), 4096.0f64);
+        for step in 0.. {
+            let size = first * 2f64.powf(f64::from(step) / f64::from(per_octave));
+            if size > last.0 as f64 * 1.01 {
+                break;
+            }
+            if size > LARGE.0 as f64 && step % per_octave > 0 {
+                continue;
+            }
+            // Whole kilobytes, so that every stream of up to four has whole lines.
+            sizes.push(Bytes((size / 1024.0).round() as u64 * 1024));
+        }
+        sizes
+    }
+}
+
+pub(crate) fn all_and_one(frame: &Frame) -> Vec<usize> {
+    let most = frame.placement.most();
+    if most > 1 { vec![1, most] } else { vec![1] }
+}
+
+/// The case of a chase over a working set, on the first CPU.
+pub(crate) fn over_chase(
+    frame: &Frame,
+    chase: Chase,
+    memory: MemorySpec,
+    working_set: Bytes,
+) -> Result<Case, PlanError> {
+    if working_set < chase.least() {
+        return Err(PlanError::TooFewPlaces { size: working_set, chase, least: chase.least() });
+    }
+    if working_set > frame.memory_limit {
+        return Err(PlanError::TooLarge { size: working_set, limit: frame.memory_limit });
+    }
+    Ok(Case {
+        work: Work::Chase(chase),
+        memory,
+        streams: Vec::new(),
+        cpus: frame.placement.first(1)?,
+        working_set,
+        misaligned_bytes: 0,
+        protocol: Protocol::Steady,
+    })
+}

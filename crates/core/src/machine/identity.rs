@@ -1,0 +1,209 @@
+//! What the machine is: processor, microcode, kernel, hypervisor, clock source.
+
+use crate::machine::source::Hypervisor;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::machine::fact::Fact;
+use crate::machine::source::Source;
+
+const CPUINFO: &str = "proc/cpuinfo";
+
+/// What the machine is.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Identity {
+    /// `x86_64`, `aarch64`...
+    pub architecture: Fact<String>,
+    /// Who designed the cores: `GenuineIntel`, `AuthenticAMD`, or the name behind an ARM implementer code.
+    pub vendor: Fact<String>,
+    /// The processor's name; on ARM, implementer and part numbers, each kind once.
+    pub model: Fact<String>,
+    /// x86 family, model and stepping, such as `25/17/1`.
+    pub signature: Fact<String>,
+    /// Revision of the microcode, as the kernel writes it. In a virtual machine it is what the hypervisor says.
+    pub microcode: Fact<String>,
+    /// Release of the kernel.
+    pub kernel: Fact<String>,
+    /// Who sold the machine and its name, from the firmware.
+    pub product: Fact<String>,
+    /// What it runs under.
+    pub hypervisor: Fact<Hypervisor>,
+    /// The x86 time stamp counter.
+    pub tsc: Tsc,
+    /// The kernel's source of time: `tsc`, `kvm-clock`, `arch_sys_counter`...
+    pub clocksource: Fact<String>,
+}
+
+/// What the processor promises of its time stamp counter.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Tsc {
+    /// Ticks at one rate whatever the core's clock does.
+    pub constant: Fact<bool>,
+    /// Ticks on while the core sleeps.
+    pub nonstop: Fact<bool>,
+    /// Both: fit to measure time with.
+    pub invariant: Fact<bool>,
+}
+
+pub(crate) fn read(source: &Source) -> Identity {
+    let cpuinfo = CpuInfo::read(source);
+    let architecture = cpuinfo.architecture(source);
+    let flags = cpuinfo.flags();
+    Identity {
+        vendor: cpuinfo.field("vendor_id").or_else(|| cpuinfo.arm_vendor()),
+        model: cpuinfo.field("model name").or_else(|| cpuinfo.arm_parts()),
+        signature: cpuinfo.signature(),
+        microcode: cpuinfo.field("microcode").or_else(|| source.word("sys/devices/system/cpu/cpu0/microcode/version")),
+        kernel: kernel(source),
+        product: product(source),
+        hypervisor: hypervisor(source, &flags),
+        tsc: tsc(source, &flags),
+        clocksource: source.word("sys/devices/system/clocksource/clocksource0/current_clocksource"),
+        architecture,
+    }
+}
+
+/// `/proc/cpuinfo`: on x86 its first paragraph, as all cores but for the clock say the same; on ARM all of it.
+struct CpuInfo(Fact<String>);
+
+impl CpuInfo {
+    fn read(source: &Source) -> Self {
+        let first = source.paragraph(CPUINFO);
+        let arm = first.known().is_some_and(|text| field(text, "CPU implementer").is_some());
+        CpuInfo(if arm { source.text(CPUINFO) } else { first })
+    }
+
+    fn field(&self, name: &str) -> Fact<String> {
+        let text = self.0.as_ref();
+        text.and_then(|text| Fact::from_option(field(text, name), || format!("/{CPUINFO} has no '{name}'")))
+    }
+
+    /// The recorded machine's architecture; the running one's is known without asking.
+    fn architecture(&self, source: &Source) -> Fact<String> {
+        if source.is_live() {
+            return Fact::Known(std::env::consts::ARCH.into());
+        }
+        let long_mode = |flags: &String| flags.split(' ').any(|flag| flag == "lm");
+        self.0.as_ref().and_then(|text| match (field(text, "CPU architecture"), field(text, "flags")) {
+            (Some(version), _) if version == "8" || version == "AArch64" => Fact::Known("aarch64".into()),
+            (_, Some(flags)) if long_mode(&flags) => Fact::Known("x86_64".into()),
+            _ => Fact::absent(format!("/{CPUINFO} is of an architecture that is not known here")),
+        })
+    }
+
+    /// The feature flags; absent but on x86.
+    fn flags(&self) -> Fact<Vec<String>> {
+        if self.field("CPU implementer").known().is_some() {
+            return Fact::absent("an ARM processor has no such flag");
+        }
+        self.field("flags").map(|flags| flags.split_whitespace().map(String::from).collect())
+    }
+
+    fn signature(&self) -> Fact<String> {
+        if self.field("CPU implementer").known().is_some() {
+            return Fact::absent("an ARM processor has none; see the part number");
+        }
+        let [family, model, stepping] = ["cpu family", "model", "stepping"].map(|name| self.field(name));
+        family
+            .and_then(|family| model.and_then(|model| stepping.map(|stepping| format!("{family}/{model}/{stepping}"))))
+    }
+
+    /// Implementer codes of the Arm architecture reference manual, register MIDR_EL1.
+    fn arm_vendor(&self) -> Fact<String> {
+        const NAMES: [(&str, &str); 9] = [
+            ("0x41", "ARM"),
+            ("0x42", "Broadcom"),
+            ("0x43", "Cavium"),
+            ("0x46", "Fujitsu"),
+            ("0x48", "HiSilicon"),
+            ("0x4e", "NVIDIA"),
+            ("0x51", "Qualcomm"),
+            ("0x61", "Apple"),
+            ("0xc0", "Ampere"),
+        ];
+        self.field("CPU implementer").map(|code| {
+            let name = NAMES.iter().find(|(number, _)| *number == code);
+            name.map_or_else(|| format!("implementer {code}"), |(_, name)| name.to_string())
+        })
+    }
+
+    fn arm_parts(&self) -> Fact<String> {
+        let vendor = self.arm_vendor();
+        let text = self.0.as_ref();
+        vendor.and_then(|vendor| {
+            text.and_then(|text| {
+                let mut parts: Vec<String> = text.split("\n\n").filter_map(|core| field(core, "CPU part")).collect();
+                parts.sort();
+                parts.dedup();
+                let parts = (!parts.is_empty()).then(|| format!("{vendor} part {}", parts.join(" + ")));
+                Fact::from_option(parts, || format!("/{CPUINFO} has no 'CPU part'"))
+            })
+        })
+    }
+}
+
+fn field(text: &str, name: &str) -> Option<String> {
+    let pairs = text.lines().filter_map(|line| line.split_once(':'));
+    let value = pairs.filter(|(key, _)| key.trim() == name).map(|(_, value)| value.trim()).next();
+    value.filter(|value| !value.is_empty()).map(String::from)
+}
+
+fn kernel(source: &Source) -> Fact<String> {
+    source.word("proc/sys/kernel/osrelease").or_else(|| {
+        source.text("proc/version").and_then(|text| {
+            let release = text.strip_prefix("Linux version ").and_then(|rest| rest.split(' ').next());
+            Fact::from_option(release.map(String::from), || "/proc/version names no Linux release".into())
+        })
+    })
+}
+
+fn product(source: &Source) -> Fact<String> {
+    let [vendor, name] = ["sys_vendor", "product_name"].map(|file| source.word(&format!("sys/class/dmi/id/{file}")));
+    match (vendor, name) {
+        (Fact::Known(vendor), Fact::Known(name)) if !name.starts_with(&vendor) => {
+            Fact::Known(format!("{vendor} {name}"))
+        }
+        (_, name) => name,
+    }
+}
+
+fn hypervisor(source: &Source, flags: &Fact<Vec<String>>) -> Fact<Hypervisor> {
+    if let Some(told) = source.processor().and_then(|processor| processor.hypervisor.as_ref()) {
+        return Fact::Known(told.clone());
+    }
+    let named = source.word("sys/hypervisor/type").known().cloned().or_else(|| named_by_firmware(source));
+    match (named, flags) {
+        (Some(name), _) => Fact::Known(Hypervisor::Vendor(name)),
+        (None, Fact::Known(flags)) if flags.iter().any(|flag| flag == "hypervisor") => Fact::Known(Hypervisor::Unnamed),
+        (None, Fact::Known(_)) => Fact::Known(Hypervisor::None),
+        (None, Fact::Absent { reason }) => Fact::absent(reason.clone()),
+    }
+}
+
+/// Names that hypervisors give to the machines they make up.
+fn named_by_firmware(source: &Source) -> Option<String> {
+    const SIGNS: [(&str, &str); 9] = [
+        ("QEMU", "QEMU"),
+        ("Standard PC (", "QEMU"),
+        ("KVM", "KVM"),
+        ("VMware", "VMware"),
+        ("VirtualBox", "VirtualBox"),
+        ("HVM domU", "Xen"),
+        ("Virtual Machine", "Hyper-V"),
+        ("Google Compute Engine", "KVM"),
+        ("Bochs", "Bochs"),
+    ];
+    let words = ["sys_vendor", "product_name"].map(|file| source.word(&format!("sys/class/dmi/id/{file}")));
+    let words = words.iter().filter_map(Fact::known);
+    let mut names = words.filter_map(|word| SIGNS.iter().find(|(sign, _)| word.contains(sign)));
+    names.next().map(|(_, name)| name.to_string())
+}
+
+fn tsc(source: &Source, flags: &Fact<Vec<String>>) -> Tsc {
+    let flag = |name: &str| flags.as_ref().map(|flags| flags.iter().any(|flag| flag == name));
+    let (constant, nonstop) = (flag("constant_tsc"), flag("nonstop_tsc"));
+    let both = constant.clone().and_then(|constant| nonstop.clone().map(|nonstop| constant && nonstop));
+    let invariant = source.processor().and_then(|processor| processor.has_invariant_tsc).map_or(both, Fact::Known);
+    Tsc { constant, nonstop, invariant }
+}

@@ -1,0 +1,247 @@
+//! Where facts are read: the files of one machine, live or recorded, under a root folder.
+
+use std::fmt;
+use std::io::{ErrorKind, Read};
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::input;
+use crate::machine::cpuset::{CpuSet, IDS_MAX};
+use crate::machine::fact::Fact;
+use crate::units::Bytes;
+
+/// No file of interest is larger; a recorded tree may hold anything.
+const FILE_BYTES_MAX: u64 = 16 << 20;
+
+/// Why there is no machine to read; the text says what would be right.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum MachineError {
+    /// The root is no folder.
+    #[error("'{}' is not a folder; name one that holds a machine's sys and proc folders", root.display())]
+    NoFolder {
+        /// The folder asked for.
+        root: PathBuf,
+    },
+    /// The root is the root of no machine.
+    #[error(
+        "'{}' has neither a sys nor a proc folder, so it holds no recorded machine; name the folder that holds them \
+         (an unpacked recording often has it one level down)",
+        root.display()
+    )]
+    NoTree {
+        /// The folder asked for.
+        root: PathBuf,
+    },
+}
+
+/// What a machine runs under.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Hypervisor {
+    /// It is no virtual machine, or hides it well.
+    None,
+    /// It is a virtual machine, and nothing says whose.
+    Unnamed,
+    /// A virtual machine, and who says so.
+    Vendor(String),
+}
+
+impl fmt::Display for Hypervisor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Hypervisor::None => "none",
+            Hypervisor::Unnamed => "unnamed",
+            Hypervisor::Vendor(name) => name,
+        })
+    }
+}
+
+/// The files of one machine. Paths are relative to its root: `sys/devices/system/cpu/online`.
+#[derive(Debug, Clone)]
+pub struct Source {
+    root: PathBuf,
+    processor: Option<Processor>,
+}
+
+/// What a processor, and the kernel where it is asked directly, say besides files.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Processor {
+    /// Who runs this machine, if anyone; absent where it does not say.
+    pub hypervisor: Option<Hypervisor>,
+    /// Whether its time stamp counter ticks at one rate in all states; absent where it does not say.
+    pub has_invariant_tsc: Option<bool>,
+    /// CPUs that this process may run on; absent where the kernel does not say.
+    pub may_run_on: Option<CpuSet>,
+}
+
+impl Source {
+    /// The machine this program runs on.
+    pub fn live(processor: Processor) -> Self {
+        Source { root: "/".into(), processor: Some(processor) }
+    }
+
+    /// A recorded machine: a folder with that machine's `sys/` or `proc/`.
+    pub fn recorded(root: &Path) -> Result<Self, MachineError> {
+        if !root.is_dir() {
+            return Err(MachineError::NoFolder { root: root.into() });
+        }
+        if !root.join("sys").is_dir() && !root.join("proc").is_dir() {
+            return Err(MachineError::NoTree { root: root.into() });
+        }
+        Ok(Source { root: root.into(), processor: None })
+    }
+
+    /// Whether this is the machine that the program runs on.
+    pub fn is_live(&self) -> bool {
+        self.processor.is_some()
+    }
+
+    /// What the processor says of itself: only the machine that the program runs on can be asked.
+    pub fn processor(&self) -> Option<&Processor> {
+        self.processor.as_ref()
+    }
+
+    /// A whole file.
+    pub fn bytes(&self, path: &str) -> Fact<Vec<u8>> {
+        let mut bytes = Vec::new();
+        let read =
+            input::open(&self.root.join(path)).and_then(|file| file.take(FILE_BYTES_MAX).read_to_end(&mut bytes));
+        match read {
+            Ok(_) => Fact::Known(bytes),
+            Err(error) => Fact::absent(match error.kind() {
+                ErrorKind::NotFound | ErrorKind::NotADirectory => format!("/{path} is not there"),
+                ErrorKind::PermissionDenied => format!("/{path} may not be read by this user"),
+                _ => format!("/{path} cannot be read: {error}"),
+            }),
+        }
+    }
+
+    /// A whole file as text, without white space or NULs around it.
+    pub fn text(&self, path: &str) -> Fact<String> {
+        self.bytes(path).map(|bytes| trim(&bytes))
+    }
+
+    /// As [`Source::text`], but an empty file says nothing.
+    pub fn word(&self, path: &str) -> Fact<String> {
+        self.text(path).and_then(|text| match text.as_str() {
+            "" => Fact::absent(format!("/{path} is empty")),
+            _ => Fact::Known(text),
+        })
+    }
+
+    /// The first paragraph of a file, up to an empty line: reading all of `/proc/cpuinfo` costs milliseconds.
+    pub fn paragraph(&self, path: &str) -> Fact<String> {
+        let Ok(mut file) = input::open(&self.root.join(path)) else { return self.text(path) };
+        let (mut text, mut chunk) = (Vec::new(), [0; 4096]);
+        loop {
+            let end = text.windows(2).position(|pair| pair == b"\n\n");
+            if end.is_some() || text.len() as u64 >= FILE_BYTES_MAX {
+                return Fact::Known(trim(&text[..end.unwrap_or(text.len())]));
+            }
+            match file.read(&mut chunk) {
+                Ok(0) => return Fact::Known(trim(&text)),
+                Ok(n) => text.extend_from_slice(&chunk[..n]),
+                Err(error) => return Fact::absent(format!("/{path} cannot be read: {error}")),
+            }
+        }
+    }
+
+    /// A decimal number.
+    pub fn number<T: FromStr>(&self, path: &str) -> Fact<T> {
+        self.text(path).and_then(|text| parsed(path, &text, "a number", text.parse().ok()))
+    }
+
+    /// A number of bytes, with `K`, `M` or `G` (binary) or nothing behind it. Zero is what drivers write for "unknown".
+    pub fn size(&self, path: &str) -> Fact<Bytes> {
+        self.text(path).and_then(|text| parsed(path, &text, "a size", size(&text)))
+    }
+
+    /// A list of ids, such as `0-3,8`.
+    pub fn list(&self, path: &str) -> Fact<CpuSet> {
+        self.text(path).and_then(|text| parsed(path, &text, "a list of ids", CpuSet::parse(&text).ok()))
+    }
+
+    /// A mask of ids, such as `00000000,0000000f`.
+    pub fn mask(&self, path: &str) -> Fact<CpuSet> {
+        self.text(path).and_then(|text| parsed(path, &text, "a mask of ids", CpuSet::parse_mask(&text).ok()))
+    }
+
+    /// The chosen word of a file such as `always [madvise] never`.
+    pub fn choice(&self, path: &str) -> Fact<String> {
+        self.text(path).and_then(|text| {
+            let chosen = text.split_once('[').and_then(|(_, rest)| rest.split_once(']')).map(|(word, _)| word.into());
+            parsed(path, &text, "a choice", chosen)
+        })
+    }
+
+    /// The names in a folder, sorted; none when there is no such folder.
+    pub fn names(&self, path: &str) -> Vec<String> {
+        let Ok(entries) = std::fs::read_dir(self.root.join(path)) else { return Vec::new() };
+        let mut names: Vec<String> = entries.flatten().filter_map(|e| e.file_name().into_string().ok()).collect();
+        names.sort();
+        names
+    }
+
+    /// The numbers N of the entries `prefixN` in a folder, ascending. Numbers may be sparse.
+    pub fn numbered(&self, path: &str, prefix: &str) -> Vec<u32> {
+        let names = self.names(path);
+        let mut numbers: Vec<u32> = names.iter().filter_map(|name| digits(name.strip_prefix(prefix)?)).collect();
+        numbers.retain(|number| u64::from(*number) < IDS_MAX);
+        numbers.sort_unstable();
+        numbers.dedup();
+        numbers
+    }
+
+    /// The last part of the name that a symbolic link points to.
+    pub fn link_name(&self, path: &str) -> Fact<String> {
+        let target = std::fs::read_link(self.root.join(path)).ok();
+        let name = target.and_then(|target| Some(target.file_name()?.to_string_lossy().into_owned()));
+        Fact::from_option(name, || format!("/{path} is not there"))
+    }
+}
+
+fn trim(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).trim_matches(|c: char| c.is_whitespace() || c == '\0').into()
+}
+
+/// `u32::from_str` takes a sign, which no name has.
+fn digits(text: &str) -> Option<u32> {
+    text.bytes().all(|b| b.is_ascii_digit()).then(|| text.parse().ok())?
+}
+
+fn parsed<T>(path: &str, text: &str, what: &str, value: Option<T>) -> Fact<T> {
+    Fact::from_option(value, || {
+        let start: String = text.chars().take(40).map(|c| if c.is_control() { ' ' } else { c }).collect();
+        format!("/{path} says '{start}', which is not {what}")
+    })
+}
+
+fn size(text: &str) -> Option<Bytes> {
+    let (number, scale) = match text.char_indices().last()? {
+        (at, 'K') => (&text[..at], 1 << 10),
+        (at, 'M') => (&text[..at], 1 << 20),
+        (at, 'G') => (&text[..at], 1 << 30),
+        _ => (text, 1),
+    };
+    let bytes = number.parse::<u64>().ok()?.checked_mul(scale)?;
+    (bytes > 0).then_some(Bytes(bytes))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_of_sysfs() {
+        let check = |text: &str, expect: Option<u64>| assert_eq!(size(text), expect.map(Bytes), "{text}");
+        check("32K", Some(32 << 10));
+        check("103079215104", Some(96 << 30));
+        check("2M", Some(2 << 20));
+        for text in ["", "K", "0K", "0", "-1K", "12Q", "18446744073709551615K", "é"] {
+            check(text, None);
+        }
+    }
+}

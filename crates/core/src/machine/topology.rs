@@ -1,0 +1,143 @@
+//! Questions about where CPUs are: which may be used, in which order, behind which caches.
+
+use std::collections::{BTreeSet, HashMap};
+
+use crate::machine::Machine;
+use crate::machine::caches::Cache;
+use crate::machine::cpus::{CoreKind, Cpu};
+use crate::machine::cpuset::CpuSet;
+use crate::units::{Bytes, words};
+
+words! {
+    /// How near two CPUs are, as far as the kernel tells: the nearest that holds.
+    Relation, "relation" {
+        /// Hardware threads of one core.
+        Siblings = "SMT siblings",
+        /// Cores that share a second-level cache, or that the firmware calls a cluster.
+        Cluster = "same cluster",
+        /// Cores behind one last-level cache.
+        CacheDomain = "same cache domain",
+        /// Cores of one package behind different last-level caches.
+        Package = "same package",
+        /// Cores of two packages.
+        OtherPackage = "other package",
+        /// The kernel tells too little.
+        Unknown = "unknown",
+    }
+}
+
+impl Machine {
+    /// The CPU with a number; a binary search.
+    pub fn cpu(&self, id: u32) -> Option<&Cpu> {
+        self.cpus.binary_search_by_key(&id, |cpu| cpu.id).ok().map(|at| &self.cpus[at])
+    }
+
+    /// How near two different CPUs are. Looks at all caches: of many pairs ask [`Machine::relations`].
+    pub fn relation(&self, a: u32, b: u32) -> Relation {
+        self.relation_by(a, b, &self.data_caches(a))
+    }
+
+    /// The same of many pairs: all caches are looked at once.
+    pub fn relations(&self) -> impl Fn(u32, u32) -> Relation {
+        let mut caches: HashMap<u32, Vec<&Cache>> = HashMap::new();
+        for cache in self.caches.iter().filter(|cache| cache.holds_data()) {
+            cache.cpus.iter().for_each(|cpu| caches.entry(cpu).or_default().push(cache));
+        }
+        move |a, b| self.relation_by(a, b, caches.get(&a).map_or(&[], Vec::as_slice))
+    }
+
+    /// `caches`: those of the first, nearest first.
+    fn relation_by(&self, a: u32, b: u32, caches: &[&Cache]) -> Relation {
+        let (Some(first), Some(second)) = (self.cpu(a), self.cpu(b)) else { return Relation::Unknown };
+        let packages = first.package.get().zip(second.package.get());
+        let in_one_package = packages.is_none_or(|(a, b)| a == b);
+        let clusters = first.cluster.get().zip(second.cluster.get());
+        let share =
+            |level: &dyn Fn(u32) -> bool| caches.iter().any(|cache| level(cache.level) && cache.cpus.contains(b));
+        let last = caches.last().map(|cache| cache.level);
+        match packages {
+            _ if first.core_cpus.contains(b) => Relation::Siblings,
+            _ if share(&|level| level == 2 && Some(level) != last) => Relation::Cluster,
+            _ if in_one_package && clusters.is_some_and(|(a, b)| a == b) => Relation::Cluster,
+            _ if share(&|level| level > 1 && Some(level) == last) => Relation::CacheDomain,
+            Some((a, b)) if a == b => Relation::Package,
+            Some(_) => Relation::OtherPackage,
+            None => Relation::Unknown,
+        }
+    }
+
+    /// CPUs that are online.
+    pub fn online_cpus(&self) -> CpuSet {
+        self.cpus.iter().filter(|cpu| cpu.online).map(|cpu| cpu.id).collect()
+    }
+
+    /// CPUs that are online and that this process may run on. The kernel keeps the affinity within the cpuset, so the
+    /// cpuset counts only where the affinity is not known.
+    pub fn usable_cpus(&self) -> CpuSet {
+        let online = self.online_cpus();
+        match self.limits.allowed_cpus.known().or(self.limits.cpuset_cpus.known()) {
+            Some(allowed) => online.intersection(allowed),
+            None => online,
+        }
+    }
+
+    /// `cpus` in the order in which threads should take them: first one hardware thread of each core, strong kinds before
+    /// weak ones, filling one last-level cache, then the next, package after package; then the second threads alike.
+    /// CPUs that the machine has not are left out.
+    pub fn topology_order(&self, cpus: &CpuSet) -> Vec<u32> {
+        let mut order: Vec<_> =
+            cpus.iter().filter_map(|id| self.cpu(id)).map(|cpu| self.place_in_order(cpu, cpus)).collect();
+        order.sort();
+        order.into_iter().map(|(.., id)| id).collect()
+    }
+
+    fn place_in_order(&self, cpu: &Cpu, among: &CpuSet) -> (usize, Option<CoreKind>, Option<u32>, Option<u32>, u32) {
+        let thread = cpu.core_cpus.iter().filter(|id| *id < cpu.id && among.contains(*id)).count();
+        let domain = self.last_level(cpu.id).and_then(|cache| cache.cpus.first());
+        (thread, cpu.kind.get(), cpu.package.get(), domain.or(cpu.node.get()), cpu.id)
+    }
+
+    /// The caches that loads and stores of a CPU go through, nearest first.
+    pub fn data_caches(&self, cpu: u32) -> Vec<&Cache> {
+        // `caches` is sorted by level.
+        self.caches.iter().filter(|cache| cache.holds_data() && cache.cpus.contains(cpu)).collect()
+    }
+
+    /// The last cache before memory, for one CPU.
+    pub fn last_level(&self, cpu: u32) -> Option<&Cache> {
+        self.data_caches(cpu).into_iter().last()
+    }
+
+    /// Bytes of all the last-level caches that these CPUs see, each counted once; `None` when one of them sees none.
+    pub fn last_level_bytes(&self, cpus: &CpuSet) -> Option<Bytes> {
+        let mut seen: Vec<&Cache> = Vec::new();
+        for cpu in cpus.iter() {
+            let cache = self.last_level(cpu)?;
+            if !seen.iter().any(|other| std::ptr::eq(*other, cache)) {
+                seen.push(cache);
+            }
+        }
+        (!seen.is_empty()).then(|| Bytes(seen.iter().map(|cache| cache.size.0).sum()))
+    }
+
+    /// Packages with an online CPU; 0 when the kernel tells of none.
+    pub fn packages(&self) -> usize {
+        let packages = self.cpus.iter().filter_map(|cpu| cpu.package.get());
+        packages.collect::<BTreeSet<u32>>().len()
+    }
+
+    /// The hardware threads of each core with an online CPU, each core once, by first CPU.
+    pub fn cores(&self) -> Vec<&CpuSet> {
+        let mut cores: Vec<&CpuSet> = self.cpus.iter().filter(|cpu| cpu.online).map(|cpu| &cpu.core_cpus).collect();
+        cores.sort();
+        cores.dedup();
+        cores
+    }
+
+    /// The online CPUs of each kind of core, strongest first.
+    pub fn kinds(&self) -> Vec<(CoreKind, CpuSet)> {
+        let known: BTreeSet<CoreKind> = self.cpus.iter().filter_map(|cpu| cpu.kind.get()).collect();
+        let members = |kind| self.cpus.iter().filter(move |cpu| cpu.kind.get() == Some(kind)).map(|cpu| cpu.id);
+        known.into_iter().map(|kind| (kind, members(kind).collect())).collect()
+    }
+}

@@ -1,0 +1,162 @@
+//! What a probe of registers alone told around each sample: how much of its core a thread had.
+//!
+//! A chain of additions in which each needs the one before takes one core cycle each, whoever else uses the core: it tells
+//! the clock. Independent additions take all of the core's integer units, and get fewer where a hyperthread sibling is busy
+//! or the host runs another virtual CPU on the same core. So additions per cycle of the second, against what the CPU can,
+//! are the thread's share of its core: 1 undisturbed, a half where two threads compute.
+
+use std::collections::HashMap;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::stats::quantiles::quantile;
+
+/// Of all readings on a CPU, the quantile of additions per cycle that counts as undisturbed: a fast reading is one, unless
+/// an interrupt fell into its chain.
+const UNDISTURBED: f64 = 0.9;
+
+/// One reading of both; 0 where it was not taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Reading {
+    /// Clock ticks of the dependent additions.
+    pub chain_ticks: u32,
+    /// Clock ticks of the independent additions.
+    pub wide_ticks: u32,
+}
+
+/// The readings of all threads.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+pub struct ProbeSamples {
+    /// Dependent additions behind `chain_ticks`.
+    pub chain_links: u64,
+    /// Independent additions behind `wide_ticks`.
+    pub wide_adds: u64,
+    /// One entry per thread, in the order of the case's CPUs.
+    pub threads: Vec<ThreadProbes>,
+}
+
+/// The readings of one thread: right before and right after each sample, an entry per sample; 0 where none was taken.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+pub struct ThreadProbes {
+    /// Clock ticks of the dependent additions.
+    pub chain_ticks: [Vec<u32>; 2],
+    /// Clock ticks of the independent additions.
+    pub wide_ticks: [Vec<u32>; 2],
+}
+
+impl ThreadProbes {
+    fn push(&mut self, around: [Reading; 2]) {
+        for (side, reading) in around.into_iter().enumerate() {
+            self.chain_ticks[side].push(reading.chain_ticks);
+            self.wide_ticks[side].push(reading.wide_ticks);
+        }
+    }
+
+    /// The readings before and after a sample, as far as they were taken.
+    pub fn around(&self, sample: usize) -> impl Iterator<Item = Reading> + '_ {
+        let sides = self.chain_ticks.iter().zip(&self.wide_ticks);
+        let readings = sides.filter_map(move |(chain, wide)| {
+            Some(Reading { chain_ticks: *chain.get(sample)?, wide_ticks: *wide.get(sample)? })
+        });
+        readings.filter(|reading| reading.chain_ticks > 0 && reading.wide_ticks > 0)
+    }
+}
+
+impl ProbeSamples {
+    /// Appends the readings around a sample, of each thread.
+    pub fn push(&mut self, threads: impl ExactSizeIterator<Item = [Reading; 2]>) {
+        self.threads.resize(threads.len(), ThreadProbes::default());
+        self.threads.iter_mut().zip(threads).for_each(|(thread, around)| thread.push(around));
+    }
+
+    /// Whether every column has so many entries.
+    pub(super) fn has_samples(&self, n: usize) -> bool {
+        let columns = |thread: &ThreadProbes| thread.chain_ticks.iter().chain(&thread.wide_ticks).all(|c| c.len() == n);
+        self.chain_links > 0 && self.wide_adds > 0 && self.threads.iter().all(columns)
+    }
+
+    /// Additions per core cycle.
+    fn width(&self, reading: Reading) -> f64 {
+        let per_tick = |count: u64, ticks: u32| count as f64 / f64::from(ticks);
+        per_tick(self.wide_adds, reading.wide_ticks) / per_tick(self.chain_links, reading.chain_ticks)
+    }
+
+    /// Each sample's share of its core: the least over threads and both sides, from 0 to 1. `None` where no thread was
+    /// probed, or what its CPU can is not known.
+    pub fn shares(&self, cpus: &[u32], undisturbed: &Undisturbed) -> Vec<Option<f64>> {
+        let samples = self.threads.first().map_or(0, |thread| thread.chain_ticks[0].len());
+        let of_thread = |sample: usize, (thread, &cpu): (&ThreadProbes, &u32)| {
+            let least = thread.around(sample).map(|reading| self.width(reading)).reduce(f64::min)?;
+            Some((least / undisturbed.width(cpu)?).min(1.0))
+        };
+        let of_sample =
+            |sample| self.threads.iter().zip(cpus).filter_map(|thread| of_thread(sample, thread)).reduce(f64::min);
+        (0..samples).map(of_sample).collect()
+    }
+}
+
+/// Additions per core cycle of each CPU when nothing else uses its core: a constant of the machine. Cores of several kinds
+/// differ.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Undisturbed(HashMap<u32, f64>);
+
+impl Undisturbed {
+    /// As all visits to a record tell, each with the CPUs of its case.
+    pub fn of<'a>(visits: impl IntoIterator<Item = (&'a [u32], &'a ProbeSamples)>) -> Undisturbed {
+        let mut widths: HashMap<u32, Vec<f64>> = HashMap::new();
+        for (cpus, probes) in visits {
+            for (thread, &cpu) in probes.threads.iter().zip(cpus) {
+                let samples = thread.chain_ticks[0].len();
+                let readings = (0..samples).flat_map(|sample| thread.around(sample));
+                widths.entry(cpu).or_default().extend(readings.map(|reading| probes.width(reading)));
+            }
+        }
+        let high = |(cpu, mut widths): (u32, Vec<f64>)| {
+            widths.sort_by(f64::total_cmp);
+            (!widths.is_empty()).then(|| (cpu, quantile(&widths, UNDISTURBED)))
+        };
+        Undisturbed(widths.into_iter().filter_map(high).collect())
+    }
+
+    /// Additions per core cycle of this CPU; `None` where it was never probed.
+    pub fn width(&self, cpu: u32) -> Option<f64> {
+        self.0.get(&cpu).copied()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// 4000 links and 16,000 additions at a tick a cycle: four additions per cycle.
+    fn probes(wide_ticks: &[[[u32; 2]; 2]]) -> ProbeSamples {
+        let mut probes = ProbeSamples { chain_links: 4000, wide_adds: 16_000, threads: Vec::new() };
+        for threads in wide_ticks {
+            let reading = |wide_ticks| Reading { chain_ticks: 4000, wide_ticks };
+            probes.push(threads.iter().map(|around| around.map(reading)));
+        }
+        probes
+    }
+
+    #[test]
+    fn a_share_is_the_least_of_all_threads_and_both_sides() {
+        let all = probes(&[[[4000; 2]; 2], [[4000, 5000], [4000; 2]], [[4000; 2], [8000; 2]], [[0; 2], [0; 2]]]);
+        let undisturbed = Undisturbed::of([(&[3, 5][..], &all)]);
+        assert_eq!(undisturbed.width(3), Some(4.0));
+        assert_eq!(undisturbed.width(0), None);
+        assert_eq!(all.shares(&[3, 5], &undisturbed), [Some(1.0), Some(0.8), Some(0.5), None]);
+        assert_eq!(all.shares(&[0, 1], &undisturbed), [None; 4], "CPUs of another machine");
+        // More than the machine can is a disturbed chain.
+        let odd = ProbeSamples { chain_links: 2000, ..all.clone() };
+        assert_eq!(odd.shares(&[3, 5], &undisturbed)[0], Some(1.0));
+    }
+
+    #[test]
+    fn columns_have_an_entry_per_sample() {
+        let mut all = probes(&[[[4000; 2]; 2]; 3]);
+        assert!(all.has_samples(3) && !all.has_samples(2));
+        all.threads[1].wide_ticks[1].pop();
+        assert!(!all.has_samples(3));
+    }
+}

@@ -1,0 +1,287 @@
+//! What a machine does when it is undisturbed, where its visits have states.
+//!
+//! On a shared host samples of one visit nearly agree, and visits differ: both CPUs share a core for 100 ms, a neighbour takes
+//! bandwidth, the clock moves. Disturbance makes slower, never faster, so the fast visits say what the machine can do
+//! (*capability*), and all of them what one gets (*experienced*). A visit counts as undisturbed if it comes within
+//! [`WINDOW`] of the 90th percentile of visits; where a probe told what share of its core a thread had, samples without
+//! their whole core are left out before that. Capability is the geometric mean of the undisturbed visits: of the estimators tried,
+//! the one that two halves of a run agree on best without growing with their number, as the best sample does (table in
+//! METHODOLOGY).
+//!
+//! *Interval.* Visits are what is drawn again (the bootstrap; Efron, 1979), since samples of one visit are not independent; which
+//! of them count as undisturbed is chosen anew in each draw, and that is part of the error. Its width is that of Student's t with
+//! as many degrees of freedom as undisturbed visits, less one. Where one visit resembles the one before, they count as fewer
+//! (an autoregressive process of first order). Below [`VISITS_MIN`] visits no such interval covers: then it is a range, from the
+//! least visit to the greatest.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::stats::interval::MISS;
+use crate::stats::quantiles::{median_in_place, median_unbiased, quantile};
+use crate::stats::{Z95, student};
+use crate::units::words;
+
+/// Fewer visits than this show no interval: where 40 of 100 visits run at half speed, it would cover in 88 to 92 % of runs.
+pub const VISITS_MIN: usize = 5;
+/// How far below the fast visits one may lie and be undisturbed, in logarithms: 10 %.
+pub(crate) const WINDOW: f64 = 0.105_36;
+/// The fast visits are found by this quantile of visits,
+const FAST_VISITS: f64 = 0.9;
+/// and the fast samples of a visit by this one: one sample that is too fast by an error of the clock decides nothing.
+const FAST_SAMPLES: f64 = 0.75;
+/// Share of its core with which a thread counts as undisturbed.
+const WHOLE_CORE: f64 = 0.9;
+/// Half of the middle 98 % over the standard deviation, for normal values.
+const Z98: f64 = 2.326_348;
+/// Draws behind an interval.
+const DRAWS: usize = 199;
+/// From so many undisturbed visits on it can be seen that visits resemble the ones before.
+const SERIES_MIN: usize = 8;
+
+words! {
+    /// Which way a figure is better.
+    Better, "direction" {
+        /// More is better: bandwidths.
+        Higher = "higher",
+        /// Less is better: latencies, costs.
+        Lower = "lower",
+    }
+}
+
+words! {
+    /// What two ends mean.
+    Ends, "kind of interval" {
+        /// A 95 % interval.
+        Ci95 = "ci95",
+        /// The least and greatest visit: too few for an interval.
+        Range = "range",
+    }
+}
+
+/// What the machine does when it is undisturbed.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Capability {
+    /// Geometric mean of the undisturbed visits.
+    pub value: f64,
+    /// Lower end.
+    pub low: f64,
+    /// Upper end.
+    pub high: f64,
+    /// What the ends are.
+    pub ends: Ends,
+}
+
+/// What visits whose states differ say together.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct States {
+    /// What the machine does when it is undisturbed.
+    pub capability: Capability,
+    /// What one gets, all visits together: work over time.
+    pub experienced: f64,
+    /// Share of the visits that were undisturbed.
+    pub undisturbed: f64,
+}
+
+/// The samples of a visit.
+#[derive(Debug, Clone, Copy)]
+pub struct Visit<'a> {
+    /// Their values. What is not positive and finite is left out.
+    pub values: &'a [f64],
+    /// The share of its core that the slowest thread had around each; nothing where that is not known.
+    pub shares: &'a [Option<f64>],
+}
+
+impl Visit<'_> {
+    fn usable(self) -> impl Iterator<Item = (f64, bool)> {
+        let values = self.values.iter().enumerate().filter(|(_, value)| value.is_finite() && **value > 0.0);
+        let is_whole = move |at: usize| self.shares.get(at).copied().flatten().is_none_or(|share| share >= WHOLE_CORE);
+        values.map(move |(at, value)| (*value, is_whole(at)))
+    }
+
+    /// The logarithm of its typical undisturbed sample, greater for better ones. `None` where every sample was disturbed.
+    fn level(self, better: Better) -> Option<f64> {
+        level(self.usable().filter(|(_, is_whole)| *is_whole).map(|(value, _)| value), better)
+    }
+}
+
+/// The same of values of which nothing else is known.
+pub fn level(values: impl IntoIterator<Item = f64>, better: Better) -> Option<f64> {
+    let usable = values.into_iter().filter(|value| value.is_finite() && *value > 0.0);
+    let mut logs: Vec<f64> = usable.map(|value| better.up(value.ln())).collect();
+    logs.sort_unstable_by(f64::total_cmp);
+    let fast = undisturbed(&logs, FAST_SAMPLES);
+    median_in_place(&mut logs[fast..])
+}
+
+impl Better {
+    /// A logarithm turned so that more is better; and back.
+    pub fn up(self, log: f64) -> f64 {
+        if self == Better::Higher { log } else { -log }
+    }
+
+    /// The value whose turned logarithm this is, to twelve digits: what is lost on the way through logarithms is no figure's.
+    fn value(self, level: f64) -> f64 {
+        let value = self.up(level).exp();
+        let places = 11i32.saturating_sub(value.log10().floor() as i32);
+        // Whole numbers and powers of ten as small as these are exact, so one rounding leads to the decimal number.
+        match places {
+            0..=22 => (value * 10f64.powi(places)).round() / 10f64.powi(places),
+            -4..0 => (value / 10f64.powi(-places)).round() * 10f64.powi(-places),
+            _ => value,
+        }
+    }
+}
+
+/// What visits say, in the order of time. `None` where no sample is positive and finite. Costs some 2 us a visit.
+pub fn states(visits: &[Visit<'_>], better: Better) -> Option<States> {
+    let all: Vec<f64> = visits.iter().flat_map(|visit| visit.usable()).map(|(value, _)| value).collect();
+    let measured: Vec<&Visit<'_>> = visits.iter().filter(|visit| visit.usable().next().is_some()).collect();
+    let mut levels: Vec<f64> = measured.iter().filter_map(|visit| visit.level(better)).collect();
+    let is_known = !levels.is_empty();
+    if !is_known {
+        levels = measured.iter().filter_map(|visit| level(visit.usable().map(|(value, _)| value), better)).collect();
+    }
+    let fast = Fast::of(&levels)?;
+    let (ends, [low, high]) = match fast.interval(&levels).filter(|_| is_known) {
+        // What was never as slow is not slower when undisturbed; it may be faster than all that was seen.
+        Some(reach) => {
+            let slowest = all.iter().map(|value| better.up(value.ln())).fold(f64::INFINITY, f64::min);
+            (Ends::Ci95, [slowest.max(fast.mean - reach), fast.mean + reach].map(|level| better.value(level)))
+        }
+        None => (Ends::Range, range(&levels, &all, better)),
+    };
+    let value = better.value(fast.mean);
+    Some(States {
+        capability: Capability { value, low: low.min(high), high: low.max(high), ends },
+        experienced: experienced(&measured, better),
+        undisturbed: if is_known { fast.count as f64 / measured.len() as f64 } else { 0.0 },
+    })
+}
+
+/// The least and greatest visit; of a single one, sample.
+fn range(levels: &[f64], all: &[f64], better: Better) -> [f64; 2] {
+    let one: Vec<f64> = all.iter().map(|value| better.up(value.ln())).collect();
+    let seen = if levels.len() > 1 { levels } else { &one };
+    [f64::min, f64::max].map(|of| better.value(seen.iter().copied().reduce(of).unwrap_or(f64::NAN)))
+}
+
+/// All visits count alike, as they lie anywhere in time: the mean of costs, or of rates the one that does as much work in as much
+/// time.
+fn experienced(visits: &[&Visit<'_>], better: Better) -> f64 {
+    let cost = |value: f64| if better == Better::Higher { value.recip() } else { value };
+    let of_visit = |visit: &&Visit<'_>| {
+        let (sum, count) = visit.usable().fold((0.0, 0.0), |(sum, count), (value, _)| (sum + cost(value), count + 1.0));
+        sum / count
+    };
+    cost(visits.iter().map(of_visit).sum::<f64>() / visits.len() as f64)
+}
+
+/// Where, in sorted logarithms, the undisturbed ones begin.
+fn undisturbed(sorted: &[f64], quantile: f64) -> usize {
+    let Some(fast) = median_unbiased(sorted, quantile) else { return 0 };
+    sorted.partition_point(|level| *level < fast - WINDOW)
+}
+
+/// Which of these logarithms (greater is better) are those of undisturbed visits.
+pub fn are_undisturbed(levels: &[f64]) -> Vec<bool> {
+    let Some(fast) = Fast::of(levels) else { return Vec::new() };
+    levels.iter().map(|level| *level >= fast.least).collect()
+}
+
+/// The undisturbed ones of some visits.
+struct Fast {
+    mean: f64,
+    count: usize,
+    least: f64,
+}
+
+impl Fast {
+    fn of(levels: &[f64]) -> Option<Fast> {
+        let mut sorted = levels.to_vec();
+        sorted.sort_unstable_by(f64::total_cmp);
+        Fast::of_sorted(&sorted)
+    }
+
+    fn of_sorted(sorted: &[f64]) -> Option<Fast> {
+        let fast = &sorted[undisturbed(sorted, FAST_VISITS)..];
+        let least = *fast.first()?;
+        Some(Fast { mean: fast.iter().sum::<f64>() / fast.len() as f64, count: fast.len(), least })
+    }
+
+    /// Half of the 95 % interval of the mean; `None` where there are too few visits.
+    fn interval(&self, levels: &[f64]) -> Option<f64> {
+        if levels.len() < VISITS_MIN || self.count < 2 {
+            return None;
+        }
+        let count = self.count as f64;
+        let alike = self.likeness(levels);
+        let freedom = (count / alike - 1.0).max(1.0);
+        Some(student::quantile(MISS, freedom) * spread(levels) * alike.sqrt())
+    }
+
+    /// How many visits count as one, since each resembles the one before.
+    fn likeness(&self, levels: &[f64]) -> f64 {
+        if self.count < SERIES_MIN {
+            return 1.0;
+        }
+        let off: Vec<f64> =
+            levels.iter().filter(|level| **level >= self.least).map(|level| level - self.mean).collect();
+        let squares: f64 = off.iter().map(|off| off * off).sum();
+        let products: f64 = off.windows(2).map(|pair| pair[0] * pair[1]).sum();
+        let count = self.count as f64;
+        // The estimate falls short by 1/n.
+        let correlation = (products / squares.max(f64::MIN_POSITIVE) + 1.0 / count).min(0.9);
+        // Half a standard error, or chance would widen every other interval.
+        if correlation > 0.5 / count.sqrt() { (1.0 + correlation) / (1.0 - correlation) } else { 1.0 }
+    }
+}
+
+/// Standard error of the mean of the undisturbed, by drawing visits again. Draws have a fixed seed: one record has one answer.
+pub(crate) fn spread(levels: &[f64]) -> f64 {
+    let mut sorted: Vec<f64> = levels.iter().copied().filter(|level| level.is_finite()).collect();
+    sorted.sort_unstable_by(f64::total_cmp);
+    let mut random = fastrand::Rng::with_seed(1);
+    let mut times = vec![0u32; sorted.len()];
+    let mut drawn = Vec::with_capacity(sorted.len());
+    let mut draw = || {
+        times.fill(0);
+        (0..sorted.len()).for_each(|_| times[random.usize(..sorted.len())] += 1);
+        drawn.clear();
+        drawn.extend(sorted.iter().zip(&times).flat_map(|(level, times)| std::iter::repeat_n(*level, *times as usize)));
+        Fast::of_sorted(&drawn).map(|fast| fast.mean)
+    };
+    let mut means: Vec<f64> = (0..DRAWS).filter_map(|_| draw()).collect();
+    means.sort_unstable_by(f64::total_cmp);
+    let n = sorted.len() as f64;
+    // Not by a standard deviation, which one draw without any undisturbed visit would rule: by the middle 95 or 98 %.
+    let middle = |outside: f64, z: f64| (quantile(&means, 1.0 - outside) - quantile(&means, outside)) / (2.0 * z);
+    middle(0.025, Z95).max(middle(0.01, Z98)) * (n / (n - 1.0)).sqrt()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// As by the decimal text, which is the definition; and for what no figure comes to, without a fault.
+    #[test]
+    fn values_come_back_from_logarithms_as_they_were() {
+        for better in [Better::Higher, Better::Lower] {
+            for value in [4.0, 0.3, 1.1e-9, 379e9, 22.4e9, 1.0, 1e11, 99_999.5, 1.25e13, 6.02e14] {
+                assert_eq!(better.value(better.up(f64::ln(value))), value);
+            }
+            let mut random = fastrand::Rng::with_seed(7);
+            for _ in 0..10_000 {
+                let exact = 10f64.powf(random.f64() * 26.0 - 11.0);
+                let text: f64 = format!("{exact:.11e}").parse().unwrap();
+                let through = better.value(better.up(text.ln()));
+                assert!((through / text - 1.0).abs() < 1.1e-11, "{text} {through}");
+                let digits = format!("{through}").replace('.', "").trim_matches('0').len();
+                assert!(digits <= 12, "{through}");
+            }
+            for level in [f64::NAN, f64::INFINITY, f64::NEG_INFINITY, 800.0, -800.0] {
+                better.value(level);
+            }
+        }
+    }
+}

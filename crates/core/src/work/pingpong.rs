@@ -1,0 +1,82 @@
+//! Messages between pairs of processes.
+
+use crate::units::{Bytes, words};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use std::fmt;
+
+words! {
+    /// What the two processes of a pair do with a message.
+    MessageMode, "mode" {
+        /// One sends, the other sends back: IMB's PingPong. Its time is half a round trip.
+        PingPong = "pingpong",
+        /// One sends and sends on; the other acknowledges after each 64 messages, as in IMB's Uniband.
+        OneWay = "one-way",
+        /// Both send and receive at once: IMB's Sendrecv. It counts the bytes of both.
+        Exchange = "exchange",
+    }
+}
+
+words! {
+    /// Whether messages come from and go to the same place.
+    Buffers, "buffers" {
+        /// One place to send from and one to receive to: small messages stay in caches.
+        Same = "same",
+        /// Each message is the next part of memory that is larger than the caches.
+        Rotating = "rotating",
+        /// One place for both: what came is sent back from where it was received, as NetPIPE does.
+        InPlace = "in-place",
+    }
+}
+
+words! {
+    /// What lies between the two processes of a pair.
+    MessagePath, "path" {
+        /// A last-level cache that both share.
+        Cache = "same cache",
+        /// The way between two last-level caches of a package.
+        Package = "same package",
+        /// The way between packages.
+        Machine = "other package",
+        /// A network.
+        Network = "network",
+    }
+}
+
+/// Where a process sits while it is measured.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
+pub struct Seat {
+    /// Index into the hosts of the record's world; 0 is that of rank 0.
+    pub host: u32,
+    /// The CPU that it is pinned to; absent where it is not pinned.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cpu: Option<u32>,
+}
+
+/// Messages between pairs of processes, all at once. The case's working set is the bytes of a message; its CPUs are those
+/// of the pairs, one pair after the other.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
+pub struct PingPong {
+    /// What is done with a message.
+    pub mode: MessageMode,
+    /// Where messages come from and go to.
+    pub buffers: Buffers,
+    /// What lies between the two of each pair.
+    pub path: MessagePath,
+    /// The pairs; the first of each is timed.
+    pub pairs: Vec<[Seat; 2]>,
+    /// Bytes that each process walks through to send, and as many to receive, where buffers rotate; else 0.
+    #[serde(default)]
+    pub pool: Bytes,
+    /// Whether more processes run than there are CPUs: such times are of the scheduler.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub oversubscribed: bool,
+}
+
+impl fmt::Display for PingPong {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let plural = if self.pairs.len() == 1 { "" } else { "s" };
+        write!(f, "{}, {} pair{plural}, {}, {} buffers", self.mode, self.pairs.len(), self.path, self.buffers)?;
+        if self.oversubscribed { f.write_str(", oversubscribed") } else { Ok(()) }
+    }
+}

@@ -1,0 +1,74 @@
+//! One sum in one of many ways.
+
+use crate::kernel::Variant;
+use crate::units::words;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+words! {
+    /// What is added up.
+    Data, "data" {
+        /// Uniform from 0 to 1: nothing cancels.
+        Uniform = "uniform",
+        /// Mixed signs; the sum of magnitudes is about 1e4 times the magnitude of the sum.
+        Condition1e4 = "condition-1e4",
+        /// The same, about 1e8 times.
+        Condition1e8 = "condition-1e8",
+        /// The same, about 1e12 times.
+        Condition1e12 = "condition-1e12",
+    }
+}
+
+impl Data {
+    /// Sum of magnitudes over magnitude of the sum, as aimed at.
+    pub fn condition(self) -> f64 {
+        match self {
+            Data::Uniform => 1.0,
+            Data::Condition1e4 => 1e4,
+            Data::Condition1e8 => 1e8,
+            Data::Condition1e12 => 1e12,
+        }
+    }
+}
+
+words! {
+    /// In which order a sum is added up.
+    SumOrder, "order" {
+        /// From the first element to the last, in as many partial sums as the machine code keeps.
+        Forward = "forward",
+        /// From the last to the first.
+        Backward = "backward",
+        /// Halves, each of which is halved again, down to 256 elements.
+        Pairwise = "pairwise",
+        /// Equal blocks as threads would share them; the blocks' sums are added in order.
+        Blocked = "blocked",
+    }
+}
+
+/// A way to add up.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
+pub struct Summation {
+    /// The machine code: `sum`, `dot` or `triad` at a width and unroll.
+    pub variant: Variant,
+    /// Whether a product and a sum are rounded together (fused multiply-add), where the code has both.
+    pub fused: bool,
+    /// The order.
+    pub order: SumOrder,
+    /// Blocks of a blocked sum; 1 else.
+    pub blocks: u32,
+    /// What is added up.
+    pub data: Data,
+    /// Seed of the data.
+    pub seed: u64,
+}
+
+impl std::fmt::Display for Summation {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Summation { variant, fused, order, blocks, data, .. } = self;
+        write!(f, "{} {} x {}, {order}", variant.kernel, variant.width, variant.unroll)?;
+        if *blocks > 1 {
+            write!(f, " in {blocks}")?;
+        }
+        write!(f, "{}, {data}", if *fused { ", fused" } else { "" })
+    }
+}

@@ -1,0 +1,4 @@
+//! Tests of what can be asked and what is kept.
+
+mod behaviour;
+mod records;

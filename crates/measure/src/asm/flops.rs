@@ -1,0 +1,77 @@
+//! Arithmetic in registers as machine code.
+//!
+//! ```text
+//! factor, addend, all chains = call.lanes[0], call.lanes[1], call.lanes[2]
+//! for each repetition: 8 times: for each of 12 chains
+//!   fma:      chain = chain * factor + addend
+//!   add:      chain = chain + addend
+//!   multiply: chain = chain * factor
+//! call.lanes[3] = the sum of all chains
+//! ```
+//!
+//! Neighbouring instructions belong to different chains, so that none waits for its neighbour. No instruction touches
+//! memory inside the loop, and its 96 instructions fit the cache of decoded ones.
+
+use membound_core::kernel::flops::Flops;
+use membound_core::kernel::formula::Operation;
+use membound_core::kernel::isa::Isa;
+use membound_core::kernel::scan::REGISTER;
+use membound_core::kernel::{Element, Unsupported, Width};
+use membound_core::machine::spec::Balance;
+
+use crate::asm::instruction_set::{Ability, InstructionSet, Operand, Shape, on_a_line};
+use crate::code::{Call, MachineCode};
+
+/// Registers of the operands; the chains have those below.
+const FACTOR: usize = 12;
+const ADDEND: usize = 13;
+
+pub(crate) fn flops<S: InstructionSet>(flops: Flops, isa: Isa) -> Result<MachineCode, Unsupported> {
+    S::check(Ability::Width(flops.width), isa)?;
+    if flops.balance == Balance::Fma {
+        S::check(Ability::MultiplyAdd, isa)?;
+    }
+    on_a_line(|padding| generate::<S>(flops, isa, padding))
+}
+
+fn generate<S: InstructionSet>(flops: Flops, isa: Isa, padding: usize) -> Result<MachineCode, Unsupported> {
+    let mut asm = S::new(isa);
+    let lane = |index: usize| S::of_call(Call::LANES + (index * REGISTER) as i32);
+    // Of a whole register: unused parts of a scalar's hold the same numbers.
+    let bytes = flops.width.max(Width::W128).bytes(Element::Double);
+    asm.prologue();
+    asm.load_bytes(bytes, FACTOR, lane(0));
+    asm.load_bytes(bytes, ADDEND, lane(1));
+    for chain in 0..Flops::CHAINS as usize {
+        asm.load_bytes(bytes, chain, lane(2));
+    }
+    asm.pad(padding);
+    let again = asm.here();
+    for _ in 0..Flops::LINKS {
+        for chain in 0..Flops::CHAINS {
+            // Where chains differ, the two halves take turns.
+            let half = Flops::CHAINS / 2;
+            link(&mut asm, flops, chain / 2 + chain % 2 * half);
+        }
+    }
+    asm.count_down(S::REPETITIONS, again);
+    for chain in 1..Flops::CHAINS as usize {
+        asm.binary(Operation::Add, shape(flops), 0, 0, Operand::Register(chain));
+    }
+    asm.store_bytes(bytes, lane(3), 0);
+    let fault_exit = asm.epilogue();
+    asm.finish(again, fault_exit)
+}
+
+fn link<S: InstructionSet>(asm: &mut S, flops: Flops, chain: u64) {
+    let (shape, register) = (shape(flops), chain as usize);
+    match flops.link(chain) {
+        Balance::Fma => asm.multiply_add(shape, register, FACTOR, ADDEND),
+        Balance::Multiply => asm.binary(Operation::Multiply, shape, register, register, Operand::Register(FACTOR)),
+        _ => asm.binary(Operation::Add, shape, register, register, Operand::Register(ADDEND)),
+    }
+}
+
+fn shape(flops: Flops) -> Shape {
+    Shape { width: flops.width, element: flops.element }
+}

@@ -1,0 +1,186 @@
+//! What generators of machine code need of an instruction set: all that a new one has to supply.
+//!
+//! A generator says what is loaded, computed and stored, in which order, unrolled how and in which loops. It names
+//! general registers by what they hold and vector registers by number. Instructions are appended; what can't be
+//! encoded is remembered and told by [`InstructionSet::finish`].
+
+use membound_core::kernel::formula::{Function, Operation};
+use membound_core::kernel::isa::Isa;
+use membound_core::kernel::{Element, LoadKind, StoreKind, Unsupported, Width};
+
+use crate::code::MachineCode;
+
+/// A place in memory: bytes beyond a register.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Address<R> {
+    pub base: R,
+    pub offset: i64,
+}
+
+/// What a vector instruction works on.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Shape {
+    pub width: Width,
+    pub element: Element,
+}
+
+/// An operand that an arithmetic instruction can take last.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Operand<R> {
+    Register(usize),
+    /// Only where [`InstructionSet::reads_memory`].
+    Memory(Address<R>),
+}
+
+/// What an instruction set, or a processor, may lack.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Ability {
+    Width(Width),
+    /// A kind of store other than regular, to go with this kind of load, in a kernel that copies or fills or does not.
+    Store {
+        store: StoreKind,
+        width: Width,
+        load: LoadKind,
+        is_copy_or_fill: bool,
+    },
+    /// Non-temporal loads.
+    LoadNt(Width),
+    Gather(Width),
+    MultiplyAdd,
+}
+
+/// One instruction set. Its value is code in the making.
+pub(crate) trait InstructionSet: Sized {
+    /// A general register.
+    type Register: Copy + 'static;
+    /// A place in the code. Jumps may name it before it is placed.
+    type Label: Copy;
+
+    /// What every processor has.
+    const BASELINE: Isa;
+    /// Holds the address of the [`Call`](crate::code::Call).
+    const CALL: Self::Register;
+    /// Holds the repetitions that are left, from the prologue on.
+    const REPETITIONS: Self::Register;
+    /// Hold addresses; any others that are free there, too.
+    const POINTERS: &'static [Self::Register];
+    /// Hold the positions of a chase, in place of all but the call, the repetitions and [`Self::TRIPS`].
+    const CHAINS: &'static [Self::Register];
+    /// Trips of a loop that are left.
+    const TRIPS: Self::Register;
+    /// Rows that are left; free where there are none.
+    const ROWS: Self::Register;
+    /// Bytes from the first row.
+    const ROW: Self::Register;
+    /// How many vector registers there are.
+    const VECTORS: usize;
+    /// Vector registers that a gather takes from its target on.
+    const GATHER: usize;
+
+    /// Why this is not there, if it is not.
+    fn check(ability: Ability, isa: Isa) -> Result<(), Unsupported>;
+    /// Empty code.
+    fn new(isa: Isa) -> Self;
+    /// Saves what the caller needs, and takes the call and its repetitions.
+    fn prologue(&mut self);
+    /// A fault inside is continued here, with the call's register intact; then back to the caller.
+    fn epilogue(&mut self) -> Self::Label;
+    /// The bytes, or what could not be encoded.
+    fn finish(self, main_loop: Self::Label, fault_exit: Self::Label) -> Result<MachineCode, Unsupported>;
+    /// Instructions of so many bytes together that do nothing.
+    fn pad(&mut self, bytes: usize);
+
+    fn label(&mut self) -> Self::Label;
+    fn place(&mut self, label: &mut Self::Label);
+    /// A label placed here.
+    fn here(&mut self) -> Self::Label {
+        let mut label = self.label();
+        self.place(&mut label);
+        label
+    }
+    fn jump(&mut self, to: Self::Label);
+    fn jump_if_zero(&mut self, register: Self::Register, to: Self::Label);
+    fn jump_if_word_is_zero(&mut self, at: Address<Self::Register>, to: Self::Label);
+    /// One less, and back `to` there unless that was the last.
+    fn count_down(&mut self, register: Self::Register, to: Self::Label);
+
+    fn set(&mut self, to: Self::Register, value: u32);
+    fn copy(&mut self, to: Self::Register, from: Self::Register);
+    fn add(&mut self, to: Self::Register, from: Self::Register);
+    fn add_word(&mut self, to: Self::Register, from: Address<Self::Register>);
+    fn advance(&mut self, register: Self::Register, bytes: i32);
+    fn load_word(&mut self, to: Self::Register, from: Address<Self::Register>);
+    fn store_word(&mut self, to: Address<Self::Register>, from: Self::Register);
+    /// A word of the call, so many bytes from its start.
+    fn of_call(offset: i32) -> Address<Self::Register> {
+        Address { base: Self::CALL, offset: i64::from(offset) }
+    }
+    /// At most so many attempts to change the word at `line` from `mine` to `theirs`, atomically; then on to `passed`,
+    /// or past the end. The label is the first attempt's.
+    fn attempt(&mut self, words: [Self::Register; 3], most: u32, passed: Self::Label) -> Self::Label;
+    /// Drops a line from all caches, writing it back.
+    fn flush(&mut self, line: Address<Self::Register>);
+    /// All earlier loads, stores and flushes are done before any later one.
+    fn fence(&mut self);
+    /// Stores that went around the caches have reached memory.
+    fn fence_stores(&mut self);
+
+    /// Whether products are added in one instruction, rounded once.
+    fn fuses(&self) -> bool;
+    /// Whether arithmetic takes its last operand from memory, whatever its alignment.
+    fn reads_memory(&self) -> bool;
+    /// Vector registers that stores of this kind keep for themselves.
+    fn kept_for_stores(store: StoreKind) -> usize;
+    /// Fills these registers as [`Self::store`] will need them.
+    fn prepare_stores(&mut self, element: Element, kept: [usize; 2]);
+    /// Bits of the elements of a constant that a function takes beside its operand, if it does.
+    fn constant_of(function: Function, element: Element) -> Option<u64>;
+
+    /// Fills a register with elements of these bits.
+    fn fill(&mut self, shape: Shape, to: usize, bits: u64);
+    /// Fills a register with the double in memory, as elements.
+    fn fill_from(&mut self, shape: Shape, to: usize, from: Address<Self::Register>);
+    fn clear(&mut self, element: Element, to: usize);
+    fn copy_vector(&mut self, shape: Shape, to: usize, from: usize);
+    fn load(&mut self, load: LoadKind, shape: Shape, to: usize, from: Address<Self::Register>);
+    fn store(&mut self, store: StoreKind, shape: Shape, to: Address<Self::Register>, from: usize);
+    /// Loads the elements of a table whose numbers stand at `places`. Those are of an element's size and not negative.
+    fn gather(&mut self, shape: Shape, to: usize, table: Self::Register, places: Address<Self::Register>);
+    /// `to = left op right`
+    fn binary(&mut self, op: Operation, shape: Shape, to: usize, left: usize, right: Operand<Self::Register>);
+    /// `to = function(from)`, with its [`Self::constant_of`].
+    fn unary(&mut self, function: Function, shape: Shape, to: usize, from: usize, constant: Option<usize>);
+    /// `sum += x * y`, fused.
+    fn add_product(&mut self, shape: Shape, sum: usize, x: usize, y: Operand<Self::Register>);
+    /// `register = register * factor + addend`, fused.
+    fn multiply_add(&mut self, shape: Shape, register: usize, factor: usize, addend: usize);
+    /// Copies the call's tail of elements from the second pointer to the first, or fills that with a register's, by the
+    /// instructions that processors have for strings of them.
+    fn string(&mut self, element: Element, value: Option<usize>);
+    /// The same byte by byte: what it fills with is the low byte of the third pointer's register.
+    fn byte_string(&mut self, fills: bool);
+
+    /// Loads so many bytes (4 to 64) to a register.
+    fn load_bytes(&mut self, bytes: u64, to: usize, from: Address<Self::Register>);
+    fn store_bytes(&mut self, bytes: u64, to: Address<Self::Register>, from: usize);
+    /// Loads 16 aligned bytes.
+    fn load_aligned(&mut self, to: usize, from: Address<Self::Register>);
+    /// Stores 16 aligned bytes, around the caches or not.
+    fn store_aligned(&mut self, is_nt: bool, to: Address<Self::Register>, from: usize);
+    /// Adds two aligned doubles to a register's.
+    fn add_aligned(&mut self, to: usize, from: Address<Self::Register>);
+}
+
+/// Main loops start on a cache line: a first pass finds how far the main loop is from a line boundary, a second one
+/// pads it there. The padding lies before everything that is repeated: it costs nothing in a pass, and no jump
+/// crosses it.
+pub(crate) fn on_a_line(
+    generate: impl Fn(usize) -> Result<MachineCode, Unsupported>,
+) -> Result<MachineCode, Unsupported> {
+    const LINE: usize = membound_core::units::LINE as usize;
+    let code = generate(0)?;
+    match code.main_loop % LINE {
+        0 => Ok(code),
+        beyond => generate(LINE - beyond),
+    }
+}

@@ -1,0 +1,26 @@
+//! Bytes copied or filled by one instruction, as machine code.
+//!
+//! ```text
+//! for each repetition:
+//!   take the pointers (the instruction moves them) and, to fill, the byte
+//!   copy or fill the call's tail of bytes
+//! ```
+
+use membound_core::kernel::Unsupported;
+
+use crate::asm::instruction_set::InstructionSet;
+use crate::code::{Call, MachineCode};
+
+/// The code; its [`Call`]'s first pointers are the destination, the source and, to fill, the byte.
+pub(crate) fn strings<S: InstructionSet>(fills: bool) -> Result<MachineCode, Unsupported> {
+    let mut asm = S::new(S::BASELINE);
+    asm.prologue();
+    let again = asm.here();
+    for (register, offset) in S::POINTERS[..3].iter().zip([0, 8, 16]) {
+        asm.load_word(*register, S::of_call(Call::POINTERS + offset));
+    }
+    asm.byte_string(fills);
+    asm.count_down(S::REPETITIONS, again);
+    let fault_exit = asm.epilogue();
+    asm.finish(again, fault_exit)
+}

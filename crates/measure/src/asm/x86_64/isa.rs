@@ -1,0 +1,44 @@
+//! What processors have.
+
+use membound_core::kernel::isa::Isa;
+use membound_core::kernel::{LoadKind, StoreKind, Unsupported, Width};
+
+use crate::asm::instruction_set::Ability;
+
+/// What this processor has.
+pub fn detect() -> Isa {
+    Isa {
+        avx: is_x86_feature_detected!("avx"),
+        avx2: is_x86_feature_detected!("avx2"),
+        fma: is_x86_feature_detected!("fma"),
+        avx512: is_x86_feature_detected!("avx512f"),
+        sse41: is_x86_feature_detected!("sse4.1"),
+        sse4a: is_x86_feature_detected!("sse4a"),
+    }
+}
+
+/// Why this is not there, if it is not.
+pub(super) fn check(ability: Ability, isa: Isa) -> Result<(), Unsupported> {
+    use Unsupported::{NoSuchInstruction as Never, NotOnThisProcessor as Lacks};
+    Err(match ability {
+        Ability::Width(Width::W512) if !isa.avx512 => Lacks("AVX-512"),
+        Ability::Width(Width::W256) if !isa.avx => Lacks("AVX"),
+        Ability::Store { store: StoreKind::NtMasked, width, .. } if width > Width::W128 => {
+            Never("masked non-temporal stores (maskmovdqu) are 128 bits wide")
+        }
+        Ability::Store { store: StoreKind::Rep, is_copy_or_fill: false, .. } => {
+            Never("rep movs and rep stos can only copy and fill")
+        }
+        Ability::Store { store: StoreKind::Rep, width, .. } if width != Width::Scalar => {
+            Never("rep movs and rep stos have no width; use --width scalar")
+        }
+        Ability::Store { store: StoreKind::Rep, load: LoadKind::Nt, .. } => Never("rep movs has no non-temporal load"),
+        Ability::LoadNt(Width::Scalar) => Never("there is no scalar non-temporal load"),
+        Ability::LoadNt(Width::W128) if !isa.sse41 => Lacks("SSE4.1"),
+        Ability::LoadNt(Width::W256) if !isa.avx2 => Lacks("AVX2"),
+        Ability::Gather(Width::W128) if !isa.avx2 => Lacks("AVX2, which gathers need; use --width scalar"),
+        Ability::Gather(Width::W256) if !isa.avx2 => Lacks("AVX2, which gathers need"),
+        Ability::MultiplyAdd if !isa.fma => Lacks("FMA"),
+        _ => return Ok(()),
+    })
+}

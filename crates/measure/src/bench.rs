@@ -1,0 +1,312 @@
+//! The workbench: what every visit on this machine needs, whatever it measures. The core's clock, machine code that was
+//! checked before it is timed, the CPU that a thread stays on, and what a sample takes.
+//!
+//! Every experiment may use this file; it knows none of them.
+
+#![allow(unsafe_code)]
+
+use membound_core::record::Unit;
+use std::collections::HashMap;
+use std::hash::Hash;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use crate::answers::Filling;
+use crate::asm::{CHAIN_LINKS, WIDE_ADDS, assemble, core_clock_chain, wide_additions};
+use crate::code::{Call, Executable, Fault, MachineCode};
+use crate::memory::places::Places;
+use crate::no_visit::NoVisit;
+use crate::os::clock::Ticker;
+use crate::os::thread;
+use membound_core::kernel::catalog::Kernel;
+use membound_core::kernel::formula::{Formula, Role, Stream};
+use membound_core::kernel::isa::Isa;
+use membound_core::kernel::naive::Twin;
+use membound_core::kernel::{Unsupported, Variant, naive};
+use membound_core::record::probes::{ProbeSamples, Reading};
+use membound_core::record::{Samples, Volume};
+use membound_core::units::Hertz;
+
+/// The kernel counts steal in ticks of 10 ms; reading it more often than it changes only disturbs.
+const STEAL_PERIOD: Duration = Duration::from_millis(10);
+/// Trips of the two parts of a probe: 1.6 us and 0.8 us at 4 GHz. Each part runs twice, and the faster one counts:
+/// interruptions by a host come too seldom to fall into both.
+const PROBE_TRIPS: [u64; 2] = [64, 128];
+/// Links of the chain behind each reading of the core clock.
+pub(crate) const CORE_CLOCK_LINKS: u64 = PROBE_TRIPS[0] * CHAIN_LINKS;
+
+/// Tells the core's clock, and how much of its core the calling thread has. Touches registers only, so no data leaves a
+/// cache for it.
+#[derive(Debug)]
+pub(crate) struct Probe {
+    /// Dependent and independent additions.
+    parts: [Executable; 2],
+    ticker: Ticker,
+    /// What calling each part and reading the clock takes.
+    call_ticks: [u64; 2],
+    /// What a reading takes at most, where the core is shared.
+    pub most_ticks: u64,
+}
+
+impl Probe {
+    /// Finds out what calls take by calls of two lengths: the least of several, since an interrupted one tells nothing.
+    pub fn new(ticker: Ticker) -> Result<Probe, NoVisit> {
+        let parts = [executable(core_clock_chain())?, executable(wide_additions())?];
+        let mut probe = Probe { parts, ticker, call_ticks: [0; 2], most_ticks: 0 };
+        let least = |part, trips| (0..32).map(|_| probe.ticks(part, trips)).min().unwrap_or(0);
+        probe.call_ticks = [0, 1].map(|part| {
+            let once = PROBE_TRIPS[part];
+            (2 * least(part, once)).saturating_sub(least(part, 2 * once))
+        });
+        let reading = || {
+            let start = ticker.now();
+            probe.read();
+            ticker.now().saturating_sub(start)
+        };
+        probe.most_ticks = (0..32).map(|_| reading()).min().unwrap_or(0) * 2;
+        Ok(probe)
+    }
+
+    /// A reading, on the calling thread.
+    pub fn read(&self) -> Reading {
+        // What ran before may have pushed the code out of the caches.
+        let _cold = [0, 1].map(|part| self.ticks(part, 1));
+        let mut least = [u64::MAX; 2];
+        for _ in 0..2 {
+            for (part, least) in least.iter_mut().enumerate() {
+                *least = (*least).min(self.ticks(part, PROBE_TRIPS[part]));
+            }
+        }
+        let [chain_ticks, wide_ticks] = [0, 1].map(|part| {
+            let ticks = least[part].saturating_sub(self.call_ticks[part]).max(1);
+            u32::try_from(ticks).unwrap_or(u32::MAX)
+        });
+        Reading { chain_ticks, wide_ticks }
+    }
+
+    fn ticks(&self, part: usize, trips: u64) -> u64 {
+        let mut call = Call::empty(trips);
+        let start = self.ticker.now();
+        // SAFETY: both parts read and write nothing but registers and their own argument.
+        let run = unsafe { self.parts[part].run(&mut call) };
+        let ticks = self.ticker.now().saturating_sub(start);
+        debug_assert!(run.is_ok());
+        ticks
+    }
+}
+
+/// Appends what the probes of all threads told around a sample.
+pub(crate) fn keep_probes(samples: &mut Samples, threads: impl ExactSizeIterator<Item = [Reading; 2]>) {
+    let [chain_links, wide_adds] = [CORE_CLOCK_LINKS, PROBE_TRIPS[1] * WIDE_ADDS];
+    let none = || ProbeSamples { chain_links, wide_adds, threads: Vec::new() };
+    samples.probes.get_or_insert_with(none).push(threads);
+}
+
+/// What a visit needs of the machine.
+pub(crate) struct Tools<'a> {
+    pub ticker: Ticker,
+    pub isa: Isa,
+    pub probe: &'a Probe,
+    pub places: &'a Places,
+    /// Ticks in a second.
+    pub hz: Hertz,
+    /// A sample lasts at least this long.
+    pub sample: Duration,
+}
+
+impl Tools<'_> {
+    /// Ticks that a sample lasts at least.
+    pub fn sample_ticks(&self) -> u64 {
+        (self.sample.as_secs_f64() * self.hz.0) as u64
+    }
+}
+
+/// Pieces of machine code, made when they are first asked for. A refusal is kept too.
+#[derive(Debug)]
+pub(crate) struct Codes<K>(HashMap<K, Result<Executable, NoVisit>>);
+
+impl<K> Default for Codes<K> {
+    fn default() -> Self {
+        Codes(HashMap::new())
+    }
+}
+
+impl<K: Eq + Hash> Codes<K> {
+    /// The code for `key`, which `make` makes.
+    pub fn get(&mut self, key: K, make: impl FnOnce() -> Result<Executable, NoVisit>) -> Result<&Executable, NoVisit> {
+        self.0.entry(key).or_insert_with(make).as_ref().map_err(NoVisit::clone)
+    }
+}
+
+/// Assembled code, ready to run.
+pub(crate) fn executable(code: Result<MachineCode, Unsupported>) -> Result<Executable, NoVisit> {
+    Executable::new(&code?).map_err(|fault| NoVisit::Code(Arc::new(fault)))
+}
+
+/// Assembles a variant and checks it on small arrays against its twin before it is ever timed.
+pub(crate) fn compile(variant: &Variant, isa: Isa) -> Result<Executable, NoVisit> {
+    let executable = executable(assemble(variant, isa))?;
+    let kernel = Kernel::find(&variant.kernel)?;
+    for length in [1, 3, 8, 67, 300] {
+        self_test(&executable, kernel, variant, isa, length)?;
+    }
+    Ok(executable)
+}
+
+fn self_test(
+    executable: &Executable,
+    kernel: &Kernel,
+    variant: &Variant,
+    isa: Isa,
+    length: usize,
+) -> Result<(), NoVisit> {
+    let formula = kernel.formula();
+    let margins = formula.margins();
+    let columns = length + (margins.left + margins.right) as usize;
+    let rows = if formula.grid { 4 } else { 1 };
+    let filling = Filling::of(&formula);
+    let content = |(stream, role): (usize, Role)| match role {
+        Role::Index => (0..columns).map(|i| naive::index(formula.order, i, columns) as f64).collect(),
+        _ => (0..rows * columns).map(|i| filling.number(i + 5 * stream)).collect(),
+    };
+    let mut twin: Vec<Vec<f64>> = formula.streams.iter().map(|s| s.role).enumerate().map(content).collect();
+    let lay_down = |(stream, numbers): (&Stream, &Vec<f64>)| match stream.role {
+        Role::Index => variant.element.encode_index(numbers),
+        _ => variant.element.encode(numbers),
+    };
+    let mut arrays: Vec<Vec<u8>> = formula.streams.iter().zip(&twin).map(lay_down).collect();
+    let by_hand = Twin { formula: &formula, element: variant.element, scalar: 3.0, is_fused: isa.fma };
+    let expect = by_hand.pass(&mut twin, rows, columns);
+    let addresses: Vec<u64> = arrays.iter_mut().map(|a| a.as_mut_ptr() as u64).collect();
+    let mut call = Call::new(&formula, variant, &addresses, rows as u64, columns as u64);
+    call.scalar = by_hand.scalar;
+    // SAFETY: the addresses are those of `arrays`, which hold rows x columns elements and are not used meanwhile; indices
+    // are below `columns`.
+    unsafe { executable.run(&mut call) }?;
+    let is_stored = |(stream, bytes): (&Vec<f64>, &Vec<u8>)| {
+        let found = variant.element.decode(bytes);
+        found.iter().zip(stream).all(|(found, expect)| naive::is_same(*found, *expect))
+    };
+    let values = twin.iter().zip(&arrays).zip(&formula.streams).filter(|(_, stream)| stream.role == Role::Values);
+    let additions = call.most_additions(&formula, variant);
+    let results = expect.check(&call.results(&formula, variant), variant.element, additions);
+    if !values.map(|(both, _)| both).all(is_stored) || results.is_err() {
+        return Err(NoVisit::Disagrees(format!(" for {length} elements")));
+    }
+    Ok(())
+}
+
+/// One pass over slices, which must all be as long as the first. Returns the sum, where the kernel has one.
+pub(crate) fn over_slices(
+    code: &Executable,
+    formula: &Formula,
+    variant: &Variant,
+    streams: &mut [&mut [f64]],
+    scalar: f64,
+) -> Result<f64, Fault> {
+    let length = streams.first().map_or(0, |stream| stream.len());
+    assert!(streams.len() == formula.streams.len() && streams.iter().all(|stream| stream.len() == length));
+    assert!(variant.element == membound_core::kernel::Element::Double && !formula.grid);
+    let addresses: Vec<u64> = streams.iter_mut().map(|stream| stream.as_mut_ptr() as u64).collect();
+    let mut call = Call::new(formula, variant, &addresses, 1, length as u64);
+    call.scalar = scalar;
+    // SAFETY: the addresses are those of borrowed slices of doubles, one a stream and each `length` long, as asserted.
+    unsafe { code.run(&mut call) }?;
+    Ok(call.result(formula, variant))
+}
+
+/// What a destination gets.
+#[derive(Debug, Clone, Copy)]
+pub enum Source<'a> {
+    /// As many of these as it has room for.
+    Bytes(&'a [u8]),
+    /// This, everywhere.
+    Byte(u8),
+}
+
+/// Fills `to` by the code for [strings](crate::asm::strings), made for this kind of source.
+pub fn over_bytes(code: &Executable, to: &mut [u8], source: Source<'_>) -> Result<(), Fault> {
+    let mut call = Call::empty(1);
+    let (from, byte) = match source {
+        Source::Bytes(from) => (from, 0),
+        Source::Byte(byte) => (&*to, byte),
+    };
+    assert!(from.len() >= to.len());
+    call.pointers[1..3].copy_from_slice(&[from.as_ptr() as u64, byte.into()]);
+    call.pointers[0] = to.as_mut_ptr() as u64;
+    call.tail = to.len() as u64;
+    // SAFETY: the code writes as many bytes as `to` has, and reads as many from its source, which has no fewer; both are
+    // borrowed.
+    unsafe { code.run(&mut call) }?;
+    Ok(())
+}
+
+/// What one repetition over so many elements moves.
+pub(crate) fn volume(kernel: &Kernel, variant: &Variant, elements: u64) -> Volume {
+    let traffic = kernel.traffic(variant.store, variant.element);
+    Volume {
+        units: elements,
+        unit: Unit::Element,
+        loaded: elements * traffic.loaded,
+        stored: elements * traffic.stored,
+        write_allocated: elements * traffic.write_allocated,
+        flops: elements * u64::from(kernel.formula().flops()),
+    }
+}
+
+/// Ticks from one reading of the clock to a later one, at least 1. A clock that was set back in between, as by a suspend,
+/// ends the visit.
+pub(crate) fn elapsed(start: u64, end: u64) -> Result<u64, NoVisit> {
+    end.checked_sub(start).map(|ticks| ticks.max(1)).ok_or(NoVisit::SetBack)
+}
+
+/// Pins the calling thread. That a CPU goes away after the plan was made ends its own cases alone.
+pub(crate) fn pin(cpu: u32) -> Result<(), NoVisit> {
+    thread::pin(cpu).map_err(|fault| NoVisit::Cpu { cpu, fault: Arc::new(fault) })
+}
+
+/// Steal time of all CPUs from /proc/stat.
+pub(crate) struct StealMeter {
+    last: u64,
+    read_at: Instant,
+}
+
+impl StealMeter {
+    pub fn new() -> Self {
+        StealMeter { last: crate::os::machine::steal_jiffies().unwrap_or(0), read_at: Instant::now() }
+    }
+
+    pub fn since_last(&mut self) -> u32 {
+        if self.read_at.elapsed() < STEAL_PERIOD {
+            return 0;
+        }
+        self.read_at = Instant::now();
+        let now = crate::os::machine::steal_jiffies().unwrap_or(self.last);
+        let grown = now.saturating_sub(self.last);
+        self.last = now;
+        u32::try_from(grown).unwrap_or(u32::MAX)
+    }
+}
+
+#[cfg(all(test, target_arch = "x86_64"))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_are_copied_and_filled_and_no_others() {
+        let code = |fills| executable(crate::asm::strings(fills)).unwrap();
+        let (copy, fill) = (code(false), code(true));
+        let from: Vec<u8> = (0..300).map(|at| at as u8).collect();
+        for (first, length) in [(0, 0), (0, 1), (3, 7), (1, 64), (5, 131), (0, 300)] {
+            let mut to = [0xee_u8; 310];
+            over_bytes(&copy, &mut to[first..first + length], Source::Bytes(&from)).unwrap();
+            assert_eq!(to[first..first + length], from[..length]);
+            over_bytes(&fill, &mut to[first..first + length], Source::Byte(0x5a)).unwrap();
+            assert!(
+                to.iter()
+                    .enumerate()
+                    .all(|(at, &byte)| { byte == if (first..first + length).contains(&at) { 0x5a } else { 0xee } })
+            );
+        }
+    }
+}

@@ -1,0 +1,256 @@
+//! Chases on this machine: the pinned thread writes the cycle into memory of the case's kind and follows it. A sample
+//! goes on where the last one stopped, so that it does not meet again what it has just brought into the caches.
+
+#![allow(unsafe_code)]
+
+use std::collections::HashMap;
+use std::hint::black_box;
+use std::time::{Duration, Instant};
+
+use crate::bench::{Codes, executable};
+use crate::code::{Call, Executable};
+use crate::memory::no_memory::NoMemory;
+use crate::memory::places::Places;
+use crate::memory::region::Region;
+use crate::memory::touch;
+use crate::no_visit::NoVisit;
+use crate::os::faults::TakenAway;
+use crate::team::Task;
+use membound_core::case::{Case, Protocol};
+use membound_core::kernel::chase::{Chase, Cycle};
+use membound_core::memory::{MemorySpec, Obtained};
+use membound_core::units::{BASE_PAGE, Bytes};
+
+/// Words of a base page.
+const PAGE_WORDS: usize = BASE_PAGE as usize / 8;
+
+/// A CPU's memory of a kind. Large working sets have one of their own, so that their cycle stays while others are written.
+type Key = (u32, MemorySpec, bool);
+
+/// Working sets beyond this are large: to write a cycle over them takes far longer than to follow it.
+const LARGE: Bytes = Bytes::mib(64);
+
+fn key(cpu: u32, memory: MemorySpec, working_set: Bytes) -> Key {
+    (cpu, memory, working_set > LARGE)
+}
+
+/// Runs chases. Keeps code, and memory until the round ends: to make pages takes longer than to follow them.
+#[derive(Debug, Default)]
+pub(crate) struct Chaser {
+    /// By number of chains, the only thing about a chase that its code depends on.
+    codes: Codes<u32>,
+    memories: HashMap<Key, ChaseMemory>,
+    /// The most that any expected case will want.
+    most: HashMap<Key, Bytes>,
+    /// Visits so far: the seed of the cycle.
+    visits: u64,
+}
+
+impl Chaser {
+    /// Makes room in mind for cases to come.
+    pub fn expect(&mut self, cases: &[Case]) {
+        for chase in cases.iter().filter_map(Case::shares) {
+            for &cpu in &chase.cpus {
+                let most = self.most.entry(key(cpu, chase.memory, chase.working_set)).or_default();
+                *most = chase.working_set.max(*most);
+            }
+        }
+    }
+
+    /// Gives all memory back: the next cases get other pages.
+    pub fn give_back(&mut self) {
+        self.memories.clear();
+    }
+
+    /// Readies `case`, which is this chase on one thread, and has `follow` begin it, run it and end it. Keeps its memory,
+    /// and where it stands: the next visit goes on from there. Returns what `follow` does, and what memory was obtained.
+    pub fn follow<R>(
+        &mut self,
+        case: &Case,
+        chase: Chase,
+        places: &Places,
+        follow: impl FnOnce(&mut Links<'_>) -> Result<R, NoVisit>,
+    ) -> Result<(R, Obtained), NoVisit> {
+        let &[cpu] = &case.cpus[..] else { return Err(NoVisit::OneThread("a chase runs on")) };
+        self.visits += 1;
+        let mut memory = self.memory(cpu, case, places)?;
+        if !memory.region.is_writable() {
+            return Err(NoVisit::Unwritable("a chase writes its cycle into memory"));
+        }
+        let code = self.codes.get(chase.chains, || executable(crate::asm::chase(chase)))?;
+        if chase.places(case.working_set) < chase.chains as usize {
+            let reason = format!("the working set has too few places; give at least {}", chase.least());
+            return Err(NoVisit::impossible(reason));
+        }
+        let written = memory.written.take().filter(|written| Some(&written.case) == case.shares().as_ref());
+        let is_written = written.is_some();
+        let written = written.or_else(|| {
+            Some(Written { case: case.shares()?, cycle: chase.cycle(case.working_set, self.visits), links: 0 })
+        });
+        let Some(written) = written else { return Err(NoVisit::impossible("this is no chase")) };
+        let refills = case.protocol == Protocol::Refilled;
+        let call = Call::empty(1);
+        let mut links = Links { chase, written, is_written, memory: &mut memory, code, refills, call, links: 0 };
+        let result = follow(&mut links);
+        let Links { written, is_written, links, .. } = links;
+        // After a crash memory may be missing; the next case gets new one.
+        if let Err(why) = &result
+            && why.is_crash()
+        {
+            return Err(why.clone());
+        }
+        memory.written = is_written.then_some(Written { links: written.links + links, ..written });
+        let obtained = memory.obtained();
+        self.memories.insert(key(cpu, case.memory, case.working_set), memory);
+        Ok((result?, obtained))
+    }
+
+    fn memory(&mut self, cpu: u32, case: &Case, places: &Places) -> Result<ChaseMemory, NoMemory> {
+        let key = key(cpu, case.memory, case.working_set);
+        match self.memories.remove(&key) {
+            Some(memory) if memory.region.bytes() >= case.working_set => Ok(memory),
+            _ => {
+                let most = self.most.get(&key).map_or(case.working_set, |most| case.working_set.max(*most));
+                // Where there is too little memory for the largest case, the others go on.
+                let region = Region::new(case.memory, most, places)
+                    .or_else(|_| Region::new(case.memory, case.working_set, places))?;
+                Ok(ChaseMemory { region, touched: 0, obtained: None, written: None })
+            }
+        }
+    }
+}
+
+/// The memory of a kind that a CPU chases in; every working set begins at its start.
+#[derive(Debug)]
+struct ChaseMemory {
+    region: Region,
+    /// Words whose pages were touched.
+    touched: usize,
+    /// What was obtained for them.
+    obtained: Option<Obtained>,
+    /// The cycle that it holds.
+    written: Option<Written>,
+}
+
+/// A cycle in memory. Writing one over gigabytes takes far longer than following it: several numbers of chains follow the
+/// same one, each from where the last stopped.
+#[derive(Debug)]
+struct Written {
+    /// What it was written for, and whatever may share it.
+    case: Case,
+    cycle: Cycle,
+    /// Links that earlier visits followed.
+    links: u64,
+}
+
+impl ChaseMemory {
+    /// What was obtained; looked up again only when new pages were touched.
+    fn obtained(&mut self) -> Obtained {
+        let touched = Bytes(self.touched as u64 * 8);
+        self.obtained.get_or_insert_with(|| self.region.inspect(touched)).clone()
+    }
+
+    /// Touches pages in the order of their addresses, as a program does that fills its memory.
+    fn touch(&mut self, words: usize) -> Result<(), TakenAway> {
+        if words <= self.touched {
+            return Ok(());
+        }
+        let first = self.touched.next_multiple_of(PAGE_WORDS);
+        touch::touch_words(&mut self.region, |all| {
+            all.iter_mut().take(words).skip(first).step_by(PAGE_WORDS).for_each(|word| *word = 0.0);
+        })?;
+        (self.touched, self.obtained) = (words, None);
+        Ok(())
+    }
+}
+
+/// What the thread of a visit does. On cache lines of its own: its call's positions are written in each sample.
+#[repr(align(128))]
+pub(crate) struct Links<'a> {
+    chase: Chase,
+    written: Written,
+    /// Whether memory holds the cycle already.
+    is_written: bool,
+    memory: &'a mut ChaseMemory,
+    code: &'a Executable,
+    /// Whether the working set is read before each sample.
+    refills: bool,
+    call: Call,
+    /// Links of each chain so far.
+    links: u64,
+}
+
+impl Links<'_> {
+    /// Reads the working set once, in the order in which the chains will come by. What is chased next was then read
+    /// longest ago: in a cache that takes what a smaller one lets go, that is where it is.
+    fn read(&mut self) -> Result<(), NoVisit> {
+        let (cycle, links) = (&self.written.cycle, self.written.links + self.links);
+        touch::touch_words(&mut self.memory.region, |words| black_box(cycle.read(words, links)))?;
+        Ok(())
+    }
+}
+
+impl Links<'_> {
+    /// Follows the cycle until it has been round, or for as long as writing it took. Caches are then as any long chase
+    /// leaves them: to read it all would be faster, and would leave the tables that translate addresses where neighbours
+    /// had no time to evict them (a fifth of 1.9 GiB's latency on a guest, gone after a second).
+    fn settle(&mut self, most: Duration) -> Result<(), NoVisit> {
+        /// Some 10 us in a cache, 500 us in memory.
+        const STEP: u64 = 128;
+        let started = Instant::now();
+        while self.links < self.written.cycle.places() as u64 && started.elapsed() < most {
+            self.run(STEP)?;
+        }
+        Ok(())
+    }
+}
+
+impl Task for Links<'_> {
+    fn begin(&mut self) -> Result<(), NoVisit> {
+        let (cycle, address) = (&self.written.cycle, self.memory.region.address());
+        self.memory.touch(cycle.words())?;
+        self.call = Call::of_chase(&cycle.after(address, self.chase.chains, self.written.links), 1);
+        if self.is_written {
+            // Cases that share a cycle are visited one after the other: the last one left the caches as they should be.
+            return Ok(());
+        }
+        let started = Instant::now();
+        touch::touch_words(&mut self.memory.region, |words| cycle.write(words, address))?;
+        self.is_written = true;
+        self.settle(started.elapsed())
+    }
+
+    fn renew(&mut self) -> Result<u64, NoVisit> {
+        if self.refills {
+            self.read()?;
+        }
+        Ok(0)
+    }
+
+    /// Some 500 links: system calls and the core clock's chain have pushed the tables that translate addresses out of the
+    /// nearest caches, and a sample of 32 links in memory does not bring them back.
+    fn approach(&mut self) -> Result<(), NoVisit> {
+        self.run(32)
+    }
+
+    fn run(&mut self, repetitions: u64) -> Result<(), NoVisit> {
+        self.call.repetitions = repetitions;
+        self.links += repetitions * Chase::LINKS;
+        // SAFETY: the positions are places of the cycle in this thread's own region, which is mapped; each place holds
+        // the address of another, as `begin` wrote it.
+        Ok(unsafe { self.code.run(&mut self.call) }?)
+    }
+
+    /// Compares where the chains stand with where they must.
+    fn end(&mut self) -> Result<(), NoVisit> {
+        let (found, address) = (self.call.positions(self.chase.chains), self.memory.region.address());
+        let expect = self.written.cycle.after(address, self.chase.chains, self.written.links + self.links);
+        match found.iter().zip(&expect).position(|(found, expect)| found != expect) {
+            None => Ok(()),
+            Some(chain) => Err(NoVisit::Wrong(format!(
+                "data check failed: chain {chain} does not stand where {} links lead",
+                self.links
+            ))),
+        }
+    }
+}

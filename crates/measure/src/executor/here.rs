@@ -1,0 +1,163 @@
+//! This machine as a whole: memory types in the micro-VM, all else natively.
+
+use crate::executor::native::Native;
+use crate::memory::allowance::Allowance;
+use crate::memory::places::Places;
+use crate::no_visit::NoVisit;
+use crate::schedule::{Executor, Quota};
+use membound_core::case::Case;
+use membound_core::kernel::Variant;
+use membound_core::record::{Clock, Outcome};
+
+#[cfg(all(feature = "kvm", target_os = "linux"))]
+use crate::executor::microvm::MicroVm;
+
+/// The executor for all cases that this machine can run.
+#[derive(Debug)]
+pub struct Here {
+    native: Native,
+    microvm: MicroVm,
+}
+
+impl Here {
+    /// Calibrates the clock and prepares to run `cases`. No device is opened before a case needs it.
+    pub fn new(cases: &[Case], places: Places, verify: bool) -> Result<Self, NoVisit> {
+        let places = Places { allowance: Allowance::here(), ..places };
+        let (typed, others): (Vec<Case>, Vec<Case>) = cases.iter().cloned().partition(has_memory_type);
+        let native = Native::new(&others, places.clone(), verify)?;
+        let microvm = MicroVm::new(&typed, native.ticker(), native.clock(), places, verify);
+        Ok(Here { native, microvm })
+    }
+}
+
+impl Executor for Here {
+    fn clock(&self) -> Clock {
+        self.native.clock()
+    }
+
+    fn expect(&mut self, cases: &[Case]) {
+        let (typed, others): (Vec<Case>, Vec<Case>) = cases.iter().cloned().partition(has_memory_type);
+        self.native.expect(&others);
+        self.microvm.expect(&typed);
+    }
+
+    fn begin_round(&mut self) {
+        self.native.begin_round();
+        self.microvm.begin_round();
+    }
+
+    fn visit(&mut self, case: &Case, quota: &Quota<'_>) -> Outcome {
+        let outcome =
+            if has_memory_type(case) { self.microvm.visit(case, quota) } else { self.native.visit(case, quota) };
+        in_place(outcome)
+    }
+}
+
+/// Figures from memory that does not lie where it was to lie are not those asked for.
+fn in_place(outcome: Outcome) -> Outcome {
+    match &outcome {
+        Outcome::Measured(measured) => match measured.obtained.misplaced() {
+            Some(reason) => NoVisit::Wrong(reason).into(),
+            None => outcome,
+        },
+        _ => outcome,
+    }
+}
+
+/// Whether a kernel's stream lies in memory of a type that only page tables of our own can ask for.
+fn has_memory_type(case: &Case) -> bool {
+    let streams = case.variant().and_then(Variant::row).map(|kernel| kernel.formula().streams).unwrap_or_default();
+    streams.iter().any(|stream| case.memory_of(&stream.name).kind.is_memory_type())
+}
+
+/// Stands in for the micro-VM where it was not built.
+#[cfg(not(all(feature = "kvm", target_os = "linux")))]
+#[derive(Debug)]
+struct MicroVm {
+    clock: Clock,
+}
+
+#[cfg(not(all(feature = "kvm", target_os = "linux")))]
+impl MicroVm {
+    fn new(_cases: &[Case], _ticker: crate::os::clock::Ticker, clock: Clock, _places: Places, _verify: bool) -> Self {
+        MicroVm { clock }
+    }
+}
+
+#[cfg(not(all(feature = "kvm", target_os = "linux")))]
+impl Executor for MicroVm {
+    fn clock(&self) -> Clock {
+        self.clock.clone()
+    }
+
+    fn expect(&mut self, _cases: &[Case]) {}
+
+    fn visit(&mut self, _case: &Case, _quota: &Quota<'_>) -> Outcome {
+        NoVisit::impossible("this build has no micro-VM; build with the feature kvm").into()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use membound_core::record::Unit;
+
+    use super::*;
+    use membound_core::case as plan;
+    use membound_core::case::StreamMemory;
+    use membound_core::kernel::{StoreKind, Width};
+    use membound_core::memory::located::{Located, NodePages};
+    use membound_core::memory::{MemoryKind, MemorySpec, Obtained};
+    use membound_core::record::{Measured, Samples, Volume};
+    use membound_core::units::Bytes;
+
+    fn case(kernel: &str, kind: MemoryKind) -> Case {
+        plan::steady(kernel, Width::Scalar, StoreKind::Regular, MemorySpec::of(kind), vec![0], Bytes::kib(8))
+    }
+
+    #[test]
+    fn one_typed_stream_is_enough_for_the_micro_vm() {
+        assert!(has_memory_type(&case("load", MemoryKind::UcMinus)));
+        assert!(!has_memory_type(&case("load", MemoryKind::Thp)));
+        let typed = StreamMemory { stream: "b".into(), memory: MemorySpec::of(MemoryKind::Wc) };
+        let mixed = Case { streams: vec![typed.clone()], ..case("copy", MemoryKind::Thp) };
+        assert!(has_memory_type(&mixed));
+        // No stream has that name.
+        let stray = StreamMemory { stream: "z".into(), ..typed };
+        assert!(!has_memory_type(&Case { streams: vec![stray], ..case("copy", MemoryKind::Thp) }));
+        assert!(!has_memory_type(&case("no such kernel", MemoryKind::Uc)));
+    }
+
+    #[test]
+    fn figures_from_the_wrong_node_are_invalid() {
+        let outcome = |policy: &str, node: u32| {
+            let on = vec![NodePages { node, pages: 8 }];
+            let (policy, page) = (policy.parse().unwrap(), Bytes::kib(4));
+            let located = Located { policy, page, touched: 8, on, slack: 0, refusal: None };
+            let obtained = Obtained { located: vec![located], ..Obtained::default() };
+            let volume = Volume { unit: Unit::Element, units: 1, loaded: 8, stored: 0, write_allocated: 0, flops: 0 };
+            let samples = Samples::default();
+            in_place(Outcome::Measured(Box::new(Measured {
+                volume,
+                repetitions: 1,
+                core_clock_links: 1,
+                samples,
+                obtained,
+            })))
+        };
+        let Outcome::Invalid { reason } = outcome("node1", 0) else { panic!() };
+        assert!(reason.contains("not bound to node 1 (0 of 8 pages; node 0: 8)"), "{reason}");
+        for (policy, node) in [("node1", 1), ("preferred:1", 0), ("first-touch", 0)] {
+            assert!(matches!(outcome(policy, node), Outcome::Measured(_)), "{policy}");
+        }
+    }
+
+    #[cfg(not(all(feature = "kvm", target_os = "linux")))]
+    #[test]
+    fn a_build_without_the_micro_vm_says_so() {
+        let mut here = Here::new(&[], Places::default(), false).unwrap();
+        let quota =
+            Quota { least_samples: 1, most_samples: 1, time: std::time::Duration::ZERO, interrupted: &|| false };
+        let Outcome::Unavailable { reason } = here.visit(&case("load", MemoryKind::Uc), &quota) else { panic!() };
+        assert!(reason.contains("feature kvm"), "{reason}");
+    }
+}

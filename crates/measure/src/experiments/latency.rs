@@ -1,0 +1,28 @@
+//! A visit to a chase of one thread: what a load costs that waits for the one before it.
+
+use std::slice::from_mut;
+
+use membound_core::case::Case;
+use membound_core::kernel::chase::Chase;
+use membound_core::record::{Measured, Unit, Volume};
+
+use crate::bench::CORE_CLOCK_LINKS;
+use crate::chaser::{Chaser, Links};
+use crate::memory::places::Places;
+use crate::no_visit::NoVisit;
+use crate::team::Team;
+
+/// Visits `case`, which is this chase on one thread.
+pub(crate) fn visit(
+    chaser: &mut Chaser,
+    case: &Case,
+    chase: Chase,
+    team: Team<'_>,
+    places: &Places,
+) -> Result<Measured, NoVisit> {
+    let follow = |links: &mut Links<'_>| team.measure(from_mut(links));
+    let ((samples, repetitions), obtained) = chaser.follow(case, chase, places, follow)?;
+    let accesses = Chase::LINKS * u64::from(chase.chains);
+    let volume = Volume { units: accesses, unit: Unit::Access, loaded: 8 * accesses, ..Volume::default() };
+    Ok(Measured { volume, repetitions, core_clock_links: CORE_CLOCK_LINKS, samples, obtained })
+}

@@ -1,0 +1,15 @@
+//! One file for each experiment.
+
+pub mod addrmap;
+pub mod c2c;
+pub mod energy;
+pub mod flops;
+pub mod latency;
+pub mod loaded;
+pub mod offsets;
+pub mod page_cache;
+pub mod pages;
+pub mod pingpong;
+pub mod plain;
+pub mod rounding;
+pub mod streams;

@@ -1,0 +1,114 @@
+//! Plain experiments on this machine: a team whose threads each copy or fill memory of their own. A file says how.
+
+use crate::bench::{CORE_CLOCK_LINKS, Source};
+use crate::memory::places::Places;
+use crate::memory::region::Region;
+use crate::memory::touch::touch;
+use crate::no_visit::NoVisit;
+use crate::team::{Task, Team};
+use membound_core::case::Case;
+use membound_core::memory::Obtained;
+use membound_core::plain::Plain;
+use membound_core::plain::work::PlainWork;
+use membound_core::plain_experiments;
+use membound_core::record::{Measured, Unit, Volume};
+use membound_core::units::{Bytes, LINE};
+
+/// What a source holds, byte by byte: a prime's worth of bytes, so that no shift by a line or page goes unnoticed.
+const PERIOD: usize = 251;
+/// What is filled in.
+const FILLED: u8 = 0x5a;
+
+/// One thread's way to do the work once: a source of bytes is as long as its destination, or longer.
+type Way = Box<dyn FnMut(&mut [u8], Source<'_>) -> Result<(), NoVisit> + Send>;
+
+/// Declares runners. Each file has a function `way`, which makes a thread's way to do its work.
+macro_rules! runners {
+    ($($file:ident: $Work:ident),+ $(,)?) => {
+        $(mod $file;)+
+
+        /// Visits `case`, which is this work on each of its CPUs.
+        pub(crate) fn measure(case: &Case, work: Plain, team: Team<'_>, places: &Places) -> Result<Measured, NoVisit> {
+            match work {
+                $(Plain::$Work(work) => measure_by(case, work, || $file::way(work), team, places)),+
+            }
+        }
+    };
+}
+
+plain_experiments!(runners);
+
+fn measure_by(
+    case: &Case,
+    work: impl PlainWork,
+    way: impl Fn() -> Result<Way, NoVisit>,
+    team: Team<'_>,
+    places: &Places,
+) -> Result<Measured, NoVisit> {
+    let threads = case.threads().max(1) as u64;
+    // Whole lines of each array.
+    let bytes = case.working_set.0 / threads / work.arrays() / LINE * LINE;
+    let touched = Bytes(bytes * work.arrays());
+    let mover = |_: &u32| {
+        let region = Region::new(case.memory, touched, places)?;
+        match region.is_writable() {
+            true => Ok(Mover { fills: work.fills(), bytes: bytes as usize, region, way: way()?, has_run: false }),
+            false => Err(NoVisit::Unwritable("memory is filled before it is copied")),
+        }
+    };
+    let mut movers: Vec<Mover> = case.cpus.iter().map(mover).collect::<Result<_, _>>()?;
+    let (samples, repetitions) = team.measure(&mut movers)?;
+    let obtained = movers.iter().map(|mover| mover.region.inspect(touched)).reduce(Obtained::and).unwrap_or_default();
+    let stored = bytes * threads;
+    let loaded = stored * (work.arrays() - 1);
+    // Whether its stores allocate lines is what the comparison with kernels tells: as if they did.
+    let volume = Volume { units: stored, unit: Unit::Element, loaded, stored, write_allocated: stored, flops: 0 };
+    Ok(Measured { volume, repetitions, core_clock_links: CORE_CLOCK_LINKS, samples, obtained })
+}
+
+/// One thread and its memory: the destination, and behind it the source.
+struct Mover {
+    fills: bool,
+    bytes: usize,
+    region: Region,
+    way: Way,
+    has_run: bool,
+}
+
+impl Task for Mover {
+    fn begin(&mut self) -> Result<(), NoVisit> {
+        let bytes = self.bytes;
+        touch(&mut self.region, |all| {
+            let (to, from) = all.split_at_mut(bytes);
+            to.fill(0);
+            from.iter_mut().enumerate().for_each(|(at, byte)| *byte = (at % PERIOD) as u8);
+        })?;
+        Ok(())
+    }
+
+    fn renew(&mut self) -> Result<u64, NoVisit> {
+        Ok(0)
+    }
+
+    fn run(&mut self, repetitions: u64) -> Result<(), NoVisit> {
+        let (to, from) = self.region.contents().split_at_mut(self.bytes);
+        self.has_run = true;
+        let source = if self.fills { Source::Byte(FILLED) } else { Source::Bytes(from) };
+        (0..repetitions).try_for_each(|_| (self.way)(to, source))
+    }
+
+    /// All that was written, against what it must be.
+    fn end(&mut self) -> Result<(), NoVisit> {
+        if !self.has_run {
+            return Ok(());
+        }
+        let expect = |at: usize| if self.fills { FILLED } else { (at % PERIOD) as u8 };
+        let written = &self.region.contents()[..self.bytes];
+        match written.iter().enumerate().find(|(at, byte)| **byte != expect(*at)) {
+            None => Ok(()),
+            Some((at, byte)) => {
+                Err(NoVisit::Wrong(format!("data check failed: byte {at} is {byte}, must be {}", expect(at))))
+            }
+        }
+    }
+}

@@ -1,0 +1,263 @@
+//! One sum in many ways, on this machine: the kernels' machine code over seeded data, against the exact sum.
+
+use std::collections::HashMap;
+
+use crate::bench::{CORE_CLOCK_LINKS, Codes, Tools, compile, over_slices, volume};
+use crate::code::{Executable, Fault};
+use crate::no_visit::NoVisit;
+use crate::schedule::Quota;
+use crate::solo::{Solo, Task};
+use membound_core::case::Case;
+use membound_core::kernel::Variant;
+use membound_core::kernel::catalog::Kernel;
+use membound_core::kernel::exact::{Exact, ulps_apart};
+use membound_core::kernel::formula::Formula;
+use membound_core::kernel::isa::Isa;
+use membound_core::record::{Measured, Results, Sample, Samples};
+use membound_core::work::rounding::{Data, SumOrder, Summation};
+
+/// Blocks of a pairwise sum that are not halved any more.
+const PAIRWISE: usize = 256;
+/// The scalar of a triad: no power of two, so that its product is rounded.
+const SCALAR: f64 = 1.1;
+
+/// Adds up; keeps code and data from visit to visit.
+#[derive(Debug, Default)]
+pub(crate) struct Adder {
+    codes: Codes<(Variant, bool)>,
+    summands: HashMap<Made, Summands>,
+}
+
+/// What summands were made for.
+type Made = (String, Data, u64, usize);
+
+/// The streams of a sum, and its exact value.
+#[derive(Debug)]
+struct Summands {
+    streams: Vec<Vec<f64>>,
+    /// The exact sum, rounded once. Of a triad: 0.
+    exact: f64,
+    /// Sum of magnitudes, rounded once.
+    magnitude: f64,
+}
+
+impl Adder {
+    /// Visits `case`, which is this sum.
+    pub fn visit(
+        &mut self,
+        case: &Case,
+        way: &Summation,
+        quota: &Quota<'_>,
+        tools: &Tools<'_>,
+    ) -> Result<Measured, NoVisit> {
+        let &[cpu] = &case.cpus[..] else { return Err(NoVisit::OneThread("a sum is added up by")) };
+        let kernel = Kernel::find(&way.variant.kernel)?;
+        let isa = Isa { fma: tools.isa.fma && way.fused, ..tools.isa };
+        if way.fused && !tools.isa.fma {
+            return Err(NoVisit::impossible("this processor has no fused multiply-add (FMA)"));
+        }
+        let code = self.codes.get((way.variant.clone(), way.fused), || compile(&way.variant, isa))?;
+        let formula = kernel.formula();
+        let elements = (case.working_set.0 / 8) as usize / formula.streams.len();
+        let made = (kernel.name.to_string(), way.data, way.seed, elements);
+        let summands = self.summands.entry(made).or_insert_with(|| Summands::new(kernel, way.data, way.seed, elements));
+        let mut sum =
+            Sum { summands, formula, way, code, streams: Vec::new(), result: 0.0, results: Results::default() };
+        let (samples, repetitions) = Solo::new(cpu, quota, tools).measure(&mut sum)?;
+        Ok(Measured {
+            volume: volume(kernel, &way.variant, elements as u64),
+            repetitions,
+            core_clock_links: CORE_CLOCK_LINKS,
+            samples,
+            obtained: Default::default(),
+        })
+    }
+}
+
+/// One sum, added up again and again.
+struct Sum<'a> {
+    summands: &'a Summands,
+    formula: Formula,
+    way: &'a Summation,
+    code: &'a Executable,
+    /// The thread's own summands, in the order in which they are added.
+    streams: Vec<Vec<f64>>,
+    /// What the last pass came to.
+    result: f64,
+    /// What each sample came to.
+    results: Results,
+}
+
+impl Task for Sum<'_> {
+    fn begin(&mut self) -> Result<(), NoVisit> {
+        let Summands { streams, exact, magnitude } = self.summands;
+        self.streams = streams.clone();
+        if self.way.order == SumOrder::Backward {
+            self.streams.iter_mut().for_each(|stream| stream.reverse());
+        }
+        self.results = Results { exact: exact.to_bits(), magnitude: magnitude.to_bits(), ..Results::default() };
+        Ok(())
+    }
+
+    /// The first pass brings data and code into the caches. A sample is one sum, however short.
+    fn warm_up(&mut self, _solo: &Solo<'_>) -> Result<u64, NoVisit> {
+        self.run(1).map(|_| 1)
+    }
+
+    fn run(&mut self, _repetitions: u64) -> Result<bool, NoVisit> {
+        let mut slices: Vec<&mut [f64]> = self.streams.iter_mut().map(Vec::as_mut_slice).collect();
+        let Sum { code, formula, way, .. } = self;
+        let mut part = |part: &mut [&mut [f64]]| over_slices(code, formula, &way.variant, part, SCALAR);
+        self.result = add_up(&mut slices, &mut part, way)?;
+        Ok(true)
+    }
+
+    fn taken(&mut self, _sample: &mut Sample) {
+        let (bits, ulps) = match self.formula.store() {
+            None => (self.result.to_bits(), ulps_apart(self.result, self.summands.exact)),
+            Some(_) => checked(&self.streams),
+        };
+        self.results.bits.push(bits);
+        self.results.ulps.push(ulps);
+    }
+
+    fn end(&mut self, samples: &mut Samples) -> Result<(), NoVisit> {
+        samples.results = Some(std::mem::take(&mut self.results));
+        Ok(())
+    }
+}
+
+/// What adds up neighbours of all streams.
+type Part<'a> = dyn FnMut(&mut [&mut [f64]]) -> Result<f64, Fault> + 'a;
+
+/// Adds up in the way's order; `part` adds up neighbours.
+fn add_up(streams: &mut [&mut [f64]], part: &mut Part<'_>, way: &Summation) -> Result<f64, Fault> {
+    let length = streams.first().map_or(0, |stream| stream.len());
+    match way.order {
+        SumOrder::Pairwise if length > PAIRWISE => {
+            let (mut left, mut right) = split(streams, length / 2);
+            Ok(add_up(&mut left, part, way)? + add_up(&mut right, part, way)?)
+        }
+        SumOrder::Blocked => {
+            let block = length.div_ceil(way.blocks.max(1) as usize).max(1);
+            let (mut sum, mut rest) = (0.0, streams.iter_mut().map(|stream| &mut **stream).collect::<Vec<_>>());
+            while rest.first().is_some_and(|stream| !stream.is_empty()) {
+                let at = block.min(rest[0].len());
+                let halves = rest.into_iter().map(|stream| stream.split_at_mut(at));
+                let (mut first, later): (Vec<_>, Vec<_>) = halves.unzip();
+                sum += part(&mut first)?;
+                rest = later;
+            }
+            Ok(sum)
+        }
+        _ => part(streams),
+    }
+}
+
+fn split<'a>(streams: &'a mut [&mut [f64]], at: usize) -> (Vec<&'a mut [f64]>, Vec<&'a mut [f64]>) {
+    streams.iter_mut().map(|stream| stream.split_at_mut(at)).unzip()
+}
+
+/// Of a triad a = b + s*c: a number that stands for all bits of `a`, and the farthest element from its exact value.
+fn checked(streams: &[Vec<f64>]) -> (u64, u64) {
+    let [a, b, c] = streams else { return (0, 0) };
+    let (mut hash, mut farthest) = (0xcbf2_9ce4_8422_2325, 0);
+    for ((a, b), c) in a.iter().zip(b).zip(c) {
+        // FNV-1a, a word at a time.
+        hash = (hash ^ a.to_bits()).wrapping_mul(0x0000_0100_0000_01b3);
+        farthest = farthest.max(ulps_apart(*a, SCALAR.mul_add(*c, *b)));
+    }
+    (hash, farthest)
+}
+
+impl Summands {
+    fn new(kernel: &Kernel, data: Data, seed: u64, elements: usize) -> Self {
+        let is_triad = kernel.formula().store().is_some();
+        let mut random = fastrand::Rng::with_seed(seed);
+        let (first, second) = numbers(data, elements, &mut random);
+        let streams = match kernel.formula().streams.len() {
+            1 => vec![first],
+            2 => vec![first, second],
+            // b cancels against s*c to the same degree as neighbours of the sums do.
+            _ => {
+                let b: Vec<f64> = first.iter().map(|x| -SCALAR * x * (1.0 - 1.0 / data.condition())).collect();
+                vec![vec![0.0; elements], b, first]
+            }
+        };
+        let (mut sum, mut magnitudes) = (Exact::default(), Exact::default());
+        if let (false, [first, rest @ ..]) = (is_triad, &streams[..]) {
+            for (at, x) in first.iter().enumerate() {
+                let y = rest.first().map_or(1.0, |second| second[at]);
+                sum.add_product(*x, y);
+                magnitudes.add_product(x.abs(), y.abs());
+            }
+        }
+        Summands { streams, exact: sum.value(), magnitude: magnitudes.value() }
+    }
+}
+
+/// Numbers of that condition, and positive factors for a dot product of the same condition: each number has a partner of
+/// almost the same magnitude and the other sign, with the same factor, and what is left of all pairs is their sum.
+fn numbers(data: Data, elements: usize, random: &mut fastrand::Rng) -> (Vec<f64>, Vec<f64>) {
+    let left = 2.0 / data.condition();
+    let mut both: Vec<(f64, f64)> = Vec::with_capacity(elements + 1);
+    while both.len() < elements {
+        let (x, factor) = (random.f64(), 0.5 + random.f64());
+        match data {
+            Data::Uniform => both.push((x, factor)),
+            _ => both.extend([(x, factor), (-x * (1.0 - left), factor)]),
+        }
+    }
+    both.truncate(elements / 2 * 2);
+    both.resize(elements, (0.0, 1.0));
+    random.shuffle(&mut both);
+    both.into_iter().unzip()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn data_have_the_condition_that_they_are_named_for() {
+        for &data in Data::ALL {
+            for name in ["sum", "dot"] {
+                let summands = Summands::new(Kernel::find(name).unwrap(), data, 3, 10_001);
+                let found = summands.magnitude / summands.exact.abs();
+                assert!((0.5..2.0).contains(&(found / data.condition())), "{name} {data}: {found}");
+                assert!(summands.streams.iter().all(|stream| stream.len() == 10_001));
+            }
+        }
+    }
+
+    #[test]
+    fn orders_by_hand() {
+        let way = |order, blocks| {
+            let case = membound_core::case::steady(
+                "sum",
+                membound_core::kernel::Width::Scalar,
+                membound_core::kernel::StoreKind::Regular,
+                membound_core::case::USUAL_MEMORY,
+                vec![0],
+                membound_core::units::Bytes(8),
+            );
+            let variant = case.variant().unwrap().clone();
+            Summation { variant, fused: false, order, blocks, data: Data::Uniform, seed: 1 }
+        };
+        let parts = |order, blocks, length: usize| {
+            let mut numbers = vec![1.0; length];
+            let mut seen = Vec::new();
+            let mut part = |streams: &mut [&mut [f64]]| {
+                seen.push(streams[0].len());
+                Ok(streams[0].iter().sum())
+            };
+            let sum = add_up(&mut [&mut numbers], &mut part, &way(order, blocks)).unwrap();
+            assert_eq!(sum, length as f64);
+            seen
+        };
+        assert_eq!(parts(SumOrder::Forward, 1, 1000), [1000]);
+        assert_eq!(parts(SumOrder::Blocked, 3, 1000), [334, 334, 332]);
+        assert_eq!(parts(SumOrder::Pairwise, 1, 1000), [250, 250, 250, 250]);
+        assert_eq!(parts(SumOrder::Blocked, 8, 3), [1, 1, 1]);
+    }
+}

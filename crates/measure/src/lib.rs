@@ -1,0 +1,27 @@
+//! Makes samples: all machine code, every call of the operating system and all `unsafe` is here.
+
+pub mod answers;
+pub mod arena;
+pub mod asm;
+pub mod bench;
+pub mod chaser;
+pub mod code;
+pub mod controllers;
+pub mod executor;
+pub mod experiments;
+pub mod machine;
+pub mod memory;
+pub mod meters;
+pub mod mpi;
+pub mod no_visit;
+pub mod os;
+pub mod schedule;
+pub mod solo;
+pub mod team;
+pub mod threads;
+pub mod turn;
+pub mod warm_up;
+
+#[cfg(test)]
+#[path = "../../core/tests/it/common/skip.rs"]
+mod skip;

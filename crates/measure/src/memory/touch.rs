@@ -1,0 +1,27 @@
+//! Working on memory that may be taken away meanwhile.
+
+#![allow(unsafe_code)]
+
+use crate::memory::region::Region;
+use crate::os::faults::{TakenAway, guard};
+
+/// Works on what a region holds; an error where the memory was taken away meanwhile. Such a region is of no use any more.
+pub fn touch<R>(region: &mut Region, work: impl FnOnce(&mut [u8]) -> R) -> Result<R, TakenAway> {
+    guarded(region, |region| work(region.contents()))
+}
+
+/// The same, on numbers.
+pub fn touch_words<R>(region: &mut Region, work: impl FnOnce(&mut [f64]) -> R) -> Result<R, TakenAway> {
+    guarded(region, |region| work(region.words()))
+}
+
+fn guarded<R>(region: &mut Region, work: impl FnOnce(&mut Region) -> R) -> Result<R, TakenAway> {
+    if region.contents().is_empty() {
+        return Ok(work(region));
+    }
+    let (start, page) = (region.address() as usize, region.page());
+    let range = start..start + region.bytes().0 as usize;
+    // SAFETY: the range is the region's own mapping, of whole pages, mapped and borrowed exclusively; the work lends out
+    // its bytes or words and can't unmap it. Any bits are a valid u8 and f64.
+    unsafe { guard(range, page, || work(region)) }
+}

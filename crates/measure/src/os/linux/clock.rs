@@ -1,0 +1,98 @@
+//! The clock that samples are timed with.
+
+#![allow(unsafe_code)]
+
+use std::time::{Duration, Instant};
+
+use membound_core::record::Clock;
+use membound_core::units::Hertz;
+
+pub(super) fn clock_ns(clock: libc::clockid_t) -> u64 {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: clock_gettime writes the timespec it is given.
+    unsafe { libc::clock_gettime(clock, &mut time) };
+    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+}
+
+/// The clock that all threads share: the time stamp counter where it runs at one rate on all cores, else the kernel's.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ticker {
+    /// rdtscp, ordered after everything before it.
+    Tsc,
+    /// CLOCK_MONOTONIC_RAW, in nanoseconds.
+    Raw,
+}
+
+impl Ticker {
+    /// The best clock here.
+    pub fn detect() -> Self {
+        if has_invariant_tsc() { Ticker::Tsc } else { Ticker::Raw }
+    }
+
+    /// The time, after all earlier instructions are done and before any later one starts.
+    #[inline(always)]
+    pub fn now(self) -> u64 {
+        match self {
+            #[cfg(target_arch = "x86_64")]
+            Ticker::Tsc => {
+                let mut cpu = 0;
+                // SAFETY: `detect` chose this variant because CPUID promises an invariant TSC; every such processor
+                // has rdtscp and lfence.
+                unsafe {
+                    core::arch::x86_64::_mm_mfence();
+                    let ticks = core::arch::x86_64::__rdtscp(&mut cpu);
+                    core::arch::x86_64::_mm_lfence();
+                    ticks
+                }
+            }
+            _ => clock_ns(libc::CLOCK_MONOTONIC_RAW),
+        }
+    }
+
+    /// Measures the clock's rate against CLOCK_MONOTONIC_RAW over `span`, and its own cost.
+    pub fn calibrate(self, span: Duration) -> Clock {
+        let overhead_ticks = (0..1000).map(|_| self.pair()).min().unwrap_or(0);
+        let (name, hz) = match self {
+            Ticker::Tsc => ("tsc", self.rate(span)),
+            Ticker::Raw => ("CLOCK_MONOTONIC_RAW", 1e9),
+        };
+        Clock { name: name.into(), hz: Hertz(hz), overhead_ticks }
+    }
+
+    fn pair(self) -> u64 {
+        let start = self.now();
+        self.now() - start
+    }
+
+    fn rate(self, span: Duration) -> f64 {
+        let (ticks, ns) = self.simultaneous();
+        let begin = Instant::now();
+        while begin.elapsed() < span {
+            std::hint::spin_loop();
+        }
+        let (later_ticks, later_ns) = self.simultaneous();
+        (later_ticks - ticks) as f64 / (later_ns - ns) as f64 * 1e9
+    }
+
+    /// Both clocks at one moment: of several tries, the one whose readings lie closest together.
+    fn simultaneous(self) -> (u64, u64) {
+        let reading = || {
+            let before = self.now();
+            let ns = clock_ns(libc::CLOCK_MONOTONIC_RAW);
+            let after = self.now();
+            (after - before, before + (after - before) / 2, ns)
+        };
+        let (_, ticks, ns) = (0..50).map(|_| reading()).min().unwrap_or((0, 0, 1));
+        (ticks, ns)
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+fn has_invariant_tsc() -> bool {
+    raw_cpuid::CpuId::new().get_advanced_power_mgmt_info().is_some_and(|info| info.has_invariant_tsc())
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+fn has_invariant_tsc() -> bool {
+    false
+}

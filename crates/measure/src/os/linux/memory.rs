@@ -1,0 +1,156 @@
+//! Mapping memory, and saying what is to become of its pages.
+
+#![allow(unsafe_code)]
+
+use std::fs::File;
+use std::os::fd::AsRawFd;
+use std::{io, ptr};
+
+/// What is mapped.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Mapped<'a> {
+    /// Memory without a file.
+    Anonymous {
+        /// Whether children share it.
+        shared: bool,
+        /// Bytes of a page, where pages come from the pool of huge pages.
+        pool_page: Option<usize>,
+    },
+    /// A file or device.
+    File {
+        /// It, long enough.
+        file: &'a File,
+        /// Whether writes reach it.
+        shared: bool,
+        /// Where to start, bytes.
+        offset: u64,
+    },
+}
+
+/// Maps so many bytes at a fresh address.
+pub(crate) fn map(what: Mapped, bytes: usize, is_writable: bool) -> io::Result<usize> {
+    let protection = if is_writable { libc::PROT_READ | libc::PROT_WRITE } else { libc::PROT_READ };
+    let sharing = |shared: bool| if shared { libc::MAP_SHARED } else { libc::MAP_PRIVATE };
+    let (file, flags, offset) = match what {
+        // Pool pages are reserved now, so that touching them later can't fail with SIGBUS.
+        Mapped::Anonymous { shared, pool_page: Some(page) } => {
+            let size = (page.trailing_zeros() as libc::c_int) << libc::MAP_HUGE_SHIFT;
+            (-1, sharing(shared) | libc::MAP_ANONYMOUS | libc::MAP_HUGETLB | size, 0)
+        }
+        Mapped::Anonymous { shared, .. } => (-1, sharing(shared) | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE, 0),
+        Mapped::File { file, shared, offset } => (file.as_raw_fd(), sharing(shared), offset as libc::off_t),
+    };
+    // SAFETY: a fresh mapping at no fixed address; nothing existing is touched.
+    let start = unsafe { libc::mmap(ptr::null_mut(), bytes, protection, flags, file, offset) };
+    if start == libc::MAP_FAILED { Err(io::Error::last_os_error()) } else { Ok(start as usize) }
+}
+
+/// Ends a mapping.
+///
+/// # Safety
+/// [`map`] or [`code`] made it with this length, and nothing refers to it.
+pub(crate) unsafe fn unmap(start: usize, bytes: usize) {
+    // SAFETY: as promised.
+    unsafe { libc::munmap(start as *mut libc::c_void, bytes) };
+}
+
+/// What malloc gives.
+pub(crate) fn allocate(bytes: usize) -> io::Result<usize> {
+    // SAFETY: asks for fresh memory.
+    let start = unsafe { libc::malloc(bytes) };
+    if start.is_null() { Err(io::Error::last_os_error()) } else { Ok(start as usize) }
+}
+
+/// Gives it back.
+///
+/// # Safety
+/// It came from [`allocate`], and nothing refers to it.
+pub(crate) unsafe fn free(start: usize) {
+    // SAFETY: as promised.
+    unsafe { libc::free(start as *mut libc::c_void) };
+}
+
+/// Copies code to fresh pages, then makes them read-and-execute: never both writable and executable.
+pub(crate) fn code(bytes: &[u8]) -> io::Result<(usize, usize)> {
+    let length = bytes.len().next_multiple_of(4096);
+    let start = map(Mapped::Anonymous { shared: false, pool_page: None }, length, true)?;
+    // SAFETY: the mapping is at least as long as the code, writable and ours alone.
+    unsafe { ptr::copy_nonoverlapping(bytes.as_ptr(), start as *mut u8, bytes.len()) };
+    // SAFETY: the whole mapping is ours; no reference to it exists.
+    if unsafe { libc::mprotect(start as *mut libc::c_void, length, libc::PROT_READ | libc::PROT_EXEC) } != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok((start, length))
+}
+
+/// What the kernel is asked to do with the pages of a mapping (madvise).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Advice {
+    /// Make them (MADV_POPULATE_WRITE, Linux 5.14).
+    Populate,
+    /// Take them back at once (MADV_DONTNEED).
+    Dontneed,
+    /// Take them back when memory is short (MADV_FREE, Linux 4.5).
+    Free,
+    /// Make no huge pages of them (MADV_NOHUGEPAGE).
+    NoHuge,
+    /// Make them huge pages when it pleases (MADV_HUGEPAGE). Only this undoes [`Advice::NoHuge`], which
+    /// [`Advice::Collapse`] respects.
+    Huge,
+    /// Make them huge pages now (MADV_COLLAPSE, Linux 6.1).
+    Collapse,
+    /// Let forked children share them (MADV_DOFORK).
+    Fork,
+    /// Hide them from forked children (MADV_DONTFORK).
+    NoFork,
+}
+
+/// Newer than the C library's header.
+const MADV_COLLAPSE: libc::c_int = 25;
+
+impl Advice {
+    /// Its name, and what the kernel needs for it.
+    pub(crate) fn needs(self) -> (&'static str, &'static str) {
+        let (_, name, needs) = self.facts();
+        (name, needs)
+    }
+
+    /// The kernel's number, its name, and whom it is for.
+    fn facts(self) -> (libc::c_int, &'static str, &'static str) {
+        const THP: &str = "it needs a kernel with transparent huge pages";
+        const FORK: &str = "it does not work on devices";
+        match self {
+            Advice::Populate => (libc::MADV_POPULATE_WRITE, "MADV_POPULATE_WRITE", "it needs Linux 5.14"),
+            Advice::Dontneed => (libc::MADV_DONTNEED, "MADV_DONTNEED", "it does not work on locked memory or devices"),
+            Advice::Free => (libc::MADV_FREE, "MADV_FREE", "it works on private anonymous memory only"),
+            Advice::NoHuge => (libc::MADV_NOHUGEPAGE, "MADV_NOHUGEPAGE", THP),
+            Advice::Huge => (libc::MADV_HUGEPAGE, "MADV_HUGEPAGE", THP),
+            Advice::Collapse => (
+                MADV_COLLAPSE,
+                "MADV_COLLAPSE",
+                "it needs Linux 6.1, transparent huge pages and free memory in one piece",
+            ),
+            Advice::Fork => (libc::MADV_DOFORK, "MADV_DOFORK", FORK),
+            Advice::NoFork => (libc::MADV_DONTFORK, "MADV_DONTFORK", FORK),
+        }
+    }
+}
+
+/// Asks the kernel to do something with all pages of a range.
+///
+/// # Safety
+/// The range is the caller's own mapping, and nothing relies on what it holds: that stays or becomes zero.
+pub(crate) unsafe fn advise(start: usize, bytes: usize, advice: Advice) -> io::Result<()> {
+    // SAFETY: as promised.
+    checked(unsafe { libc::madvise(start as *mut libc::c_void, bytes, advice.facts().0) })
+}
+
+/// Locks the pages of a range in memory.
+pub(crate) fn lock(start: usize, bytes: usize) -> io::Result<()> {
+    // SAFETY: makes pages of our own and keeps them; it changes nothing of what they hold.
+    checked(unsafe { libc::mlock(start as *const libc::c_void, bytes) })
+}
+
+fn checked(result: libc::c_int) -> io::Result<()> {
+    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}

@@ -1,0 +1,17 @@
+//! Linux.
+
+pub mod busy;
+pub mod clock;
+pub mod counters;
+pub mod faults;
+pub mod files;
+pub mod library;
+pub mod machine;
+pub mod memory;
+pub mod numa;
+pub mod outfile;
+pub mod pages;
+pub mod processes;
+pub mod signals;
+pub mod terminal;
+pub mod thread;

@@ -1,0 +1,237 @@
+//! Files that a run leaves behind. Whoever runs this program may be root, and the folder may be everybody's, so: no link is
+//! followed, nothing but a regular file is ever replaced, and a reader sees the old file or the new one, never a part.
+
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::io::{ErrorKind, Write};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+/// Who may read a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Readers {
+    /// Whoever the user's mask lets.
+    Usual,
+    /// Everybody: its reader runs as somebody else.
+    Everybody,
+}
+
+/// A new file. Whatever has that name already, be it a link that leads nowhere, is an error and stays as it is.
+pub fn create(path: &Path) -> io::Result<File> {
+    OpenOptions::new().write(true).create_new(true).open(path).map_err(|fault| match fault.kind() {
+        ErrorKind::AlreadyExists => io::Error::new(ErrorKind::AlreadyExists, standing(path)),
+        _ => fault,
+    })
+}
+
+/// What keeps a new file from its name.
+fn standing(path: &Path) -> String {
+    let kind = path.symlink_metadata().ok().and_then(|about| kind(&about.file_type()));
+    kind.map_or_else(|| "it exists, and nothing is overwritten".into(), |kind| format!("it is {kind}"))
+}
+
+/// A new file that was made before what it is to hold is known, so that a place that can't be written is found at once. Where
+/// nothing comes of it, it is gone again.
+#[derive(Debug)]
+pub struct Reserved {
+    path: PathBuf,
+    file: File,
+    is_filled: bool,
+}
+
+impl Reserved {
+    /// Makes the file.
+    ///
+    /// # Errors
+    /// Those of [`create`].
+    pub fn new(path: &Path) -> io::Result<Reserved> {
+        Ok(Reserved { path: path.into(), file: create(path)?, is_filled: false })
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// All that it will hold.
+    ///
+    /// # Errors
+    /// The disk may be full; then the file goes, too.
+    pub fn fill(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.file.write_all(bytes)?;
+        self.is_filled = true;
+        Ok(())
+    }
+}
+
+impl Drop for Reserved {
+    fn drop(&mut self) {
+        if !self.is_filled {
+            let _ = std::fs::remove_file(&self.path);
+        }
+    }
+}
+
+/// A file that this process created, opened once more to read and append; a link that took its place is not followed.
+pub fn reopen(path: &Path) -> io::Result<File> {
+    regular(OpenOptions::new().read(true).append(true).custom_flags(WARY).open(path)?)
+}
+
+/// A file for locks, made if need be, this user's alone where that is root: who can open a file can lock it, and nobody is to
+/// keep root from measuring. Of others' files root uses none.
+pub fn lock_file(path: &Path) -> io::Result<File> {
+    let user = super::files::user();
+    let mode = if user == 0 { 0o600 } else { 0o644 };
+    // An existing file is only read: one that another user made can be locked all the same, and in a folder for all the
+    // kernel does not let us open it as if to create it.
+    let existing = || OpenOptions::new().read(true).custom_flags(WARY).open(path);
+    let file = match existing() {
+        Err(fault) if fault.kind() == ErrorKind::NotFound => {
+            match OpenOptions::new().read(true).append(true).create_new(true).mode(mode).open(path) {
+                Err(fault) if fault.kind() == ErrorKind::AlreadyExists => existing(),
+                created => created,
+            }
+        }
+        opened => opened,
+    };
+    let file = regular(file?)?;
+    let about = file.metadata()?;
+    if user == 0 && about.uid() != 0 {
+        return Err(io::Error::new(
+            ErrorKind::PermissionDenied,
+            "it belongs to another user, who could lock it for ever",
+        ));
+    }
+    if user == 0 && about.mode() & 0o077 != 0 {
+        file.set_permissions(std::os::unix::fs::PermissionsExt::from_mode(0o600))?;
+    }
+    Ok(file)
+}
+
+/// Who holds the lock on a file, in words, as far as the kernel tells.
+pub fn lock_holder(path: &Path) -> String {
+    let locks = std::fs::read_to_string("/proc/locks").unwrap_or_default();
+    let inode = path.symlink_metadata().map_or(0, |about| about.ino()).to_string();
+    let holder = locks.lines().find_map(|line| {
+        let mut words = line.split_whitespace().skip(1).filter(|word| *word != "->");
+        let (kind, pid, file) = (words.next()?, words.nth(2)?, words.next()?);
+        (kind == "FLOCK" && file.rsplit(':').next() == Some(&inode)).then_some(pid)
+    });
+    match holder.and_then(|pid| Some((pid, std::fs::metadata(format!("/proc/{pid}")).ok()?.uid()))) {
+        Some((pid, user)) => format!("process {pid} of user {user}"),
+        None => "another process".into(),
+    }
+}
+
+/// Writes a file as a whole, beside its older self and then over it.
+///
+/// # Errors
+/// What has that name is no regular file; or one of the steps failed, and then nothing has changed.
+pub fn replace(path: &Path, bytes: &[u8], readers: Readers) -> io::Result<()> {
+    may_be_replaced(path)?;
+    let (unfinished, file) = unfinished(path)?;
+    let write = || {
+        if readers == Readers::Everybody {
+            super::files::let_everybody_read(&file)?;
+        }
+        (&file).write_all(bytes)?;
+        file.sync_all()?;
+        rename(&unfinished, path)
+    };
+    write().inspect_err(|_| {
+        let _ = std::fs::remove_file(&unfinished);
+    })
+}
+
+/// Gives a finished file its name, which nothing but a regular file may have had before.
+pub fn rename(from: &Path, to: &Path) -> io::Result<()> {
+    may_be_replaced(to)?;
+    std::fs::rename(from, to)
+}
+
+/// Neither a link is followed, nor is a pipe's other end waited for.
+const WARY: i32 = libc::O_NOFOLLOW | libc::O_NONBLOCK;
+
+fn regular(file: File) -> io::Result<File> {
+    kind(&file.metadata()?.file_type()).map_or(Ok(file), |kind| Err(refused(kind)))
+}
+
+fn may_be_replaced(path: &Path) -> io::Result<()> {
+    match path.symlink_metadata() {
+        Ok(about) => kind(&about.file_type()).map_or(Ok(()), |kind| Err(refused(kind))),
+        Err(fault) if fault.kind() == ErrorKind::NotFound => Ok(()),
+        Err(fault) => Err(fault),
+    }
+}
+
+/// What something is, if it is no regular file.
+fn kind(of: &std::fs::FileType) -> Option<&'static str> {
+    match of {
+        kind if kind.is_file() => None,
+        kind if kind.is_dir() => Some("a folder"),
+        kind if kind.is_symlink() => Some("a link, and links are not followed"),
+        kind if kind.is_fifo() => Some("a pipe"),
+        kind if kind.is_socket() => Some("a socket"),
+        _ => Some("a device"),
+    }
+}
+
+fn refused(kind: &str) -> io::Error {
+    io::Error::new(ErrorKind::InvalidInput, format!("it is {kind}; only a regular file is replaced"))
+}
+
+/// A new file beside another. Its name ends in none that a reader of records, pages or metrics looks for.
+fn unfinished(path: &Path) -> io::Result<(PathBuf, File)> {
+    let mut fault = io::Error::from(ErrorKind::AlreadyExists);
+    for n in 0..100 {
+        let beside = path.with_file_name(format!(".membound-{}-{n}.tmp", std::process::id()));
+        match create(&beside) {
+            Ok(file) => return Ok((beside, file)),
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => fault = error,
+            Err(error) => return Err(error),
+        }
+    }
+    Err(fault)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_reader_sees_the_old_file_or_the_new_one() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("out.prom");
+        for text in ["one\n", "two\n"] {
+            replace(&path, text.as_bytes(), Readers::Everybody).unwrap();
+            assert_eq!(std::fs::read_to_string(&path).unwrap(), text);
+        }
+        assert_eq!(path.metadata().unwrap().mode() & 0o777, 0o644);
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1, "nothing unfinished is left");
+        assert!(replace(&folder.path().join("no/such/folder"), b"x", Readers::Usual).is_err());
+        assert!(replace(Path::new("/"), b"x", Readers::Usual).is_err());
+    }
+
+    #[test]
+    fn what_is_no_regular_file_stays_as_it_is() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        std::fs::write(at("victim"), "untouched").unwrap();
+        std::os::unix::fs::symlink("victim", at("link")).unwrap();
+        std::os::unix::fs::symlink("nowhere", at("dangling")).unwrap();
+        std::fs::create_dir(at("folder")).unwrap();
+        let _socket = std::os::unix::net::UnixListener::bind(at("socket")).unwrap();
+        std::fs::write(at("new"), "x").unwrap();
+        for (name, kind) in [("link", "a link"), ("dangling", "a link"), ("folder", "a folder"), ("socket", "a socket")]
+        {
+            let before = at(name).symlink_metadata().unwrap().ino();
+            let fault = replace(&at(name), b"x", Readers::Usual).unwrap_err().to_string();
+            assert!(fault.contains(kind), "{name}: {fault}");
+            assert!(rename(&at("new"), &at(name)).is_err() && create(&at(name)).is_err() && reopen(&at(name)).is_err());
+            assert_eq!(at(name).symlink_metadata().unwrap().ino(), before);
+        }
+        assert_eq!(std::fs::read_to_string(at("victim")).unwrap(), "untouched");
+        assert!(!at("nowhere").exists());
+        assert!(replace(Path::new("/dev/null"), b"x", Readers::Usual).unwrap_err().to_string().contains("a device"));
+    }
+}

@@ -1,0 +1,510 @@
+//! Running cases: an [`Executor`] takes samples, [`run`] decides which case is visited when and for how long.
+
+use membound_core::in_order::InOrder;
+use std::collections::HashMap;
+use std::io;
+use std::time::{Duration, Instant};
+
+use membound_core::case::{Case, Protocol, Work};
+use membound_core::memory::MemorySpec;
+use membound_core::plan::Plan;
+use membound_core::record::{Clock, Measurement, Outcome, World};
+use membound_core::stats;
+use membound_core::units::Bytes;
+
+/// Visits to a scan: a slow spell that falls on one of them does not show in a median of three. The samples of a scan
+/// are of many quantities, one an offset, so how narrow their interval is says nothing; and they are many.
+const SCAN_VISITS: usize = 3;
+
+/// Takes samples: this machine, a small virtual machine on it, a simulation, later a GPU.
+pub trait Executor {
+    /// The clock that samples are counted in.
+    fn clock(&self) -> Clock;
+    /// The processes that take part, where it is not this one alone.
+    fn world(&self) -> Option<World> {
+        None
+    }
+    /// Announces cases, so that memory for the largest can be reserved.
+    fn expect(&mut self, cases: &[Case]);
+    /// A new round of visits begins. Memory kept from the last one is given back: where its pages happened to lie is
+    /// luck that lasts as long as they do, and shows in the intervals only if each round draws anew.
+    fn begin_round(&mut self) {}
+    /// Takes samples of one case.
+    fn visit(&mut self, case: &Case, quota: &Quota<'_>) -> Outcome;
+}
+
+/// How much one visit may take.
+#[allow(missing_debug_implementations)] // It holds closures.
+pub struct Quota<'a> {
+    /// Samples to take whatever the time.
+    pub least_samples: usize,
+    /// Samples after which to stop.
+    pub most_samples: usize,
+    /// Time after which to stop.
+    pub time: Duration,
+    /// Whether the user wants to stop.
+    pub interrupted: &'a (dyn Fn() -> bool + Sync),
+}
+
+/// How a run is laid out in time.
+#[allow(missing_debug_implementations)] // It holds closures.
+pub struct Schedule<'a> {
+    /// Seed of the order of visits.
+    pub seed: u64,
+    /// When the run started: visits are dated from it.
+    pub started: Instant,
+    /// When to stop, whatever is left.
+    pub deadline: Instant,
+    /// Samples of one visit.
+    pub samples: usize,
+    /// Rounds after which to stop.
+    pub most_rounds: u32,
+    /// Whether a case's visits so far (durations by repetition) are enough.
+    pub settled: &'a dyn Fn(&[Vec<f64>]) -> bool,
+    /// Whether the user wants to stop.
+    pub interrupted: &'a (dyn Fn() -> bool + Sync),
+}
+
+/// Where a run stands; for a progress bar.
+#[derive(Debug, Clone, Copy)]
+pub struct Progress<'a> {
+    /// The case that comes next.
+    pub case: &'a Case,
+    /// The round, from 0.
+    pub round: u32,
+    /// Visits done.
+    pub visits: u64,
+}
+
+/// Times that a headline is visited in the whole of a run, apart in time, where there is room for it.
+const PASSES: u32 = 10;
+/// Passes after which memory is drawn anew: mapping and filling it takes longer than its samples.
+const REDRAWN: u32 = 3;
+/// Share of a run that its headline may take beyond the first pass.
+const HEADLINE_SHARE: f64 = 0.6;
+/// A figure of the headline is sure when its interval is within this share on either side.
+const SURE: f64 = 0.03;
+/// What a case of the headline waits at least from one visit to the next, as a share of the run: visits close together
+/// meet the same state of the machine.
+const APART: f64 = 0.02;
+
+/// Visits `cases` in rounds, in random order, until each is settled or the time is over. Rounds lie apart in time, so
+/// that a slow spell of a shared machine falls on all cases alike and shows as spread, not as a difference between
+/// cases. Each visit is handed to `sink` before the next one starts.
+///
+/// # Errors
+/// Those of `sink`: a record that can't be written ends the run.
+pub fn run(
+    cases: &[Case],
+    executor: &mut dyn Executor,
+    schedule: &Schedule<'_>,
+    sink: &mut dyn FnMut(Measurement) -> io::Result<()>,
+    progress: &mut dyn FnMut(Progress<'_>),
+) -> io::Result<()> {
+    run_plan(&Plan::of(cases), executor, schedule, sink, progress)
+}
+
+/// The same, stage by stage; a pass over the headline comes first, and further ones come between other visits.
+///
+/// # Errors
+/// Those of `sink`.
+pub fn run_plan(
+    plan: &Plan,
+    executor: &mut dyn Executor,
+    schedule: &Schedule<'_>,
+    sink: &mut dyn FnMut(Measurement) -> io::Result<()>,
+    progress: &mut dyn FnMut(Progress<'_>),
+) -> io::Result<()> {
+    let random = fastrand::Rng::with_seed(schedule.seed);
+    let mut run =
+        Run { executor, schedule, sink, progress, random, visits: 0, pace: Pace::default(), filled: HashMap::new() };
+    let mut headline = Headline::new(&plan.headline, schedule);
+    let mut stages: Vec<Vec<State>> =
+        plan.stages.iter().map(|stage| stage.iter().map(|_| State::default()).collect()).collect();
+    for round in 0..schedule.most_rounds {
+        let is_open = |states: &[State]| states.iter().any(|state| !state.done);
+        if run.is_over() || !stages.iter().any(|states| is_open(states)) {
+            break;
+        }
+        if round > 0 || plan.headline.is_empty() {
+            run.begin_round();
+        }
+        for (number, cases) in plan.stages.iter().enumerate() {
+            let later: usize = stages[number + 1..].iter().flatten().filter(|state| !state.done).count();
+            run.stage(cases, &mut stages[number], round, later, &mut headline)?;
+        }
+    }
+    headline.finish(&mut run)
+}
+
+/// What all visits of a run need.
+struct Run<'a, 'b> {
+    executor: &'a mut dyn Executor,
+    schedule: &'a Schedule<'b>,
+    sink: &'a mut dyn FnMut(Measurement) -> io::Result<()>,
+    progress: &'a mut dyn FnMut(Progress<'_>),
+    random: fastrand::Rng,
+    visits: u64,
+    pace: Pace,
+    /// The largest working set that was filled since memory was drawn, by memory and threads.
+    filled: HashMap<(MemorySpec, usize), Bytes>,
+}
+
+impl Run<'_, '_> {
+    fn left(&self) -> Duration {
+        self.schedule.deadline.saturating_duration_since(Instant::now())
+    }
+
+    fn is_over(&self) -> bool {
+        self.left().is_zero() || (self.schedule.interrupted)()
+    }
+
+    fn begin_round(&mut self) {
+        self.executor.begin_round();
+        self.filled.clear();
+    }
+
+    /// Visits each open case of a stage once, and lets the headline in between. `later` cases share the time that is left.
+    fn stage(
+        &mut self,
+        cases: &[Case],
+        states: &mut [State],
+        round: u32,
+        later: usize,
+        headline: &mut Headline<'_>,
+    ) -> io::Result<()> {
+        let open: Vec<usize> = (0..cases.len()).filter(|&i| !states[i].done).collect();
+        let order = order(open, cases, states, self.pace, self.left(), &mut self.random);
+        for (position, &index) in order.iter().enumerate() {
+            headline.take_turn(self)?;
+            let fair = headline.others(self.left()) / (order.len() - position + later) as u32;
+            self.visit(&cases[index], &mut states[index], round, fair)?;
+        }
+        Ok(())
+    }
+
+    /// Visits a case, if that can end in time. Returns what it took.
+    fn visit(&mut self, case: &Case, state: &mut State, round: u32, fair: Duration) -> io::Result<Duration> {
+        let left = self.left();
+        let filled = self.filled.entry((case.memory, case.threads())).or_default();
+        let is_first = state.cost.is_zero() && *filled < case.working_set;
+        let filling = if is_first { case.filling_time() } else { Duration::ZERO };
+        let cost = state.expected(case, self.pace) + filling;
+        if (self.schedule.interrupted)() || left.is_zero() || left < cost.mul_f64(1.2) {
+            state.done |= left.is_zero();
+            return Ok(Duration::ZERO);
+        }
+        *filled = case.working_set.max(*filled);
+        (self.progress)(Progress { case, round, visits: self.visits });
+        let (measurement, cost) = visit(case, round, self.executor, self.schedule, [fair, left]);
+        state.note(case, &measurement.outcome, cost, self.schedule);
+        self.pace.note(case, &measurement.outcome, cost);
+        self.visits += 1;
+        (self.sink)(measurement)?;
+        Ok(cost)
+    }
+}
+
+/// The cases of the headline, and when they were visited.
+struct Headline<'a> {
+    cases: &'a [(Case, f64)],
+    states: Vec<State>,
+    last: Vec<Option<Instant>>,
+    began: Instant,
+    total: Duration,
+    passes: u32,
+    /// When the next pass is due, and what all visits took so far.
+    due: Instant,
+    spent: Duration,
+}
+
+impl<'a> Headline<'a> {
+    fn new(cases: &'a [(Case, f64)], schedule: &Schedule<'_>) -> Self {
+        let began = Instant::now();
+        let total = schedule.deadline.saturating_duration_since(began);
+        let states = cases.iter().map(|_| State::default()).collect();
+        Headline {
+            cases,
+            states,
+            last: vec![None; cases.len()],
+            began,
+            total,
+            passes: 0,
+            due: began,
+            spent: Duration::ZERO,
+        }
+    }
+
+    /// What of the time that is left the other cases get.
+    fn others(&self, left: Duration) -> Duration {
+        if self.cases.is_empty() { left } else { left.mul_f64(1.0 - HEADLINE_SHARE) }
+    }
+
+    /// A pass, where one is due; else the least sure case, where it was not visited lately.
+    fn take_turn(&mut self, run: &mut Run<'_, '_>) -> io::Result<()> {
+        if self.cases.is_empty() {
+            return Ok(());
+        }
+        if Instant::now() >= self.due {
+            return self.pass(run);
+        }
+        let is_behind = self.spent < self.began.elapsed().mul_f64(HEADLINE_SHARE);
+        match self.least_sure().filter(|_| is_behind) {
+            Some(index) => self.visit(index, run),
+            None => Ok(()),
+        }
+    }
+
+    /// What is left of the time goes to what is not sure yet.
+    fn finish(&mut self, run: &mut Run<'_, '_>) -> io::Result<()> {
+        while !run.is_over() && self.unsure().next().is_some() {
+            let Some(index) = self.least_sure() else {
+                // All were visited just now.
+                std::thread::yield_now();
+                continue;
+            };
+            let before = run.visits;
+            self.visit(index, run)?;
+            if run.visits == before {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    fn pass(&mut self, run: &mut Run<'_, '_>) -> io::Result<()> {
+        let mut order: Vec<usize> = (0..self.cases.len()).collect();
+        if self.passes > 0 {
+            run.random.shuffle(&mut order);
+        }
+        let (began, spent) = (Instant::now(), self.spent);
+        if self.passes.is_multiple_of(REDRAWN) {
+            run.begin_round();
+        }
+        order.into_iter().try_for_each(|index| self.visit(index, run))?;
+        self.passes += 1;
+        let cost = self.spent - spent;
+        self.due = began + (self.total / PASSES).max(cost.div_f64(HEADLINE_SHARE));
+        Ok(())
+    }
+
+    fn visit(&mut self, index: usize, run: &mut Run<'_, '_>) -> io::Result<()> {
+        let fair = self.total.mul_f64(HEADLINE_SHARE) / (PASSES * self.cases.len() as u32);
+        let state = &mut self.states[index];
+        let cost = run.visit(&self.cases[index].0, state, state.batches.len() as u32, fair)?;
+        self.spent += cost;
+        self.last[index] = Some(Instant::now());
+        Ok(())
+    }
+
+    /// Cases that are not sure, each with its uncertainty by its weight.
+    fn unsure(&self) -> impl Iterator<Item = (usize, f64)> + '_ {
+        let cases = self.states.iter().zip(self.cases).enumerate().filter(|(_, (state, _))| !state.is_impossible);
+        let unsure = cases.map(|(index, (state, (_, weight)))| (index, stats::uncertainty(&state.batches), *weight));
+        unsure.filter(|(_, unsure, _)| *unsure > SURE).map(|(index, unsure, weight)| (index, unsure * weight))
+    }
+
+    fn least_sure(&self) -> Option<usize> {
+        let apart = self.total.mul_f64(APART);
+        let is_ready = |(index, _): &(usize, f64)| self.last[*index].is_none_or(|last| last.elapsed() >= apart);
+        self.unsure().filter(is_ready).max_by(|a, b| a.1.total_cmp(&b.1)).map(|(index, _)| index)
+    }
+}
+
+/// The order of a round: random, but cases that share what a visit prepares are visited one after the other, and those
+/// that take more than a fair share of the time come last, so that the others are not what is left out if time is short.
+/// Where not even each of those can be visited once, the first of the plan are.
+fn order(
+    open: Vec<usize>,
+    cases: &[Case],
+    states: &[State],
+    pace: Pace,
+    left: Duration,
+    random: &mut fastrand::Rng,
+) -> Vec<usize> {
+    const FAIR: u32 = 4;
+    let fair = FAIR * left / open.len().max(1) as u32;
+    let (mut order, mut groups) = (open, HashMap::new());
+    random.shuffle(&mut order);
+    let place = |(position, &index): (usize, &usize)| {
+        let is_dear = states[index].expected(&cases[index], pace) > fair;
+        let position = if is_dear && states[index].batches.is_empty() { index } else { position };
+        let group = cases[index].shares().map_or(position, |shared| *groups.entry(shared).or_insert(position));
+        (is_dear, group)
+    };
+    let places: Vec<(bool, usize)> = order.iter().enumerate().map(place).collect();
+    let mut placed: Vec<_> = places.into_iter().zip(order).collect();
+    placed.order_by_key(|(place, _)| *place);
+    placed.into_iter().map(|(_, index)| index).collect()
+}
+
+/// Visits cases that follow from the answers so far, until `next` has none, time ends or one can't be measured. `next`
+/// gets what came of the case before. An error means that nothing could be written.
+pub fn follow(
+    next: &mut dyn FnMut(Option<&Measurement>) -> Option<Case>,
+    executor: &mut dyn Executor,
+    schedule: &Schedule<'_>,
+    sink: &mut dyn FnMut(Measurement) -> io::Result<()>,
+    progress: &mut dyn FnMut(Progress<'_>),
+) -> io::Result<()> {
+    let mut case = next(None);
+    for round in 0.. {
+        let left = schedule.deadline.saturating_duration_since(Instant::now());
+        let Some(asked) = case.filter(|_| !left.is_zero() && !(schedule.interrupted)()) else { break };
+        progress(Progress { case: &asked, round, visits: u64::from(round) });
+        let (measurement, _) = visit(&asked, round, executor, schedule, [left, left]);
+        case = next(Some(&measurement)).filter(|_| matches!(measurement.outcome, Outcome::Measured(_)));
+        sink(measurement)?;
+    }
+    Ok(())
+}
+
+/// Visits a case, for its fair share of the time that is left. Says how long that took, too.
+fn visit(
+    case: &Case,
+    round: u32,
+    executor: &mut dyn Executor,
+    schedule: &Schedule<'_>,
+    [fair, left]: [Duration; 2],
+) -> (Measurement, Duration) {
+    let started = Instant::now();
+    let outcome = executor.visit(case, &quota(case, schedule, fair, left));
+    let elapsed = started.elapsed();
+    let started_s = started.saturating_duration_since(schedule.started).as_secs_f64();
+    let measurement = Measurement::new(case.clone(), round, outcome);
+    (Measurement { started_s, elapsed_s: elapsed.as_secs_f64(), ..measurement }, elapsed)
+}
+
+/// How much longer than planned visits take on this machine: the most that a long visit did. Some can only be known by
+/// that: pages that a host backs anew, memory slower than most.
+#[derive(Clone, Copy, Default)]
+struct Pace(f64);
+
+impl Pace {
+    /// Shorter visits say nothing: what they take is their samples.
+    const LONG: Duration = Duration::from_millis(50);
+
+    fn note(&mut self, case: &Case, outcome: &Outcome, cost: Duration) {
+        if case.least_time() > Pace::LONG && matches!(outcome, Outcome::Measured(_)) {
+            self.0 = self.0.max(cost.as_secs_f64() / case.least_time().as_secs_f64());
+        }
+    }
+
+    fn expected(self, case: &Case) -> Duration {
+        case.least_time().mul_f64(self.0.max(1.0))
+    }
+}
+
+#[derive(Default)]
+struct State {
+    done: bool,
+    /// The machine can't.
+    is_impossible: bool,
+    cost: Duration,
+    batches: Vec<Vec<f64>>,
+}
+
+impl State {
+    /// What the next visit will take: as long as the last one, or what such a case should take here.
+    fn expected(&self, case: &Case, pace: Pace) -> Duration {
+        if self.cost.is_zero() { pace.expected(case) } else { self.cost }
+    }
+
+    fn note(&mut self, case: &Case, outcome: &Outcome, cost: Duration, schedule: &Schedule<'_>) {
+        self.cost = cost;
+        match outcome {
+            Outcome::Measured(measured) => {
+                let per_repetition = |ticks: &u64| *ticks as f64 / measured.repetitions as f64;
+                self.batches.push(measured.samples.ticks.iter().map(per_repetition).collect());
+                self.done = match case.work {
+                    Work::Scan(_) => self.batches.len() >= SCAN_VISITS,
+                    Work::Conflict(_) => true,
+                    _ => (schedule.settled)(&self.batches),
+                };
+            }
+            _ => (self.done, self.is_impossible) = (true, true),
+        }
+    }
+}
+
+fn quota<'a>(case: &Case, schedule: &Schedule<'a>, fair: Duration, left: Duration) -> Quota<'a> {
+    match case.protocol {
+        Protocol::Steady | Protocol::Refilled | Protocol::FirstUse | Protocol::Energy => Quota {
+            least_samples: 2.min(schedule.samples),
+            most_samples: schedule.samples,
+            time: fair.max(Duration::from_millis(2)).min(left),
+            interrupted: schedule.interrupted,
+        },
+        // STREAM: NTIMES is 10, of which the first is left out.
+        Protocol::Stream => Quota { least_samples: 9, most_samples: 9, time: left, interrupted: schedule.interrupted },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use membound_core::case::{USUAL_MEMORY, steady};
+    use membound_core::kernel::{StoreKind, Width};
+    use membound_core::memory::Obtained;
+    use membound_core::record::{Measured, Sample, Samples, Volume};
+    use membound_core::units::Hertz;
+
+    /// A machine that does all cases alike, but of 3 KiB takes another time at each visit.
+    #[derive(Default)]
+    struct Machine(u64);
+
+    impl Executor for Machine {
+        fn clock(&self) -> Clock {
+            Clock { name: "none".into(), hz: Hertz(1e9), overhead_ticks: 0 }
+        }
+
+        fn expect(&mut self, _cases: &[Case]) {}
+
+        fn visit(&mut self, case: &Case, _quota: &Quota<'_>) -> Outcome {
+            self.0 += 1;
+            let ticks = if case.working_set == Bytes::kib(3) { 1000 + 97 * (self.0 * self.0 % 19) } else { 1000 };
+            let mut samples = Samples::default();
+            samples.push(Sample { ticks, ..Sample::default() });
+            let (volume, obtained) = (Volume::default(), Obtained::default());
+            Outcome::Measured(Box::new(Measured { volume, repetitions: 1, core_clock_links: 1, samples, obtained }))
+        }
+    }
+
+    fn case(kib: u64) -> Case {
+        steady("load", Width::Scalar, StoreKind::Regular, USUAL_MEMORY, vec![0], Bytes::kib(kib))
+    }
+
+    /// Working sets in the order of visits, in KiB.
+    fn visited(plan: &Plan, time: Duration) -> Vec<u64> {
+        let mut found = Vec::new();
+        let schedule = Schedule {
+            seed: 3,
+            started: Instant::now(),
+            deadline: Instant::now() + time,
+            samples: 1,
+            most_rounds: 1,
+            settled: &|_| false,
+            interrupted: &|| false,
+        };
+        let mut sink = |visit: Measurement| {
+            found.push(visit.case.working_set.0 >> 10);
+            Ok(())
+        };
+        run_plan(plan, &mut Machine::default(), &schedule, &mut sink, &mut |_| {}).unwrap();
+        found
+    }
+
+    #[test]
+    fn the_headline_comes_first_and_the_least_sure_case_most_often() {
+        let headline = (1..=4).map(|kib| (case(kib), 1.0)).collect();
+        let plan = Plan::new(headline, vec![(3..=9).map(case).collect(), (8..=12).map(case).collect()]);
+        assert_eq!(plan.cases().len(), 12, "each once");
+        let found = visited(&plan, Duration::from_millis(300));
+        assert_eq!(found[..4], [1, 2, 3, 4]);
+        let visits = |kib: u64| found.iter().filter(|visited| **visited == kib).count();
+        let first = |kib: u64| found.iter().position(|visited| *visited == kib).unwrap();
+        assert!((5..=12).all(|kib| visits(kib) == 1), "{found:?}");
+        assert!((5..=9).map(first).max() < (10..=12).map(first).min(), "stage by stage: {found:?}");
+        assert!(visits(3) > visits(1), "{found:?}");
+    }
+}

@@ -1,0 +1,487 @@
+//! Threads that take samples together: pinned, started at one tick, timed by one clock.
+//!
+//! ```text
+//! leader:  renew, lead, decide | go at T                | take, renew, lead, decide | ...
+//! others:  renew, wait         | go at T                | renew, wait               | ...
+//! all:                           probe, start run end, probe
+//! ```
+//! A sample lasts from the first thread's start to the last thread's end. Waiting is spinning: a thread that sleeps
+//! needs longer to wake than a sample lasts. Threads probe their cores at the same time: two that share one see each other.
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use crate::bench::{StealMeter, Tools, elapsed, keep_probes, pin};
+use crate::controllers::Controllers;
+use crate::meters::Meters;
+use crate::no_visit::NoVisit;
+use crate::os::thread;
+use crate::os::thread::ThreadUsage;
+use crate::schedule::Quota;
+use crate::threads::Stop;
+use crate::warm_up::WarmUp;
+use crate::{controllers, threads};
+use membound_core::case::{Case, Protocol, Work};
+use membound_core::record::probes::Reading;
+use membound_core::record::{Sample, Samples};
+
+/// A sample of several threads lasts at least this long: they start and end within some 100 ns of each other, 0.1 %.
+pub(crate) const SAMPLE: Duration = Duration::from_micros(200);
+/// A sample of one thread: reading the clock and the call take some 30 ns, 0.3 %. Shorter than the time between two
+/// interruptions by a host, which may come 16,000 times a second for 5 us each: most samples meet none, so that their
+/// median is what the machine does when it is let.
+pub(crate) const LONE_SAMPLE: Duration = Duration::from_micros(10);
+/// A core that begins with wide arithmetic first slows it down, asks for another clock and gets it 1 to 3 ms later.
+/// Sums of 512 bits ran at 77 % of their lasting speed until then.
+const SETTLING: Duration = Duration::from_millis(4);
+/// From the decision to go to the start, for all threads to see it.
+const GO_AHEAD: Duration = Duration::from_micros(2);
+
+/// What one thread of a team does: the sample itself, and what must happen around it. An error ends the visit.
+pub(crate) trait Task: Send {
+    /// Once, on the pinned thread, before the first sample.
+    fn begin(&mut self) -> Result<(), NoVisit>;
+
+    /// Before each sample, not timed by it: checks what the last one left behind and brings memory back to where a
+    /// sample starts. Returns the ticks that mapping memory took, 0 where none was mapped.
+    fn renew(&mut self) -> Result<u64, NoVisit>;
+
+    /// What the first thread does for all, when all have renewed.
+    fn lead(&mut self) -> Result<(), NoVisit> {
+        Ok(())
+    }
+
+    /// Right before the sample, not timed by it: meets again what counting disturbances has pushed out of the caches.
+    fn approach(&mut self) -> Result<(), NoVisit> {
+        Ok(())
+    }
+
+    /// The sample.
+    fn run(&mut self, repetitions: u64) -> Result<(), NoVisit>;
+
+    /// Once, after the last sample.
+    fn end(&mut self) -> Result<(), NoVisit>;
+}
+
+/// What the threads of a visit share.
+struct Shared {
+    threads: usize,
+    arrived: AtomicUsize,
+    generation: AtomicUsize,
+    /// Tick at which the next sample starts; 0 ends the visit.
+    go_at: AtomicU64,
+    repetitions: AtomicU64,
+    stop: Stop,
+    /// A thread has panicked, or was never started: it will not arrive any more.
+    is_incomplete: AtomicBool,
+    slots: Vec<Slot>,
+}
+
+/// One thread's part of a sample, on a cache line of its own.
+#[derive(Default)]
+#[repr(align(128))]
+struct Slot {
+    start: AtomicU64,
+    end: AtomicU64,
+    /// Ticks that mapping took before the sample.
+    setup: AtomicU64,
+    lost_us: AtomicU64,
+    switches: AtomicU64,
+    faults: AtomicU64,
+    migrated: AtomicU64,
+    /// What the probe told before and after the sample: chain and wide in one word each.
+    probes: [AtomicU64; 2],
+}
+
+impl Slot {
+    /// What the probe told before and after the sample.
+    fn probes(&self) -> [Reading; 2] {
+        [0, 1].map(|side: usize| {
+            let word = self.probes[side].load(Ordering::Relaxed);
+            Reading { chain_ticks: (word >> 32) as u32, wide_ticks: word as u32 }
+        })
+    }
+}
+
+impl Shared {
+    fn new(threads: usize) -> Self {
+        Shared {
+            threads,
+            arrived: AtomicUsize::new(0),
+            generation: AtomicUsize::new(0),
+            go_at: AtomicU64::new(0),
+            repetitions: AtomicU64::new(1),
+            stop: Stop::default(),
+            is_incomplete: AtomicBool::new(false),
+            slots: (0..threads).map(|_| Slot::default()).collect(),
+        }
+    }
+
+    /// Waits until all have arrived. Returns whether they have.
+    fn barrier(&self) -> bool {
+        let generation = self.generation.load(Ordering::Acquire);
+        if self.arrived.fetch_add(1, Ordering::AcqRel) + 1 == self.threads {
+            self.arrived.store(0, Ordering::Relaxed);
+            self.generation.store(generation + 1, Ordering::Release);
+        } else {
+            while self.generation.load(Ordering::Acquire) == generation {
+                if self.is_incomplete.load(Ordering::Acquire) {
+                    return false;
+                }
+                std::hint::spin_loop();
+            }
+        }
+        true
+    }
+
+    fn sum(&self, of: impl Fn(&Slot) -> &AtomicU64) -> u32 {
+        let total: u64 = self.slots.iter().map(|slot| of(slot).load(Ordering::Relaxed)).sum();
+        u32::try_from(total).unwrap_or(u32::MAX)
+    }
+}
+
+/// A thread's place among the others: tells them if it leaves by a panic.
+struct Place<'a>(&'a Shared);
+
+impl Drop for Place<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.0.is_incomplete.store(true, Ordering::Release);
+        }
+    }
+}
+
+/// A visit to a case by one thread on each of its CPUs.
+pub(crate) struct Team<'a> {
+    case: &'a Case,
+    quota: &'a Quota<'a>,
+    tools: &'a Tools<'a>,
+    warm_up: WarmUp,
+    /// Ticks between the decision to go and the start.
+    go_ahead_ticks: u64,
+    /// Meters of energy that are read around each sample.
+    meters: Option<&'a Mutex<Meters>>,
+    /// Counters of the memory controllers that are read around each sample.
+    controllers: Option<&'a Mutex<Controllers>>,
+    shared: Shared,
+}
+
+impl<'a> Team<'a> {
+    pub fn new(case: &'a Case, quota: &'a Quota<'a>, tools: &'a Tools<'a>) -> Self {
+        let sample = if case.cpus.len() == 1 { LONE_SAMPLE } else { SAMPLE };
+        let go_ahead_ticks = (GO_AHEAD.as_secs_f64() * tools.hz.0) as u64;
+        let warm_up = WarmUp::new(sample, tools.hz).lasting(settling(&case.work));
+        let shared = Shared::new(case.cpus.len());
+        Team { case, quota, tools, warm_up, go_ahead_ticks, meters: None, controllers: None, shared }
+    }
+
+    /// The same with meters read around each sample, and samples as long as they need.
+    pub fn metered(self, meters: &'a Mutex<Meters>) -> Self {
+        let sample = meters.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).sample().max(SAMPLE);
+        let warm_up = WarmUp::new(sample, self.tools.hz).lasting(settling(&self.case.work));
+        Team { warm_up, meters: Some(meters), ..self }
+    }
+
+    /// The same with counters of the memory controllers read around each sample.
+    pub fn counted(self, controllers: &'a Mutex<Controllers>) -> Self {
+        Team { controllers: Some(controllers), ..self }
+    }
+
+    /// Has each thread do its task, the first the leader's. Returns samples, and the repetitions of each.
+    pub fn measure<T: Task>(self, tasks: &mut [T]) -> Result<(Samples, u64), NoVisit> {
+        let (team, mut samples) = (&self, Samples::default());
+        std::thread::scope(|scope| {
+            let mut workers = Vec::new();
+            for (index, task) in tasks.iter_mut().enumerate() {
+                match threads::start(scope, move || team.thread(index, task)) {
+                    Ok(worker) => workers.push(worker),
+                    Err(why) => {
+                        self.shared.stop.fail(why);
+                        // Those that were started wait for one that will never come.
+                        self.shared.is_incomplete.store(true, Ordering::Release);
+                        break;
+                    }
+                }
+            }
+            for worker in workers {
+                if let Some(taken) = threads::join(worker) {
+                    samples = taken;
+                }
+            }
+        });
+        match self.shared.stop.why() {
+            Some(why) => Err(why),
+            None if samples.ticks.is_empty() => Err(NoVisit::OutOfTime),
+            None => Ok((samples, self.shared.repetitions.load(Ordering::Relaxed))),
+        }
+    }
+
+    fn thread<T: Task>(&self, index: usize, task: &mut T) -> Option<Samples> {
+        let _place = Place(&self.shared);
+        self.unless_stopped(|| pin(self.case.cpus[index]));
+        self.unless_stopped(|| task.begin());
+        let mut leader = (index == 0).then(|| Leader::new(self));
+        loop {
+            let setup = self.unless_stopped(|| task.renew()).unwrap_or(0);
+            self.shared.slots[index].setup.store(setup, Ordering::Relaxed);
+            if !self.shared.barrier() {
+                return None;
+            }
+            if let Some(leader) = &mut leader {
+                self.unless_stopped(|| task.lead());
+                leader.decide();
+            }
+            if !self.shared.barrier() {
+                return None;
+            }
+            let go_at = self.shared.go_at.load(Ordering::Acquire);
+            if go_at == 0 {
+                break;
+            }
+            self.sample(index, task, go_at);
+            if !self.shared.barrier() {
+                return None;
+            }
+            self.probe(index, 1);
+            if !self.shared.barrier() {
+                return None;
+            }
+            if let Some(leader) = &mut leader {
+                leader.take();
+            }
+        }
+        self.unless_stopped(|| task.end());
+        leader.map(|leader| leader.samples)
+    }
+
+    /// Does a step of a task; where that fails, or another thread failed before, no sample follows.
+    fn unless_stopped<R>(&self, step: impl FnOnce() -> Result<R, NoVisit>) -> Option<R> {
+        if self.shared.stop.is_raised() {
+            return None;
+        }
+        step().map_err(|why| self.shared.stop.fail(why)).ok()
+    }
+
+    /// Has the thread probe its core, on one side of a sample.
+    fn probe(&self, index: usize, side: usize) {
+        let Reading { chain_ticks, wide_ticks } = self.tools.probe.read();
+        let word = u64::from(chain_ticks) << 32 | u64::from(wide_ticks);
+        self.shared.slots[index].probes[side].store(word, Ordering::Relaxed);
+    }
+
+    fn sample<T: Task>(&self, index: usize, task: &mut T, go_at: u64) {
+        let (slot, ticker) = (&self.shared.slots[index], self.tools.ticker);
+        let repetitions = self.shared.repetitions.load(Ordering::Relaxed);
+        threads::spin_until(ticker, go_at);
+        self.probe(index, 0);
+        let before = ThreadUsage::now();
+        if self.shared.threads > 1 {
+            threads::spin_until(ticker, go_at + self.tools.probe.most_ticks);
+        }
+        let approach = task.approach();
+        let start = ticker.now();
+        let run = approach.and_then(|()| task.run(repetitions));
+        let end = ticker.now();
+        let after = ThreadUsage::now();
+        if let Err(why) = run.and_then(|()| elapsed(start, end)) {
+            self.shared.stop.fail(why);
+        }
+        slot.start.store(start, Ordering::Relaxed);
+        slot.end.store(end.max(start + 1), Ordering::Relaxed);
+        let lost_ns = (after.wall_ns - before.wall_ns).saturating_sub(after.cpu_ns - before.cpu_ns);
+        slot.lost_us.store(lost_ns / 1000, Ordering::Relaxed);
+        slot.switches.store(after.switches - before.switches, Ordering::Relaxed);
+        slot.faults.store(after.faults - before.faults, Ordering::Relaxed);
+        let moved = thread::current_cpu().is_some_and(|cpu| cpu != self.case.cpus[index]);
+        slot.migrated.store(u64::from(moved), Ordering::Relaxed);
+    }
+}
+
+/// The first thread's extra work: decides when to go on and keeps the samples.
+struct Leader<'a> {
+    team: &'a Team<'a>,
+    samples: Samples,
+    warm_up: Option<WarmUp>,
+    deadline: Instant,
+    steal: StealMeter,
+    /// Tick at which warming up, and then sampling, began; 0 until all threads are ready.
+    since: u64,
+}
+
+impl<'a> Leader<'a> {
+    fn new(team: &'a Team<'a>) -> Self {
+        Leader {
+            team,
+            samples: Samples::default(),
+            warm_up: Some(team.warm_up),
+            deadline: Instant::now() + team.quota.time,
+            steal: StealMeter::new(),
+            since: 0,
+        }
+    }
+
+    fn decide(&mut self) {
+        if self.since == 0 {
+            self.since = self.team.tools.ticker.now();
+        }
+        let shared = &self.team.shared;
+        let enough = self.samples.ticks.len() >= self.team.quota.most_samples
+            || (self.samples.ticks.len() >= self.team.quota.least_samples && Instant::now() >= self.deadline);
+        let stop = enough || shared.stop.is_raised() || (self.team.quota.interrupted)();
+        if !stop {
+            self.with_meters(|meters, now| meters.begin(now));
+            self.with_controllers(Controllers::begin);
+        }
+        let go_at = if stop { 0 } else { self.team.tools.ticker.now() + self.team.go_ahead_ticks };
+        shared.go_at.store(go_at, Ordering::Release);
+    }
+
+    /// Does something with the meters, where there are any.
+    fn with_meters<R>(&self, what: impl FnOnce(&mut Meters, &dyn Fn() -> u64) -> R) -> Option<R> {
+        let mut meters = self.team.meters?.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        Some(what(&mut meters, &|| self.team.tools.ticker.now()))
+    }
+
+    /// Does something with the counters of the memory controllers, where there are any.
+    fn with_controllers<R>(&self, what: impl FnOnce(&mut Controllers) -> R) -> Option<R> {
+        let mut controllers = self.team.controllers?.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        Some(what(&mut controllers))
+    }
+
+    /// Ticks since this was last asked.
+    fn ticks(&mut self) -> u64 {
+        let now = self.team.tools.ticker.now();
+        now.saturating_sub(std::mem::replace(&mut self.since, now))
+    }
+
+    fn take(&mut self) {
+        let counted = self.with_controllers(Controllers::end);
+        let told = self.with_meters(|meters, now| meters.end(now));
+        let shared = &self.team.shared;
+        let starts = shared.slots.iter().map(|s| s.start.load(Ordering::Relaxed));
+        let ends = shared.slots.iter().map(|s| s.end.load(Ordering::Relaxed));
+        let ticks = ends.max().unwrap_or(1) - starts.min().unwrap_or(0);
+        if let Some(warm_up) = &mut self.warm_up {
+            let repetitions = shared.repetitions.load(Ordering::Relaxed);
+            let lengthens = matches!(self.team.case.protocol, Protocol::Steady | Protocol::Refilled | Protocol::Energy);
+            // STREAM's rule leaves out the first pass and no other; on fresh memory a second pass would be another.
+            match warm_up.next(ticks, repetitions).filter(|_| lengthens) {
+                Some(more) => shared.repetitions.store(more, Ordering::Relaxed),
+                None => {
+                    self.warm_up = None;
+                    self.samples.warm_up_ticks = self.ticks();
+                }
+            }
+            return;
+        }
+        let part = |s: &Slot| s.end.load(Ordering::Relaxed) - s.start.load(Ordering::Relaxed);
+        let mut samples = std::mem::take(&mut self.samples);
+        if let Some(counted) = counted {
+            controllers::push(counted, &mut samples);
+        }
+        if let Some(told) = told {
+            self.with_meters(|meters, _| meters.push(told, &mut samples));
+        }
+        if shared.threads > 1 {
+            samples.thread_ticks.resize(shared.threads, Vec::new());
+            samples.thread_ticks.iter_mut().zip(&shared.slots).for_each(|(column, slot)| column.push(part(slot)));
+        }
+        keep_probes(&mut samples, shared.slots.iter().map(Slot::probes));
+        samples.push(Sample {
+            ticks,
+            core_clock_ticks: shared.slots[0].probes()[1].chain_ticks.into(),
+            lost_us: shared.sum(|s| &s.lost_us),
+            steal_jiffies: self.steal.since_last(),
+            switches: shared.sum(|s| &s.switches),
+            faults: shared.sum(|s| &s.faults),
+            migrations: shared.sum(|s| &s.migrated),
+            setup_ticks: shared.slots.iter().map(|s| s.setup.load(Ordering::Relaxed)).max().unwrap_or(0),
+            ..Sample::default()
+        });
+        samples.sampling_ticks += self.ticks();
+        self.samples = samples;
+    }
+}
+
+/// How long a core takes to find its clock for what it is to do. A chase asks little of it.
+fn settling(work: &Work) -> Duration {
+    match work {
+        Work::Kernel(_) | Work::Flops(_) | Work::Streams(_) | Work::Common(_) | Work::Plain(_) | Work::Rounding(_) => {
+            SETTLING
+        }
+        _ => Duration::ZERO,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bench::Probe;
+    use crate::memory::places::Places;
+    use crate::os::clock::Ticker;
+    use membound_core::case::{USUAL_MEMORY, Work};
+    use membound_core::kernel::chase::{Chase, Order};
+
+    use membound_core::units::{Bytes, Hertz};
+
+    /// Its second thread panics in the third sample.
+    struct Panicking {
+        index: usize,
+        samples: u32,
+    }
+
+    impl Task for Panicking {
+        fn begin(&mut self) -> Result<(), NoVisit> {
+            Ok(())
+        }
+
+        fn renew(&mut self) -> Result<u64, NoVisit> {
+            Ok(0)
+        }
+
+        fn run(&mut self, _repetitions: u64) -> Result<(), NoVisit> {
+            self.samples += 1;
+            assert!(self.index == 0 || self.samples < 3, "as planned");
+            Ok(())
+        }
+
+        fn end(&mut self) -> Result<(), NoVisit> {
+            Ok(())
+        }
+    }
+
+    /// What two threads on one CPU come to.
+    fn outcome<T: Task>(mut tasks: [T; 2]) -> Result<(Samples, u64), NoVisit> {
+        let cpu = thread::current_cpu().unwrap();
+        let case = Case {
+            work: Work::Chase(Chase::of(Order::Forward)),
+            memory: USUAL_MEMORY,
+            streams: Vec::new(),
+            cpus: vec![cpu, cpu],
+            working_set: Bytes::kib(4),
+            misaligned_bytes: 0,
+            protocol: Protocol::Steady,
+        };
+        let quota = Quota { least_samples: 9, most_samples: 9, time: Duration::from_secs(9), interrupted: &|| false };
+        let (ticker, isa, hz) = (Ticker::detect(), crate::asm::detect(), Hertz(1e9));
+        let (probe, places) = (Probe::new(ticker).unwrap(), Places::default());
+        let tools = Tools { ticker, isa, probe: &probe, places: &places, hz, sample: SAMPLE };
+        Team::new(&case, &quota, &tools).measure(&mut tasks)
+    }
+
+    #[test]
+    fn a_thread_that_panics_ends_the_visit_for_all() {
+        let outcome = std::panic::catch_unwind(|| outcome([0, 1].map(|index| Panicking { index, samples: 0 })));
+        assert!(outcome.is_err(), "{outcome:?}");
+    }
+
+    #[test]
+    fn a_thread_that_is_refused_ends_the_visit_for_all() {
+        for started in [0, 1] {
+            let tasks = [0, 1].map(|index| Panicking { index, samples: 0 });
+            let outcome = threads::planted::limit(started, || outcome(tasks));
+            assert!(matches!(outcome, Err(NoVisit::Thread(_))), "{started}: {outcome:?}");
+        }
+    }
+}

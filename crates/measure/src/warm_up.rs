@@ -1,0 +1,114 @@
+//! When a core and its caches are ready, and how many repetitions make a sample.
+
+use std::time::Duration;
+
+use membound_core::units::Hertz;
+
+/// Finds how many repetitions make a sample, and goes on until the caches hold what they will hold and the core has the
+/// clock it will have.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct WarmUp {
+    /// Ticks that a sample lasts at least, where its repetitions may be chosen.
+    sample_ticks: u64,
+    /// Ticks that all passes together last at least.
+    least_ticks: u64,
+    patience_ticks: u64,
+    repetitions: u64,
+    /// Passes at these repetitions, and the fastest of them.
+    passes: u32,
+    fastest: u64,
+    /// Ticks spent.
+    spent: u64,
+}
+
+impl WarmUp {
+    /// A pass is no longer getting faster if it gained less than this on the fastest before.
+    const GAIN: f64 = 0.98;
+    /// A victim cache fills over several passes; more than this many are not waited for.
+    const PASSES_MOST: u32 = 8;
+    /// Nor is more time spent, beyond the second pass.
+    const PATIENCE: Duration = Duration::from_millis(12);
+
+    pub fn new(sample: Duration, hz: Hertz) -> WarmUp {
+        let [sample_ticks, patience_ticks] = [sample, WarmUp::PATIENCE].map(|span| (span.as_secs_f64() * hz.0) as u64);
+        WarmUp { sample_ticks, patience_ticks, least_ticks: 0, repetitions: 0, passes: 0, fastest: u64::MAX, spent: 0 }
+    }
+
+    /// The same, but not warm before so much time was spent.
+    pub fn lasting(self, least: Duration) -> WarmUp {
+        // Ticks a second are in the patience already.
+        let ticks = self.patience_ticks as f64 * least.as_secs_f64() / WarmUp::PATIENCE.as_secs_f64();
+        WarmUp { least_ticks: ticks as u64, ..self }
+    }
+
+    /// Takes note of a pass of `repetitions` that took `ticks`; returns the repetitions of the next one, or nothing
+    /// when it is warm. One pass alone is never believed: it may have been cold, or interrupted.
+    pub fn next(&mut self, ticks: u64, repetitions: u64) -> Option<u64> {
+        if repetitions != self.repetitions {
+            *self = WarmUp { repetitions, passes: 0, fastest: u64::MAX, ..*self };
+        }
+        let gaining = (ticks as f64) < self.fastest as f64 * Self::GAIN;
+        self.fastest = self.fastest.min(ticks);
+        self.passes += 1;
+        self.spent += ticks;
+        let slow = self.spent > self.patience_ticks;
+        if self.passes == 1 || (gaining && self.passes < Self::PASSES_MOST && !slow) {
+            // The first pass of a long case is enough: nothing stays cached from one end to the other.
+            return (!slow || self.passes > 1 || ticks < self.patience_ticks / 3).then_some(repetitions);
+        }
+        if self.fastest >= self.sample_ticks {
+            return (self.spent < self.least_ticks).then_some(repetitions);
+        }
+        let wanted = (repetitions as f64 * self.sample_ticks as f64 / self.fastest as f64 * 1.2).ceil() as u64;
+        // Early passes run cold and slow: grow step by step, so that they can't mislead.
+        Some(wanted.clamp(repetitions + 1, repetitions * 16))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Runs a warm-up against a simulated machine: the time of the n-th pass of r repetitions.
+    fn warm(time: impl Fn(u64, u64) -> u64) -> (u64, u64) {
+        warmed(Duration::ZERO, time)
+    }
+
+    /// The same with a least time.
+    fn warmed(least: Duration, time: impl Fn(u64, u64) -> u64) -> (u64, u64) {
+        let warm_up = WarmUp::new(Duration::from_micros(200), Hertz(5e6)).lasting(least);
+        let (mut warm_up, mut repetitions, mut pass) = (warm_up, 1, 0);
+        while let Some(next) = warm_up.next(time(pass, repetitions), repetitions) {
+            (repetitions, pass) = (next, pass + 1);
+        }
+        (repetitions, pass)
+    }
+
+    #[test]
+    fn repetitions_make_a_sample_long_enough() {
+        let (repetitions, _) = warm(|_, repetitions| 7 * repetitions);
+        assert!((1000..3000).contains(&(7 * repetitions)), "{repetitions}");
+    }
+
+    #[test]
+    fn an_interrupted_pass_does_not_end_the_warm_up() {
+        let (repetitions, _) = warm(|pass, repetitions| if pass == 0 { 1_000_000 / 60 } else { 7 * repetitions });
+        assert!(7 * repetitions >= 1000, "{repetitions}");
+    }
+
+    #[test]
+    fn a_cache_that_fills_slowly_is_waited_for() {
+        let (_, passes) = warm(|pass, _| 5000 - 700 * pass.min(4));
+        assert!(passes >= 5, "{passes}");
+    }
+
+    /// 4 ms are 20,000 ticks, a sample 1000: 20 passes, however steady they are. A long pass is enough by itself.
+    #[test]
+    fn a_core_has_time_to_find_its_clock() {
+        let (repetitions, passes) = warmed(Duration::from_millis(4), |_, repetitions| 10 * repetitions);
+        assert!((100..=200).contains(&repetitions) && (15..=25).contains(&passes), "{repetitions}, {passes}");
+        assert_eq!(warmed(Duration::from_millis(4), |_, _| 70_000), (1, 0));
+        let (_, without) = warm(|_, repetitions| 10 * repetitions);
+        assert!(without < 10, "{without}");
+    }
+}

@@ -1,0 +1,388 @@
+//! Every kernel, element, width, store and load kind against its naive twin, and any loop of a user's: lengths that are no
+//! multiple of anything, odd alignments, one element; and nothing outside the arrays is touched.
+#![allow(unsafe_code)]
+
+use iced_x86::{Decoder, DecoderOptions, OpAccess};
+use membound_core::kernel::catalog::{CATALOG, Kernel};
+use membound_core::kernel::formula::{Formula, Role};
+use membound_core::kernel::isa::Isa;
+use membound_core::kernel::naive::{Twin, index, is_same};
+use membound_core::kernel::{Element, LoadKind, StoreKind, Unsupported, Variant, Width};
+use membound_measure::asm::assemble;
+use membound_measure::code::{Call, Executable, MachineCode};
+use proptest::prelude::*;
+
+fn variants(kernel: &Kernel, unroll: u32) -> Vec<Variant> {
+    let mut all = Vec::new();
+    for &element in Element::ALL {
+        for &width in Width::ALL {
+            for &store in StoreKind::ALL {
+                for &load in LoadKind::ALL {
+                    all.push(Variant { kernel: kernel.name.into(), element, width, store, load, unroll });
+                }
+            }
+        }
+    }
+    all
+}
+
+/// The instruction sets to test: this processor's own and everything below it.
+fn isas() -> Vec<Isa> {
+    let here = membound_measure::asm::detect();
+    let no_fma = Isa { fma: false, ..here };
+    let no_512 = Isa { avx512: false, ..here };
+    let sse = Isa { avx: false, avx2: false, fma: false, avx512: false, ..here };
+    vec![here, no_fma, no_512, sse, Isa { sse4a: false, ..sse }, Isa { sse4a: false, ..here }]
+}
+
+const GUARD: usize = 256;
+const CANARY: u8 = 0xa5;
+
+/// Small whole numbers: every result is exact, whatever the order of operations and with or without fusing.
+fn value(stream: usize, i: usize) -> f64 {
+    ((i * 7 + stream * 5) % 13) as f64 - 3.0
+}
+
+struct Arrays {
+    buffers: Vec<Vec<u8>>,
+    starts: Vec<usize>,
+    element: Element,
+    bytes: usize,
+}
+
+impl Arrays {
+    fn new(formula: &Formula, element: Element, elements: usize, shifts: &[usize]) -> Self {
+        let bytes = elements * element.bytes() as usize;
+        let mut arrays = Arrays { buffers: Vec::new(), starts: Vec::new(), element, bytes };
+        for (stream, role) in formula.streams.iter().map(|stream| stream.role).enumerate() {
+            let mut buffer = vec![CANARY; bytes + 2 * GUARD + 128];
+            let start = buffer[GUARD..].as_ptr().align_offset(64) + GUARD + shifts[stream % shifts.len()];
+            let places = || (0..elements).map(|i| index(formula.order, i, elements) as f64).collect::<Vec<_>>();
+            let numbers: Vec<f64> = (0..elements).map(|i| value(stream, i)).collect();
+            let contents = if role == Role::Index { element.encode_index(&places()) } else { element.encode(&numbers) };
+            buffer[start..start + bytes].copy_from_slice(&contents);
+            arrays.buffers.push(buffer);
+            arrays.starts.push(start);
+        }
+        arrays
+    }
+
+    fn addresses(&mut self) -> Vec<u64> {
+        self.buffers.iter_mut().zip(&self.starts).map(|(b, &s)| b[s..].as_mut_ptr() as u64).collect()
+    }
+
+    fn values(&self, stream: usize) -> Vec<f64> {
+        self.element.decode(&self.buffers[stream][self.starts[stream]..][..self.bytes])
+    }
+
+    fn assert_guards_untouched(&self, what: &str) {
+        for (buffer, &start) in self.buffers.iter().zip(&self.starts) {
+            let outside = buffer[..start].iter().chain(&buffer[start + self.bytes..]);
+            assert!(outside.copied().all(|byte| byte == CANARY), "{what} wrote outside its array");
+        }
+    }
+}
+
+fn check_against_twin(kernel: &Kernel, variant: &Variant, isa: Isa, rows: usize, columns: usize, shifts: &[usize]) {
+    let code = match assemble(variant, isa) {
+        Ok(code) => code,
+        Err(Unsupported::Assembler(fault)) => panic!("{variant}: {fault}"),
+        Err(_) => return,
+    };
+    let what = format!("{variant} x{} {isa:?} {rows}x{columns} at {shifts:?}", variant.unroll);
+    let formula = kernel.formula();
+    let elements = rows * columns;
+    let mut arrays = Arrays::new(&formula, variant.element, elements, shifts);
+    let contents = |(stream, role): (usize, Role)| match role {
+        Role::Index => (0..elements).map(|i| index(formula.order, i, elements) as f64).collect(),
+        _ => arrays.values(stream),
+    };
+    let mut streams: Vec<Vec<f64>> = formula.streams.iter().map(|s| s.role).enumerate().map(contents).collect();
+    let twin = Twin { formula: &formula, element: variant.element, scalar: 3.0, is_fused: isa.fma };
+    let answer = twin.pass(&mut streams, rows, columns);
+
+    let executable = Executable::new(&code).unwrap();
+    let mut call = Call::new(&formula, variant, &arrays.addresses(), rows as u64, columns as u64);
+    call.scalar = 3.0;
+    // Repeating changes nothing unless a stream is changed in place.
+    call.repetitions = if formula.is_in_place() { 1 } else { 3 };
+    let margins = formula.margins();
+    let inner = (rows as u64 - margins.above - margins.below) * (columns as u64 - margins.left - margins.right);
+    assert_eq!(call.elements(variant), inner, "{what}");
+    // Each addition goes to one of so many partial sums.
+    let (sums, additions) = (8 * variant.width.elements(variant.element), call.most_additions(&formula, variant));
+    assert!(formula.sums.is_empty() || additions * sums * call.rows >= inner, "{what}");
+    // SAFETY: the addresses are those of live arrays of rows x columns elements, borrowed by nobody else; indices are
+    // below that.
+    unsafe { executable.run(&mut call) }.unwrap();
+    for (stream, expect) in
+        streams.iter().enumerate().filter(|(stream, _)| formula.streams[*stream].role != Role::Index)
+    {
+        for (i, (found, expect)) in arrays.values(stream).iter().zip(expect).enumerate() {
+            assert!(is_same(*found, *expect), "{what}: stream {stream}, element {i} is {found}, not {expect}");
+        }
+    }
+    // Sums that leave the range of elements depend on the order of additions.
+    let is_ordinary = answer.sums.iter().all(|total| total.magnitude < 1e30);
+    if is_ordinary {
+        let checked = answer.check(&call.results(&formula, variant), variant.element, additions);
+        assert_eq!(checked, Ok(()), "{what}");
+    }
+    arrays.assert_guards_untouched(&what);
+}
+
+#[test]
+fn all_variants_agree_with_their_twins_at_awkward_lengths() {
+    for kernel in CATALOG {
+        for isa in isas() {
+            for variant in variants(kernel, 4) {
+                for length in [1, 2, 3, 7, 8, 9, 31, 32, 33, 64, 100, 257] {
+                    let (rows, columns) = if kernel.formula().grid { (5, length + 2) } else { (1, length) };
+                    for shift in [0, 8, 4, 5] {
+                        check_against_twin(kernel, &variant, isa, rows, columns, &[shift]);
+                    }
+                }
+            }
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 400, ..ProptestConfig::default() })]
+    #[test]
+    fn any_length_alignment_and_unroll_is_right(
+        row in 0..CATALOG.len(), pick in any::<prop::sample::Index>(), isa in any::<prop::sample::Index>(),
+        unroll in 1u32..17, length in 1usize..400, rows in 3usize..6, shifts in prop::collection::vec(0usize..64, 4),
+    ) {
+        let kernel = &CATALOG[row];
+        let all = variants(kernel, unroll);
+        let (rows, columns) = if kernel.formula().grid { (rows, length + 2) } else { (1, length) };
+        let (variant, isas) = (&all[pick.index(all.len())], isas());
+        check_against_twin(kernel, variant, isas[isa.index(isas.len())], rows, columns, &shifts);
+    }
+}
+
+/// An expression over streams at several offsets, gathered elements, scalars and numbers, zeros among them: quotients and
+/// roots of what is not ordinary must agree bit for bit, too.
+fn expression() -> impl Strategy<Value = String> {
+    let leaves = ["b[i]", "b[i-1]", "c[i+2]", "d[i-3]", "e[k[i+1]]", "s", "t", "0.5", "3", "-1.25"];
+    let leaf = prop::sample::select(leaves.to_vec()).prop_map(String::from);
+    leaf.prop_recursive(4, 12, 3, |inner| {
+        let two = || (inner.clone(), inner.clone());
+        prop_oneof![
+            (two(), prop::sample::select(vec!["+", "-", "*", "/"]))
+                .prop_map(|((x, y), sign)| format!("({x}) {sign} ({y})")),
+            (two(), prop::sample::select(vec!["min", "max"])).prop_map(|((x, y), name)| format!("{name}({x}, {y})")),
+            (inner.clone(), prop::sample::select(vec!["sqrt", "abs", "-"]))
+                .prop_map(|(x, name)| format!("{name}({x})")),
+            (two(), inner.clone()).prop_map(|((x, y), z)| format!("fma({x}, {y}, {z})")),
+        ]
+    })
+}
+
+/// Loops that store, add up, change a stream in place, or several of these.
+fn any_loop() -> impl Strategy<Value = String> {
+    let forms = [
+        "a[i] = E",
+        "a[i+2] = E",
+        "a[i] += E",
+        "x += b[i]*(E)",
+        "x += E + b[i]; y += c[i]",
+        "b[i-2]*(E)",
+        "a[i] = E; f[i] = b[i]*(E)",
+        "a[i-1] = E; x += c[i] - (E); x += d[i]",
+        "f[i] = a[i]; a[i] = a[i]*0.5 + (E)",
+    ];
+    (prop::sample::select(forms.to_vec()), expression(), any::<bool>()).prop_map(|(form, text, sequential)| {
+        let text = form.replace('E', &text);
+        let order = if sequential && text.contains("k[") { " with sequential index" } else { "" };
+        text + order
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 1500, ..ProptestConfig::default() })]
+    #[test]
+    fn any_loop_of_ones_own_is_right(
+        text in any_loop(), pick in any::<prop::sample::Index>(), isa in any::<prop::sample::Index>(),
+        unroll in 1u32..17, length in 1usize..200, shifts in prop::collection::vec(0usize..16, 4),
+    ) {
+        // Elements lie at multiples of their size or not at all.
+        let Ok(kernel) = Kernel::find(&text) else { return Ok(()) };
+        let (all, isas) = (variants(kernel, unroll), isas());
+        let columns = length + kernel.least_elements() as usize - 1;
+        let shifts: Vec<usize> = shifts.iter().map(|shift| shift * 8).collect();
+        check_against_twin(kernel, &all[pick.index(all.len())], isas[isa.index(isas.len())], 1, columns, &shifts);
+    }
+}
+
+/// Every width, store and load kind of loops that are likely to be asked for.
+#[test]
+fn loops_of_ones_own_agree_with_their_twins_at_awkward_lengths() {
+    for text in [
+        "y[i] = alpha*x[i] + beta*z[i]",
+        "a[i] = b[i+1] - 2*b[i] + b[i-1]",
+        "a[i] = sqrt(b[i]*b[i] + c[i]*c[i])/s",
+        "a[i] = -min(abs(b[i]), max(c[i], 0.5))",
+        "a[i] = fma(b[i], c[i], fma(d[i], e[i], f[i]))",
+        "a[i+3] = b[i]; c[i-5] = b[i]*s",
+        "x += b[i]*c[i]; y += b[i]*b[i]; z += c[i]",
+        "a[i] = b[k[i]]",
+        "a[i] += v[i]*x[col[i]] with sequential index",
+        "x += v[i]*u[k[i+1]]",
+    ] {
+        let kernel = Kernel::find(text).unwrap();
+        for isa in isas() {
+            for variant in variants(kernel, 4) {
+                for length in [1, 3, 8, 33, 100] {
+                    let columns = length + kernel.least_elements() as usize - 1;
+                    check_against_twin(kernel, &variant, isa, 1, columns, &[0, 8]);
+                }
+            }
+        }
+    }
+}
+
+/// The same tree is the same machine code, whatever streams and scalars are called.
+#[test]
+fn a_users_loop_is_the_built_in_kernels_machine_code() {
+    for (name, texts) in [
+        ("triad", vec!["a[i] = b[i] + s*c[i]", "out[i]=(x[i])+alpha*y_2[i]", "c[i] = a[i] + s*b[i];"]),
+        ("daxpy", vec!["a[i] += s*b[i]", "y[i] = y[i] + alpha*x[i]"]),
+        ("dot", vec!["sum += b[i]*c[i]", "r += x[i] * y[i]"]),
+        ("schoenauer", vec!["p[i] = q[i] + r[i]*t[i]"]),
+    ] {
+        for text in texts {
+            let own = Kernel::find(text).unwrap();
+            assert_ne!(own.name, name);
+            for isa in isas() {
+                for variant in variants(Kernel::find(name).unwrap(), 8) {
+                    let code = |kernel: &str| assemble(&Variant { kernel: kernel.into(), ..variant.clone() }, isa);
+                    assert_eq!(code(own.name), code(name), "{text} {variant} {isa:?}");
+                }
+            }
+        }
+    }
+    let code =
+        |kernel: &str| assemble(&plain(Kernel::find(kernel).unwrap().name), membound_measure::asm::detect()).unwrap();
+    assert_ne!(code("a[i] = s*b[i] - c[i]"), code("triad"));
+}
+
+#[test]
+fn loops_that_need_too_many_registers_are_refused() {
+    let of = |text: &str| assemble(&plain(Kernel::find(text).unwrap().name), membound_measure::asm::detect()).map(drop);
+    let nested = |depth: usize| format!("a[i] = {}b[i]{}", "(b[i]/".repeat(depth), ")".repeat(depth));
+    assert_eq!(of(&nested(14)), Ok(()));
+    let fault = of(&nested(15)).unwrap_err().to_string();
+    assert!(fault.contains("more vector registers than there are (16)"), "{fault}");
+    let numbers = |count: usize| (1..=count).map(|n| format!(" + b[i]*{n}")).collect::<String>();
+    assert_eq!(of(&format!("a[i] = b[i]{}", numbers(12))), Ok(()));
+    assert!(of(&format!("a[i] = b[i]{}", numbers(16))).is_err());
+}
+
+/// As many passes as there are whole numbers, and some more: what the check of timed passes relies on.
+#[test]
+fn counting_in_floats_is_exact_and_comes_to_rest() {
+    let most = Element::Float.exact_up_to();
+    let kernel = Kernel::find("daxpy").unwrap();
+    for isa in [
+        membound_measure::asm::detect(),
+        Isa { avx: false, avx2: false, fma: false, avx512: false, ..membound_measure::asm::detect() },
+    ] {
+        let variant = Variant { element: Element::Float, ..plain("daxpy") };
+        let code = Executable::new(&assemble(&variant, isa).unwrap()).unwrap();
+        let (start, step) = ([-1.0, 0.0, 1.0, 1.0, -1.0], [1.0, -1.0, 1.0, 0.0, -1.0]);
+        let mut arrays = [start, step].map(|numbers| Element::Float.encode(&numbers));
+        for passes in [most - 3.0, 6.0] {
+            let addresses = arrays.each_mut().map(|array| array.as_mut_ptr() as u64);
+            let mut call = Call::new(&kernel.formula(), &variant, &addresses, 1, 5);
+            call.scalar = 1.0;
+            call.repetitions = passes as u64;
+            // SAFETY: the addresses are those of live arrays of 5 elements, borrowed by nobody else.
+            unsafe { code.run(&mut call) }.unwrap();
+            let passes = if passes < 10.0 { most + 3.0 } else { passes };
+            let expect = [0, 1, 2, 3, 4].map(|i: usize| (start[i] + passes * step[i]).clamp(-most, most));
+            assert_eq!(Element::Float.decode(&arrays[0]), expect, "{isa:?}");
+        }
+    }
+}
+
+/// A load leaves no trace, so its coverage is read from its code: the main loop must touch every byte of a trip once.
+#[test]
+fn the_load_kernels_main_loop_reads_every_byte_once() {
+    for &width in &membound_measure::asm::detect().widths() {
+        let variant = Variant { width, unroll: 8, ..plain("load") };
+        let code = assemble(&variant, membound_measure::asm::detect()).unwrap();
+        assert_eq!(code.main_loop % 64, 0);
+        let mut info = iced_x86::InstructionInfoFactory::new();
+        let mut read = Vec::new();
+        let main_loop = &code.bytes[code.main_loop..];
+        for instruction in &mut Decoder::new(64, main_loop, DecoderOptions::NONE) {
+            if instruction.is_jcc_short_or_near() {
+                break;
+            }
+            for memory in info.info(&instruction).used_memory() {
+                assert_eq!(memory.access(), OpAccess::Read);
+                let start = memory.displacement() as usize;
+                read.extend(start..start + memory.memory_size().size());
+            }
+        }
+        assert_eq!(read, (0..8 * width.bytes(variant.element) as usize).collect::<Vec<_>>(), "{width}");
+    }
+}
+
+#[test]
+fn a_fault_ends_the_call_and_not_the_process() {
+    let isa = membound_measure::asm::detect();
+    let kernel = Kernel::find("copy").unwrap();
+    for width in isa.widths() {
+        let variant = Variant { width, ..plain("copy") };
+        let executable = Executable::new(&assemble(&variant, isa).unwrap()).unwrap();
+        let mut call = Call::new(&kernel.formula(), &variant, &[8, 8], 1, 1000);
+        for _ in 0..3 {
+            // SAFETY: page 0 is never mapped; the call must end in a fault that is caught.
+            let fault = unsafe { executable.run(&mut call) }.unwrap_err();
+            assert!(fault.to_string().contains("SIGSEGV"), "{fault}");
+        }
+    }
+}
+
+fn plain(kernel: &str) -> Variant {
+    let (element, width) = (Element::Double, Width::W128);
+    let (store, load) = (StoreKind::Regular, LoadKind::Regular);
+    Variant { kernel: kernel.into(), element, width, store, load, unroll: 4 }
+}
+
+fn load_code() -> MachineCode {
+    assemble(&plain("load"), membound_measure::asm::detect()).unwrap()
+}
+
+fn load_fault(code: &MachineCode, address: u64, elements: u64) -> String {
+    let formula = Kernel::find("load").unwrap().formula();
+    let mut call = Call::new(&formula, &plain("load"), &[address], 1, elements);
+    let executable = Executable::new(code).unwrap();
+    // SAFETY: the code only reads, from memory that is mapped or must fault.
+    unsafe { executable.run(&mut call) }.unwrap_err().to_string()
+}
+
+#[test]
+fn an_instruction_that_the_processor_lacks_is_a_fault() {
+    let mut code = load_code();
+    let at = code.main_loop;
+    code.bytes[at..at + 2].copy_from_slice(&[0x0f, 0x0b]); // ud2
+    let data = vec![0f64; 1000];
+    assert!(load_fault(&code, data.as_ptr() as u64, 1000).contains("SIGILL"));
+}
+
+#[test]
+fn memory_that_is_taken_away_is_a_fault() {
+    use std::os::fd::AsRawFd;
+    let file = tempfile::tempfile().unwrap();
+    file.set_len(8192).unwrap();
+    // SAFETY: a fresh shared mapping of our own file.
+    let address =
+        unsafe { libc::mmap(std::ptr::null_mut(), 8192, libc::PROT_READ, libc::MAP_SHARED, file.as_raw_fd(), 0) };
+    assert_ne!(address, libc::MAP_FAILED);
+    file.set_len(4096).unwrap();
+    assert!(load_fault(&load_code(), address as u64, 1024).contains("SIGBUS"));
+}

@@ -1,0 +1,328 @@
+//! Flags that several commands share, what they leave behind, and where pages go.
+
+use crate::cli::count::Threads;
+use crate::cli::memory::MemoryList;
+use crate::cli::say;
+use crate::cli::usage::usage;
+use crate::cli::words::{chosen, kernels, one_of};
+use membound_analyze::report::Report;
+use membound_analyze::section::Document;
+use membound_core::case::USUAL_MEMORY;
+use membound_core::experiments::choice::Choice;
+use membound_core::kernel::catalog::Kernel;
+use membound_core::kernel::{Element, LoadKind, StoreKind, Width};
+use membound_core::machine::Machine;
+use membound_core::machine::cpuset::CpuSet;
+use membound_core::memory::policy::NODES;
+use membound_core::units::{Bytes, parse_duration};
+use membound_measure::memory::places::Places;
+#[cfg(feature = "report")]
+use membound_measure::os::outfile::Reserved;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use clap::builder::{PossibleValuesParser, TypedValueParser};
+use clap::{Args, ValueEnum};
+
+use crate::cli::{memory, words};
+use membound_analyze::output as view;
+use membound_core::experiments::frame::Frame;
+/// How results are printed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Format {
+    /// Text for people
+    Table,
+    /// Comma-separated rows
+    Csv,
+    /// One JSON array of rows
+    Json,
+    /// A JSON object for each row; a command that measures prints them as soon as it knows them
+    Jsonl,
+    /// Markdown, as GitHub reads it
+    Markdown,
+}
+
+impl Format {
+    /// For answers that are sentences and tables of their own kind, not rows.
+    pub fn of_answers() -> impl TypedValueParser<Value = Format> {
+        chosen(&["table", "json", "markdown"])
+    }
+
+    /// For rows that are worked out from records, all at once.
+    pub fn of_rows() -> impl TypedValueParser<Value = Format> {
+        chosen(&["table", "csv", "json", "markdown"])
+    }
+
+    /// Whether it is rows for programs, which hold neither warnings nor notes.
+    pub fn is_for_programs(self) -> bool {
+        matches!(self, Format::Csv | Format::Json | Format::Jsonl)
+    }
+
+    /// An answer for people.
+    pub fn drawn(self, document: &Document) -> String {
+        match self {
+            Format::Markdown => view::markdown::document(document),
+            _ => view::terminal::section::document(document),
+        }
+    }
+}
+
+/// When to colour.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+#[allow(missing_docs)]
+pub enum Color {
+    Auto,
+    Always,
+    Never,
+}
+
+/// Flags of everything that measures.
+#[derive(Debug, Clone, Args)]
+pub struct RunArgs {
+    /// Time to spend, such as 30s or 1h30m
+    #[arg(long, value_name = "TIME", value_parser = parse_duration)]
+    pub budget: Option<Duration>,
+    /// Samples of one case and visit
+    #[arg(long, value_name = "N", default_value_t = 7, value_parser = clap::value_parser!(u32).range(3..=10_000))]
+    pub samples: u32,
+    /// Seed of the order in which cases are visited; drawn and recorded if not given
+    #[arg(long, value_name = "N")]
+    pub seed: Option<u64>,
+    /// Use these CPUs only, such as 0-3,8
+    #[arg(long, value_name = "LIST", value_parser = CpuSet::parse)]
+    pub cpus: Option<CpuSet>,
+    /// Show the cases and measure nothing
+    #[arg(long)]
+    pub list: bool,
+    /// Check every element after each case, not only windows
+    #[arg(long)]
+    pub verify: bool,
+    /// Print results as
+    #[arg(long, value_enum, default_value_t = Format::Table)]
+    pub format: Format,
+    /// No progress and no notes on stderr
+    #[arg(long, short, global = true)]
+    pub quiet: bool,
+    /// Write a record of all samples to this new file (.jsonl)
+    #[arg(long, value_name = "FILE")]
+    pub record: Option<PathBuf>,
+    /// Write a page to this new file
+    #[arg(long, value_name = "FILE")]
+    pub html: Option<PathBuf>,
+    /// When to colour
+    #[arg(long, value_enum, default_value_t = Color::Auto, global = true)]
+    pub color: Color,
+}
+
+/// Flags that choose cases.
+#[derive(Debug, Clone, Args)]
+pub struct ChoiceArgs {
+    /// Working sets over all threads, such as 24KiB,1MiB [default: one in each level, or a sweep]
+    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = working_set)]
+    pub size: Vec<Bytes>,
+    /// Kernels (see `membound kernel --list`), or all
+    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = kernels(), hide_possible_values = true)]
+    pub kernel: Vec<String>,
+    /// Store kinds
+    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = one_of::<StoreKind>())]
+    pub store: Vec<StoreKind>,
+    /// Load kinds
+    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = one_of::<LoadKind>())]
+    pub load: Vec<LoadKind>,
+    /// Widths [default: the two widest]
+    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = one_of::<Width>())]
+    pub width: Vec<Width>,
+    /// What streams are arrays of: double (8 bytes), float (4 bytes)
+    #[arg(long, default_value_t = Element::Double, value_parser = one_of::<Element>())]
+    pub element: Element,
+    /// Memory kinds, such as 4k,thp,huge-2m,file-shared [default: thp], and where they lie: KIND@PLACE or PLACE, a place
+    /// being node1, bind:0-1, preferred:1, interleave:0-1, weighted:0=3,1=1 or first-touch; or the memory of single
+    /// streams: a=huge-2m,b=node1
+    #[arg(long, value_name = "LIST", value_parser = words::memory())]
+    pub memory: Vec<MemoryList>,
+    /// Bind all pages to this NUMA node, where --memory names no place
+    #[arg(long, value_name = "NODE", value_parser = node_number())]
+    pub node: Option<u32>,
+    /// Thread counts, such as 1,4,all [default: 1 and all]
+    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = words::threads(), hide_possible_values = true)]
+    pub threads: Vec<Threads>,
+    /// Accesses in one trip of the main loop
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=32))]
+    pub unroll: Option<u32>,
+    /// Start every stream this many bytes beyond a line: less than 64, in whole elements
+    #[arg(long, value_name = "BYTES", default_value_t = 0)]
+    pub misalign: u32,
+}
+
+/// How much of a report to print.
+#[derive(Debug, Clone, Default, Args)]
+pub struct DetailArgs {
+    /// Print all sections, not only the first screen
+    #[arg(long, conflicts_with = "section")]
+    pub all: bool,
+    /// Print these sections instead of the first screen
+    #[arg(long, value_name = "NAMES", value_delimiter = ',', value_parser = PossibleValuesParser::new(view::parts()))]
+    pub section: Vec<String>,
+}
+
+impl DetailArgs {
+    /// What is to be printed of a report.
+    pub fn text(&self, report: &Report) -> String {
+        match (self.all, &self.section[..]) {
+            (true, _) => view::terminal::summary(report),
+            (false, []) => view::terminal::overview(report),
+            (false, names) => view::terminal::chosen(report, names),
+        }
+    }
+}
+
+/// Where memory comes from that has a place.
+#[derive(Debug, Clone, Args)]
+pub struct PlaceArgs {
+    /// Folder on the disk whose files are measured; they have no name and vanish [default: the current folder]
+    #[arg(long, value_name = "DIR")]
+    pub dir: Option<PathBuf>,
+    /// Folder on a file system for persistent memory (DAX)
+    #[arg(long, value_name = "DIR")]
+    pub dax: Option<PathBuf>,
+    /// Resource file of a PCI device, such as /sys/bus/pci/devices/0000:00:04.0/resource2; it is only read
+    #[arg(long, value_name = "FILE")]
+    pub device: Option<PathBuf>,
+    /// The same file again: this device may be written to, which destroys what is in its memory
+    #[arg(long, value_name = "DEVICE")]
+    pub allow_device_writes: Option<PathBuf>,
+}
+
+impl PlaceArgs {
+    /// The places that the user named, and the usual ones for the rest.
+    pub fn places(&self) -> anyhow::Result<Places> {
+        if self.allow_device_writes.is_some() && self.allow_device_writes != self.device {
+            return Err(usage(
+                "--allow-device-writes must name the same file as --device; only that one is written to",
+            ));
+        }
+        let usual = Places::default();
+        Ok(Places {
+            folder: self.dir.clone().unwrap_or(usual.folder),
+            dax: self.dax.clone(),
+            bar: self.device.clone(),
+            bar_writes: self.allow_device_writes.is_some(),
+            ..usual
+        })
+    }
+}
+
+impl ChoiceArgs {
+    /// The choice in the plan's terms.
+    pub fn choice(&self, frame: &Frame) -> anyhow::Result<Choice> {
+        let mut kernels: Vec<&'static Kernel> = Vec::new();
+        for name in &self.kernel {
+            match name.as_str() {
+                "all" => kernels.extend(membound_core::kernel::catalog::CATALOG),
+                name => kernels.push(Kernel::find(name).map_err(usage)?),
+            }
+        }
+        let (mut memory, streams) = memory::chosen(&self.memory, self.node);
+        if memory.is_empty() {
+            memory.push(memory::on(USUAL_MEMORY.kind, self.node));
+        }
+        Ok(Choice {
+            kernels,
+            sizes: self.size.clone(),
+            stores: self.store.clone(),
+            loads: self.load.clone(),
+            widths: self.width.clone(),
+            element: self.element,
+            memory,
+            streams,
+            threads: self.threads.iter().map(|threads| threads.count(frame)).collect(),
+            unroll: self.unroll,
+            misaligned_bytes: misalignment(self.misalign, self.element)?,
+        })
+    }
+}
+
+impl RunArgs {
+    /// Reads the machine and what a plan needs of it.
+    pub fn frame(&self) -> anyhow::Result<(Machine, Frame)> {
+        let machine = membound_measure::machine::live();
+        let frame = self.frame_of(&machine)?;
+        Ok((machine, frame))
+    }
+
+    /// What a plan needs of a machine.
+    pub fn frame_of(&self, machine: &Machine) -> anyhow::Result<Frame> {
+        Frame::new(machine, membound_measure::asm::detect(), self.cpus.as_ref()).map_err(usage)
+    }
+}
+
+/// What a finished command leaves to `main`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Done {
+    /// Text for stdout.
+    pub text: String,
+    /// Whether a measurement failed, is invalid, or the run was interrupted: exit code 1.
+    pub failed: bool,
+}
+
+impl Done {
+    /// The same, and something that was asked for besides could not be left behind: told, and exit code 1.
+    pub fn lacking(self, fault: &anyhow::Error) -> Self {
+        say::note(format_args!("{fault:#}"));
+        Done { failed: true, ..self }
+    }
+
+    /// Text and success.
+    pub fn ok(text: String) -> Self {
+        Done { text, failed: false }
+    }
+}
+
+/// Writes an answer as a page, a new file.
+#[cfg(feature = "report")]
+pub fn write_page(document: Document, path: &Path) -> anyhow::Result<()> {
+    new_page(&view::html::section::document(document), path, "--html")
+}
+
+/// A page in a new file; the flag chooses another place.
+#[cfg(feature = "report")]
+pub(crate) fn new_page(page: &str, path: &Path, flag: &str) -> anyhow::Result<()> {
+    let cannot = |fault| usage(format!("cannot write {}: {fault}; choose another place with {flag}", path.display()));
+    let mut file = Reserved::new(path).map_err(cannot)?;
+    say::into(&mut file, page).map_err(cannot)
+}
+
+/// This build has no pages.
+#[cfg(not(feature = "report"))]
+pub fn write_page(_document: Document, _path: &Path) -> anyhow::Result<()> {
+    Err(usage("this build of membound writes no pages (feature `report` is off); leave out --html"))
+}
+
+pub(crate) fn misalignment(bytes: u32, element: Element) -> anyhow::Result<u32> {
+    let size = element.bytes() as u32;
+    if bytes < 64 && bytes.is_multiple_of(size) {
+        return Ok(bytes);
+    }
+    Err(usage(format!(
+        "--misalign {bytes} is no multiple of {size} from 0 to {}: streams are arrays of {size}-byte elements",
+        64 - size
+    )))
+}
+
+/// A node's number, as far as Linux has them.
+pub(crate) fn node_number() -> clap::builder::RangedI64ValueParser<u32> {
+    clap::value_parser!(u32).range(0..NODES as i64)
+}
+
+pub(crate) fn working_set(text: &str) -> Result<Bytes, String> {
+    match text.parse::<Bytes>() {
+        Ok(Bytes(0)) => Err("a working set of 0 bytes measures nothing; give at least 1KiB".into()),
+        Ok(size) => Ok(size),
+        Err(fault) => Err(fault.to_string()),
+    }
+}
+
+/// The current folder, for default paths.
+pub(crate) fn here() -> PathBuf {
+    PathBuf::from(".")
+}

@@ -1,0 +1,163 @@
+//! `membound compare`: records, folders of records, or files of figures by hand. Two sides are judged, more are columns.
+
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+
+use crate::cli::args::{Done, Format, write_page};
+use crate::cli::say;
+use crate::cli::usage;
+use membound_analyze::across::compare;
+use membound_analyze::across::compare::comparison::{Comparison, Side, Source};
+use membound_analyze::across::compare::figures::Figure;
+use membound_analyze::across::compare::row::Verdict;
+use membound_analyze::across::compare::several::several;
+use membound_analyze::across::sections::compare as sections;
+use membound_analyze::output as view;
+use membound_core::record::{Record, records_in};
+
+/// Flags of `membound compare`.
+#[derive(Debug, Clone, Args)]
+pub struct CompareArgs {
+    /// The base: a record (.jsonl), a folder with the records of several runs, or figures by hand (.csv with the columns
+    /// name,unit,better,value and optionally clock)
+    #[arg(value_name = "A")]
+    pub a: PathBuf,
+    /// What is held against it, likewise
+    #[arg(value_name = "B")]
+    pub b: PathBuf,
+    /// More sides, such as records of other modes: all stand side by side as columns, held against A
+    #[arg(value_name = "C", conflicts_with = "fail_on_regression")]
+    pub others: Vec<PathBuf>,
+    /// How to compare
+    #[command(flatten)]
+    pub how: HowArgs,
+}
+
+/// Flags of all that compares.
+#[derive(Debug, Clone, Args)]
+pub struct HowArgs {
+    /// Differences up to this many percent are not called faster or slower, however certain they are
+    #[arg(long, value_name = "PERCENT", default_value = "1%", value_parser = noise)]
+    pub noise: f64,
+    /// End with exit code 1 if any cell is slower
+    #[arg(long)]
+    pub fail_on_regression: bool,
+    /// List all cells, also those without a significant difference
+    #[arg(long)]
+    pub all: bool,
+    /// Write a page to this file
+    #[arg(long, value_name = "FILE")]
+    pub html: Option<PathBuf>,
+    /// Print as
+    #[arg(long, value_parser = Format::of_rows(), default_value = "table")]
+    pub format: Format,
+}
+
+fn noise(text: &str) -> Result<f64, String> {
+    let percent = text.trim().trim_end_matches('%').parse::<f64>().ok();
+    percent
+        .filter(|percent| (0.0..=1000.0).contains(percent))
+        .ok_or_else(|| format!("'{text}' is no noise; give a percentage from 0 to 1000, such as 2"))
+}
+
+/// Compares.
+pub fn run(args: &CompareArgs) -> anyhow::Result<Done> {
+    let (a, b) = (side(&args.a)?, side(&args.b)?);
+    let others = args.others.iter().map(|path| side(path)).collect::<anyhow::Result<Vec<Side>>>()?;
+    let by_hand = |side: &Side| matches!(side.source, Source::Figures(_));
+    if others.iter().chain([&b]).any(|side| by_hand(side) != by_hand(&a)) {
+        return Err(usage("some sides are figures by hand, others are records; give all of a kind"));
+    }
+    if !others.is_empty() {
+        return side_by_side(args, [a, b].into_iter().chain(others).collect());
+    }
+    let mut comparison = compare::compare(&a, &b, args.how.noise / 100.0);
+    if comparison.rows.is_empty() {
+        return Err(usage(nothing_in_common(&comparison)));
+    }
+    if is_same(&args.a, &args.b) {
+        comparison.notes.insert(0, "A and B are the same: nothing can differ. Give another record.".into());
+    }
+    let mut text = match args.how.format {
+        Format::Csv => view::csv::comparison(&comparison),
+        Format::Json => view::json::comparison(&comparison),
+        format => format.drawn(&sections::document(&comparison, args.how.all)),
+    };
+    if args.how.format.is_for_programs() {
+        // Rows alone on stdout; what they can't say is talk.
+        for line in comparison.findings.iter().take(1).chain(&comparison.notes) {
+            say::remark(line);
+        }
+        for change in &comparison.changes {
+            say::remark(format_args!("not the same: {}: {} in A, {} in B", change.what, change.a, change.b));
+        }
+    }
+    let page = args.how.html.as_ref().map_or(Ok(()), |path| write_page(sections::document(&comparison, true), path));
+    if let (Some(path), Ok(()), Format::Table) = (&args.how.html, &page, args.how.format) {
+        text.push_str(&format!("\nWritten: {}\n", path.display()));
+    }
+    let done = Done { text, failed: args.how.fail_on_regression && comparison.count(Verdict::Slower) > 0 };
+    Ok(page.err().iter().fold(done, Done::lacking))
+}
+
+/// More than two sides, as columns.
+fn side_by_side(args: &CompareArgs, mut sides: Vec<Side>) -> anyhow::Result<Done> {
+    if args.how.format.is_for_programs() {
+        return Err(usage("--format json and csv hold comparisons of two sides; give two, or leave --format out"));
+    }
+    // Records of several folders may bear one name.
+    let paths: Vec<&PathBuf> = [&args.a, &args.b].into_iter().chain(&args.others).collect();
+    for at in 0..sides.len() {
+        if sides.iter().enumerate().any(|(other, side)| other != at && side.name == sides[at].name) {
+            sides[at].name = paths[at].display().to_string();
+        }
+    }
+    let several = several(&sides, args.how.noise / 100.0);
+    if several.cells.is_empty() {
+        return Err(usage("no side has a cell in common with the first; measure all with the same command and flags"));
+    }
+    let mut text = args.how.format.drawn(&sections::columns(&several, args.how.all));
+    if let Some(path) = &args.how.html {
+        write_page(sections::columns(&several, true), path)?;
+        text.push_str(&format!("\nWritten: {}\n", path.display()));
+    }
+    Ok(Done::ok(text))
+}
+
+/// What stands at a path.
+fn side(path: &Path) -> anyhow::Result<Side> {
+    let name = path.file_name().map_or_else(|| path.display().to_string(), |name| name.to_string_lossy().into_owned());
+    let is_figures = !path.is_dir() && path.extension().is_some_and(|end| end.eq_ignore_ascii_case("csv"));
+    let source =
+        if is_figures { Source::Figures(Figure::read(path).map_err(usage)?) } else { Source::Records(records(path)?) };
+    Ok(Side { name, source })
+}
+
+/// A record, or those of a folder, by name.
+pub(crate) fn records(path: &Path) -> anyhow::Result<Vec<Record>> {
+    let paths = if path.is_dir() { records_in(path).map_err(usage)? } else { vec![path.into()] };
+    paths.iter().map(|path| Record::read(path).map_err(usage)).collect()
+}
+
+fn is_same(a: &Path, b: &Path) -> bool {
+    let whole = |path: &Path| std::fs::canonicalize(path).ok();
+    whole(a).is_some() && whole(a) == whole(b)
+}
+
+/// Both sides' first cells, and what would give them one in common.
+fn nothing_in_common(comparison: &Comparison) -> String {
+    let first = |verdict: Verdict| {
+        let row = comparison.one_sided.iter().find(|row| row.verdict == verdict);
+        row.map_or_else(|| "nothing measured".into(), |row| format!("'{}'", row.what))
+    };
+    let count = |verdict: Verdict| comparison.one_sided.iter().filter(|row| row.verdict == verdict).count();
+    format!(
+        "A and B have nothing in common: A has {} cells, such as {}; B has {}, such as {}; measure both with the same \
+         command and flags",
+        count(Verdict::OnlyA),
+        first(Verdict::OnlyA),
+        count(Verdict::OnlyB),
+        first(Verdict::OnlyB)
+    )
+}

@@ -1,0 +1,65 @@
+//! `membound c2c` and `membound loaded`: what cores cost each other, by a line that they share and by a memory.
+
+use std::time::{Duration, Instant};
+
+use clap::Args;
+
+use crate::cli::args::{Done, RunArgs};
+use crate::cli::count::Threads;
+use crate::cli::measure::Job;
+use crate::cli::usage::usage;
+use crate::cli::words::{one_of, threads};
+use membound_analyze::output::terminal;
+use membound_core::experiments::c2c;
+use membound_core::experiments::c2c::STEPS;
+use membound_core::kernel::mix::Mix;
+use membound_core::work::c2c::Home;
+
+/// Flags of `membound c2c`.
+#[derive(Debug, Clone, Args)]
+pub struct C2cArgs {
+    /// Which of the two CPUs touches the line's page first [default: both, one after the other]
+    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = one_of::<Home>())]
+    pub home: Vec<Home>,
+    /// How to run
+    #[command(flatten)]
+    pub run: RunArgs,
+}
+
+/// Flags of `membound loaded`.
+#[derive(Debug, Clone, Args)]
+pub struct LoadedArgs {
+    /// What the others do, reads to writes on the bus [default: all]
+    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = one_of::<Mix>())]
+    pub mix: Vec<Mix>,
+    /// Loads of each mix, from nearly idle to flat out
+    #[arg(long, value_name = "N", default_value_t = STEPS, value_parser = clap::value_parser!(u32).range(1..=100))]
+    pub steps: u32,
+    /// Threads: one chases, the others load [default: all CPUs]
+    #[arg(long, value_name = "N", value_parser = threads(), hide_possible_values = true)]
+    pub threads: Option<Threads>,
+    /// How to run
+    #[command(flatten)]
+    pub run: RunArgs,
+}
+
+const BUDGET: Duration = Duration::from_secs(30);
+
+/// Passes lines, and shows what it costs.
+pub fn c2c(args: &C2cArgs) -> anyhow::Result<Done> {
+    let started = Instant::now();
+    let (machine, frame) = args.run.frame()?;
+    let cases = c2c::handovers(&frame, &args.home).map_err(usage)?;
+    let deadline = started + args.run.budget.unwrap_or(BUDGET);
+    Job::new(&args.run, machine, deadline, |report| terminal::answer(report, &report.handovers)).finish(&cases)
+}
+
+/// Chases under load, and shows what it costs.
+pub fn loaded(args: &LoadedArgs) -> anyhow::Result<Done> {
+    let started = Instant::now();
+    let (machine, frame) = args.run.frame()?;
+    let cases =
+        c2c::loaded(&frame, &args.mix, args.steps, args.threads.map(|threads| threads.count(&frame))).map_err(usage)?;
+    let deadline = started + args.run.budget.unwrap_or(BUDGET);
+    Job::new(&args.run, machine, deadline, |report| terminal::answer(report, &report.loaded)).finish(&cases)
+}

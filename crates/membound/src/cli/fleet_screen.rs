@@ -1,0 +1,119 @@
+//! `membound fleet screen`: the nodes that are not like their neighbours.
+
+use std::path::PathBuf;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use clap::Args;
+
+use crate::cli::args::{Done, Format, write_page};
+use crate::cli::report::files;
+use crate::cli::say;
+use crate::cli::usage;
+use membound_analyze::across::fleet;
+use membound_analyze::across::fleet::finding::Options;
+use membound_analyze::across::fleet::gather::Gathered;
+use membound_analyze::across::fleet::topology::Topology;
+use membound_analyze::across::fleet::{gather, rows};
+use membound_analyze::across::sections::fleet as sections;
+use membound_analyze::output as view;
+
+/// Flags of `membound fleet screen`.
+#[derive(Debug, Clone, Args)]
+pub struct ScreenArgs {
+    /// Records (.jsonl), one per node, and folders that hold them
+    #[arg(value_name = "RECORDS", required = true)]
+    pub records: Vec<PathBuf>,
+    /// Records of an earlier fleet, or a folder with them: what got slower since
+    #[arg(long, value_name = "FLEET")]
+    pub baseline: Vec<PathBuf>,
+    /// Slurm's topology.conf: are all nodes under one switch slow?
+    #[arg(long, value_name = "FILE")]
+    pub topology: Option<PathBuf>,
+    /// Deviations up to this many percent are no finding, however certain they are
+    #[arg(long, value_name = "PERCENT", default_value = "1.5%", value_parser = noise)]
+    pub noise: f64,
+    /// Share of findings that may be false, in percent
+    #[arg(long, value_name = "PERCENT", default_value = "5%", value_parser = rate)]
+    pub false_findings: f64,
+    /// End with exit code 1 if a node is slower than its neighbours
+    #[arg(long)]
+    pub fail_on_findings: bool,
+    /// List all findings, nodes and switches
+    #[arg(long)]
+    pub all: bool,
+    /// Write a page to this file
+    #[arg(long, value_name = "FILE")]
+    pub html: Option<PathBuf>,
+    /// Print as
+    #[arg(long, value_parser = Format::of_rows(), default_value = "table")]
+    pub format: Format,
+}
+
+fn percentage(text: &str, least: f64, most: f64) -> Option<f64> {
+    let percent = text.trim().trim_end_matches('%').parse::<f64>().ok();
+    percent.filter(|percent| (least..=most).contains(percent))
+}
+
+fn noise(text: &str) -> Result<f64, String> {
+    percentage(text, 0.0, 100.0)
+        .ok_or_else(|| format!("'{text}' is no noise; give a percentage from 0 to 100, such as 2"))
+}
+
+fn rate(text: &str) -> Result<f64, String> {
+    percentage(text, 1e-6, 50.0)
+        .ok_or_else(|| format!("'{text}' is no share of false findings; give a percentage up to 50, such as 5"))
+}
+
+/// Screens.
+pub fn run(args: &ScreenArgs) -> anyhow::Result<Done> {
+    let topology = args.topology.as_deref().map(Topology::read).transpose().map_err(usage)?;
+    let Gathered { fleet, mut unread, mut notes } = read(&args.records)?;
+    let then = match &args.baseline[..] {
+        [] => None,
+        paths => {
+            let then = read(paths)?;
+            unread.extend(then.unread);
+            notes.extend(then.notes.iter().map(|note| format!("Earlier fleet: {note}")));
+            Some(then.fleet)
+        }
+    };
+    let options = Options { noise: args.noise / 100.0, rate: args.false_findings / 100.0 };
+    let screening = fleet::screen(&fleet, then.as_ref(), topology.as_ref(), options);
+    let document = |all| sections::document(&fleet, &screening, &unread, &notes, all);
+    let mut text = match args.format {
+        Format::Csv => view::csv::fleet(&rows::rows(&fleet, &screening, &unread)),
+        Format::Json => view::json::fleet(&rows::rows(&fleet, &screening, &unread)),
+        format => format.drawn(&document(args.all)),
+    };
+    if args.format.is_for_programs() {
+        // Rows alone on stdout; what they can't say is talk.
+        for line in screening.sentences.iter().chain(&notes).chain(&screening.notes) {
+            say::remark(line);
+        }
+        unread.iter().for_each(|unread| say::note(&unread.reason));
+    }
+    let page = args.html.as_ref().map_or(Ok(()), |path| write_page(document(true), path));
+    if let (Some(path), Ok(()), Format::Table) = (&args.html, &page, args.format) {
+        text.push_str(&format!("\nWritten: {}\n", path.display()));
+    }
+    let is_slower = screening.findings.iter().any(|finding| finding.direction == fleet::finding::Direction::Slower);
+    let done = Done { text, failed: !unread.is_empty() || args.fail_on_findings && is_slower };
+    Ok(page.err().iter().fold(done, Done::lacking))
+}
+
+/// The fleet that stands at some paths. No record at all, or none that can be used, is wrong usage.
+fn read(paths: &[PathBuf]) -> anyhow::Result<Gathered> {
+    let files = files(paths)?;
+    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
+    let gathered = gather::gather(&files, threads, now);
+    if gathered.fleet.nodes.is_empty() {
+        let reasons: Vec<&str> = gathered.unread.iter().take(3).map(|unread| unread.reason.as_str()).collect();
+        return Err(usage(format!("none of {} can be used: {}", records(files.len()), reasons.join("; "))));
+    }
+    Ok(gathered)
+}
+
+fn records(count: usize) -> String {
+    if count == 1 { "1 record".into() } else { format!("{count} records") }
+}

@@ -1,0 +1,169 @@
+//! `membound kernel`: a loop of the user's own, measured; the catalog; the machine code that will run.
+
+use std::time::{Duration, Instant};
+
+use clap::Args;
+
+use crate::cli::args::{ChoiceArgs, Done, PlaceArgs, RunArgs};
+use crate::cli::measure::Job;
+use crate::cli::usage;
+use crate::cli::words::one_of;
+use membound_analyze::across::sections::kernel as sections;
+use membound_analyze::output::terminal;
+use membound_analyze::report::Report;
+use membound_core::case as plan;
+use membound_core::case::Case;
+use membound_core::experiments::bandwidth;
+use membound_core::experiments::choice::{Choice, kernels};
+use membound_core::kernel::catalog::{CATALOG, Kernel};
+use membound_core::kernel::formula::{Formula, IndexOrder};
+use membound_core::kernel::{LoadKind, StoreKind, Unsupported, Variant, Width};
+use membound_core::units::words;
+use membound_measure::asm::{assemble, listing};
+
+words! {
+    /// What index streams hold.
+    IndexWord, "order of indices" {
+        /// Every place once, in random order.
+        Random = "random",
+        /// One place after the other.
+        Sequential = "sequential",
+    }
+}
+
+/// Flags of `membound kernel`. `--list` alone lists the kernels, with a loop its cases.
+#[derive(Debug, Clone, Args)]
+#[command(mut_arg("kernel", |flag| flag.hide(true)))]
+pub struct KernelArgs {
+    /// The loop: one or more statements for each element, such as 'a[i] = b[i] + s*c[i]' or 'x += a[i]*b[i]'.
+    /// + - * / min max sqrt abs fma; offsets b[i-1]; gathers b[k[i]]; a kernel's name does, too
+    #[arg(value_name = "LOOP", conflicts_with = "listing")]
+    pub text: Option<String>,
+    /// Show the machine code of this kernel or loop, decoded from the bytes that will run
+    #[arg(long, value_name = "NAME|LOOP")]
+    pub listing: Option<String>,
+    /// Give a scalar of the loop a value of its own, such as s=0.25 [default: 3, or 1 where a stream is changed in place]
+    #[arg(long, value_name = "NAME=NUMBER", value_parser = scalar, allow_hyphen_values = true)]
+    pub set: Vec<(String, f64)>,
+    /// What index streams hold [default: random]
+    #[arg(long, value_name = "ORDER", value_parser = one_of::<IndexWord>())]
+    pub index: Option<IndexWord>,
+    /// What to measure
+    #[command(flatten)]
+    pub choice: ChoiceArgs,
+    /// Where memory comes from
+    #[command(flatten)]
+    pub places: PlaceArgs,
+    /// How to run
+    #[command(flatten)]
+    pub run: RunArgs,
+}
+
+/// Enough for the usual choice on a quiet machine.
+const BUDGET: Duration = Duration::from_secs(15);
+
+fn scalar(text: &str) -> Result<(String, f64), String> {
+    let (name, value) =
+        text.split_once('=').ok_or_else(|| format!("'{text}' gives no scalar a value, as s=0.25 does"))?;
+    match value.trim().parse::<f64>() {
+        Ok(value) if value.is_finite() => Ok((name.trim().into(), value)),
+        _ => Err(format!("'{}' is no number such as 0.25 or 1e-3", value.trim())),
+    }
+}
+
+/// Measures a loop, or tells what there is.
+pub fn run(args: &KernelArgs) -> anyhow::Result<Done> {
+    match (&args.text, &args.listing) {
+        (Some(text), _) => measured(kernel(text, args)?, args),
+        (None, Some(name)) => code(kernel(name, args)?, args).map(Done::ok),
+        (None, None) if args.run.list => Ok(Done::ok(catalog())),
+        (None, None) => Err(usage(
+            "give a loop, such as 'a[i] = b[i] + s*c[i]', --list for the kernels there are, or --listing NAME",
+        )),
+    }
+}
+
+/// The kernel of that name, or the loop with what the flags say of it.
+fn kernel(name: &str, args: &KernelArgs) -> anyhow::Result<&'static Kernel> {
+    if !args.choice.kernel.is_empty() {
+        return Err(usage("--kernel does not apply here: give the loop itself; `membound bandwidth` takes --kernel"));
+    }
+    let known = CATALOG.iter().find(|kernel| kernel.name == name);
+    if args.set.is_empty() && args.index.is_none() {
+        return Kernel::find(name).map_err(usage);
+    }
+    let mut formula = Formula::parse(known.map_or(name, |kernel| kernel.text)).map_err(usage)?;
+    for (scalar, value) in &args.set {
+        formula.set(scalar, *value).map_err(usage)?;
+    }
+    if args.index.is_some() && !formula.gathers() {
+        return Err(usage("the loop has no index stream, such as k in b[k[i]]; leave out --index"));
+    }
+    match args.index {
+        Some(IndexWord::Random) => formula.order = IndexOrder::Random,
+        Some(IndexWord::Sequential) => formula.order = IndexOrder::Sequential,
+        None => {}
+    }
+    Kernel::find(&formula.to_string()).map_err(usage)
+}
+
+fn measured(kernel: &'static Kernel, args: &KernelArgs) -> anyhow::Result<Done> {
+    let started = Instant::now();
+    let (machine, frame) = args.run.frame()?;
+    let choice = Choice { kernels: vec![kernel], ..args.choice.choice(&frame)? };
+    let mut cases = kernels(&frame, &choice).map_err(usage)?;
+    refuse_what_no_code_does(&cases)?;
+    // Sizes that the user chose may be those of a cache.
+    if choice.sizes.is_empty() {
+        cases.extend(bandwidth::triad_beside(&frame, &choice).map_err(usage)?);
+    }
+    let deadline = started + args.run.budget.unwrap_or(BUDGET);
+    Job::new(&args.run, machine, deadline, table).placed(&args.places).finish(&cases)
+}
+
+fn table(report: &Report) -> String {
+    terminal::section::document(&sections::document(&report.rows, &report.warnings))
+}
+
+/// A loop of which no case has machine code is wrong usage; else those that have none say why among the others.
+fn refuse_what_no_code_does(cases: &[Case]) -> anyhow::Result<()> {
+    let isa = membound_measure::asm::detect();
+    let tried: Vec<Result<_, Unsupported>> =
+        cases.iter().filter_map(Case::variant).map(|variant| assemble(variant, isa)).collect();
+    match tried.iter().find_map(|result| result.as_ref().err()) {
+        Some(fault) if tried.iter().all(Result::is_err) => Err(usage(fault)),
+        _ => Ok(()),
+    }
+}
+
+fn catalog() -> String {
+    let mut text = format!("{:<12} {:<9} {:>5}  {}\n", "KERNEL", "TRAFFIC", "FLOPS", "LOOP");
+    for kernel in CATALOG {
+        let (letters, flops) = (kernel.traffic_letters(), kernel.formula().flops());
+        text.push_str(&format!(
+            "{:<12} {letters:<9} {flops:>5}  {}\n{:>29} {}\n",
+            kernel.name, kernel.text, "", kernel.about
+        ));
+    }
+    text.push_str(
+        "\nTraffic for each element (of 8 bytes; 4 with --element float): L loads, S stores, WA a write-allocate with \
+         regular stores.\n",
+    );
+    text
+}
+
+fn code(kernel: &Kernel, args: &KernelArgs) -> anyhow::Result<String> {
+    let (isa, choice) = (membound_measure::asm::detect(), &args.choice);
+    let width = choice.width.first().copied().or_else(|| isa.widths().last().copied()).unwrap_or(Width::Scalar);
+    let variant = Variant {
+        kernel: kernel.name.into(),
+        element: choice.element,
+        width,
+        store: choice.store.first().copied().unwrap_or(StoreKind::Regular),
+        load: choice.load.first().copied().unwrap_or(LoadKind::Regular),
+        unroll: choice.unroll.unwrap_or_else(|| plan::unroll(width)),
+    };
+    let machine_code = assemble(&variant, isa).map_err(usage)?;
+    let head = format!("; {variant}, unroll {}: {}\n; {}\n", variant.unroll, kernel.text, kernel.traffic_letters());
+    Ok(head + &listing(&machine_code))
+}

@@ -1,0 +1,101 @@
+//! `membound kinds`: which kind of memory should a buffer be, and what do its pages and its alignment cost?
+
+use std::time::{Duration, Instant};
+
+use clap::{Args, ValueEnum};
+
+use crate::cli::args::{Done, PlaceArgs, RunArgs, node_number, working_set};
+use crate::cli::count::Threads;
+use crate::cli::measure::Job;
+use crate::cli::memory::MemoryList;
+use crate::cli::usage::usage;
+use crate::cli::words::one_of;
+use crate::cli::{memory, words};
+use membound_analyze::output::terminal;
+use membound_analyze::report::Report;
+use membound_core::case::Case;
+use membound_core::experiments::choice::{Breadth, Choice};
+use membound_core::experiments::frame::Frame;
+use membound_core::experiments::{kinds, offsets, pages};
+use membound_core::kernel::{Element, Width};
+use membound_core::units::Bytes;
+
+/// Flags of `membound kinds`.
+#[derive(Debug, Clone, Args)]
+pub struct KindsArgs {
+    /// Kinds, such as 4k,thp,wc [default: all], and where they lie, such as thp@node1 (see `membound bandwidth --help`)
+    #[arg(long, value_name = "LIST", value_parser = words::memory())]
+    pub memory: Vec<MemoryList>,
+    /// Bind their pages to this NUMA node, where --memory names no place
+    #[arg(long, value_name = "NODE", value_parser = node_number())]
+    pub node: Option<u32>,
+    /// Size of the buffer [default: 32MiB, less where memory is short]
+    #[arg(long, value_name = "SIZE", value_parser = working_set)]
+    pub size: Option<Bytes>,
+    /// Threads that share the buffer
+    #[arg(long, value_name = "N", value_parser = words::threads(), hide_possible_values = true)]
+    pub threads: Option<Threads>,
+    /// Width [default: the second widest]
+    #[arg(long, value_parser = one_of::<Width>())]
+    pub width: Option<Width>,
+    /// What the buffer is an array of: double (8 bytes), float (4 bytes)
+    #[arg(long, default_value_t = Element::Double, value_parser = one_of::<Element>())]
+    pub element: Element,
+    /// Parts to measure [default: all]
+    #[arg(long, value_name = "LIST", value_delimiter = ',')]
+    pub part: Vec<Part>,
+    /// Where memory comes from
+    #[command(flatten)]
+    pub places: PlaceArgs,
+    /// How to run
+    #[command(flatten)]
+    pub run: RunArgs,
+}
+
+/// A part of the command.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Part {
+    /// First use, copying, storing and loading for each kind
+    Buffers,
+    /// What a page costs: faults, zeroing, giving back, copy-on-write, collapse
+    Pages,
+    /// What an offset costs: crossing lines and pages, aliasing, forwarding
+    Offsets,
+}
+
+const BUDGET: Duration = Duration::from_secs(60);
+
+impl KindsArgs {
+    fn cases(&self, frame: &Frame) -> anyhow::Result<Vec<Case>> {
+        let wants = |part: Part| self.part.is_empty() || self.part.contains(&part);
+        let choice = Choice {
+            memory: memory::without_streams(&self.memory, self.node)?,
+            sizes: self.size.into_iter().collect(),
+            threads: self.threads.map(|threads| threads.count(frame)).into_iter().collect(),
+            widths: self.width.into_iter().collect(),
+            element: self.element,
+            ..Choice::default()
+        };
+        let mut cases = Vec::new();
+        if wants(Part::Buffers) {
+            cases.extend(kinds::kinds(frame, &choice, Breadth::Whole).map_err(usage)?);
+        }
+        if wants(Part::Pages) {
+            cases.extend(pages::first_touch(frame, Breadth::Whole).map_err(usage)?);
+        }
+        if wants(Part::Offsets) {
+            cases.extend(offsets::alignment(frame, Breadth::Whole));
+        }
+        Ok(cases)
+    }
+}
+
+/// Measures and shows.
+pub fn run(args: &KindsArgs) -> anyhow::Result<Done> {
+    let started = Instant::now();
+    let (machine, frame) = args.run.frame()?;
+    let cases = args.cases(&frame)?;
+    let deadline = started + args.run.budget.unwrap_or(BUDGET);
+    let table = |report: &Report| terminal::answers(report, &["kinds", "pages", "offsets"]);
+    Job::new(&args.run, machine, deadline, table).placed(&args.places).finish(&cases)
+}

@@ -1,0 +1,481 @@
+//! From cases to a record: opens the record file, runs the executor, keeps the user informed.
+
+use std::cell::Cell;
+use std::fs::File;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use anyhow::Context;
+use indicatif::{ProgressBar, ProgressStyle};
+
+use crate::cli::args::{Done, Format, PlaceArgs, RunArgs};
+use crate::cli::report::present;
+use crate::cli::say;
+use crate::cli::usage;
+use membound_analyze::experiments::addrmap::rows::Experiment;
+use membound_analyze::report::Report;
+use membound_analyze::{of_record as model, output as view};
+use membound_core::case::Case;
+use membound_core::machine::Machine;
+use membound_core::machine::spec::Sheet;
+use membound_core::plan::Plan;
+use membound_core::record::{End, Header, Line, Measurement, Outcome, Record, SCHEMA, Writer};
+use membound_core::stats;
+use membound_core::units::Bytes;
+use membound_measure::executor::here::Here;
+use membound_measure::memory::places::Places;
+use membound_measure::os::outfile::Reserved;
+use membound_measure::os::{machine, outfile, processes, signals};
+use membound_measure::schedule as run;
+use membound_measure::schedule::{Executor, Schedule};
+
+/// A case is settled when its interval is within this share of its median on either side.
+const TARGET: f64 = 0.01;
+/// Rounds that every case is visited at least, so that its spread over time is seen.
+const LEAST_ROUNDS: usize = 3;
+
+/// Beyond three times its budget no command lives longer than this.
+const PATIENCE: Duration = Duration::from_secs(8);
+
+/// How to measure.
+#[derive(Debug, Clone)]
+pub struct Session {
+    /// The machine.
+    pub machine: Machine,
+    /// Seed of the order of visits.
+    pub seed: u64,
+    /// When to stop.
+    pub deadline: Instant,
+    /// Samples of one visit.
+    pub samples: usize,
+    /// Where the record goes, if anywhere.
+    pub record: Option<PathBuf>,
+    /// No talk on stderr.
+    pub quiet: bool,
+    /// Rows go to stdout as soon as they are known.
+    pub streams: bool,
+    /// The sheet whose limits count instead of the machine's own, if the user named one.
+    pub sheet: Option<Sheet>,
+}
+
+impl Session {
+    /// As the flags say.
+    pub fn new(args: &RunArgs, machine: Machine, deadline: Instant, record: Option<PathBuf>) -> Self {
+        let seed = args.seed.unwrap_or_else(fresh_seed);
+        Session {
+            machine,
+            seed,
+            deadline,
+            samples: args.samples as usize,
+            record,
+            quiet: args.quiet,
+            streams: args.format == Format::Jsonl,
+            sheet: None,
+        }
+    }
+}
+
+/// A finished measurement.
+#[derive(Debug)]
+pub struct Finished {
+    /// What was measured.
+    pub record: Record,
+    /// Why the record file is incomplete, if it is.
+    pub write_fault: Option<io::Error>,
+    /// Cases were planned, and the time was over before the first of them was visited.
+    pub is_too_short: bool,
+    /// What the shortest visit takes, about.
+    pub needs: Duration,
+}
+
+impl Finished {
+    /// Whether the command must exit with 1.
+    pub fn failed(&self) -> bool {
+        self.write_fault.is_some()
+            || self.is_too_short
+            || self.nothing().is_some()
+            || self.record.end.as_ref().is_some_and(|end| end.interrupted)
+            || self.record.measurements.iter().any(|visit| visit.outcome.is_failure())
+    }
+}
+
+impl Finished {
+    /// Why nothing was measured at all, where all that was visited could not be.
+    pub fn nothing(&self) -> Option<&str> {
+        let mut reason = None;
+        for visit in &self.record.measurements {
+            match &visit.outcome {
+                Outcome::Measured(_) => return None,
+                Outcome::Unavailable { reason: why }
+                | Outcome::Crashed { reason: why }
+                | Outcome::Invalid { reason: why } => reason = reason.or(Some(why.as_str())),
+            }
+        }
+        reason
+    }
+}
+
+/// A seed from the clock, small enough to type again.
+pub fn fresh_seed() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(1, |since| u64::from(since.subsec_nanos()) % 1_000_000)
+}
+
+/// Creates a file that must not exist yet, with an error that names the cure.
+pub fn create(path: &Path) -> anyhow::Result<File> {
+    outfile::create(path).map_err(|fault| {
+        usage(format!("cannot create {}: {fault}; choose another place with --out or --record", path.display()))
+    })
+}
+
+/// The same of one that is filled after the run, and vanishes where it is not.
+pub fn reserve(path: &Path, flag: &str) -> anyhow::Result<Reserved> {
+    Reserved::new(path)
+        .map_err(|fault| usage(format!("cannot create {}: {fault}; choose another file with {flag}", path.display())))
+}
+
+/// What a command does once it has its cases: lists them, or measures and shows them.
+#[derive(Debug)]
+pub struct Job<'a> {
+    args: &'a RunArgs,
+    session: Session,
+    table: fn(&Report) -> String,
+    places: Option<&'a PlaceArgs>,
+}
+
+impl<'a> Job<'a> {
+    /// To be done by `deadline`, and shown as a table if not as rows.
+    pub fn new(args: &'a RunArgs, machine: Machine, deadline: Instant, table: fn(&Report) -> String) -> Self {
+        Job { args, session: Session::new(args, machine, deadline, args.record.clone()), table, places: None }
+    }
+
+    /// With streams where the user wants them.
+    pub fn placed(self, places: &'a PlaceArgs) -> Self {
+        Job { places: Some(places), ..self }
+    }
+
+    /// Held against a sheet that the user named, if any.
+    pub fn against(mut self, sheet: Option<Sheet>) -> Self {
+        self.session.sheet = sheet;
+        self
+    }
+
+    /// Lists the cases, or measures and shows them.
+    pub fn finish(self, cases: &[Case]) -> anyhow::Result<Done> {
+        self.finish_with(cases, &mut |_| Ok(()))
+    }
+
+    /// The same, and `also` gets the report; where it fails, what was measured is shown nevertheless.
+    pub fn finish_with(
+        self,
+        cases: &[Case],
+        also: &mut dyn FnMut(&Report) -> anyhow::Result<()>,
+    ) -> anyhow::Result<Done> {
+        let Job { args, session, table, places } = self;
+        if args.list {
+            return Ok(Done::ok(list(cases)));
+        }
+        let places = places.map_or_else(|| Ok(Places::default()), PlaceArgs::places)?;
+        let mut here = Here::new(cases, places, args.verify)?;
+        let page = Page::reserve(args)?;
+        let finished = measure(cases, &mut here, &session)?;
+        tell(&finished, &session);
+        let report = model::report(&finished.record);
+        let fault = also(&report).err();
+        if let Some(fault) = &fault {
+            say::note(format_args!("{fault:#}"));
+        }
+        warn(&report, args);
+        let done = Done { text: present(&report, args.format, table), failed: finished.failed() || fault.is_some() };
+        Ok(page.write(&report, done))
+    }
+}
+
+/// The page that a run was asked for. Its file is made before anything is measured, so that a place that can't be written is
+/// found at once.
+#[derive(Debug)]
+pub struct Page(Option<Reserved>);
+
+impl Page {
+    /// As the flags say.
+    ///
+    /// # Errors
+    /// The file can't be made, or this build has no pages.
+    pub fn reserve(args: &RunArgs) -> anyhow::Result<Page> {
+        match &args.html {
+            Some(_) if cfg!(not(feature = "report")) => {
+                Err(usage("this build of membound writes no pages (feature `report` is off); leave out --html"))
+            }
+            path => Ok(Page(path.as_ref().map(|path| reserve(path, "--html")).transpose()?)),
+        }
+    }
+
+    /// Writes it; where that fails the command has failed, and what it has to show is shown.
+    pub fn write(self, report: &Report, done: Done) -> Done {
+        let Page(Some(mut file)) = self else { return done };
+        match fill(report, &mut file) {
+            Ok(()) => done,
+            Err(fault) => {
+                done.lacking(&anyhow::Error::new(fault).context(format!("writing {}", file.path().display())))
+            }
+        }
+    }
+}
+
+#[cfg(feature = "report")]
+fn fill(report: &Report, file: &mut Reserved) -> io::Result<()> {
+    say::into(file, &view::html::page(report))
+}
+
+#[cfg(not(feature = "report"))]
+fn fill(_report: &Report, _file: &mut Reserved) -> io::Result<()> {
+    Ok(())
+}
+
+/// Measures `cases` and records them as they are done. Ctrl-C ends the run and keeps what is finished.
+pub fn measure(cases: &[Case], executor: &mut dyn Executor, session: &Session) -> anyhow::Result<Finished> {
+    measure_plan(&Plan::of(cases), executor, session)
+}
+
+/// The same, what matters most first.
+pub fn measure_plan(plan: &Plan, executor: &mut dyn Executor, session: &Session) -> anyhow::Result<Finished> {
+    let run = |executor: &mut dyn Executor, schedule: &Schedule<'_>, sink: Sink<'_>, progress: Show<'_>| {
+        run::run_plan(plan, executor, schedule, sink, progress)
+    };
+    let cases = plan.cases();
+    let needs = cases.iter().map(|case| case.least_time() + case.filling_time()).min().unwrap_or_default();
+    Ok(Finished { needs, ..record(&|| Some(cases.len() + plan.left_out), run, executor, session)? })
+}
+
+/// Share of the time until `turn` that the first cases get where others may follow.
+const FIRST: f64 = 0.6;
+
+/// Measures `cases`, then by and by what `go_on` adds, all until `turn`; then those that follow from what came of them.
+pub fn measure_then(
+    cases: &[Case],
+    turn: Instant,
+    go_on: &dyn Fn(&Record) -> Vec<Case>,
+    then: &dyn Fn(&Record) -> Vec<Case>,
+    executor: &mut dyn Executor,
+    session: &Session,
+) -> anyhow::Result<Finished> {
+    let header = header(executor, session);
+    let planned = Cell::new(cases.len());
+    let run = |executor: &mut dyn Executor, schedule: &Schedule<'_>, sink: Sink<'_>, progress: Show<'_>| {
+        let mut so_far = Record { header, measurements: Vec::new(), end: None };
+        let mut keep = |measurement: Measurement| {
+            so_far.measurements.push(measurement.clone());
+            sink(measurement)
+        };
+        let turn = turn.min(schedule.deadline);
+        let part = |share: f64| {
+            let now = Instant::now();
+            now + turn.saturating_duration_since(now).mul_f64(share)
+        };
+        let until = |deadline: Instant| Schedule { deadline, ..*schedule };
+        run::run(cases, executor, &until(part(FIRST)), &mut keep, progress)?;
+        let mut all = cases.to_vec();
+        while Instant::now() < turn {
+            // What others may follow leaves them half of what is left.
+            let more = go_on(&so_far);
+            if more.is_empty() {
+                break;
+            }
+            all.extend(more.iter().filter(|case| !cases.contains(case)).cloned().collect::<Vec<_>>());
+            planned.set(all.len());
+            let mut keep = |measurement: Measurement| {
+                so_far.measurements.push(measurement.clone());
+                sink(measurement)
+            };
+            run::run(&more, executor, &until(part(0.5)), &mut keep, progress)?;
+        }
+        let more = then(&so_far);
+        planned.set(all.len() + more.iter().filter(|case| !all.contains(case)).count());
+        run::run(&more, executor, schedule, sink, progress)
+    };
+    record(&|| Some(planned.get()), run, executor, session)
+}
+
+/// Measures the cases that an experiment names one after the other, each by the answers so far.
+pub fn follow(experiment: &mut Experiment, executor: &mut dyn Executor, session: &Session) -> anyhow::Result<Finished> {
+    let mut next = |measurement: Option<&Measurement>| {
+        measurement.iter().for_each(|measurement| experiment.note(measurement));
+        experiment.next()
+    };
+    let run = |executor: &mut dyn Executor, schedule: &Schedule<'_>, sink: Sink<'_>, progress: Show<'_>| {
+        run::follow(&mut next, executor, schedule, sink, progress)
+    };
+    record(&|| None, run, executor, session)
+}
+
+type Sink<'a> = &'a mut dyn FnMut(Measurement) -> io::Result<()>;
+type Show<'a> = &'a mut dyn FnMut(run::Progress<'_>);
+
+/// Records what `visit` measures: so many cases, as known afterwards, or as many as it takes.
+fn record(
+    planned: &dyn Fn() -> Option<usize>,
+    visit: impl FnOnce(&mut dyn Executor, &Schedule<'_>, Sink<'_>, Show<'_>) -> io::Result<()>,
+    executor: &mut dyn Executor,
+    session: &Session,
+) -> anyhow::Result<Finished> {
+    let started = Instant::now();
+    let mut writer = match &session.record {
+        Some(path) => Some(Writer::new(create(path)?)),
+        None => None,
+    };
+    let header = header(executor, session);
+    let mut write_fault = None;
+    if let Some(writer) = &mut writer {
+        writer.line(&Line::Header(Box::new(header.clone()))).context("the record can't be written")?;
+    }
+    signals::catch_interrupts();
+    let mut record = Record { header, measurements: Vec::new(), end: None };
+    let bar = progress_bar(session);
+    let schedule = Schedule {
+        seed: session.seed,
+        started,
+        deadline: session.deadline,
+        samples: session.samples,
+        most_rounds: 1000,
+        settled: &settled,
+        interrupted: &signals::interrupted,
+    };
+    let mut sink = |measurement: Measurement| {
+        let line = Line::Measurement(Box::new(measurement));
+        let written = writer.as_mut().map_or(Ok(()), |writer| writer.line(&line));
+        if let Line::Measurement(measurement) = line {
+            record.measurements.push(*measurement);
+        }
+        match session.streams {
+            true => written.and_then(|()| say::answer(&latest(&record))),
+            false => written,
+        }
+    };
+    let budget = session.deadline.saturating_duration_since(started);
+    signals::watch(2 * budget + PATIENCE / 2, 3 * budget + PATIENCE);
+    let mut progress = |at: run::Progress<'_>| {
+        if let Some(bar) = &bar {
+            bar.set_position(started.elapsed().min(budget).as_millis() as u64);
+            let left = budget.saturating_sub(started.elapsed()).as_secs();
+            bar.set_message(format!("{left:3} s left, round {}, {}", at.round + 1, at.case));
+        }
+    };
+    if let Err(fault) = visit(executor, &schedule, &mut sink, &mut progress) {
+        write_fault = Some(fault);
+    }
+    if let Some(bar) = bar {
+        bar.finish_and_clear();
+    }
+    signals::dismiss_watchdog();
+    let end = End {
+        wall_s: started.elapsed().as_secs_f64(),
+        interrupted: signals::interrupted(),
+        planned: planned().unwrap_or(record.measurements.len()) as u64,
+        peak_memory: Some(Bytes(processes::peak_memory())),
+        after: machine::environment(),
+    };
+    if let Some(writer) = writer.as_mut().filter(|_| write_fault.is_none()) {
+        write_fault = writer.line(&Line::End(end.clone())).err();
+    }
+    // Who asks for nothing gets nothing: an experiment asks for one case at least.
+    let has_plan = planned() != Some(0);
+    let is_too_short = has_plan && record.measurements.is_empty() && !end.interrupted && write_fault.is_none();
+    record.end = Some(end);
+    Ok(Finished { record, write_fault, is_too_short, needs: Duration::ZERO })
+}
+
+/// What all visits so far to the case that was visited last come to, a row on each line. What only all cases together tell, such
+/// as the level of a working set, is not in it.
+fn latest(record: &Record) -> String {
+    let Some(last) = record.measurements.last() else { return String::new() };
+    let own = record.measurements.iter().filter(|visit| visit.case == last.case).cloned().collect();
+    let report = model::report(&Record { header: record.header.clone(), measurements: own, end: None });
+    let rows: Vec<_> = report.any_rows().filter(|row| row.quality().is_some()).collect();
+    view::json::lines(&rows)
+}
+
+fn settled(batches: &[Vec<f64>]) -> bool {
+    let batches: Vec<&[f64]> = batches.iter().map(Vec::as_slice).collect();
+    batches.len() >= LEAST_ROUNDS && stats::is_settled(&batches, TARGET)
+}
+
+fn header(executor: &dyn Executor, session: &Session) -> Header {
+    Header {
+        schema: SCHEMA,
+        tool: format!("membound {}", env!("CARGO_PKG_VERSION")),
+        host: host(),
+        started_unix_s: SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs()),
+        command: std::env::args().collect(),
+        seed: session.seed,
+        clock: executor.clock(),
+        machine: session.machine.clone(),
+        before: machine::environment(),
+        world: executor.world(),
+        sheet: session.sheet.clone(),
+    }
+}
+
+/// The host's name, fit for a file name.
+pub fn host() -> String {
+    let clean: String =
+        machine::host_name().chars().filter(|c| c.is_ascii_alphanumeric() || "-_.".contains(*c)).collect();
+    if clean.is_empty() { "host".into() } else { clean }
+}
+
+fn progress_bar(session: &Session) -> Option<ProgressBar> {
+    if session.quiet || !say::is_watched() {
+        return None;
+    }
+    let total = session.deadline.saturating_duration_since(Instant::now());
+    let bar = ProgressBar::new(total.as_millis() as u64);
+    if let Ok(style) = ProgressStyle::with_template("{bar:20} {percent:>3}% {wide_msg}") {
+        bar.set_style(style);
+    }
+    bar.enable_steady_tick(Duration::from_millis(250));
+    Some(bar)
+}
+
+/// Tells on stderr what did not go to plan.
+pub fn tell(finished: &Finished, session: &Session) {
+    if let (Some(fault), Some(path)) = (&finished.write_fault, &session.record) {
+        say::note(format_args!(
+            "{} could not be written to its end ({fault}); it holds every case finished before that",
+            path.display()
+        ));
+    }
+    if let Some(reason) = finished.nothing() {
+        say::note(format_args!("nothing could be measured: {reason}"));
+    }
+    if finished.is_too_short {
+        let needs = match finished.needs {
+            Duration::ZERO => String::new(),
+            needs => format!(" (the shortest visit takes some {:.1} s)", 2.0 * needs.as_secs_f64()),
+        };
+        say::note(format_args!(
+            "the time was over before the first case was visited, so nothing was measured; give a longer --budget{needs}"
+        ));
+    }
+    if finished.record.end.as_ref().is_some_and(|end| end.interrupted) {
+        say::note(match signals::has_overrun() {
+            false => "interrupted; every finished case is kept",
+            true => {
+                "stopped after twice its budget, since visits take longer here than planned; every finished case is kept; \
+                 give a longer --budget"
+            }
+        });
+    }
+}
+
+/// Rows for programs hold no warnings: people are told on stderr.
+pub fn warn(report: &Report, args: &RunArgs) {
+    if args.format.is_for_programs() && !args.quiet && !report.warnings.is_empty() {
+        say::talk(&view::terminal::warnings(report));
+    }
+}
+
+/// One line per case, and how long a round of all takes at the least.
+pub fn list(cases: &[Case]) -> String {
+    let mut text: String = cases.iter().map(|case| format!("{case}\n")).collect();
+    text.push_str(&format!("{} cases\n", cases.len()));
+    text
+}

@@ -1,0 +1,227 @@
+//! `membound report`: redraws summary and page from records.
+
+use std::collections::HashSet;
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+
+#[cfg(feature = "report")]
+use crate::cli::args;
+use crate::cli::args::{DetailArgs, Done, Format};
+use crate::cli::usage;
+use membound_analyze::across::sections;
+use membound_analyze::report::Report;
+use membound_analyze::section::Section;
+use membound_analyze::{of_record as model, output as view};
+use membound_core::record::{Record, records_in};
+
+/// Flags of `membound report`.
+#[derive(Debug, Clone, Args)]
+pub struct ReportArgs {
+    /// Records (.jsonl) that membound wrote, and folders of them
+    #[arg(value_name = "RECORD", required = true)]
+    pub records: Vec<PathBuf>,
+    /// Write a page for each record into this folder, which is made if need be
+    #[arg(long, value_name = "DIR")]
+    pub out: Option<PathBuf>,
+    /// Write the page of the one record to this file
+    #[arg(long, value_name = "FILE", conflicts_with = "out")]
+    pub html: Option<PathBuf>,
+    /// Print the warnings alone, with their cures
+    #[arg(long)]
+    pub warnings: bool,
+    /// Print the verdict alone: why memory-bound code is not faster here, causes ranked
+    #[arg(long, conflicts_with = "warnings")]
+    pub verdict: bool,
+    /// Print where the time of the run went
+    #[arg(long, conflicts_with_all = ["warnings", "verdict"])]
+    pub where_time_went: bool,
+    /// Print as; csv and json print the rows of all records, markdown the answers
+    #[arg(long, value_enum, default_value_t = Format::Table)]
+    pub format: Format,
+    /// How much to print
+    #[command(flatten)]
+    pub detail: DetailArgs,
+}
+
+/// Redraws.
+pub fn run(args: &ReportArgs) -> anyhow::Result<Done> {
+    let records = files(&args.records)?;
+    if args.html.is_some() && records.len() > 1 {
+        return Err(usage(format!("--html writes one page, and there are {} records; give --out DIR", records.len())));
+    }
+    if args.where_time_went {
+        return where_time_went(&records, args.format).map(Done::ok);
+    }
+    let reports: Vec<(&PathBuf, Report)> = records.iter().zip(read(&records)?).collect();
+    let done = shown(args, &reports).map(Done::ok)?;
+    write_pages(args, &reports, done)
+}
+
+/// What goes to stdout.
+fn shown(args: &ReportArgs, reports: &[(&PathBuf, Report)]) -> anyhow::Result<String> {
+    if args.warnings {
+        return warnings(reports, args.format);
+    }
+    if args.verdict {
+        return verdicts(reports, args.format);
+    }
+    let rows = || reports.iter().flat_map(|(_, report)| report.any_rows()).collect::<Vec<_>>();
+    Ok(match args.format {
+        Format::Markdown => of_each(reports, view::markdown::report),
+        Format::Json => view::json::rows(&rows()),
+        Format::Jsonl => view::json::lines(&rows()),
+        Format::Csv => view::csv::rows(&rows()),
+        Format::Table => {
+            let mut text: String = reports.iter().map(|(_, report)| args.detail.text(report)).collect();
+            if reports.len() > 1 {
+                text.push_str(&maps(reports));
+            }
+            text
+        }
+    })
+}
+
+/// The pages that were asked for.
+fn write_pages(args: &ReportArgs, reports: &[(&PathBuf, Report)], mut done: Done) -> anyhow::Result<Done> {
+    if let Some(folder) = &args.out {
+        std::fs::create_dir_all(folder).map_err(|fault| {
+            usage(format!("cannot use {} for pages: {fault}; choose another folder with --out", folder.display()))
+        })?;
+    }
+    for (path, report) in reports {
+        let stem = path.file_stem().map_or_else(|| "report".into(), |stem| stem.to_string_lossy().into_owned());
+        let (page, flag) = match (&args.html, &args.out) {
+            (Some(page), _) => (page.clone(), "--html"),
+            (None, Some(folder)) => (folder.join(format!("{stem}.html")), "--out"),
+            (None, None) => return Ok(done),
+        };
+        match write_page(report, &page, flag) {
+            Ok(Some(page)) if args.format == Format::Table => {
+                done.text.push_str(&format!("\nWritten: {}\n", page.display()));
+            }
+            Ok(_) => {}
+            Err(fault) => done = done.lacking(&fault),
+        }
+    }
+    Ok(done)
+}
+
+/// Files as they are named, of folders all records, by name; each once.
+pub(crate) fn files(paths: &[PathBuf]) -> anyhow::Result<Vec<PathBuf>> {
+    let mut files = Vec::new();
+    for path in paths {
+        if path.is_dir() { files.extend(records_in(path).map_err(usage)?) } else { files.push(path.clone()) }
+    }
+    // A file that is named beside its folder counts once.
+    let mut seen = HashSet::new();
+    files.retain(|file| seen.insert(file.clone()));
+    Ok(files)
+}
+
+/// The reports of records. One that can't be read is wrong usage.
+pub fn read(records: &[PathBuf]) -> anyhow::Result<Vec<Report>> {
+    records.iter().map(|path| Ok(model::report(&Record::read(path).map_err(usage)?))).collect()
+}
+
+/// A view of several records: a text for each, below its name where there are several.
+fn of_each(reports: &[(&PathBuf, Report)], view: impl Fn(&Report) -> String) -> String {
+    let text = |(path, report): &(&PathBuf, Report)| {
+        let text = view(report);
+        if reports.len() > 1 { format!("{}\n{text}", path.display()) } else { text }
+    };
+    reports.iter().map(text).collect::<Vec<_>>().join("\n")
+}
+
+fn named<'a>(reports: &'a [(&PathBuf, Report)]) -> Vec<(String, &'a Report)> {
+    reports.iter().map(|(path, report)| (path.display().to_string(), report)).collect()
+}
+
+/// The warnings of all records, each with its record.
+fn warnings(reports: &[(&PathBuf, Report)], format: Format) -> anyhow::Result<String> {
+    let section = |report: &Report| sections::warnings::section(&report.warnings);
+    match format {
+        Format::Json => Ok(view::json::warnings(&named(reports))),
+        Format::Csv | Format::Jsonl => {
+            Err(usage("warnings are sentences, not a table; print them with --format table, json or markdown"))
+        }
+        format => Ok(of_each(reports, |report| alone(section(report), "No warnings.", format))),
+    }
+}
+
+/// The verdicts of all records, each with its record.
+fn verdicts(reports: &[(&PathBuf, Report)], format: Format) -> anyhow::Result<String> {
+    let section = |report: &Report| sections::verdict::section(&report.verdict);
+    match format {
+        Format::Json => Ok(view::json::verdicts(&named(reports))),
+        Format::Csv | Format::Jsonl => {
+            Err(usage("a verdict is sentences, not a table; print it with --format table, json or markdown"))
+        }
+        format => {
+            Ok(of_each(reports, |report| alone(section(report), "No verdict: nothing was measured in memory.", format)))
+        }
+    }
+}
+
+/// Where the time of each record went.
+fn where_time_went(records: &[PathBuf], format: Format) -> anyhow::Result<String> {
+    let mut text = String::new();
+    for path in records {
+        if records.len() > 1 {
+            text.push_str(&format!("{}\n", path.display()));
+        }
+        let section = sections::time::section(&Record::read(path).map_err(usage)?);
+        text.push_str(&match format {
+            Format::Table => view::terminal::section::drawn(&section),
+            Format::Markdown => view::markdown::section(&section),
+            Format::Csv | Format::Json | Format::Jsonl => {
+                return Err(usage(
+                    "where the time went is a table for people; print it with --format table or markdown",
+                ));
+            }
+        });
+    }
+    Ok(text)
+}
+
+/// A section by itself, or that there is nothing in it.
+fn alone(section: Section, nothing: &str, format: Format) -> String {
+    match format {
+        _ if section.is_empty() => format!("{nothing}\n"),
+        Format::Markdown => view::markdown::section(&section),
+        _ => view::terminal::section::drawn(&section),
+    }
+}
+
+/// The latency maps of several records beside each other: of modes of a machine, say.
+fn maps(reports: &[(&PathBuf, Report)]) -> String {
+    let name = |path: &PathBuf| path.file_stem().map_or_else(String::new, |stem| stem.to_string_lossy().into_owned());
+    let named: Vec<_> = reports.iter().map(|(path, report)| (name(path), &report.latency.map[..])).collect();
+    let table = sections::maps::latency_maps(&named);
+    table.map_or_else(String::new, |table| format!("\n{}", view::terminal::section::drawn(&table)))
+}
+
+/// The report of what was just measured, in the format asked for.
+pub fn present(report: &Report, format: Format, table: impl Fn(&Report) -> String) -> String {
+    match format {
+        Format::Table => table(report),
+        Format::Markdown => view::markdown::report(report),
+        Format::Csv => view::csv::rows(&report.any_rows().collect::<Vec<_>>()),
+        Format::Json => view::json::rows(&report.any_rows().collect::<Vec<_>>()),
+        // They are out already.
+        Format::Jsonl => String::new(),
+    }
+}
+
+/// Writes the page, a new file, where this build has pages; the flag chooses another place.
+#[cfg(feature = "report")]
+pub fn write_page<'a>(report: &Report, path: &'a Path, flag: &str) -> anyhow::Result<Option<&'a Path>> {
+    args::new_page(&view::html::page(report), path, flag)?;
+    Ok(Some(path))
+}
+
+/// This build has no pages (feature `report` is off).
+#[cfg(not(feature = "report"))]
+pub fn write_page<'a>(_report: &Report, _path: &'a Path, _flag: &str) -> anyhow::Result<Option<&'a Path>> {
+    Ok(None)
+}

@@ -1,0 +1,4 @@
+//! The program: from flags to cases to sections; the same plan on many nodes.
+
+pub mod cli;
+pub mod fleet;

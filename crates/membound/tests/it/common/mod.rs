@@ -1,0 +1,21 @@
+//! What several tests share.
+
+#[path = "../../../../core/tests/it/common/alone.rs"]
+pub mod alone;
+#[path = "../../../../core/tests/it/common/by_hand.rs"]
+pub mod by_hand;
+#[path = "../../../../core/tests/it/common/facts.rs"]
+pub mod facts;
+pub mod fleets;
+#[path = "../../../../core/tests/it/common/imitation.rs"]
+pub mod imitation;
+pub mod launched;
+pub mod planted;
+#[path = "../../../../core/tests/it/common/recorded.rs"]
+pub mod recorded;
+pub mod reports;
+pub mod seccomp;
+pub mod simulated;
+#[path = "../../../../core/tests/it/common/skip.rs"]
+pub mod skip;
+pub mod slurm;

@@ -1,0 +1,54 @@
+//! All tests that drive the whole program, in one binary.
+
+mod common;
+
+mod addrmap;
+mod advisor;
+mod check;
+mod cli;
+mod compare;
+mod energy;
+mod exits;
+#[cfg(target_arch = "x86_64")]
+mod faults;
+mod fleet;
+mod fleet_jobs;
+mod handover;
+mod lab;
+mod latency;
+mod levels;
+mod limits;
+mod loaded;
+mod machine;
+mod manual;
+mod mpi;
+mod numa;
+mod offsets;
+mod own_loop;
+mod page_cache;
+#[cfg(target_arch = "x86_64")]
+mod pages;
+#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+mod placement;
+mod plain;
+mod published;
+#[cfg(feature = "report")]
+mod report;
+#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+mod robust;
+mod roofline;
+mod rounding;
+#[cfg(target_arch = "x86_64")]
+mod rows;
+mod screen;
+mod simulated;
+mod stops;
+mod streams;
+mod sweep;
+mod tidy;
+mod truth;
+mod uncore;
+mod verdict;
+mod views;
+mod warnings;
+mod words;

@@ -1,0 +1,74 @@
+//! What `--format json` prints against the schema that `membound schema row` publishes, over a short real run; and the
+//! same rows once more, redrawn from the record. `MEMBOUND_ROWS=FILE` checks the rows in a file instead.
+
+use std::collections::BTreeSet;
+use std::process::Command;
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+/// Runs membound in `folder`; its stdout.
+fn membound(folder: &TempDir, arguments: &str) -> String {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_membound"));
+    let output = command.current_dir(folder.path()).args(arguments.split(' ')).output().unwrap();
+    let (text, talk) = (String::from_utf8(output.stdout).unwrap(), String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success(), "membound {arguments}: {talk}\n{text}");
+    text
+}
+
+fn rows(text: &str) -> Vec<Value> {
+    serde_json::from_str(text).unwrap()
+}
+
+/// Every row fits the schema, and what was measured has figures in the order that their names promise.
+fn check(rows: &[Value], schema: &Value) {
+    let validator = jsonschema::validator_for(schema).unwrap();
+    assert!(!rows.is_empty(), "no rows");
+    for row in rows {
+        let faults: Vec<String> = validator.iter_errors(row).map(|fault| fault.to_string()).collect();
+        assert!(faults.is_empty(), "{faults:?}\n{row}");
+        if row["outcome"] != "measured" {
+            assert!(row["reason"].is_string(), "no reason: {row}");
+            continue;
+        }
+        let figures = row.as_object().unwrap().values().filter(|value| value["ci95"].is_array());
+        let summaries: Vec<[f64; 3]> = figures.map(summary).collect();
+        assert!(summaries.iter().all(|[low, median, high]| 0.0 <= *low && low <= median && median <= high), "{row}");
+        if row["metric"] == "bandwidth" {
+            for rate in ["payload_Bps", "bus_Bps"].map(|name| &row[name]) {
+                let [low, _, high] = summary(rate);
+                assert!(0.0 < low && Some(high) <= rate["best"].as_f64(), "{row}");
+            }
+            assert!(row["payload_Bps"]["median"].as_f64() <= row["bus_Bps"]["median"].as_f64(), "{row}");
+        }
+    }
+}
+
+/// A figure's interval with its median between the ends.
+fn summary(figure: &Value) -> [f64; 3] {
+    [&figure["ci95"][0], &figure["median"], &figure["ci95"][1]].map(|value| value.as_f64().unwrap())
+}
+
+#[test]
+fn rows_fit_their_schema() {
+    let folder = TempDir::new().unwrap();
+    let schema: Value = serde_json::from_str(&membound(&folder, "schema row")).unwrap();
+    if let Some(path) = std::env::var_os("MEMBOUND_ROWS") {
+        return check(&rows(&std::fs::read_to_string(path).unwrap()), &schema);
+    }
+    let run = "bandwidth --kernel load,copy,dot --store regular,rep --width scalar --size 16KiB,64KiB --threads 1 \
+               --budget 500ms --seed 1 --format json --record run.jsonl";
+    let printed = rows(&membound(&folder, run));
+    check(&printed, &schema);
+    let outcomes: BTreeSet<_> = printed.iter().map(|row| row["outcome"].as_str().unwrap().to_string()).collect();
+    assert!(outcomes.contains("measured") && outcomes.contains("unavailable"), "{outcomes:?}");
+    assert_eq!(rows(&membound(&folder, "report run.jsonl --format json")), printed, "redrawn rows are the same");
+}
+
+#[test]
+fn a_row_that_lies_is_seen() {
+    let folder = TempDir::new().unwrap();
+    let schema: Value = serde_json::from_str(&membound(&folder, "schema row")).unwrap();
+    let validator = jsonschema::validator_for(&schema).unwrap();
+    assert!(!validator.is_valid(&serde_json::json!({"metric": "bandwidth", "kernel": 1})));
+}

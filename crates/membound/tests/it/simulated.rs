@@ -1,0 +1,181 @@
+//! Commands on latency, whole but for the measuring: plan, simulated machine, record, file, report, every view of it.
+
+use std::time::Duration;
+
+use crate::common::simulated;
+use membound_analyze::flag::Flag;
+use membound_analyze::of_record as model;
+use membound_analyze::output::{csv, json};
+use membound_analyze::report::Report;
+use membound_analyze::row::AnyRow;
+use membound_core::case::{Case, Work};
+use membound_core::experiments as plan;
+use membound_core::experiments::latency::Detail;
+use membound_core::record::Outcome;
+use membound_core::work::c2c::Home;
+use membound_core::work::loaded::Load;
+use membound_measure::executor::fake::Fake;
+
+/// Each row fits the published schema, and CSV has a column for each field but what memory was obtained and lists of lists.
+fn check_rows(report: &Report, metric: &str) -> usize {
+    let rows: Vec<&dyn AnyRow> = report.any_rows().collect();
+    let schema = serde_json::to_value(schemars::schema_for!(dyn AnyRow)).unwrap();
+    let validator = jsonschema::validator_for(&schema).unwrap();
+    let values: Vec<serde_json::Value> = serde_json::from_str(&json::rows(&rows)).unwrap();
+    let kept: Vec<serde_json::Value> = rows.iter().map(|row| row.json()).collect();
+    assert_eq!(kept, values, "rows come back as they went");
+    for row in &values {
+        assert!(validator.is_valid(row), "{row}");
+        assert_eq!(row["metric"], metric);
+    }
+    let text = csv::rows(&rows);
+    let mut lines = ::csv::Reader::from_reader(text.as_bytes());
+    let heads: Vec<String> = lines.headers().unwrap().iter().map(String::from).collect();
+    for (line, row) in lines.records().zip(&values) {
+        assert_eq!(line.unwrap().len(), heads.len());
+        for field in
+            row.as_object().unwrap().keys().filter(|field| !["obtained", "mask_bits"].contains(&field.as_str()))
+        {
+            assert!(
+                heads.iter().any(|head| head == field || head.starts_with(&format!("{field}_"))),
+                "{field}: {heads:?}"
+            );
+        }
+    }
+    values.len()
+}
+
+#[test]
+fn latency_comes_back_from_its_file() {
+    let machine = simulated::machine(1, false);
+    let mut fake = simulated::fake();
+    let cases = plan::latency::latency(&simulated::frame(&machine), Detail::Full).unwrap();
+    let record = simulated::run(&machine, &cases, &mut fake);
+    assert_eq!(crate::common::by_hand::written_and_read(&record), record);
+    let report = model::report(&record);
+    assert_eq!(check_rows(&report, "latency"), cases.len());
+    for row in &report.latency.rows {
+        let (footprint, ns) =
+            (row.case.working_set.0 / u64::from(row.chase().stride_bytes) * 64, row.latency_ns.unwrap());
+        let truth = fake.latency_ns(footprint, row.chase().chains);
+        assert!((ns.median / truth - 1.0).abs() < 0.01, "{truth} is not {row:?}");
+    }
+    let names: Vec<&str> = report.latency.levels.iter().map(|level| level.name.as_str()).collect();
+    assert_eq!(names, ["L1", "L2", "L3", "memory"]);
+    let parallelism = report.latency.parallelism.as_ref().unwrap();
+    assert!((parallelism.lines_in_flight / 10.0 - 1.0).abs() < 0.02, "{parallelism:?}");
+}
+
+/// With five seconds the table of levels comes first, then its curve, then the ladder; a minute leaves nothing out.
+#[test]
+fn a_short_budget_begins_with_the_first_screen() {
+    let machine = simulated::machine(2, false);
+    let plan =
+        |seconds| plan::characterise::characterise(&simulated::frame(&machine), Duration::from_secs(seconds)).unwrap();
+    let (quick, whole) = (plan(5), plan(60));
+    // Loads, copies and copies with nt stores in memory, loads and copies in three caches, all by one and by two threads; four
+    // chases.
+    assert_eq!(quick.headline.len(), 2 * (3 + 2 * 3) + 4);
+    let is_load = |case: &Case| case.variant().is_some_and(|variant| variant.kernel == "load") && case.threads() == 1;
+    assert!(quick.stages[0].iter().all(is_load) && quick.stages[0].len() > 20, "the curve");
+    assert!(quick.stages[1].iter().all(|case| matches!(case.work, Work::Chase(_))), "the ladder");
+    assert_eq!((quick.cases().len() + quick.left_out, whole.left_out), (whole.cases().len(), 0));
+    assert!(quick.headline.iter().all(|(case, _)| whole.headline.iter().any(|(other, _)| other == case)));
+}
+
+#[test]
+fn a_map_has_a_line_a_node() {
+    let report = simulated::map(4);
+    assert_eq!(check_rows(&report, "latency"), 4 * 2 * 3);
+    let lines: Vec<_> = report.latency.map.iter().map(|line| (line.node, line.cores.len())).collect();
+    assert_eq!(lines, [(Some(0), 4), (Some(1), 4)]);
+}
+
+#[test]
+fn hand_overs_come_back_from_their_file() {
+    let report = simulated::c2c(4, true);
+    assert_eq!(check_rows(&report, "c2c"), 4 * 3 * 2);
+    for row in &report.handovers.rows {
+        let truth = Fake::handover_ns(row.from(), row.to().unwrap());
+        assert!((row.latency_ns.unwrap().median / truth - 1.0).abs() < 0.01, "{row:?}");
+    }
+    let kinds: Vec<String> =
+        report.handovers.groups.iter().map(|group| group.kinds.map(|[a, b]| format!("{a}, {b}")).unwrap()).collect();
+    assert_eq!(kinds, ["performance, performance", "performance, efficiency", "efficiency, efficiency"]);
+    assert_eq!(report.handovers.groups.iter().map(|group| group.rows).collect::<Vec<_>>(), [4, 16, 4]);
+}
+
+#[test]
+fn latency_under_load_comes_back_from_its_file() {
+    let machine = simulated::machine(2, false);
+    let mut fake = simulated::fake();
+    let cases = plan::c2c::loaded(&simulated::frame(&machine), &[], 4, None).unwrap();
+    let record = simulated::run(&machine, &cases, &mut fake);
+    assert_eq!(crate::common::by_hand::written_and_read(&record), record);
+    let report = model::report(&record);
+    assert_eq!(check_rows(&report, "loaded"), 2 + 5 * 4);
+    for row in &report.loaded.rows {
+        let (rate, ns) = fake.loaded(row.load(), row.case.threads() - 1);
+        assert!((row.latency_ns.unwrap().median / ns - 1.0).abs() < 0.01, "{row:?}");
+        let found = row.bus_bps.map_or(0.0, |bus| bus.median);
+        assert!((found - rate).abs() <= 0.01 * rate, "{rate} is not {row:?}");
+        assert!(!row.quality.has(Flag::Starved) && !row.quality.has(Flag::NotMonotone), "{row:?}");
+    }
+    assert_eq!(report.loaded.curves.len(), 5);
+}
+
+/// The ladder's chase in memory and that of `loaded` without load are one case in all but what the others do.
+#[test]
+fn latency_without_load_is_the_ladders() {
+    let machine = simulated::machine(2, false);
+    let frame = simulated::frame(&machine);
+    let loaded = plan::c2c::loaded(&frame, &[], 4, None).unwrap();
+    let chases: Vec<_> = loaded.iter().map(|case| case.shares().unwrap()).collect();
+    assert!(chases.windows(2).all(|pair| pair[0] == pair[1]), "all loads share one chase");
+    assert!(plan::latency::latency(&frame, Detail::Full).unwrap().contains(&chases[0]), "{}", chases[0]);
+}
+
+/// Samples during which the others did not run are no point of a curve.
+#[test]
+fn loads_that_did_not_run_are_no_loads() {
+    let machine = simulated::machine(2, false);
+    let cases = plan::c2c::loaded(&simulated::frame(&machine), &[], 4, None).unwrap();
+    let mut record = simulated::run(&machine, &cases, &mut simulated::fake());
+    let heaviest = cases.last().unwrap();
+    for visit in record.measurements.iter_mut().filter(|visit| visit.case == *heaviest) {
+        let Outcome::Measured(measured) = &mut visit.outcome else { panic!("{visit:?}") };
+        measured.samples.load_repetitions.iter_mut().skip(4).for_each(|repetitions| *repetitions = 0);
+    }
+    let report = model::report(&record);
+    let starved: Vec<Load> =
+        report.loaded.rows.iter().filter(|row| row.quality.has(Flag::Starved)).map(|row| row.load()).collect();
+    let membound_core::case::Work::Loaded(work) = heaviest.work else { panic!("{heaviest}") };
+    assert_eq!(starved, [work.load]);
+    let of_curve = |row: &usize| report.loaded.rows[*row].load() != work.load;
+    assert!(report.loaded.curves.iter().flat_map(|curve| &curve.rows).all(of_curve));
+}
+
+#[test]
+fn where_lines_live_is_a_row_whatever_comes_of_it() {
+    for target in [Some((|address| address >> 6 & 7) as fn(u64) -> u64), None] {
+        assert_eq!(check_rows(&simulated::addrmap(target), "addrmap"), 1);
+    }
+}
+
+/// What needs two cores says so; what does not, is measured.
+#[test]
+fn one_core_is_an_outcome() {
+    let machine = simulated::machine(1, false);
+    let frame = simulated::frame(&machine);
+    let cases: Vec<_> =
+        [plan::c2c::handovers(&frame, &[Home::First]).unwrap(), plan::c2c::loaded(&frame, &[], 4, None).unwrap()]
+            .concat();
+    let record = simulated::run(&machine, &cases, &mut simulated::fake());
+    let outcomes: Vec<bool> = cases
+        .iter()
+        .map(|case| record.measurements.iter().find(|visit| visit.case == *case).unwrap())
+        .map(|visit| matches!(&visit.outcome, Outcome::Unavailable { reason } if reason.contains("needs two cores")))
+        .collect();
+    assert_eq!(outcomes, [true, false, true]);
+    assert!(!record.measurements.iter().any(|visit| visit.outcome.is_failure()));
+}

@@ -1,0 +1,259 @@
+//! The verdict: each cause planted in machines of random parameters is found, and healthy machines have none. What it says
+//! of a record made by hand, with numbers worked out by hand. The commands that it names are commands.
+
+use std::process::Command;
+
+use crate::common::by_hand::module;
+use crate::common::imitation::{record, visit};
+use crate::common::planted::{Machines, Simulated};
+use membound_analyze::across::sections;
+use membound_analyze::across::verdict::diagnosis::{Basis, Cause, CauseKind, Diagnosis};
+use membound_analyze::of_record as model;
+#[cfg(feature = "report")]
+use membound_analyze::output::html;
+use membound_analyze::output::terminal;
+use membound_analyze::report::Report;
+use membound_core::case::{Case, steady};
+use membound_core::kernel::{StoreKind, Width};
+use membound_core::machine::Machine;
+use membound_core::machine::fact::Fact;
+use membound_core::memory::{MemoryKind, MemorySpec};
+use membound_core::record::{Line, Measurement, Outcome, Sample, Samples, Writer};
+use membound_core::units::Bytes;
+
+/// Healthy machines, and machines of each cause: seeds count from these.
+const HEALTHY: std::ops::Range<u64> = 1000..1100;
+const PLANTED: std::ops::Range<u64> = 2000..2024;
+
+fn causes(verdict: &Diagnosis) -> Vec<CauseKind> {
+    verdict.causes.iter().map(|cause| cause.cause).collect()
+}
+
+fn simulated(machines: &mut Machines, cause: Option<CauseKind>, seed: u64) -> (Simulated, Report) {
+    let mut machine = Simulated::new(machines, cause, seed);
+    let report = model::report(&machine.record());
+    (machine, report)
+}
+
+#[test]
+fn healthy_machines_have_no_cause() {
+    let mut machines = Machines::default();
+    let mut wrong = Vec::new();
+    for seed in HEALTHY {
+        let (_, report) = simulated(&mut machines, None, seed);
+        assert!(report.verdict.gap.is_some(), "seed {seed}: nothing in memory");
+        if !report.verdict.causes.is_empty() {
+            wrong.push(format!("seed {seed}: {:#?}", report.verdict.causes));
+        }
+    }
+    assert!(wrong.is_empty(), "{} of {}:\n{}", wrong.len(), HEALTHY.count(), wrong.join("\n"));
+}
+
+#[test]
+fn each_cause_is_found() {
+    let mut machines = Machines::default();
+    let mut wrong = Vec::new();
+    let (mut first, mut all) = (0, 0);
+    for &cause in CauseKind::ALL {
+        for seed in PLANTED {
+            let (machine, report) = simulated(&mut machines, Some(cause), seed);
+            let found = causes(&report.verdict);
+            let place = found.iter().position(|other| *other == cause);
+            all += 1;
+            first += usize::from(place == Some(0));
+            // A write-allocate is planted beside other causes on every second machine.
+            let other =
+                |other: &CauseKind| *other != cause && !(machine.allocates && *other == CauseKind::WriteAllocate);
+            if place.is_none_or(|place| place > 1) || found.iter().any(other) {
+                wrong.push(format!("seed {seed}, {cause}: {found:?}, CPUs {}", machine.used()));
+            }
+        }
+    }
+    println!("planted causes: {all}, found first {first}, wrong {}", wrong.len());
+    assert!(wrong.is_empty(), "{} of {all}:\n{}", wrong.len(), wrong.join("\n"));
+}
+
+const USUAL: MemorySpec = MemorySpec::of(MemoryKind::Thp);
+
+fn kernel(name: &str, store: StoreKind, cpus: u32, size: Bytes) -> Case {
+    steady(name, Width::W512, store, USUAL, (0..cpus).collect(), size)
+}
+
+/// Modules of 76.8 GB/s: two, of 8 bytes at 4800 MT/s.
+fn with_modules(machine: Machine) -> Machine {
+    Machine { dimms: Fact::Known(vec![module(), module()]), ..machine }
+}
+
+fn of_visits(machine: Machine, visits: Vec<Measurement>) -> Diagnosis {
+    model::report(&record(machine, visits)).verdict
+}
+
+/// METHODOLOGY, section 29: 42.0 of 76.8 GB/s; nt stores give 12.6 back, 36 % of the gap.
+#[test]
+fn a_share_by_hand() {
+    let machine = with_modules(Machines::default().of((1, 4, 1)));
+    let case = |store| kernel("triad", store, 4, Bytes::gib(1));
+    let visits =
+        [(StoreKind::Regular, 42e9), (StoreKind::Nt, 54.6e9)].map(|(store, bps)| visit(&case(store), bps, &[]));
+    let verdict = of_visits(machine, visits.into());
+    let gap = verdict.gap.as_ref().unwrap();
+    assert!((gap.limit_bps - 76.8e9).abs() < 1.0 && (gap.bps() / 34.8e9 - 1.0).abs() < 1e-3, "{gap:?}");
+    let [cause] = &verdict.causes[..] else { panic!("{verdict:#?}") };
+    assert_eq!((cause.cause, cause.basis), (CauseKind::WriteAllocate, Basis::Measured));
+    assert!((cause.gives_back_bps.unwrap() / 12.6e9 - 1.0).abs() < 1e-3, "{cause:?}");
+    assert!((cause.share.unwrap() - 12.6 / 34.8).abs() < 1e-3, "{cause:?}");
+    let sentence = verdict.sentence().unwrap();
+    assert!(
+        sentence
+            .contains("42.0 GB/s of payload to the plain case (triad, regular stores, 4 threads), 55% of 76.8 GB/s"),
+        "{sentence}"
+    );
+    assert!(sentence.ends_with("first to look at: write-allocate, 36% of the gap."), "{sentence}");
+}
+
+/// The same section: 8 of 16 cores, 60 % of its part from each of the last two threads.
+#[test]
+fn idle_cores_by_hand() {
+    let machine = || with_modules(Machines::default().of((1, 16, 1)));
+    let rates = |rates: [(u32, f64); 2]| {
+        let case = |cpus| kernel("triad", StoreKind::Regular, cpus, Bytes::gib(1));
+        of_visits(machine(), rates.map(|(cpus, bps)| visit(&case(cpus), bps, &[])).into())
+    };
+    let verdict = rates([(6, 36e9), (8, 43.2e9)]);
+    let [cause] = &verdict.causes[..] else { panic!("{verdict:#?}") };
+    assert_eq!((cause.cause, cause.basis), (CauseKind::FewCores, Basis::Estimated));
+    assert!((cause.gives_back_bps.unwrap() / 25.92e9 - 1.0).abs() < 1e-3, "{cause:?}");
+    assert!((cause.share.unwrap() - 25.92 / 33.6).abs() < 1e-3, "{cause:?}");
+    assert!(cause.cure.contains("CPUs 8-15"), "{cause:?}");
+    // Saturated: the last two threads add a tenth of their part. And no core is idle.
+    assert_eq!(causes(&rates([(6, 36e9), (8, 37.2e9)])), []);
+    assert_eq!(causes(&rates([(8, 36e9), (16, 64e9)])), []);
+}
+
+/// Two threads on each of two nodes, all pages on the first: half of the pages are too many there.
+#[test]
+fn pages_are_held_against_threads() {
+    let of_pages = |pages: &[(u32, u64)]| {
+        let case = kernel("triad", StoreKind::Regular, 4, Bytes::gib(2));
+        of_visits(Machines::default().of((2, 2, 1)), vec![visit(&case, 40e9, pages)])
+    };
+    let verdict = of_pages(&[(0, 1000)]);
+    assert_eq!(causes(&verdict), [CauseKind::WrongNode]);
+    assert!(verdict.causes[0].evidence.starts_with("50% of the pages lie on other nodes"), "{verdict:?}");
+    assert!(verdict.causes[0].evidence.ends_with("most on node 0"), "{verdict:?}");
+    assert_eq!(causes(&of_pages(&[(0, 490), (1, 510)])), []);
+}
+
+/// 16 of 100 samples of 10 us are interrupted for 5 us: the mean is 10.8 us, the share 7.4 %.
+#[test]
+fn time_taken_by_hand() {
+    let of_hits = |hits: usize| {
+        let mut visits = vec![visit(&kernel("triad", StoreKind::Regular, 1, Bytes::mib(256)), 10e9, &[])];
+        for name in ["load", "copy", "triad", "sum"] {
+            let mut one = visit(&kernel(name, StoreKind::Regular, 1, Bytes::kib(16)), 200e9, &[]);
+            let Outcome::Measured(measured) = &mut one.outcome else { panic!("{one:?}") };
+            let sample = Sample { core_clock_ticks: 13_333, ..Sample::default() };
+            (measured.samples, measured.repetitions) = (Samples::default(), 100);
+            for n in 0..100 {
+                let ticks = if n < hits { 30_000 } else { 20_000 };
+                measured.samples.push(Sample { ticks, ..sample });
+            }
+            visits.push(one);
+        }
+        of_visits(Machines::default().of((1, 1, 1)), visits)
+    };
+    let verdict = of_hits(16);
+    assert_eq!(causes(&verdict), [CauseKind::TimeTaken]);
+    assert!(verdict.causes[0].evidence.starts_with("others took 7.4% of the time"), "{verdict:?}");
+    assert_eq!(causes(&of_hits(5)), []);
+}
+
+/// A warning that a cause tells of is not printed twice; others stay.
+#[test]
+fn causes_speak_for_their_warnings() {
+    let mut machine = Machines::default().of((2, 2, 1));
+    machine.settings.numa_balancing = Fact::Known(1);
+    let case = kernel("triad", StoreKind::Regular, 4, Bytes::gib(2));
+    let run = |pages: &[(u32, u64)]| {
+        let visits = (0..3).map(|round| Measurement { round, ..visit(&case, 40e9, pages) }).collect();
+        model::report(&record(machine.clone(), visits))
+    };
+    let others = |report: &Report| -> Vec<String> {
+        report.verdict.other_warnings(&report.warnings).map(|warning| warning.text.clone()).collect()
+    };
+    let report = run(&[(0, 400), (1, 500), (2, 100)]);
+    assert_eq!(causes(&report.verdict), [CauseKind::WrongNode]);
+    let is_of = |texts: &[String], what: &str| texts.iter().any(|text| text.starts_with(what));
+    let all: Vec<String> = report.warnings.iter().map(|warning| warning.text.clone()).collect();
+    assert!(is_of(&all, "pages lie on the wrong node") && is_of(&all, "NUMA balancing is on"), "{all:?}");
+    let others = others(&report);
+    assert!(!is_of(&others, "pages lie on the wrong node") && is_of(&others, "NUMA balancing is on"), "{others:?}");
+}
+
+/// Every line fits a terminal, and the answer stands first.
+#[test]
+fn the_verdict_is_readable() {
+    let mut machines = Machines::default();
+    for &cause in CauseKind::ALL {
+        let (_, report) = simulated(&mut machines, Some(cause), 2002);
+        let text = terminal::section::drawn(&sections::verdict::section(&report.verdict));
+        let plain = anstream::adapter::strip_str(&text).to_string();
+        assert!(plain.lines().all(|line| line.chars().count() <= 80), "{plain}");
+        assert!(text.contains("Verdict") && text.contains(&format!("{cause}: ")), "{text}");
+        assert!(terminal::summary(&report).ends_with(&text), "the summary ends with the verdict");
+        #[cfg(feature = "report")]
+        assert!(html::page(&report).contains("id=\"verdict\""));
+    }
+}
+
+#[test]
+fn the_command_prints_it_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("run.jsonl");
+    let (_, report) = simulated(&mut Machines::default(), Some(CauseKind::WriteAllocate), 2000);
+    let record = Simulated::new(&mut Machines::default(), Some(CauseKind::WriteAllocate), 2000).record();
+    let mut writer = Writer::new(std::fs::File::create(&path).unwrap());
+    writer.line(&Line::Header(Box::new(record.header))).unwrap();
+    for visit in record.measurements {
+        writer.line(&Line::Measurement(Box::new(visit))).unwrap();
+    }
+    writer.line(&Line::End(record.end.unwrap())).unwrap();
+    let run = |flags: &[&str]| {
+        let path = path.to_str().unwrap();
+        let output = Command::new(env!("CARGO_BIN_EXE_membound")).args(["report", path]).args(flags).output().unwrap();
+        (output.status.code(), String::from_utf8(output.stdout).unwrap())
+    };
+    let (code, text) = run(&["--verdict"]);
+    assert!(code == Some(0) && text.starts_with("Verdict\nMemory gives "), "{code:?} {text}");
+    assert!(text.contains("- write-allocate: gives back "), "{text}");
+    let (_, json) = run(&["--verdict", "--format", "json"]);
+    let json: serde_json::Value = serde_json::from_str(&json).unwrap();
+    assert_eq!(json[0]["causes"][0]["cause"], "write-allocate");
+    assert_eq!(json[0]["sentence"], report.verdict.sentence().unwrap().as_str());
+    assert_eq!(run(&["--verdict", "--format", "csv"]).0, Some(2));
+    assert_eq!(run(&["--verdict", "--warnings"]).0, Some(2));
+}
+
+/// Shares are shares, and every cause has all that a reader needs.
+fn is_whole(cause: &Cause) {
+    assert!(!cause.evidence.is_empty() && !cause.cure.is_empty(), "{cause:?}");
+    assert!(cause.share.is_none_or(|share| (0.0..=1.0).contains(&share)), "{cause:?}");
+    assert_eq!(cause.share.is_some(), cause.gives_back_bps.is_some(), "{cause:?}");
+    assert!(cause.test.starts_with("membound "), "{cause:?}");
+}
+
+#[test]
+fn the_commands_that_test_a_cause_are_commands() {
+    let mut machines = Machines::default();
+    for &cause in CauseKind::ALL {
+        let (_, report) = simulated(&mut machines, Some(cause), 2001);
+        let found = report.verdict.causes.iter().find(|found| found.cause == cause).unwrap();
+        is_whole(found);
+        let mut arguments: Vec<&str> = found.test.split_whitespace().skip(1).collect();
+        // The plan is refused where this machine has fewer CPUs or nodes, never the words.
+        arguments.push(if arguments == ["machine"] { "--help" } else { "--list" });
+        let output = Command::new(env!("CARGO_BIN_EXE_membound")).args(&arguments).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(!said.contains("Usage:") && !said.contains("unexpected"), "{}: {said}", found.test);
+    }
+}
