@@ -1,7 +1,7 @@
 //! Store kinds side by side over working sets, and STREAM.
 
 use crate::case::{Case, Protocol, USUAL_MEMORY, distinct, product, steady};
-use crate::experiments::choice::{Choice, best_widths, check_size};
+use crate::experiments::choice::{Choice, check_size};
 use crate::experiments::frame::{Frame, PlanError, all_and_one};
 use crate::kernel::catalog::Kernel;
 use crate::kernel::{StoreKind, Width};
@@ -81,7 +81,7 @@ pub fn stores(frame: &Frame, choice: &Choice) -> Result<Vec<Case>, PlanError> {
         if choice.kernels.is_empty() { named(&["store", "copy", "schoenauer"]) } else { choice.kernels.clone() };
     let memory = choice.memory.first().copied().unwrap_or(USUAL_MEMORY);
     let counts = if choice.threads.is_empty() { all_and_one(frame) } else { choice.threads.clone() };
-    let width = choice.widths.first().copied().unwrap_or(best_widths(frame)[0]);
+    let width = choice.widths.first().copied().unwrap_or(frame.widest());
     let mut cases = Vec::new();
     for &threads in &counts {
         let cpus = frame.placement.first(threads)?;

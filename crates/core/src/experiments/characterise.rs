@@ -140,7 +140,7 @@ fn in_detail(frame: &Frame, details: Details) -> Result<Vec<Vec<Case>>, PlanErro
 /// The curve of the first screen: loads of one thread.
 fn loads(frame: &Frame) -> Result<Vec<Case>, PlanError> {
     let cpus = frame.placement.first(1)?;
-    let case = |size| steady("load", best_widths(frame)[0], StoreKind::Regular, USUAL_MEMORY, cpus.clone(), size);
+    let case = |size| steady("load", frame.widest(), StoreKind::Regular, USUAL_MEMORY, cpus.clone(), size);
     Ok(frame.sweep(2, Bytes(2 * frame.memory_size(1).0)).into_iter().map(case).collect())
 }
 
@@ -199,7 +199,7 @@ fn ways(kernel: &Kernel, frame: &Frame, in_memory: bool, detail: Detail) -> Vec<
 /// Bandwidth over working sets.
 fn curves(frame: &Frame, threads: usize, details: Details) -> Result<Vec<Case>, PlanError> {
     let cpus = frame.placement.first(threads)?;
-    let width = best_widths(frame)[0];
+    let width = frame.widest();
     let last = Bytes(frame.memory_size(threads).0 / threads as u64);
     let per_octave = if details.small == Detail::Full { 2 } else { 1 };
     let mut cases = Vec::new();

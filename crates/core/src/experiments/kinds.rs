@@ -1,7 +1,7 @@
 //! Memory kinds side by side: first use, then each way of touching each kind.
 
 use crate::case::{Case, Protocol, StreamMemory, Work, distinct, steady};
-use crate::experiments::choice::{Breadth, Choice, best_widths, check_size};
+use crate::experiments::choice::{Breadth, Choice, check_size};
 use crate::experiments::frame::{Frame, PlanError};
 use crate::kernel::catalog::Kernel;
 use crate::kernel::{LoadKind, StoreKind, Variant, Width};
@@ -38,7 +38,7 @@ pub fn kinds(frame: &Frame, choice: &Choice, breadth: Breadth) -> Result<Vec<Cas
     let buffer = choice.sizes.first().copied().unwrap_or(Bytes(BUFFER.0.min(most.0)));
     let threads = choice.threads.first().copied().unwrap_or(1);
     let cpus = frame.placement.first(threads)?;
-    let width = choice.widths.first().copied().unwrap_or(best_widths(frame)[0]);
+    let width = choice.widths.first().copied().unwrap_or(frame.widest());
     for kernel in ["copy", "store"] {
         let kernel = Kernel::named(kernel).unwrap_or(&crate::kernel::catalog::CATALOG[0]);
         check_size(frame, buffer, kernel, choice.element, threads)?;

@@ -4,7 +4,6 @@
 use crate::work::page_cache::{Cure, PageCache};
 
 use crate::case::{Case, Protocol, Work, unroll};
-use crate::experiments::choice::best_widths;
 use crate::experiments::frame::{Frame, PlanError};
 use crate::kernel::{Element, LoadKind, StoreKind, Variant};
 use crate::machine::Machine;
@@ -60,7 +59,7 @@ pub fn page_cache(frame: &Frame, machine: &Machine, choice: &CacheChoice) -> Res
     let largest = part(all, choice.share.unwrap_or(1.0)).min(beside);
     // The minimum of two domains is at half of the memory: beyond is for what has not recovered by then.
     let steps = if choice.share.is_some() { choice.steps } else { 2 * choice.steps };
-    let width = best_widths(frame)[0];
+    let width = frame.widest();
     let variant = Variant {
         kernel: "triad".into(),
         element: Element::Double,

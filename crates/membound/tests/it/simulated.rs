@@ -1,13 +1,15 @@
 //! Commands on latency, whole but for the measuring: plan, simulated machine, record, file, report, every view of it.
 
+use std::collections::{BTreeSet, HashSet};
 use std::time::Duration;
 
 use crate::common::simulated;
 use membound_analyze::flag::Flag;
+use membound_analyze::hierarchy::names::LevelBest;
 use membound_analyze::of_record as model;
 use membound_analyze::output::{csv, json};
 use membound_analyze::report::Report;
-use membound_analyze::row::AnyRow;
+use membound_analyze::row::{AnyRow, Metric, Row};
 use membound_core::case::{Case, Work};
 use membound_core::experiments as plan;
 use membound_core::experiments::latency::Detail;
@@ -81,6 +83,41 @@ fn a_short_budget_begins_with_the_first_screen() {
     assert!(quick.stages[1].iter().all(|case| matches!(case.work, Work::Chase(_))), "the ladder");
     assert_eq!((quick.cases().len() + quick.left_out, whole.left_out), (whole.cases().len(), 0));
     assert!(quick.headline.iter().all(|(case, _)| whole.headline.iter().any(|(other, _)| other == case)));
+}
+
+/// Whoever joins rows of two runs does so by their keys.
+#[test]
+fn rows_of_a_default_run_differ_in_their_keys() {
+    fn differ<F: Metric>(rows: &[Row<F>]) {
+        let keys: HashSet<String> = rows.iter().map(|row| serde_json::to_string(&F::keys(row)).unwrap()).collect();
+        assert_eq!(keys.len(), rows.len(), "{}", F::NAME);
+    }
+    let machine = simulated::machine(2, false);
+    let plan = plan::characterise::characterise(&simulated::frame(&machine), Duration::from_secs(60)).unwrap();
+    let report = model::report(&simulated::run(&machine, &plan.cases(), &mut simulated::fake()));
+    assert!(report.rows.len() > 100 && report.latency.rows.len() > 50);
+    differ(&report.rows);
+    differ(&report.latency.rows);
+    differ(&report.pages);
+    differ(&report.flops);
+}
+
+/// The table of levels stands on one width, that of the curves.
+#[test]
+fn the_first_screen_is_of_one_width() {
+    let machine = simulated::machine(2, false);
+    for seconds in [5, 60] {
+        let plan = plan::characterise::characterise(&simulated::frame(&machine), Duration::from_secs(seconds)).unwrap();
+        // A short run does not reach the matrix of widths.
+        let (_, reached) = plan.stages.split_last().unwrap();
+        let first = plan.headline.iter().map(|(case, _)| case);
+        let cases: Vec<Case> = first.chain(reached.iter().flatten()).cloned().collect();
+        let report = model::report(&simulated::run(&machine, &cases, &mut simulated::fake()));
+        let of_table = |best: &&LevelBest| ["load", "copy"].contains(&best.kernel.as_str());
+        let best = report.levels.all.iter().flat_map(|level| &level.best).filter(of_table);
+        let widths: BTreeSet<_> = best.map(|best| report.rows[best.row].width()).collect();
+        assert_eq!(widths.len(), 1, "{seconds} s: {widths:?}");
+    }
 }
 
 #[test]

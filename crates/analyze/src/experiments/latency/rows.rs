@@ -19,6 +19,7 @@ use membound_core::case::{Case, Protocol, USUAL_MEMORY, Work};
 use membound_core::experiments::latency::{MAP_STRIDE, SPARSE_STRIDE};
 use membound_core::experiments::numa::NUMA_CHASE;
 use membound_core::kernel::chase::{Chase, Order};
+use membound_core::memory::policy::Policy;
 use membound_core::memory::{MemoryKind, MemorySpec, Obtained};
 use membound_core::record::{Measured, Measurement, Record};
 use membound_core::stats::quantiles::{median, quantile};
@@ -73,12 +74,17 @@ pub struct LatencyKeys {
     chains: u32,
     /// Memory kind asked for.
     memory: MemoryKind,
+    /// The nodes asked for; absent: that of the CPU that touches pages first.
+    #[serde(default, skip_serializing_if = "Policy::is_first_touch")]
+    policy: Policy,
     /// NUMA node of the pages: asked for, else the one node they were found on; absent where mixed or unknown.
     node: Option<u32>,
     /// CPU.
     cpus: Vec<u32>,
     /// Bytes from the first place to the end of the last.
     working_set_bytes: Bytes,
+    /// How samples were taken: `refilled` where the working set was read right before each.
+    protocol: Protocol,
     /// The level that the lines of the places lie in, by the measured ladder; absent where they lie between two.
     level: Option<String>,
     /// `hit`: the working set was read right before each sample, so that the last level has it. `disturbed`: it lies in
@@ -100,9 +106,11 @@ impl Metric for LatencyFigures {
             block_bytes,
             chains,
             memory: row.case.memory.kind,
+            policy: row.case.memory.policy,
             node: row.node,
             cpus: row.case.cpus.clone(),
             working_set_bytes: row.case.working_set,
+            protocol: row.case.protocol,
             level: row.level.clone(),
             last_level: row.last_level,
         }
