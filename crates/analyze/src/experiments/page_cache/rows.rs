@@ -117,7 +117,7 @@ impl PageCacheRow {
 /// What page cache does to a kernel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CacheEffect {
-    /// Nothing that shows: no interval of undisturbed visits lies below that without a file, and no page moved.
+    /// Nothing that shows: no interval lies below that without a file, and no page moved.
     Flat,
     /// Bandwidth has a minimum that no chance explains.
     Minimum,
@@ -331,11 +331,7 @@ fn effect(base: Option<usize>, rows: &[usize], drawn: &[Drawn]) -> (CacheEffect,
     let slowest =
         |of: &dyn Fn(usize) -> bool| beside().filter(|&i| of(i)).min_by(|a, b| speed(*a).total_cmp(&speed(*b)));
     let most_moved = beside().max_by(|a, b| remote(*a).total_cmp(&remote(*b))).filter(|&index| remote(index) > MOVED);
-    // What other work slowed for most of the time says nothing about page cache.
-    let is_own = |row: &PageCacheRow| !row.quality.flags.contains(&Flag::Disturbed);
-    let is_below = |index: usize| {
-        is_own(uncached) && is_own(row(index)) && row(index).against_no_file.is_some_and(|[_, _, high]| high < 1.0)
-    };
+    let is_below = |index: usize| row(index).against_no_file.is_some_and(|[_, _, high]| high < 1.0);
     let is_known = |index: usize| row(index).against_no_file.is_some();
     if let Some(lowest) = slowest(&is_below) {
         (CacheEffect::Minimum, Some(lowest))
