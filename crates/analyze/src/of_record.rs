@@ -18,7 +18,13 @@ use membound_core::units::Bytes;
 
 /// Works a report out of a record.
 pub fn report(record: &Record) -> Report {
-    let (header, visits) = (&record.header, &Visits::of(record));
+    of_visits(&Visits::of(record))
+}
+
+/// The same where they are grouped already.
+pub(crate) fn of_visits(visits: &Visits<'_>) -> Report {
+    let record = visits.record;
+    let header = &record.header;
     let sheet = header.sheet.as_ref();
     let (mut rows, on_nodes) = crate::across::numa::rows::part(bandwidth::rows::rows(visits), record);
     let chases = crate::experiments::latency::rows::chases(visits);

@@ -1,4 +1,4 @@
-//! The same work on many items, by all cores where there are enough.
+//! The same work on many items, by all cores where there are enough, and two works at once.
 
 use std::num::NonZero;
 use std::panic::resume_unwind;
@@ -8,16 +8,30 @@ use std::thread::{Builder, ScopedJoinHandle, available_parallelism, scope};
 const WORTH_A_THREAD: usize = 500;
 
 /// `work` on each item, in their order.
-pub fn map<T: Sync, R: Send>(items: &[T], work: impl Fn(&T) -> R + Sync) -> Vec<R> {
-    by_parts(items, &|part: &[T]| part.iter().map(&work).collect())
+pub fn map<'a, T: Sync, R: Send>(items: &'a [T], work: impl Fn(&'a T) -> R + Sync) -> Vec<R> {
+    by_parts(items, &|part: &'a [T]| part.iter().map(&work).collect())
 }
 
 /// The same; what comes to nothing is left out.
-pub fn filter_map<T: Sync, R: Send>(items: &[T], work: impl Fn(&T) -> Option<R> + Sync) -> Vec<R> {
-    by_parts(items, &|part: &[T]| part.iter().filter_map(&work).collect())
+pub fn filter_map<'a, T: Sync, R: Send>(items: &'a [T], work: impl Fn(&'a T) -> Option<R> + Sync) -> Vec<R> {
+    by_parts(items, &|part: &'a [T]| part.iter().filter_map(&work).collect())
 }
 
-fn by_parts<T: Sync, R: Send>(items: &[T], work: &(dyn Fn(&[T]) -> Vec<R> + Sync)) -> Vec<R> {
+/// Two works at once.
+pub fn both<A: Send, B>(one: impl Fn() -> A + Sync, other: impl FnOnce() -> B) -> (A, B) {
+    scope(|scope| {
+        let started = Builder::new().spawn_scoped(scope, &one);
+        let other = other();
+        // What a refused thread would have done is done here.
+        (started.map_or_else(|_| one(), join), other)
+    })
+}
+
+fn join<R>(thread: ScopedJoinHandle<'_, R>) -> R {
+    thread.join().unwrap_or_else(|panic| resume_unwind(panic))
+}
+
+fn by_parts<'a, T: Sync, R: Send>(items: &'a [T], work: &(dyn Fn(&'a [T]) -> Vec<R> + Sync)) -> Vec<R> {
     let cores = available_parallelism().map_or(1, NonZero::get);
     let parts = cores.min(items.len() / WORTH_A_THREAD);
     if parts < 2 {
@@ -26,7 +40,6 @@ fn by_parts<T: Sync, R: Send>(items: &[T], work: &(dyn Fn(&[T]) -> Vec<R> + Sync
     scope(|scope| {
         let of_part = |part| (Builder::new().spawn_scoped(scope, move || work(part)), part);
         let started: Vec<_> = items.chunks(items.len().div_ceil(parts)).map(of_part).collect();
-        let join = |thread: ScopedJoinHandle<'_, Vec<R>>| thread.join().unwrap_or_else(|panic| resume_unwind(panic));
         // What a refused thread would have done is done here.
         started.into_iter().flat_map(|(thread, part)| thread.map_or_else(|_| work(part), join)).collect()
     })
@@ -35,6 +48,11 @@ fn by_parts<T: Sync, R: Send>(items: &[T], work: &(dyn Fn(&[T]) -> Vec<R> + Sync
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn both_are_done() {
+        assert_eq!(both(|| 1, || "other"), (1, "other"));
+    }
 
     #[test]
     fn many_items_keep_their_order_and_each_is_done_once() {

@@ -12,10 +12,9 @@
 //! share of false ones is at most the rate asked for, however tests depend on each other: the figures of one machine do,
 //! since it is faster or slower as a whole.
 
-use crate::stats::compare::log_median;
 use crate::stats::family::{REPEATABLE, UNSEEN};
 use crate::stats::quantiles::{median_in_place, quantile};
-use crate::stats::states::{Better, are_undisturbed, level};
+use crate::stats::states::{Better, are_undisturbed, level_and_variance};
 use crate::stats::{NORMAL_DEVIATION, student};
 
 /// By how much the median absolute deviation of so few values, from 2 on, falls short (Croux and Rousseeuw, Computational
@@ -43,8 +42,7 @@ pub struct Spread {
 /// The logarithm of a figure when undisturbed and its standard error, from the samples of each visit; what undisturbed visits differ
 /// is in the error. `None` without a positive sample.
 pub fn figure(visits: &[&[f64]], better: Better) -> Option<(f64, f64)> {
-    let of_visit =
-        |visit: &&[f64]| Some((level(visit.iter().copied(), better)?, log_median(visit).map(|found| found.1)));
+    let of_visit = |visit: &&[f64]| level_and_variance(visit, better);
     let draws: Vec<(f64, Option<f64>)> = visits.iter().filter_map(of_visit).collect();
     let is_fast = are_undisturbed(&draws.iter().map(|draw| draw.0).collect::<Vec<_>>());
     let draws: Vec<_> = draws.into_iter().zip(is_fast).filter(|(_, is_fast)| *is_fast).map(|(draw, _)| draw).collect();

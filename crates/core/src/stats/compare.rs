@@ -119,13 +119,17 @@ impl Round {
 /// The logarithm of a batch's median, and its variance by the samples' spread. `None` below three positive samples.
 pub(crate) fn log_median(batch: &[f64]) -> Option<(f64, f64)> {
     let logs: Vec<f64> = batch.iter().filter(|&&x| x > 0.0).map(|x| x.ln()).collect();
-    let sorted = pooled(&[&logs]);
+    of_sorted_logs(&pooled(&[&logs]))
+}
+
+/// The same of logarithms in their order.
+pub(crate) fn of_sorted_logs(sorted: &[f64]) -> Option<(f64, f64)> {
     if sorted.len() < 3 {
         return None;
     }
-    let (n, median) = (sorted.len() as f64, quantile(&sorted, 0.5));
+    let (n, median) = (sorted.len() as f64, quantile(sorted, 0.5));
     // n/(n-1): a median runs after its own samples, as a mean does.
-    let deviation = NORMAL_DEVIATION * median_deviation(&sorted, median) * n / (n - 1.0);
+    let deviation = NORMAL_DEVIATION * median_deviation(sorted, median) * n / (n - 1.0);
     Some((median, MEDIAN_VARIANCE * deviation * deviation / n))
 }
 

@@ -21,13 +21,14 @@
 //! however cells depend on each other. The greatest difference under resampling would use their dependence, but needs
 //! more draws than there are.
 
+use std::borrow::Cow;
+
 use crate::in_order::InOrder;
 use crate::parallel;
 use std::collections::HashMap;
 
-use crate::stats::compare::log_median;
 use crate::stats::interval::MISS;
-use crate::stats::states::{Better, WINDOW, are_undisturbed, level, spread};
+use crate::stats::states::{Better, WINDOW, are_undisturbed, level_and_variance, spread};
 use crate::stats::student;
 
 /// No draw is taken to be more repeatable than this (relative standard deviation): the timing of a sample is not.
@@ -43,15 +44,15 @@ const CAUTION: f64 = 1.4;
 
 /// The samples of one cell on both sides: of each run, of each visit. Samples that are not positive are left out.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Sides {
+pub struct Sides<'a> {
     /// Which way values are better: disturbed ones are worse.
     pub better: Better,
     /// Cells of one number are disturbed as often as each other: those with as many threads.
     pub group: usize,
     /// The side that the other is held against.
-    pub a: Vec<Vec<Vec<f64>>>,
+    pub a: Vec<Vec<Cow<'a, [f64]>>>,
     /// The other side.
-    pub b: Vec<Vec<Vec<f64>>>,
+    pub b: Vec<Vec<Cow<'a, [f64]>>>,
 }
 
 /// What the two sides of a cell say.
@@ -86,12 +87,11 @@ pub struct Test {
 }
 
 /// Differences of all cells, in their order. `None` for a cell without a positive sample on a side. Costs some
-/// microseconds a cell.
-pub fn differences(cells: &[Sides]) -> Vec<Option<Difference>> {
-    let seen = parallel::map(cells, |cell| [&cell.a, &cell.b].map(|runs| levels(runs, cell.better)));
-    let hosts = Hosts::of(cells, &seen);
-    let all: Vec<_> = cells.iter().zip(&seen).collect();
-    let drawn = parallel::map(&all, |(cell, levels)| Drawn::of(cell, levels, &hosts));
+/// microseconds a cell. Samples are asked for once, and not kept.
+pub fn differences<'a, T: Sync>(cells: &'a [T], sides: impl Fn(&'a T) -> Sides<'a> + Sync) -> Vec<Option<Difference>> {
+    let seen = parallel::map(cells, |cell| Seen::of(&sides(cell)));
+    let hosts = Hosts::of(&seen);
+    let drawn = parallel::map(&seen, |seen| Drawn::of(seen, &hosts));
     let factors: Vec<(f64, f64)> = drawn.iter().flatten().filter_map(Drawn::factor).collect();
     let common = Common::of(&factors);
     let mut found = parallel::map(&drawn, |drawn| drawn.as_ref().map(|drawn| drawn.difference(&common, &hosts)));
@@ -100,10 +100,41 @@ pub fn differences(cells: &[Sides]) -> Vec<Option<Difference>> {
     found
 }
 
-/// The levels of the visits of each run, more is better. NaN of a visit without a positive sample.
-fn levels(runs: &[Vec<Vec<f64>>], better: Better) -> Vec<Vec<f64>> {
-    let of_visit = |visit: &Vec<f64>| level(visit.iter().copied(), better).unwrap_or(f64::NAN);
-    runs.iter().map(|run| run.iter().map(of_visit).collect()).collect()
+/// What the visits to a cell come to.
+struct Seen {
+    better: Better,
+    group: usize,
+    /// Runs of each side.
+    runs: [usize; 2],
+    visits: [Vec<SeenVisit>; 2],
+}
+
+/// A visit with a positive sample.
+#[derive(Clone, Copy)]
+struct SeenVisit {
+    run: usize,
+    /// More is better.
+    level: f64,
+    /// Variance of the level, as the samples let expect.
+    expected: Option<f64>,
+}
+
+impl Seen {
+    fn of(Sides { better, group, a, b }: &Sides<'_>) -> Seen {
+        let visit = |run: usize, samples: &[f64]| {
+            let (level, expected) = level_and_variance(samples, *better)?;
+            Some(SeenVisit { run, level, expected })
+        };
+        let side = |runs: &[Vec<Cow<'_, [f64]>>]| -> Vec<SeenVisit> {
+            let runs = runs.iter().enumerate();
+            runs.flat_map(|(run, visits)| visits.iter().filter_map(move |samples| visit(run, samples))).collect()
+        };
+        Seen { better: *better, group: *group, runs: [a.len(), b.len()], visits: [side(a), side(b)] }
+    }
+}
+
+fn levels(visits: &[SeenVisit]) -> Vec<f64> {
+    visits.iter().map(|visit| visit.level).collect()
 }
 
 /// How often visits are disturbed, by group.
@@ -114,16 +145,16 @@ struct Hosts {
 }
 
 impl Hosts {
-    fn of(cells: &[Sides], seen: &[[Vec<Vec<f64>>; 2]]) -> Hosts {
+    fn of(cells: &[Seen]) -> Hosts {
         // One pair that agrees and one that does not are there from the beginning.
         let mut pairs: HashMap<usize, (f64, f64)> = HashMap::new();
-        for (cell, sides) in cells.iter().zip(seen) {
+        for cell in cells {
             let (all, apart) = pairs.entry(cell.group).or_insert((2.0, 1.0));
-            for side in sides {
-                let visits: Vec<f64> = side.iter().flatten().copied().filter(|level| level.is_finite()).collect();
+            for visits in &cell.visits {
                 for (at, one) in visits.iter().enumerate() {
+                    let is_apart = |other: &&SeenVisit| (one.level - other.level).abs() > WINDOW;
                     *all += (visits.len() - at - 1) as f64;
-                    *apart += visits[at + 1..].iter().filter(|other| (one - **other).abs() > WINDOW).count() as f64;
+                    *apart += visits[at + 1..].iter().filter(is_apart).count() as f64;
                 }
             }
         }
@@ -158,9 +189,9 @@ struct Drawn {
 }
 
 impl Drawn {
-    fn of(cell: &Sides, levels: &[Vec<Vec<f64>>; 2], hosts: &Hosts) -> Option<Drawn> {
-        let is_of_runs = cell.a.len() > 1 || cell.b.len() > 1;
-        let of_side = |side: usize| draws([&cell.a, &cell.b][side], &levels[side], is_of_runs);
+    fn of(cell: &Seen, hosts: &Hosts) -> Option<Drawn> {
+        let is_of_runs = cell.runs.iter().any(|runs| *runs > 1);
+        let of_side = |side: usize| draws(&cell.visits[side], is_of_runs.then_some(cell.runs[side]));
         let [(a, a_agree), (b, b_agree)] = [of_side(0), of_side(1)];
         if a.is_empty() || b.is_empty() {
             return None;
@@ -174,7 +205,7 @@ impl Drawn {
         });
         let choice = [0, 1].map(|side| match [a_agree, b_agree][side] {
             Some(_) => 0.0,
-            None => spread(&levels[side].concat()).powi(2),
+            None => spread(&levels(&cell.visits[side])).powi(2),
         });
         let expected = expected.map(|v| v.max(REPEATABLE * REPEATABLE));
         Some(Drawn { sides, expected, is_of_runs, better: cell.better, group: cell.group, unseen, choice })
@@ -221,26 +252,21 @@ impl Drawn {
 }
 
 /// The draws of a side, each with the variance that its samples let expect, where they show one; and how many visits there were, if
-/// none was disturbed.
-fn draws(runs: &[Vec<Vec<f64>>], levels: &[Vec<f64>], is_of_runs: bool) -> (Vec<(f64, Option<f64>)>, Option<usize>) {
-    let visits: Vec<(usize, f64, Option<f64>)> = (runs.iter().zip(levels).enumerate())
-        .flat_map(|(run, (visits, levels))| {
-            visits.iter().zip(levels).map(move |(visit, level)| (run, *level, log_median(visit).map(|found| found.1)))
-        })
-        .filter(|(_, level, _)| level.is_finite())
-        .collect();
-    let is_fast = are_undisturbed(&visits.iter().map(|visit| visit.1).collect::<Vec<_>>());
-    let fast: Vec<_> = visits.iter().zip(&is_fast).filter(|(_, is_fast)| **is_fast).map(|(visit, _)| *visit).collect();
+/// none was disturbed. A draw is a visit, or one of so many runs.
+fn draws(visits: &[SeenVisit], runs: Option<usize>) -> (Vec<(f64, Option<f64>)>, Option<usize>) {
+    let is_fast = are_undisturbed(&levels(visits));
+    let fast: Vec<SeenVisit> =
+        visits.iter().zip(&is_fast).filter(|(_, is_fast)| **is_fast).map(|(visit, _)| *visit).collect();
     let agree = (fast.len() == visits.len()).then_some(visits.len());
-    if !is_of_runs {
-        return (fast.into_iter().map(|(_, level, variance)| (level, variance)).collect(), agree);
-    }
-    let of_run = |run: usize| {
-        let own = || fast.iter().filter(|visit| visit.0 == run);
-        let variance = mean(own().filter_map(|visit| visit.2)).map(|v| v / own().count() as f64);
-        Some((mean(own().map(|visit| visit.1))?, variance))
+    let Some(runs) = runs else {
+        return (fast.iter().map(|visit| (visit.level, visit.expected)).collect(), agree);
     };
-    ((0..runs.len()).filter_map(of_run).collect(), agree)
+    let of_run = |run: usize| {
+        let own = || fast.iter().filter(|visit| visit.run == run);
+        let variance = mean(own().filter_map(|visit| visit.expected)).map(|v| v / own().count() as f64);
+        Some((mean(own().map(|visit| visit.level))?, variance))
+    };
+    ((0..runs).filter_map(of_run).collect(), agree)
 }
 
 fn mean(values: impl Iterator<Item = f64>) -> Option<f64> {
@@ -323,13 +349,21 @@ mod tests {
 
     struct Source(fastrand::Rng);
 
-    /// Times: less is better.
-    fn of_times(a: Vec<Vec<Vec<f64>>>, b: Vec<Vec<Vec<f64>>>) -> Sides {
-        Sides { better: Better::Lower, group: 1, a, b }
+    fn all_of(family: &[Sides<'static>]) -> Vec<Option<Difference>> {
+        differences(family, Sides::clone)
     }
 
-    fn of_rates(a: Vec<Vec<Vec<f64>>>, b: Vec<Vec<Vec<f64>>>) -> Sides {
-        Sides { better: Better::Higher, group: 1, a, b }
+    fn owned(runs: Vec<Vec<Vec<f64>>>) -> Vec<Vec<Cow<'static, [f64]>>> {
+        runs.into_iter().map(|visits| visits.into_iter().map(Cow::Owned).collect()).collect()
+    }
+
+    /// Times: less is better.
+    fn of_times(a: Vec<Vec<Vec<f64>>>, b: Vec<Vec<Vec<f64>>>) -> Sides<'static> {
+        Sides { better: Better::Lower, group: 1, a: owned(a), b: owned(b) }
+    }
+
+    fn of_rates(a: Vec<Vec<Vec<f64>>>, b: Vec<Vec<Vec<f64>>>) -> Sides<'static> {
+        Sides { better: Better::Higher, group: 1, a: owned(a), b: owned(b) }
     }
 
     impl Source {
@@ -358,7 +392,7 @@ mod tests {
             1.0 + noise.sample * self.normal() + late
         }
 
-        fn cell(&mut self, noise: Noise, effect: f64, shape: Shape) -> Sides {
+        fn cell(&mut self, noise: Noise, effect: f64, shape: Shape) -> Sides<'static> {
             of_times(self.side(noise, 1.0, shape), self.side(noise, effect, shape))
         }
     }
@@ -386,7 +420,7 @@ mod tests {
         let mut source = Source(fastrand::Rng::with_seed(11));
         let is_alarmed = |_: &usize| {
             let family: Vec<Sides> = (0..cells).map(|cell| source.cell(noise(cell), 1.0, shape)).collect();
-            differences(&family).into_iter().flatten().any(|d| d.test.is_some_and(|test| test.p_family < 0.05))
+            all_of(&family).into_iter().flatten().any(|d| d.test.is_some_and(|test| test.p_family < 0.05))
         };
         100.0 * (0..families).filter(is_alarmed).count() as f64 / families as f64
     }
@@ -439,7 +473,7 @@ mod tests {
         for _ in 0..families {
             let effect = |cell: usize| if cell.is_multiple_of(10) { by } else { 1.0 };
             let family: Vec<Sides> = (0..100).map(|cell| source.cell(noise, effect(cell), shape)).collect();
-            for difference in differences(&family).into_iter().step_by(10).flatten() {
+            for difference in all_of(&family).into_iter().step_by(10).flatten() {
                 all += 1;
                 hits += usize::from(difference.test.is_some_and(|test| test.p_family < 0.05) && difference.ratio > 1.0);
             }
@@ -479,7 +513,7 @@ mod tests {
         // is (2 + 8) / 2 = 5, of the difference of means 5, t = 2 / sqrt 5 with two degrees of freedom.
         let e = |hundredths: f64| (0.01 * hundredths).exp();
         let cell = of_rates(side(&[&[&[e(0.0)], &[e(2.0)]]]), side(&[&[&[e(1.0)], &[e(5.0)]]]));
-        let found = differences(std::slice::from_ref(&cell))[0].unwrap();
+        let found = all_of(std::slice::from_ref(&cell))[0].unwrap();
         let near = |value: f64, expect: f64| assert!((value / expect - 1.0).abs() < 1e-6, "{value} is not {expect}");
         near(found.a, e(1.0));
         near(found.b, e(3.0));
@@ -498,7 +532,7 @@ mod tests {
     #[test]
     fn two_draws_a_side_are_needed() {
         let draws = |a: &[&[&[f64]]], b: &[&[&[f64]]]| {
-            differences(&[of_rates(side(a), side(b))])[0].map(|found| (found.draws, found.test.is_some()))
+            all_of(&[of_rates(side(a), side(b))])[0].map(|found| (found.draws, found.test.is_some()))
         };
         assert_eq!(draws(&[&[&[1.0; 7]]], &[&[&[2.0; 7]]]), Some(([1, 1], false)));
         assert_eq!(draws(&[&[&[1.0; 7], &[1.1; 7]]], &[&[&[2.0; 7]]]), Some(([2, 1], false)));
@@ -526,8 +560,8 @@ mod tests {
             let half = cells.len() / 2;
             let side = |cell: &Vec<Vec<f64>>| vec![cell.clone()];
             let pairs: Vec<Sides> = (0..half).map(|at| of_rates(side(&cells[at]), side(&cells[half + at]))).collect();
-            let turned: Vec<Sides> = pairs.iter().map(|pair| of_rates(pair.b.clone(), pair.a.clone())).collect();
-            for (one, other) in differences(&pairs).into_iter().zip(differences(&turned)) {
+            let turned: Vec<Sides> = pairs.iter().map(|pair| Sides { a: pair.b.clone(), b: pair.a.clone(), ..pair.clone() }).collect();
+            for (one, other) in all_of(&pairs).into_iter().zip(all_of(&turned)) {
                 let (one, other) = (one.unwrap(), other.unwrap());
                 prop_assert!((one.ratio * other.ratio - 1.0).abs() < 1e-9);
                 prop_assert_eq!(one.test.is_some(), other.test.is_some());
@@ -546,7 +580,7 @@ mod tests {
         #[test]
         fn never_panics(a in prop::collection::vec(prop::collection::vec(prop::collection::vec(any::<f64>(), 0..4), 0..4), 0..3),
                         b in prop::collection::vec(prop::collection::vec(prop::collection::vec(any::<f64>(), 0..4), 0..4), 0..3)) {
-            prop_assert_eq!(differences(&[of_rates(a.clone(), b.clone()), of_rates(b, a)]).len(), 2);
+            prop_assert_eq!(all_of(&[of_rates(a.clone(), b.clone()), of_rates(b, a)]).len(), 2);
         }
     }
 }

@@ -17,6 +17,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::stats::compare::of_sorted_logs;
 use crate::stats::interval::MISS;
 use crate::stats::quantiles::{median_in_place, median_unbiased, quantile};
 use crate::stats::{Z95, student};
@@ -107,11 +108,28 @@ impl Visit<'_> {
 
 /// The same of values of which nothing else is known.
 pub fn level(values: impl IntoIterator<Item = f64>, better: Better) -> Option<f64> {
+    level_of(&mut sorted_logs(values, better))
+}
+
+/// The same of a visit, and its variance as the samples let expect, where they show one.
+pub(crate) fn level_and_variance(values: &[f64], better: Better) -> Option<(f64, Option<f64>)> {
+    let mut logs = sorted_logs(values.iter().copied(), better);
+    let variance = of_sorted_logs(&logs).map(|found| found.1);
+    Some((level_of(&mut logs)?, variance))
+}
+
+/// The logarithms of what is positive and finite, greater for better values, in their order.
+fn sorted_logs(values: impl IntoIterator<Item = f64>, better: Better) -> Vec<f64> {
     let usable = values.into_iter().filter(|value| value.is_finite() && *value > 0.0);
     let mut logs: Vec<f64> = usable.map(|value| better.up(value.ln())).collect();
     logs.sort_unstable_by(f64::total_cmp);
-    let fast = undisturbed(&logs, FAST_SAMPLES);
-    median_in_place(&mut logs[fast..])
+    logs
+}
+
+/// The level of values of which these are the logarithms.
+fn level_of(sorted_logs: &mut [f64]) -> Option<f64> {
+    let fast = undisturbed(sorted_logs, FAST_SAMPLES);
+    median_in_place(&mut sorted_logs[fast..])
 }
 
 impl Better {

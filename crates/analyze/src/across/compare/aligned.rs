@@ -1,123 +1,149 @@
 //! Which cell of one side is which of the other.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::borrow::Cow;
+use std::collections::{HashMap, HashSet};
 use std::hash::Hash;
 
 use crate::across::compare::cells::{Cell, Key, Meaning};
 use crate::across::compare::row::{Matched, Verdict};
+use membound_core::parallel;
 use membound_core::units::Bytes;
 
 /// A cell on both sides.
 #[derive(Debug, Clone)]
-pub(crate) struct Pair {
-    pub a: Cell,
-    pub b: Cell,
+pub(crate) struct Pair<'a> {
+    pub a: Cow<'a, Cell<'a>>,
+    pub b: Cow<'a, Cell<'a>>,
     pub matched: Matched,
     /// In words that tell it from all others.
     pub what: String,
 }
 
-impl Pair {
+impl Pair<'_> {
     /// The group, or both where they differ.
     pub fn group(&self) -> String {
-        if self.a.group == self.b.group { self.a.group.clone() } else { format!("{} / {}", self.a.group, self.b.group) }
+        if self.a.group == self.b.group { self.a.group.into() } else { format!("{} / {}", self.a.group, self.b.group) }
     }
 }
 
 /// A cell of one side, and why the other has none, where it says so.
 #[derive(Debug)]
 pub(crate) struct Lone<'a> {
-    pub cell: &'a Cell,
+    pub cell: &'a Cell<'a>,
     pub reason: Option<String>,
 }
 
 /// What was matched, and what was not.
 #[derive(Debug)]
 pub(crate) struct Aligned<'a> {
-    pub pairs: Vec<Pair>,
+    pub pairs: Vec<Pair<'a>>,
     pub only: [(Verdict, Vec<Lone<'a>>); 2],
 }
 
 /// Matches cells by one rule after the other; what a rule matched is no longer there for the next. Cells without a figure
 /// match nothing, but tell why. Only where caches differ is another working set the same level's.
-pub(crate) fn align<'a>(a: &'a [Cell], b: &'a [Cell], caches_differ: bool) -> Aligned<'a> {
-    let measured = |cells: &'a [Cell]| cells.iter().filter(|cell| cell.is_measured()).collect::<Vec<_>>();
+pub(crate) fn align<'a>(a: &'a [Cell<'a>], b: &'a [Cell<'a>], caches_differ: bool) -> Aligned<'a> {
+    let measured = |cells: &'a [Cell<'a>]| cells.iter().filter(|cell| cell.is_measured()).collect::<Vec<_>>();
     let mut left = [measured(a), measured(b)];
     let mut pairs = Vec::new();
     let by_name = left.iter().flatten().any(|cell| cell.meaning.is_none());
     let rule = if by_name { Matched::Name } else { Matched::Case };
-    pairs.extend(matched(&mut left, rule, |cell| Some(cell.key.clone())));
+    pairs.extend(matched(&mut left, rule, |cell| Some(cell.key)));
     // A case whose counterpart says why it has no figure is not to be matched with another.
-    let is_told =
-        |cell: &Cell, others: &[Cell]| others.iter().any(|other| other.key == cell.key && other.reason.is_some());
-    let [told_a, told_b] = [(0, b), (1, a)].map(|(side, others)| {
-        let (told, free) = left[side].iter().partition::<Vec<&Cell>, _>(|cell| is_told(cell, others));
+    let reasons = [Reasons::of(b), Reasons::of(a)];
+    let [told_a, told_b] = [0, 1].map(|side| {
+        let is_told = |cell: &Cell| reasons[side].by_key.contains_key(&cell.key);
+        let (told, free) = left[side].iter().partition::<Vec<&Cell>, _>(|cell| is_told(cell));
         left[side] = free;
         told
     });
-    pairs.extend(matched(&mut left, Matched::Meaning, |cell| cell.meaning.clone()));
+    pairs.extend(matched(&mut left, Matched::Meaning, |cell| cell.meaning.as_ref()));
     if caches_differ {
         pairs.extend(of_levels(&mut left));
     }
     tell_apart(&mut pairs);
     let [left_a, left_b] = left;
-    let lone = |told: Vec<&'a Cell>, left: Vec<&'a Cell>, others: &[Cell]| -> Vec<Lone<'a>> {
-        let reason = |cell: &Cell| {
-            let is_same =
-                |other: &&Cell| other.key == cell.key || (other.meaning.is_some() && other.meaning == cell.meaning);
-            others.iter().filter(is_same).find_map(|other| other.reason.clone())
-        };
-        told.into_iter().chain(left).map(|cell| Lone { cell, reason: reason(cell) }).collect()
+    let lone = |told: Vec<&'a Cell<'a>>, left: Vec<&'a Cell<'a>>, reasons: &Reasons| -> Vec<Lone<'a>> {
+        told.into_iter().chain(left).map(|cell| Lone { cell, reason: reasons.of_other(cell) }).collect()
     };
-    Aligned { pairs, only: [(Verdict::OnlyA, lone(told_a, left_a, b)), (Verdict::OnlyB, lone(told_b, left_b, a))] }
+    let [of_b, of_a] = &reasons;
+    Aligned {
+        pairs,
+        only: [(Verdict::OnlyA, lone(told_a, left_a, of_b)), (Verdict::OnlyB, lone(told_b, left_b, of_a))],
+    }
+}
+
+/// Why cells of a side have no figure.
+struct Reasons<'a> {
+    by_key: HashMap<Key<'a>, &'a String>,
+    by_meaning: HashMap<&'a Meaning<'a>, &'a String>,
+}
+
+impl<'a> Reasons<'a> {
+    fn of(cells: &'a [Cell<'a>]) -> Reasons<'a> {
+        // Of several of a meaning the first: those after it are put in first.
+        let told = || cells.iter().rev().filter_map(|cell| Some((cell, cell.reason.as_ref()?)));
+        Reasons {
+            by_key: told().map(|(cell, reason)| (cell.key, reason)).collect(),
+            by_meaning: told().filter_map(|(cell, reason)| Some((cell.meaning.as_ref()?, reason))).collect(),
+        }
+    }
+
+    /// Of the cell that is the same as this one of the other side.
+    fn of_other(&self, cell: &Cell) -> Option<String> {
+        let by_meaning = || self.by_meaning.get(cell.meaning.as_ref()?);
+        self.by_key.get(&cell.key).or_else(by_meaning).map(|reason| (*reason).clone())
+    }
 }
 
 /// Takes out of `left` what has the same key on both sides. Cells of one side with the same key become one.
-fn matched<K: Eq + Hash>(left: &mut [Vec<&Cell>; 2], rule: Matched, key: impl Fn(&Cell) -> Option<K>) -> Vec<Pair> {
-    let mut found: HashMap<K, [Vec<&Cell>; 2]> = HashMap::new();
-    let mut order = Vec::new();
+fn matched<'a, K: Eq + Hash>(
+    left: &mut [Vec<&'a Cell<'a>>; 2],
+    rule: Matched,
+    key: impl Fn(&'a Cell<'a>) -> Option<K>,
+) -> Vec<Pair<'a>> {
+    let mut places: HashMap<K, usize> = HashMap::new();
+    let mut groups: Vec<[Vec<&Cell>; 2]> = Vec::new();
     for side in [0, 1] {
         for &cell in &left[side] {
             let Some(key) = key(cell) else { continue };
-            let both = found.entry(key).or_default();
-            if both[0].is_empty() && side == 0 {
-                order.push(cell);
+            // What the first side lacks matches nothing.
+            let at =
+                if side == 0 { Some(*places.entry(key).or_insert(groups.len())) } else { places.get(&key).copied() };
+            let Some(at) = at else { continue };
+            if at == groups.len() {
+                groups.push(Default::default());
             }
-            both[side].push(cell);
+            groups[at][side].push(cell);
         }
     }
-    let mut taken: BTreeSet<*const Cell> = BTreeSet::new();
-    let mut pairs = Vec::new();
-    for first in order {
-        let Some([a, b]) = key(first).and_then(|key| found.remove(&key)) else { continue };
-        let (Some(one), Some(other)) = (Cell::pooled(&a), Cell::pooled(&b)) else { continue };
-        if one.better != other.better {
-            continue;
-        }
-        taken.extend(a.iter().chain(&b).map(|&cell| std::ptr::from_ref(cell)));
-        let what = if rule == Matched::Case { one.what() } else { one.what_it_means() };
-        pairs.push(Pair { what, a: one, b: other, matched: rule });
-    }
+    let is_pair = |[a, b]: &[Vec<&Cell>; 2]| a.first().zip(b.first()).is_some_and(|(a, b)| a.better == b.better);
+    groups.retain(is_pair);
+    let taken: HashSet<*const Cell> = groups.iter().flatten().flatten().map(|&cell| std::ptr::from_ref(cell)).collect();
     for side in left.iter_mut() {
         side.retain(|&cell| !taken.contains(&std::ptr::from_ref(cell)));
     }
-    pairs
+    parallel::filter_map(&groups, |[a, b]| {
+        let (a, b) = (Cell::pooled(a)?, Cell::pooled(b)?);
+        let what = if rule == Matched::Case { a.what() } else { a.what_it_means() };
+        Some(Pair { a, b, matched: rule, what })
+    })
 }
 
 /// The largest working set of each side in each level, of what is else the same.
-fn of_levels(left: &mut [Vec<&Cell>; 2]) -> Vec<Pair> {
-    let place = |cell: &Cell| {
+fn of_levels<'a>(left: &mut [Vec<&'a Cell<'a>>; 2]) -> Vec<Pair<'a>> {
+    let place = |cell: &'a Cell<'a>| {
         let is_level = cell.group == "memory" || cell.group.starts_with('L') || cell.group == "under load";
-        Some((cell.meaning.as_ref().filter(|_| is_level)?.at_any_size(), cell.group.clone()))
+        Some((cell.meaning.as_ref().filter(|_| is_level)?.at_any_size(), cell.group))
     };
-    let mut largest: BTreeSet<*const Cell> = BTreeSet::new();
+    let mut largest: HashSet<*const Cell> = HashSet::new();
     for side in left.iter() {
-        let mut sizes: HashMap<(Meaning, String), Bytes> = HashMap::new();
+        let mut sizes: HashMap<(Meaning, &str), Bytes> = HashMap::new();
         for (place, cell) in side.iter().filter_map(|cell| Some((place(cell)?, cell))) {
             let size = sizes.entry(place).or_default();
             *size = (*size).max(cell.working_set());
         }
-        let is_largest = |cell: &&&Cell| place(cell).is_some_and(|place| sizes[&place] == cell.working_set());
+        let is_largest = |cell: &&&'a Cell<'a>| place(cell).is_some_and(|place| sizes[&place] == cell.working_set());
         largest.extend(side.iter().filter(is_largest).map(|&cell| std::ptr::from_ref(cell)));
     }
     let mut pairs =
@@ -130,12 +156,13 @@ fn of_levels(left: &mut [Vec<&Cell>; 2]) -> Vec<Pair> {
 }
 
 /// Where several pairs have the same words, their CPUs are told.
-fn tell_apart(pairs: &mut [Pair]) {
-    let mut counts: BTreeMap<String, usize> = BTreeMap::new();
+fn tell_apart(pairs: &mut [Pair<'_>]) {
+    let mut counts: HashMap<&str, usize> = HashMap::new();
     for pair in pairs.iter() {
-        *counts.entry(pair.what.clone()).or_default() += 1;
+        *counts.entry(&pair.what).or_default() += 1;
     }
-    for pair in pairs.iter_mut().filter(|pair| counts[&pair.what] > 1) {
+    let are_several: Vec<bool> = pairs.iter().map(|pair| counts[pair.what.as_str()] > 1).collect();
+    for (pair, _) in pairs.iter_mut().zip(are_several).filter(|(_, are_several)| *are_several) {
         if let Key::Case(..) = pair.a.key {
             pair.what = format!("{}, {}", pair.what, pair.a.cpus());
         }

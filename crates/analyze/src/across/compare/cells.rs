@@ -1,5 +1,6 @@
 //! From records to cells: what was measured, by which key it is found on another machine, and its samples, visit by visit.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 
 use crate::across::compare::figures::Figure;
@@ -9,7 +10,6 @@ use crate::experiments::latency::rows as latency;
 use crate::experiments::latency::rows::LatencyRow;
 use crate::experiments::loaded::rows as loaded;
 use crate::experiments::{flops, offsets, pages};
-use crate::of_record::report;
 use crate::quality::{Quality, Status};
 use crate::report::Report;
 use crate::visits::{Visits, core_clock, first_use_s, payload_bps};
@@ -19,20 +19,21 @@ use membound_core::machine::topology::Relation;
 use membound_core::memory::MemorySpec;
 use membound_core::memory::policy::Policy;
 use membound_core::parallel;
-use membound_core::record::{Measured, Measurement, Outcome, Record};
+use membound_core::record::{Measured, Measurement, Outcome};
 use membound_core::stats::states::Better;
 use membound_core::units::{BASE_PAGE, Bytes, Hertz};
 use membound_core::work::loaded::Loaded;
 
 /// What is compared: a case or a part of one on one side, with all its samples.
 #[derive(Debug, Clone)]
-pub(crate) struct Cell {
-    pub key: Key,
+pub(crate) struct Cell<'a> {
+    pub key: Key<'a>,
     /// What stands for the key where CPUs have other numbers; absent for figures by hand.
-    pub meaning: Option<Meaning>,
+    pub meaning: Option<Meaning<'a>>,
     /// The level or the experiment that it belongs to.
-    pub group: String,
-    pub unit: &'static str,
+    pub group: &'a str,
+    /// Of figures by hand, whatever they say.
+    pub unit: &'a str,
     pub better: Better,
     /// Of each run, the visits. A run that lacks the cell has none.
     pub runs: Vec<Vec<Visit>>,
@@ -50,20 +51,20 @@ pub(crate) struct Visit {
 }
 
 /// What makes a cell the same on the same machine.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(crate) enum Key {
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) enum Key<'a> {
     /// A case, and of its figures the named one.
-    Case(Box<Case>, &'static str),
+    Case(&'a Case, &'static str),
     /// A figure by hand: name and unit.
-    Figure(String, String),
+    Figure(&'a str, &'a str),
 }
 
 /// What makes cells mean the same on two machines: all that is asked for, but for the numbers of CPUs.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(crate) struct Meaning {
-    work: Work,
+pub(crate) struct Meaning<'a> {
+    work: Cow<'a, Work>,
     memory: MemorySpec,
-    streams: Vec<StreamMemory>,
+    streams: Cow<'a, [StreamMemory]>,
     threads: usize,
     /// The nodes of the CPUs, where the case names the node of its memory.
     nodes: Vec<u32>,
@@ -75,31 +76,37 @@ pub(crate) struct Meaning {
     part: &'static str,
 }
 
-impl Meaning {
+impl<'a> Meaning<'a> {
     /// Of one figure of a case.
-    pub fn of(case: &Case, part: &'static str, machine: &Machine, relation: &dyn Fn(u32, u32) -> Relation) -> Meaning {
+    pub fn of(
+        case: &'a Case,
+        part: &'static str,
+        machine: &Machine,
+        relation: &dyn Fn(u32, u32) -> Relation,
+    ) -> Meaning<'a> {
         let node = |cpu: &u32| machine.cpu(*cpu).and_then(|cpu| cpu.node.get());
-        let mut nodes: Vec<u32> = case.cpus.iter().filter_map(node).collect();
+        let is_named = case.memory.policy != Policy::FirstTouch;
+        let mut nodes: Vec<u32> = case.cpus.iter().filter(|_| is_named).filter_map(node).collect();
         nodes.sort_unstable();
         nodes.dedup();
-        if case.memory.policy == Policy::FirstTouch {
-            nodes.clear();
-        }
         let pair = [0, 1].map(|index| case.cpus.get(index).copied());
         let relation = match (&case.work, pair) {
             (Work::Handover(_), [Some(a), Some(b)]) => Some(relation(a, b)),
             _ => None,
         };
-        let mut work = case.work.clone();
         // CPUs of another machine have other numbers, and its caches need other pools.
-        if let Work::PingPong(messages) = &mut work {
+        let work = if let Work::PingPong(messages) = &case.work {
+            let mut messages = messages.clone();
             messages.pairs.iter_mut().flatten().for_each(|seat| seat.cpu = None);
             messages.pool = Bytes(0);
-        }
+            Cow::Owned(Work::PingPong(messages))
+        } else {
+            Cow::Borrowed(&case.work)
+        };
         Meaning {
             work,
             memory: case.memory,
-            streams: case.streams.clone(),
+            streams: Cow::Borrowed(&case.streams),
             threads: case.threads(),
             nodes,
             relation,
@@ -111,16 +118,22 @@ impl Meaning {
     }
 
     /// The same whatever the working set.
-    pub fn at_any_size(&self) -> Meaning {
+    pub fn at_any_size(&self) -> Meaning<'a> {
         let mut work = self.work.clone();
-        if let Work::Loaded(Loaded { chase, .. }) = &mut work {
-            *chase = Bytes(0);
+        if let Work::Loaded(loaded) = &*work {
+            work = Cow::Owned(Work::Loaded(Loaded { chase: Bytes(0), ..*loaded }));
         }
         Meaning { work, working_set: Bytes(0), ..self.clone() }
     }
+
+    /// The same, of a case that is not kept.
+    pub fn into_owned(self) -> Meaning<'static> {
+        let work = Cow::Owned(self.work.into_owned());
+        Meaning { work, streams: Cow::Owned(self.streams.into_owned()), ..self }
+    }
 }
 
-impl Cell {
+impl<'a> Cell<'a> {
     pub fn working_set(&self) -> Bytes {
         match &self.key {
             Key::Case(case, _) => case.working_set,
@@ -145,25 +158,18 @@ impl Cell {
         match &self.key {
             Key::Case(case, "") => case.to_string(),
             Key::Case(case, part) => format!("{case}, {part}"),
-            Key::Figure(name, _) => name.clone(),
+            Key::Figure(name, _) => name.to_string(),
         }
     }
 
     /// The same where CPUs have no numbers: of a hand-over how near they are.
     pub fn what_it_means(&self) -> String {
         match (&self.key, &self.meaning) {
-            (Key::Case(case, _), Some(Meaning { relation: Some(relation), work: Work::Handover(handover), .. })) => {
+            (Key::Case(case, _), Some(Meaning { relation: Some(relation), .. })) => {
+                let Work::Handover(handover) = &case.work else { return self.what() };
                 format!("hand-over, {relation}, the {}'s page, {}", handover.home, case.memory)
             }
             _ => self.what(),
-        }
-    }
-
-    /// Of figures by hand, whatever they say.
-    pub fn unit(&self) -> String {
-        match &self.key {
-            Key::Case(..) => self.unit.into(),
-            Key::Figure(_, unit) => unit.clone(),
         }
     }
 
@@ -178,8 +184,12 @@ impl Cell {
     }
 
     /// Several cells that mean the same, as one: the samples of one round are one visit.
-    pub fn pooled(cells: &[&Cell]) -> Option<Cell> {
-        let mut whole = (*cells.first()?).clone();
+    pub fn pooled<'b>(cells: &[&'b Cell<'a>]) -> Option<Cow<'b, Cell<'a>>> {
+        let mut whole = match cells {
+            [] => return None,
+            [only] => return Some(Cow::Borrowed(only)),
+            [first, ..] => (*first).clone(),
+        };
         for other in &cells[1..] {
             for (run, more) in whole.runs.iter_mut().zip(&other.runs) {
                 for visit in more {
@@ -190,21 +200,24 @@ impl Cell {
                 }
             }
         }
-        Some(whole)
+        Some(Cow::Owned(whole))
     }
 }
 
 /// The cells of several runs of one side, in the order in which they were first visited.
-pub(crate) fn of_records(records: &[Record], reports: &[Report]) -> Vec<Cell> {
+pub(crate) fn of_records<'a>(runs: &'a [(Visits<'_>, Report)]) -> Vec<Cell<'a>> {
     let mut cells: Vec<Cell> = Vec::new();
     let mut places: HashMap<Key, usize> = HashMap::new();
-    for (run, (record, report)) in records.iter().zip(reports).enumerate() {
-        let machine = &record.header.machine;
-        let (relation, rows) = (machine.relations(), RowsByCase::of(report));
-        let found = parallel::map(&Visits::of(record).cases, |visits| of_case(visits, record, &rows, &relation));
+    for (run, (visits, report)) in runs.iter().enumerate() {
+        let (relation, rows) = (visits.header().machine.relations(), RowsByCase::of(report));
+        let found = parallel::map(&visits.cases, |case| of_case(case, visits, &rows, &relation));
+        // No case is there twice in one run.
+        if let [_] = runs {
+            return found.into_iter().flatten().collect();
+        }
         for found in found.into_iter().flatten() {
-            let at = *places.entry(found.key.clone()).or_insert_with(|| {
-                cells.push(Cell { runs: vec![Vec::new(); records.len()], ..found.clone() });
+            let at = *places.entry(found.key).or_insert_with(|| {
+                cells.push(Cell { runs: vec![Vec::new(); runs.len()], ..found.clone() });
                 cells.len() - 1
             });
             cells[at].runs[run] = found.runs.concat();
@@ -216,26 +229,21 @@ pub(crate) fn of_records(records: &[Record], reports: &[Report]) -> Vec<Cell> {
     cells
 }
 
-/// Reports of records, for the levels of their cells.
-pub(crate) fn reports(records: &[Record]) -> Vec<Report> {
-    records.iter().map(report).collect()
-}
-
 /// Figures by hand: lines of one name are several runs.
-pub(crate) fn of_figures(figures: &[Figure]) -> Vec<Cell> {
+pub(crate) fn of_figures(figures: &[Figure]) -> Vec<Cell<'_>> {
     let mut cells: Vec<Cell> = Vec::new();
     let mut places: HashMap<Key, usize> = HashMap::new();
     for figure in figures {
-        let key = Key::Figure(figure.name.clone(), figure.unit.clone());
+        let key = Key::Figure(&figure.name, &figure.unit);
         let run = vec![Visit { round: 0, values: vec![figure.value], clock: figure.clock.map(|Hertz(hz)| hz) }];
-        let at = *places.entry(key.clone()).or_insert(cells.len());
+        let at = *places.entry(key).or_insert(cells.len());
         match cells.get_mut(at) {
             Some(cell) => cell.runs.push(run),
             None => cells.push(Cell {
                 key,
                 meaning: None,
-                group: "figures".into(),
-                unit: "",
+                group: "figures",
+                unit: &figure.unit,
                 better: figure.better,
                 runs: vec![run],
                 reason: None,
@@ -248,14 +256,13 @@ pub(crate) fn of_figures(figures: &[Figure]) -> Vec<Cell> {
 /// What one kind of work is measured in: part, unit, direction, visits.
 pub(crate) type Quantity = (&'static str, &'static str, Better, Vec<Visit>);
 
-fn of_case(
-    visits: &[&Measurement],
-    record: &Record,
-    rows: &RowsByCase<'_>,
+fn of_case<'a>(
+    visits: &[&'a Measurement],
+    all: &Visits<'_>,
+    rows: &RowsByCase<'a>,
     relation: &dyn Fn(u32, u32) -> Relation,
-) -> Vec<Cell> {
+) -> Vec<Cell<'a>> {
     let case = &visits[0].case;
-    let machine = &record.header.machine;
     let (group, fault) = place(case, rows);
     let reason = fault.or_else(|| Quality::of(visits).fault());
     let measured: Vec<(u32, &Measured)> = visits
@@ -265,11 +272,11 @@ fn of_case(
             _ => None,
         })
         .collect();
-    let quantities = quantities(case, &measured, record.header.clock.hz.0);
+    let quantities = quantities(case, &measured, all.hz());
     let cell = |(part, unit, better, visits): Quantity| Cell {
-        key: Key::Case(Box::new(case.clone()), part),
-        meaning: Some(Meaning::of(case, part, machine, relation)),
-        group: group.clone(),
+        key: Key::Case(case, part),
+        meaning: Some(Meaning::of(case, part, &all.header().machine, relation)),
+        group,
         unit,
         better,
         // A fault in one visit makes the case faulty, as in its row.
@@ -345,23 +352,19 @@ impl<'a> RowsByCase<'a> {
 }
 
 /// The group of a case, and why its row says that its figures can't be.
-fn place(case: &Case, rows: &RowsByCase<'_>) -> (String, Option<String>) {
-    let between = || "between levels".to_string();
+fn place<'a>(case: &Case, rows: &RowsByCase<'a>) -> (&'a str, Option<String>) {
     if let Some(name) = experiment(case) {
-        return (name.into(), None);
+        return (name, None);
     }
-    let group = match &case.work {
-        Work::Chase(_) => {
-            let row = rows.latency.get(case);
-            row.map_or_else(|| "nodes".into(), |row| row.level.clone().unwrap_or_else(between))
-        }
-        _ => {
-            let Some(row) = rows.bandwidth.get(case) else { return ("nodes".into(), None) };
+    let found = match &case.work {
+        Work::Chase(_) => rows.latency.get(case).map(|row| (&row.level, None)),
+        _ => rows.bandwidth.get(case).map(|row| {
             let fault = row.quality.fault().filter(|_| row.quality.outcome == Status::Invalid);
-            return (row.level.clone().unwrap_or_else(between), fault);
-        }
+            (&row.level, fault)
+        }),
     };
-    (group, None)
+    let Some((level, fault)) = found else { return ("nodes", None) };
+    (level.as_deref().unwrap_or("between levels"), fault)
 }
 
 /// The experiment that a case belongs to; nothing for what a level's speed is measured by.

@@ -26,7 +26,7 @@ pub struct Change {
 }
 
 /// All that differs, most lasting first: machine, firmware and kernel, settings, state.
-pub(crate) fn changes(a: &[Record], b: &[Record], cells: [&[Cell]; 2]) -> Vec<Change> {
+pub(crate) fn changes(a: &[Record], b: &[Record], cells: [&[Cell<'_>]; 2]) -> Vec<Change> {
     let facts = FACTS.iter().filter_map(|(what, value)| {
         let all = |records: &[Record]| {
             let mut texts: Vec<String> =

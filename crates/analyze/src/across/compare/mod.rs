@@ -12,13 +12,18 @@ pub mod figures;
 pub mod row;
 pub mod several;
 
+use std::borrow::Cow;
+use std::cmp::Reverse;
+
 use crate::across::compare::aligned::{Pair, align};
 use crate::across::compare::cells::{Cell, Visit};
 use crate::across::compare::comparison::{Comparison, Side, Source};
 use crate::across::compare::row::{ComparisonRow, Matched, Verdict};
+use crate::of_record::of_visits;
 use crate::report::Report;
+use crate::visits::Visits;
 use membound_core::in_order::InOrder;
-use membound_core::parallel;
+use membound_core::parallel::{self, both};
 use membound_core::record::Record;
 use membound_core::stats;
 use membound_core::stats::family::{Difference, Sides, differences};
@@ -29,23 +34,29 @@ use membound_core::units::percent;
 const SIGNIFICANT: f64 = 0.05;
 
 /// Compares. `noise` is the share by which figures may differ without being worth a word.
-pub fn compare(a: &Side, b: &Side, noise: f64) -> Comparison {
-    let reports = [a, b].map(|side| match &side.source {
-        Source::Records(records) => cells::reports(records),
-        Source::Figures(_) => Vec::new(),
-    });
-    let sides = [(a, &reports[0]), (b, &reports[1])];
-    let cells = sides.map(|(side, reports)| match &side.source {
-        Source::Records(records) => cells::of_records(records, reports),
+pub fn compare<'a>(a: &'a Side, b: &'a Side, noise: f64) -> Comparison {
+    let worked_out = |side: &'a Side| -> Vec<(Visits<'a>, Report)> {
+        let Source::Records(records) = &side.source else { return Vec::new() };
+        let of_run = |record| {
+            let visits = Visits::of(record);
+            let report = of_visits(&visits);
+            (visits, report)
+        };
+        records.iter().map(of_run).collect()
+    };
+    let runs = both(|| worked_out(a), || worked_out(b));
+    let cells_of = |side: &'a Side, runs| match &side.source {
+        Source::Records(_) => cells::of_records(runs),
         Source::Figures(figures) => cells::of_figures(figures),
-    });
+    };
+    let cells: [Vec<Cell>; 2] = both(|| cells_of(a, &runs.0), || cells_of(b, &runs.1)).into();
     let caches_differ = match (&a.source, &b.source) {
         (Source::Records(a), Source::Records(b)) => environment::caches_differ(a, b),
         _ => false,
     };
     let found = align(&cells[0], &cells[1], caches_differ);
     let mut rows = judged(&found.pairs, noise);
-    rows.order_by(|x, y| place(x).cmp(&place(y)).then(size(y).total_cmp(&size(x))));
+    by_place(&mut rows);
     let one_sided = found.only.iter().flat_map(|(verdict, cells)| cells.iter().map(|cell| lone(cell, *verdict)));
     let changes = match (&a.source, &b.source) {
         (Source::Records(a), Source::Records(b)) => environment::changes(a, b, [&cells[0], &cells[1]]),
@@ -61,7 +72,7 @@ pub fn compare(a: &Side, b: &Side, noise: f64) -> Comparison {
         one_sided: one_sided.collect(),
         findings: Vec::new(),
         notes: Vec::new(),
-        reports: named(a, b, reports),
+        reports: named(a, b, [runs.0, runs.1].map(|runs| runs.into_iter().map(|(_, report)| report).collect())),
     };
     comparison.findings = findings(&comparison);
     comparison.notes = notes(&comparison, a, b);
@@ -70,22 +81,25 @@ pub fn compare(a: &Side, b: &Side, noise: f64) -> Comparison {
 
 /// The rows of matched cells, judged as one family.
 fn judged(pairs: &[Pair], noise: f64) -> Vec<ComparisonRow> {
-    let found = |values: &(dyn Fn(&Visit, Better) -> Vec<f64> + Sync)| -> Vec<Option<Difference>> {
-        let side = |cell: &Cell| -> Vec<Vec<Vec<f64>>> {
-            let run = |visits: &Vec<Visit>| visits.iter().map(|visit| values(visit, cell.better)).collect();
-            cell.runs.iter().filter(|run| !run.is_empty()).map(run).collect()
-        };
-        let sides = |Pair { a, b, .. }: &Pair| Sides { better: a.better, group: a.threads(), a: side(a), b: side(b) };
-        differences(&parallel::map(pairs, sides))
+    let in_cycles = |visit: &Visit, better| -> Cow<'_, [f64]> {
+        let cycles = |hz: f64| visit.values.iter().map(move |x| if better == Better::Higher { x / hz } else { x * hz });
+        Cow::Owned(visit.clock.map_or_else(Vec::new, |hz| cycles(hz).collect()))
     };
-    let plain = found(&|visit, _| visit.values.clone());
-    let in_cycles = found(&|visit, better| {
-        let cycles =
-            |hz: f64| visit.values.iter().map(|x| if better == Better::Higher { x / hz } else { x * hz }).collect();
-        visit.clock.map_or_else(Vec::new, cycles)
-    });
+    let (plain, in_cycles) = both(
+        || differences(pairs, |pair| sides(pair, &|visit, _| Cow::Borrowed(&visit.values[..]))),
+        || differences(pairs, |pair| sides(pair, &in_cycles)),
+    );
     let all: Vec<_> = pairs.iter().zip(plain.iter().zip(in_cycles)).collect();
     parallel::filter_map(&all, |(pair, (found, in_cycles))| Some(row(pair, (**found)?, *in_cycles, noise)))
+}
+
+/// Both sides of a cell, by these values of each visit.
+fn sides<'a>(Pair { a, b, .. }: &'a Pair, values: &dyn Fn(&'a Visit, Better) -> Cow<'a, [f64]>) -> Sides<'a> {
+    let side = |cell: &'a Cell| -> Vec<Vec<Cow<'a, [f64]>>> {
+        let run = |visits: &'a Vec<Visit>| visits.iter().map(|visit| values(visit, cell.better)).collect();
+        cell.runs.iter().filter(|run| !run.is_empty()).map(run).collect()
+    };
+    Sides { better: a.better, group: a.threads(), a: side(a), b: side(b) }
 }
 
 fn row(pair: &Pair, found: Difference, equal_clock: Option<Difference>, noise: f64) -> ComparisonRow {
@@ -117,8 +131,7 @@ fn row(pair: &Pair, found: Difference, equal_clock: Option<Difference>, noise: f
         clock_hz: clock(&pair.a).zip(clock(&pair.b)).map(|(a, b)| [a, b]),
         draws: found.draws,
         group: pair.group(),
-        what: pair.what.clone(),
-        ..bare(&pair.a)
+        ..bare(&pair.a, pair.what.clone())
     }
 }
 
@@ -134,13 +147,13 @@ fn verdict(speed: f64, found: &Difference, noise: f64) -> Verdict {
     }
 }
 
-fn bare(cell: &Cell) -> ComparisonRow {
+fn bare(cell: &Cell, what: String) -> ComparisonRow {
     ComparisonRow {
         metric: "comparison".into(),
-        group: cell.group.clone(),
-        what: cell.what(),
+        group: cell.group.into(),
+        what,
         matched: None,
-        unit: cell.unit(),
+        unit: cell.unit.into(),
         better: cell.better,
         a: None,
         b: None,
@@ -161,13 +174,13 @@ fn bare(cell: &Cell) -> ComparisonRow {
 
 /// A cell without a counterpart.
 fn lone(lone: &aligned::Lone, verdict: Verdict) -> ComparisonRow {
-    let samples = || -> Vec<Vec<Vec<f64>>> {
-        lone.cell.runs.iter().map(|run| run.iter().map(|visit| visit.values.clone()).collect()).collect()
+    let samples = || -> Vec<Vec<Cow<'_, [f64]>>> {
+        lone.cell.runs.iter().map(|run| run.iter().map(|visit| Cow::Borrowed(&visit.values[..])).collect()).collect()
     };
-    let value = differences(&[Sides { better: lone.cell.better, group: 0, a: samples(), b: samples() }])[0]
-        .map(|found| found.a);
+    let sides = |cell: &Cell| Sides { better: cell.better, group: 0, a: samples(), b: samples() };
+    let value = differences(std::slice::from_ref(lone.cell), sides)[0].map(|found| found.a);
     let (a, b) = if verdict == Verdict::OnlyA { (value, None) } else { (None, value) };
-    ComparisonRow { a, b, verdict, reason: lone.reason.clone(), ..bare(lone.cell) }
+    ComparisonRow { a, b, verdict, reason: lone.reason.clone(), ..bare(lone.cell, lone.cell.what()) }
 }
 
 /// Groups in the order in which a reader goes through a machine.
@@ -190,6 +203,20 @@ fn place(row: &ComparisonRow) -> (usize, &str) {
     ];
     let first = row.group.split(" / ").next().unwrap_or_default();
     (ORDER.iter().position(|name| *name == first).unwrap_or(ORDER.len()), &row.group)
+}
+
+/// By group, and in it from the largest difference to the least.
+fn by_place(rows: &mut [ComparisonRow]) {
+    let mut groups: Vec<ComparisonRow> = Vec::new();
+    for row in rows.iter() {
+        if !groups.iter().any(|group| group.group == row.group) {
+            groups.push(row.clone());
+        }
+    }
+    groups.order_by(|x, y| place(x).cmp(&place(y)));
+    let rank = |row: &ComparisonRow| groups.iter().position(|group| group.group == row.group);
+    // Sizes are not negative, so their bits are in their order.
+    rows.sort_by_cached_key(|row| (rank(row), Reverse(size(row).to_bits())));
 }
 
 /// How much a cell differs, whichever way.

@@ -1,6 +1,8 @@
 //! More than two sides: a column for each, as modes of one machine are published. Each side is compared with the first;
 //! which difference is more than chance is a question for two sides.
 
+use std::collections::HashMap;
+
 use crate::across::compare::comparison::{Comparison, Side};
 use crate::across::compare::row::{ComparisonRow, Verdict};
 use crate::across::compare::{compare, place};
@@ -36,19 +38,16 @@ pub fn several(sides: &[Side], noise: f64) -> Several {
     let Some((first, others)) = sides.split_first() else { return Several::default() };
     let pairs: Vec<Comparison> = others.iter().map(|side| compare(first, side, noise)).collect();
     let mut cells: Vec<Columns> = Vec::new();
+    let mut places: HashMap<(String, String), usize> = HashMap::new();
     for (at, pair) in pairs.iter().enumerate() {
         for row in &pair.rows {
-            let key = |row: &ComparisonRow| (row.group.clone(), row.what.clone());
-            let figure = row.b.zip(row.speed);
-            match cells.iter_mut().find(|cell| key(&cell.row) == key(row)) {
-                Some(cell) => cell.figures[at + 1] = figure,
-                None => {
-                    let mut figures = vec![None; sides.len()];
-                    figures[0] = row.a.map(|a| (a, 1.0));
-                    figures[at + 1] = figure;
-                    cells.push(Columns { row: row.clone(), figures });
-                }
-            }
+            let place = *places.entry((row.group.clone(), row.what.clone())).or_insert_with(|| {
+                let mut figures = vec![None; sides.len()];
+                figures[0] = row.a.map(|a| (a, 1.0));
+                cells.push(Columns { row: row.clone(), figures });
+                cells.len() - 1
+            });
+            cells[place].figures[at + 1] = row.b.zip(row.speed);
         }
     }
     cells.order_by(|x, y| place(&x.row).cmp(&place(&y.row)));

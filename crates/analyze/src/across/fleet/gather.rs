@@ -156,7 +156,7 @@ fn keep_apart(nodes: &mut [Node]) -> Option<String> {
 /// Cells that any thread met.
 #[derive(Default)]
 struct Table {
-    places: HashMap<(Meaning, String), u32>,
+    places: HashMap<(Meaning<'static>, String), u32>,
     cells: Vec<Cell>,
 }
 
@@ -365,12 +365,12 @@ fn known(table: &Mutex<Table>, case: &Case, quantities: &[Quantity], machine: &M
         _ => None,
     });
     let relation = |a, b| machine.relation(a, b);
-    let meaning = |quantity: &Quantity| Meaning::of(case, quantity.0, machine, &relation);
+    let meaning = |quantity: &Quantity| Meaning::of(case, quantity.0, machine, &relation).into_owned();
     let place = |quantity: &Quantity| place_of(table, meaning(quantity), of(quantity));
     Known { cells: quantities.iter().map(place).collect(), steadiness }
 }
 
-fn place_of(table: &Mutex<Table>, meaning: Meaning, cell: Cell) -> u32 {
+fn place_of(table: &Mutex<Table>, meaning: Meaning<'static>, cell: Cell) -> u32 {
     let mut table = table.lock().unwrap_or_else(PoisonError::into_inner);
     let key = (meaning, cell.level.clone());
     if let Some(place) = table.places.get(&key) {
