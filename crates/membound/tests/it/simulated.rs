@@ -120,6 +120,25 @@ fn the_first_screen_is_of_one_width() {
     }
 }
 
+/// The headline is visited again and again, a curve twice: the table of levels stands on what was visited often.
+#[test]
+fn levels_stand_on_rows_with_intervals() {
+    let machine = simulated::machine(2, false);
+    let plan = plan::characterise::characterise(&simulated::frame(&machine), Duration::from_secs(60)).unwrap();
+    let headline: Vec<Case> = plan.headline.iter().map(|(case, _)| case.clone()).collect();
+    let mut record = simulated::run(&machine, &plan.cases(), &mut simulated::fake());
+    let again = simulated::run(&machine, &headline, &mut simulated::fake());
+    record.measurements.extend(again.measurements);
+    let report = model::report(&record);
+    let of_table = |best: &&LevelBest| ["load", "copy"].contains(&best.kernel.as_str());
+    let best = report.levels.all.iter().flat_map(|level| &level.best).filter(of_table);
+    let sizes: Vec<_> = best.map(|best| (report.rows[best.row].quality.rounds, &report.rows[best.row].case)).collect();
+    assert!(sizes.len() >= 12);
+    for (rounds, case) in sizes {
+        assert!(rounds == 6 && headline.contains(case), "{rounds} visits: {case}");
+    }
+}
+
 #[test]
 fn a_map_has_a_line_a_node() {
     let report = simulated::map(4);

@@ -11,6 +11,7 @@ use membound_core::case::{Protocol, USUAL_MEMORY};
 use membound_core::kernel::catalog::Kernel;
 use membound_core::kernel::{LoadKind, StoreKind};
 use membound_core::machine::Machine;
+use membound_core::stats::states::VISITS_MIN;
 use membound_core::units::Bytes;
 
 /// Writes each row's level.
@@ -50,8 +51,9 @@ fn curve(rows: &[BandwidthRow], kernel: &str) -> Option<Curve> {
     (points.len() >= LEAST_SIZES).then_some(Curve { touch: Touch::Stream, points })
 }
 
-/// The row that stands for a kernel at a level: at the main width; in memory the largest working set, in a cache the one
-/// nearest to the level's middle. What is fastest would be so by chance, too, and every table would have another figure.
+/// The row that stands for a kernel at a level: at the main width, and visited often enough for an interval, as the headline is
+/// and a curve is not; in memory the largest working set, in a cache the one nearest to the level's middle. What is fastest would be
+/// so by chance, too, and every table would have another figure.
 pub(crate) fn standing(
     rows: &[BandwidthRow],
     level: &Level,
@@ -64,7 +66,8 @@ pub(crate) fn standing(
         let place = if level.name == "memory" { -size } else { (size / middle).ln().abs() };
         let is_usual = row.case.memory.kind == USUAL_MEMORY.kind && row.case.misaligned_bytes == 0;
         let is_usual = (row.case.protocol == Protocol::Steady, row.load() == LoadKind::Regular, is_usual);
-        (is_usual, Some(row.width()) == main, row.width(), Reverse((place * 1e6) as i64))
+        let has_interval = row.quality.rounds >= VISITS_MIN;
+        (is_usual, Some(row.width()) == main, row.width(), has_interval, Reverse((place * 1e6) as i64))
     };
     let is_ours = |row: &BandwidthRow| {
         (row.kernel(), row.threads(), row.store()) == (kernel, threads, store)
