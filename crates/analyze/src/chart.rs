@@ -5,8 +5,8 @@
 use serde::{Serialize, Serializer};
 use serde_json::json;
 
-/// A line with fewer working sets says little about levels.
-pub(crate) const LEAST_SIZES: usize = 6;
+/// A line through fewer points is no curve.
+pub(crate) const LEAST_POINTS: usize = 6;
 /// More lines at once can't be told apart; the legend brings in the others.
 pub(crate) const MOST_LINES: usize = 8;
 

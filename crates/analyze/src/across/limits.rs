@@ -23,7 +23,7 @@ use membound_core::units::{Bytes, BytesPerSecond, Hertz, percent, words};
 
 words! {
     /// How a limit is known, weakest last.
-    Basis, "basis" {
+    LimitBasis, "basis" {
         /// The memory modules at the speed that the firmware has set.
         Configured = "configured",
         /// A specification sheet.
@@ -39,7 +39,7 @@ pub struct Limit {
     /// In the unit of its place.
     pub value: f64,
     /// How it is known.
-    pub basis: Basis,
+    pub basis: LimitBasis,
     /// The arithmetic behind it, in words.
     pub says: String,
 }
@@ -57,7 +57,7 @@ impl Limit {
 
     /// Whether it is known without measuring: a share of it says something.
     pub fn is_known(&self) -> bool {
-        self.basis != Basis::BestMeasured
+        self.basis != LimitBasis::BestMeasured
     }
 }
 
@@ -158,8 +158,8 @@ fn clocks(rows: &[BandwidthRow]) -> Vec<(usize, f64)> {
 /// The clock measured with the fewest threads, else that of the sheet.
 fn clock(cores: Option<&Cores>, clocks: &[(usize, f64)]) -> Option<Limit> {
     let says = "the highest reading of a chain of dependent additions";
-    let measured = clocks.first().map(|(_, hz)| (*hz, Basis::BestMeasured, says));
-    let specified = || Some((cores?.clock_ghz? * 1e9, Basis::Specified, "by the sheet"));
+    let measured = clocks.first().map(|(_, hz)| (*hz, LimitBasis::BestMeasured, says));
+    let specified = || Some((cores?.clock_ghz? * 1e9, LimitBasis::Specified, "by the sheet"));
     let (value, basis, says) = measured.or_else(specified)?;
     Some(Limit { value, basis, says: format!("{} {says}", Hertz(value)) })
 }
@@ -212,17 +212,17 @@ fn peak(machine: &Machine, channels: Option<&Channels>, is_beside: bool, package
         // With two modules to a channel, the modules together promise twice what the channels can.
         (Some((value, mt_s)), Some(modules)) if value < modules => {
             let says = format!("{} at {mt_s} MT/s as configured", channel_words(channels?, packages));
-            Some(Limit { value, basis: Basis::Configured, says })
+            Some(Limit { value, basis: LimitBasis::Configured, says })
         }
         (_, Some(value)) => {
             let says = "all memory modules at their configured speed".into();
-            Some(Limit { value, basis: Basis::Configured, says })
+            Some(Limit { value, basis: LimitBasis::Configured, says })
         }
         _ => {
             let value = channels?.bytes_per_s()? * packages;
             let speed = channels?.mt_s.map_or(String::new(), |mt_s| format!(" at {mt_s} MT/s"));
             let says = format!("{}{speed} at most", channel_words(channels?, packages));
-            Some(Limit { value, basis: Basis::Specified, says })
+            Some(Limit { value, basis: LimitBasis::Specified, says })
         }
     }
 }
@@ -249,7 +249,7 @@ fn best_of_memory(rows: &[BandwidthRow], nodes: &CpuSet) -> Option<Limit> {
     let of = |row: &BandwidthRow| row.bus_bps.map(|rate| (rate.best, row.kernel().to_string()));
     let (value, kernel) = rows.iter().filter(is_ours).filter_map(of).max_by(|a, b| a.0.total_cmp(&b.0))?;
     let says = format!("the best measured, by `{kernel}`: no sheet or memory module tells the limit");
-    Some(Limit { value, basis: Basis::BestMeasured, says })
+    Some(Limit { value, basis: LimitBasis::BestMeasured, says })
 }
 
 fn is_measured(row: &BandwidthRow, level: &str) -> bool {
@@ -261,12 +261,12 @@ fn caches(cores: Option<&Cores>, clock: Option<&Limit>, rows: &[BandwidthRow]) -
     let specified = |bytes: Option<f64>| {
         let (bytes, clock) = (bytes?, clock?);
         let says = format!("{bytes} B in a cycle x {}", clock.says);
-        Some(Limit { value: bytes * clock.value, basis: Basis::Specified, says })
+        Some(Limit { value: bytes * clock.value, basis: LimitBasis::Specified, says })
     };
     let best = |kernel: &str, level: &str| {
         let ours = |row: &&BandwidthRow| row.kernel() == kernel && row.threads() == 1 && is_measured(row, level);
         let value = rows.iter().filter(ours).filter_map(|row| Some(row.payload_bps?.value())).reduce(f64::max)?;
-        Some(Limit { value, basis: Basis::BestMeasured, says: format!("the best measured, by `{kernel}`") })
+        Some(Limit { value, basis: LimitBasis::BestMeasured, says: format!("the best measured, by `{kernel}`") })
     };
     let sheet = |level: u32| cores.and_then(|cores| cores.caches.iter().find(|cache| cache.level == level));
     let of = |level: u32| {
@@ -287,7 +287,7 @@ fn flops(cores: &Cores, clock: Option<&Limit>) -> Vec<FlopsLimit> {
             let Some(per_cycle) = row.flops_per_cycle(balance, bits) else { continue };
             let per_s = clock.map(|clock| Limit {
                 value: per_cycle * clock.value,
-                basis: Basis::Specified,
+                basis: LimitBasis::Specified,
                 says: format!("{per_cycle} flops in a cycle x {}", clock.says),
             });
             flops.push(FlopsLimit { element, width, balance, per_cycle, per_s });
@@ -316,7 +316,7 @@ impl Limits {
         let (beside, others): (Vec<_>, Vec<_>) = parts.into_iter().partition(|part| part.0 == NodeKind::Dram);
         let sum = |parts: Vec<(NodeKind, Limit)>| parts.into_iter().map(|part| part.1).reduce(Limit::and);
         let modules = self.modules_bps.unwrap_or(f64::INFINITY);
-        let beside = sum(beside).map(|limit| match limit.value > modules && limit.basis == Basis::Configured {
+        let beside = sum(beside).map(|limit| match limit.value > modules && limit.basis == LimitBasis::Configured {
             true => Limit { value: modules, says: "all memory modules at their configured speed".into(), ..limit },
             false => limit,
         });

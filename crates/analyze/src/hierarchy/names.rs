@@ -79,7 +79,7 @@ pub struct LevelBest {
 }
 
 /// Sizes that a curve needs before levels are believed.
-pub(crate) const LEAST_SIZES: usize = 8;
+pub(crate) const SIZES_FOR_LEVELS: usize = 8;
 /// The smallest part of a shared last cache that a tenant is thought to get.
 const TENANTS_MOST: u64 = 16;
 /// Names what lies before, between and behind `ends`. What lies behind the last is memory if it begins beyond the caches and

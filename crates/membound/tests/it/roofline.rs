@@ -5,7 +5,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use crate::common::simulated;
-use membound_analyze::across::limits::{Basis, CacheLimit, Limit, Limits, MemoryLimit, limits};
+use membound_analyze::across::limits::{CacheLimit, Limit, LimitBasis, Limits, MemoryLimit, limits};
 use membound_analyze::across::roofline::Bound;
 use membound_analyze::across::sections;
 use membound_analyze::of_record as model;
@@ -219,13 +219,13 @@ fn limits_of_a_machine_follow_from_sheet_and_clock() {
     assert_eq!(double.width, Width::Scalar);
     near(double.per_s.as_ref().map(|limit| limit.value), 2.8e9);
     let memory = found.of_nodes(&CpuSet::default()).unwrap();
-    assert_eq!((memory.value, memory.basis), (25.6e9, Basis::Specified));
+    assert_eq!((memory.value, memory.basis), (25.6e9, LimitBasis::Specified));
     assert!(memory.says.contains("2 channels of 64 bits DDR3 at 1600 MT/s"), "{}", memory.says);
     let none = limits(&machine, None, &[]);
     assert_eq!((none.of_nodes(&CpuSet::default()), none.sheet, none.flops.len()), (None, None, 0));
 }
 
-fn limit(value: f64, basis: Basis) -> Option<Limit> {
+fn limit(value: f64, basis: LimitBasis) -> Option<Limit> {
     Some(Limit { value, basis, says: "by hand".into() })
 }
 
@@ -244,9 +244,9 @@ fn shares_are_of_the_slower_side() {
         bps: limit(100e9, basis),
     };
     let known = Limits {
-        memory: vec![memory(Basis::Configured)],
+        memory: vec![memory(LimitBasis::Configured)],
         caches: vec![cache],
-        clock_hz: limit(1e9, Basis::Specified),
+        clock_hz: limit(1e9, LimitBasis::Specified),
         ..Limits::default()
     };
     let at = |kernel, store, level: &str| {
@@ -263,7 +263,7 @@ fn shares_are_of_the_slower_side() {
     // Non-temporal stores go past the caches: their ports tell nothing.
     assert_eq!(at("triad", StoreKind::Nt, "L1"), None);
     assert_eq!(at("load", StoreKind::Regular, "L2"), None);
-    let best = Limits { memory: vec![memory(Basis::BestMeasured)], ..Limits::default() };
+    let best = Limits { memory: vec![memory(LimitBasis::BestMeasured)], ..Limits::default() };
     let row = crate::common::reports::row("load", StoreKind::Regular, Width::W256, 1, 1 << 30);
     assert_eq!(best.of_row(&row, &machine), None, "the best measured is no limit");
 }

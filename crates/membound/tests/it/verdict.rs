@@ -7,7 +7,7 @@ use crate::common::by_hand::module;
 use crate::common::imitation::{record, visit};
 use crate::common::planted::{Machines, Simulated};
 use membound_analyze::across::sections;
-use membound_analyze::across::verdict::diagnosis::{Basis, Cause, CauseKind, Diagnosis};
+use membound_analyze::across::verdict::diagnosis::{Cause, CauseKind, Diagnosis, GainBasis};
 use membound_analyze::of_record as model;
 #[cfg(feature = "report")]
 use membound_analyze::output::html;
@@ -99,7 +99,7 @@ fn a_share_by_hand() {
     let gap = verdict.gap.as_ref().unwrap();
     assert!((gap.limit_bps - 76.8e9).abs() < 1.0 && (gap.bps() / 34.8e9 - 1.0).abs() < 1e-3, "{gap:?}");
     let [cause] = &verdict.causes[..] else { panic!("{verdict:#?}") };
-    assert_eq!((cause.cause, cause.basis), (CauseKind::WriteAllocate, Basis::Measured));
+    assert_eq!((cause.cause, cause.basis), (CauseKind::WriteAllocate, GainBasis::Measured));
     assert!((cause.gives_back_bps.unwrap() / 12.6e9 - 1.0).abs() < 1e-3, "{cause:?}");
     assert!((cause.share.unwrap() - 12.6 / 34.8).abs() < 1e-3, "{cause:?}");
     let sentence = verdict.sentence().unwrap();
@@ -121,7 +121,7 @@ fn idle_cores_by_hand() {
     };
     let verdict = rates([(6, 36e9), (8, 43.2e9)]);
     let [cause] = &verdict.causes[..] else { panic!("{verdict:#?}") };
-    assert_eq!((cause.cause, cause.basis), (CauseKind::FewCores, Basis::Estimated));
+    assert_eq!((cause.cause, cause.basis), (CauseKind::FewCores, GainBasis::Estimated));
     assert!((cause.gives_back_bps.unwrap() / 25.92e9 - 1.0).abs() < 1e-3, "{cause:?}");
     assert!((cause.share.unwrap() - 25.92 / 33.6).abs() < 1e-3, "{cause:?}");
     assert!(cause.cure.contains("CPUs 8-15"), "{cause:?}");

@@ -4,7 +4,7 @@ use crate::across::losses::{Loss, losses};
 use crate::experiments::bandwidth::levels::{load_curve, standing};
 use crate::experiments::bandwidth::rows::BandwidthRow;
 use crate::flag::Flag;
-use crate::hierarchy::names::{LEAST_SIZES, Level};
+use crate::hierarchy::names::{Level, SIZES_FOR_LEVELS};
 use crate::quality::Quality;
 use crate::report::Report;
 use crate::section::{Item, Section, Table};
@@ -26,7 +26,7 @@ const BARS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█']
 /// characterised: there is neither a curve of loads nor a latency beside them. The curve is drawn so many columns wide.
 pub fn sections(report: &Report, columns: usize) -> Vec<Section> {
     let figures = Figures::of(report);
-    if load_curve(&report.rows).len() < LEAST_SIZES && !figures.characterise() {
+    if load_curve(&report.rows).len() < SIZES_FOR_LEVELS && !figures.characterise() {
         return Vec::new();
     }
     let levels = Section {

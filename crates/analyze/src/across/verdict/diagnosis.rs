@@ -76,7 +76,7 @@ impl CauseKind {
 
 words! {
     /// How what a cause gives back is known.
-    Basis, "basis" {
+    GainBasis, "basis" {
         /// Both ways were measured in this record.
         Measured = "measured",
         /// By what was measured and how it should scale.
@@ -99,7 +99,7 @@ pub struct Cause {
     /// The same as a share of the gap, 0 to 1.
     pub share: Option<f64>,
     /// How that is known.
-    pub basis: Basis,
+    pub basis: GainBasis,
     /// What helps.
     pub cure: String,
     /// The command that tests it.

@@ -1,6 +1,6 @@
 //! What the rules look at, and what each of them finds.
 
-use crate::across::verdict::diagnosis::{Basis, Cause, CauseKind, Gap, what_ran};
+use crate::across::verdict::diagnosis::{Cause, CauseKind, GainBasis, Gap, what_ran};
 use crate::experiments::bandwidth::rows::{BandwidthRow, main_width};
 use crate::quality::Status;
 use crate::report::Report;
@@ -50,9 +50,9 @@ impl Found {
     /// The cause, with its share of the gap.
     pub(crate) fn cause(self, cause: CauseKind, scene: &Scene<'_>) -> Option<Cause> {
         let (gives_back_bps, basis) = match self.gives_back {
-            GivesBack::Measured(bps) => (Some(bps), Basis::Measured),
-            GivesBack::Estimated(bps) => (Some(bps), Basis::Estimated),
-            GivesBack::Unknown => (None, Basis::Unknown),
+            GivesBack::Measured(bps) => (Some(bps), GainBasis::Measured),
+            GivesBack::Estimated(bps) => (Some(bps), GainBasis::Estimated),
+            GivesBack::Unknown => (None, GainBasis::Unknown),
         };
         let share = |bps: f64| if scene.gap.bps() > 0.0 { (bps / scene.gap.bps()).clamp(0.0, 1.0) } else { 0.0 };
         let Found { evidence, cure, test, .. } = self;

@@ -4,7 +4,7 @@ use membound_core::in_order::InOrder;
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::chart::{
-    Axis, Band, Chart, LEAST_SIZES, Limit, MOST_LINES, Mark, Point, Scale, Series, Shape, line, rounded,
+    Axis, Band, Chart, LEAST_POINTS, Limit, MOST_LINES, Mark, Point, Scale, Series, Shape, line, rounded,
 };
 use crate::experiments::bandwidth::answer::Bandwidth;
 use crate::experiments::bandwidth::rows::BandwidthRow;
@@ -60,7 +60,7 @@ pub(crate) fn store_kinds(found: &Bandwidth<'_>) -> Vec<Chart> {
         };
         let marks = group.own(found.crossovers).filter(is_drawn).filter_map(mark).collect();
         let bands = level_bands(found, group.threads(), &series);
-        let is_curve = series.len() > 1 && series.iter().any(|series| series.points.len() >= LEAST_SIZES);
+        let is_curve = series.len() > 1 && series.iter().any(|series| series.points.len() >= LEAST_POINTS);
         let about = "The dashed mark is where speeds are equal, the stretch around it its 95 % interval.".into();
         is_curve.then(|| Chart { bands, marks, ..over_sizes(group.title(), about, series) })
     };
@@ -177,7 +177,7 @@ fn size_series(rows: &[&BandwidthRow]) -> Vec<Series> {
         let key = (Kernel::place(row.kernel()), row.kernel(), row.element(), row.store(), row.width(), manner);
         lines.entry(key).or_default().push(row);
     }
-    lines.retain(|_, rows| sizes(rows) >= LEAST_SIZES);
+    lines.retain(|_, rows| sizes(rows) >= LEAST_POINTS);
     let shown: Vec<&BandwidthRow> = lines.values().map(|rows| rows[0]).collect();
     let name = namer(&shown);
     let mut kernels: Vec<&str> = shown.iter().map(|row| row.kernel()).collect();

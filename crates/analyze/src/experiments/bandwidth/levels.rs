@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 
 use crate::experiments::bandwidth::rows::{BandwidthRow, main_width};
 use crate::hierarchy::model::{Curve, Touch};
-use crate::hierarchy::names::{LEAST_SIZES, Level, LevelBest, level_of};
+use crate::hierarchy::names::{Level, LevelBest, SIZES_FOR_LEVELS, level_of};
 use membound_core::case::{Protocol, USUAL_MEMORY};
 use membound_core::kernel::catalog::Kernel;
 use membound_core::kernel::{LoadKind, StoreKind};
@@ -48,7 +48,7 @@ fn curve(rows: &[BandwidthRow], kernel: &str) -> Option<Curve> {
     let mut points: Vec<_> = candidates.iter().filter(|r| is_alike(r, most)).filter_map(time).collect();
     points.order_by_key(|point| point.0);
     points.dedup_by_key(|point| point.0);
-    (points.len() >= LEAST_SIZES).then_some(Curve { touch: Touch::Stream, points })
+    (points.len() >= SIZES_FOR_LEVELS).then_some(Curve { touch: Touch::Stream, points })
 }
 
 /// The row that stands for a kernel at a level: at the main width, and visited often enough for an interval, as the headline is

@@ -36,7 +36,7 @@ pub struct Crossover {
 }
 
 /// Sizes that a comparison over working sets needs.
-const LEAST_SIZES: usize = 6;
+const SIZES_FOR_CROSSOVER: usize = 6;
 
 /// For each kernel and thread count: where each other store kind overtakes regular stores.
 pub(crate) fn crossovers(rows: &[BandwidthRow]) -> Vec<Crossover> {
@@ -45,7 +45,7 @@ pub(crate) fn crossovers(rows: &[BandwidthRow]) -> Vec<Crossover> {
         for curve in curves(rows, &kernel, threads) {
             let Some(regular) = regular_curve(rows, &kernel, threads, curve[0]) else { continue };
             let pairs = pairs(&curve, &regular);
-            if pairs.len() >= LEAST_SIZES {
+            if pairs.len() >= SIZES_FOR_CROSSOVER {
                 found.push(crossover(&kernel, threads, &pairs));
             }
         }

@@ -10,7 +10,7 @@ use serde::Serialize;
 use crate::hierarchy::ladder;
 use crate::hierarchy::ladder::{Rung, Translation};
 use crate::hierarchy::model::{Curve as Shared, Touch};
-use crate::hierarchy::names::{LEAST_SIZES, Level, LevelLatency, Levels};
+use crate::hierarchy::names::{Level, LevelLatency, Levels, SIZES_FOR_LEVELS};
 use crate::quality::{Sampled, figure};
 use crate::rate::{Cost, Rate};
 use crate::row::{Metric, Row};
@@ -452,7 +452,7 @@ fn ladders(chases: &[Chased]) -> BTreeMap<(MemorySpec, &[u32]), BTreeMap<Bytes, 
 fn ladder_of(chases: &[Chased]) -> Vec<&Chased> {
     let rank =
         |((memory, _), ladder): &((MemorySpec, _), BTreeMap<_, _>)| (ladder.len(), memory.kind != MemoryKind::Base);
-    let longest = ladders(chases).into_iter().max_by_key(rank).filter(|(_, ladder)| ladder.len() >= LEAST_SIZES);
+    let longest = ladders(chases).into_iter().max_by_key(rank).filter(|(_, ladder)| ladder.len() >= SIZES_FOR_LEVELS);
     longest.map_or(Vec::new(), |(_, ladder)| ladder.into_values().collect())
 }
 

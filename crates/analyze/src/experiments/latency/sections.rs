@@ -3,7 +3,7 @@
 use membound_core::in_order::InOrder;
 use std::collections::BTreeSet;
 
-use crate::chart::{Axis, Band, Chart, LEAST_SIZES, Point, Scale, Series, line, rounded};
+use crate::chart::{Axis, Band, Chart, LEAST_POINTS, Point, Scale, Series, line, rounded};
 use crate::experiments::latency::rows::{Latency, LatencyRow, MapLine, ParallelPoint, Parallelism, TranslationLevel};
 use crate::hierarchy::names::{Level, LevelLatency};
 use crate::hierarchy::table::{latencies, sizes};
@@ -243,7 +243,7 @@ fn ladder_chart(latency: &Latency) -> Option<Chart> {
         }
     };
     let series: Vec<Series> = keys.iter().map(series).filter(|series| series.points.len() > 1).collect();
-    let is_curve = series.iter().any(|series| series.points.len() >= LEAST_SIZES);
+    let is_curve = series.iter().any(|series| series.points.len() >= LEAST_POINTS);
     let about = "One chain. Just read: the working set was read right before each sample, so that what others evict from the \
                  last cache does not show.";
     let (x, y) = (Axis::new("working set", "", Scale::Sizes), Axis::new(NS, "ns", Scale::Log));

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use crate::answer::{Answer, SchemaOf, schema};
-use crate::chart::{Axis, Chart, LEAST_SIZES, MOST_LINES, Mark, Point, Scale, Series, Shape, line, rounded};
+use crate::chart::{Axis, Chart, LEAST_POINTS, MOST_LINES, Mark, Point, Scale, Series, Shape, line, rounded};
 use crate::experiments::pingpong::path::{Path, Source, Sourced, Unclaimed};
 use crate::experiments::pingpong::rows::{Messages, PathModel, PathRow, PingPongRow, Together};
 use crate::flag::Flag;
@@ -167,7 +167,7 @@ fn chart(messages: &Messages, (path, buffers): (MessagePath, Buffers)) -> Option
     let mut series: Vec<Series> = ways.iter().enumerate().map(curve).collect();
     let only = ways.iter().all(|(mode, _)| *mode != MessageMode::PingPong);
     series.iter_mut().for_each(|series| series.shown |= only);
-    if !series.iter().any(|series| series.points.len() >= LEAST_SIZES) {
+    if !series.iter().any(|series| series.points.len() >= LEAST_POINTS) {
         return None;
     }
     let model = messages.model(path, buffers).filter(|model| model.model.alone.holds());

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::chart::{Axis, Chart, LEAST_SIZES, MOST_LINES, Scale, Series, line, rounded};
+use crate::chart::{Axis, Chart, LEAST_POINTS, MOST_LINES, Scale, Series, line, rounded};
 use crate::experiments::streams::rows::{Congestion, Effect, StreamMap, StreamsRow};
 use crate::section::{Cell, Section, Table};
 use crate::wording::{flag_notes, gbps, reasons, threads, times};
@@ -93,7 +93,7 @@ fn cells(column: &[&StreamsRow], offsets: &BTreeSet<u32>, greatest: f64) -> Vec<
 fn chart(title: String, about: &str, lines: Vec<(String, Vec<&StreamsRow>)>) -> Option<Chart> {
     let all: Vec<&StreamsRow> = lines.iter().flat_map(|(_, rows)| rows.iter().copied()).collect();
     let offsets: Vec<u32> = offsets(&all).into_iter().collect();
-    if offsets.len() < LEAST_SIZES {
+    if offsets.len() < LEAST_POINTS {
         return None;
     }
     // Offsets that double would crowd at the left of a straight axis.
