@@ -10,6 +10,7 @@ use membound_core::memory::MemorySpec;
 use membound_core::plan::Plan;
 use membound_core::record::{Clock, Measurement, Outcome, World};
 use membound_core::stats;
+use membound_core::stats::quantiles::median;
 use membound_core::units::Bytes;
 
 /// Visits to a scan: a slow spell that falls on one of them does not show in a median of three. The samples of a scan
@@ -87,6 +88,13 @@ const SURE: f64 = 0.03;
 /// What a case of the headline waits at least from one visit to the next, as a share of the run: visits close together
 /// meet the same state of the machine.
 const APART: f64 = 0.02;
+/// The same while the machine is in a state that it is rarely in, and the share of the run that the headline may then take.
+const APART_WHILE_RARE: f64 = 0.005;
+const HEADLINE_SHARE_WHILE_RARE: f64 = 0.7;
+/// A visit is to the fast state if it takes no longer than the fastest by this factor; a state of fewer visits than this share
+/// is rare.
+const IN_STATE: f64 = 1.1;
+const RARE: f64 = 0.4;
 
 /// Visits `cases` in rounds, in random order, until each is settled or the time is over. Rounds lie apart in time, so
 /// that a slow spell of a shared machine falls on all cases alike and shows as spread, not as a difference between
@@ -216,6 +224,8 @@ struct Headline<'a> {
     /// When the next pass is due, and what all visits took so far.
     due: Instant,
     spent: Duration,
+    /// Threads of the last visit, where that met a state that is rare for them.
+    rare: Option<usize>,
 }
 
 impl<'a> Headline<'a> {
@@ -232,6 +242,7 @@ impl<'a> Headline<'a> {
             passes: 0,
             due: began,
             spent: Duration::ZERO,
+            rare: None,
         }
     }
 
@@ -240,7 +251,7 @@ impl<'a> Headline<'a> {
         if self.cases.is_empty() { left } else { left.mul_f64(1.0 - HEADLINE_SHARE) }
     }
 
-    /// A pass, where one is due; else the least sure case, where it was not visited lately.
+    /// A pass, where one is due; else the least sure case, where it was not visited lately. A rare state is made use of.
     fn take_turn(&mut self, run: &mut Run<'_, '_>) -> io::Result<()> {
         if self.cases.is_empty() {
             return Ok(());
@@ -248,17 +259,29 @@ impl<'a> Headline<'a> {
         if Instant::now() >= self.due {
             return self.pass(run);
         }
-        let is_behind = self.spent < self.began.elapsed().mul_f64(HEADLINE_SHARE);
-        match self.least_sure().filter(|_| is_behind) {
-            Some(index) => self.visit(index, run),
-            None => Ok(()),
+        if let Some(index) = self.least_sure(APART, None).filter(|_| self.has_room(HEADLINE_SHARE)) {
+            self.visit(index, run)?;
         }
+        while let Some(index) = self.while_it_lasts() {
+            self.visit(index, run)?;
+        }
+        Ok(())
+    }
+
+    /// What else is not sure and likely to meet the rare state of the last visit.
+    fn while_it_lasts(&self) -> Option<usize> {
+        let threads = self.rare.filter(|_| self.has_room(HEADLINE_SHARE_WHILE_RARE))?;
+        self.least_sure(APART_WHILE_RARE, Some(threads))
+    }
+
+    fn has_room(&self, share: f64) -> bool {
+        self.spent < self.began.elapsed().mul_f64(share)
     }
 
     /// What is left of the time goes to what is not sure yet.
     fn finish(&mut self, run: &mut Run<'_, '_>) -> io::Result<()> {
         while !run.is_over() && self.unsure().next().is_some() {
-            let Some(index) = self.least_sure() else {
+            let Some(index) = self.least_sure(APART, None) else {
                 // All were visited just now.
                 std::thread::yield_now();
                 continue;
@@ -288,10 +311,12 @@ impl<'a> Headline<'a> {
         Ok(())
     }
 
+    /// Visits are short: what a state of the machine does to one, it does to all samples of it.
     fn visit(&mut self, index: usize, run: &mut Run<'_, '_>) -> io::Result<()> {
-        let fair = self.total.mul_f64(HEADLINE_SHARE) / (PASSES * self.cases.len() as u32);
-        let state = &mut self.states[index];
-        let cost = run.visit(&self.cases[index].0, state, state.batches.len() as u32, fair)?;
+        let fair = self.total.mul_f64(HEADLINE_SHARE / 2.0) / (PASSES * self.cases.len() as u32);
+        let (case, state) = (&self.cases[index].0, &mut self.states[index]);
+        let cost = run.visit(case, state, state.batches.len() as u32, fair)?;
+        self.rare = state.is_rare().then_some(case.threads());
         self.spent += cost;
         self.last[index] = Some(Instant::now());
         Ok(())
@@ -304,9 +329,13 @@ impl<'a> Headline<'a> {
         unsure.filter(|(_, unsure, _)| *unsure > SURE).map(|(index, unsure, weight)| (index, unsure * weight))
     }
 
-    fn least_sure(&self) -> Option<usize> {
-        let apart = self.total.mul_f64(APART);
-        let is_ready = |(index, _): &(usize, f64)| self.last[*index].is_none_or(|last| last.elapsed() >= apart);
+    /// Of those that were not visited for such a share of the run, and have so many threads.
+    fn least_sure(&self, apart: f64, threads: Option<usize>) -> Option<usize> {
+        let apart = self.total.mul_f64(apart);
+        let is_ready = |(index, _): &(usize, f64)| {
+            self.last[*index].is_none_or(|last| last.elapsed() >= apart)
+                && threads.is_none_or(|threads| self.cases[*index].0.threads() == threads)
+        };
         self.unsure().filter(is_ready).max_by(|a, b| a.1.total_cmp(&b.1)).map(|(index, _)| index)
     }
 }
@@ -410,6 +439,15 @@ impl State {
         if self.cost.is_zero() { pace.expected(case) } else { self.cost }
     }
 
+    /// Whether the last visit met the case's fast state, and few others did.
+    fn is_rare(&self) -> bool {
+        let visits: Vec<f64> = self.batches.iter().filter_map(|batch| median(batch.iter().copied())).collect();
+        let least = visits.iter().copied().fold(f64::INFINITY, f64::min);
+        let is_fast = |visit: &f64| *visit <= least * IN_STATE;
+        let fast = visits.iter().filter(|visit| is_fast(visit)).count();
+        visits.last().is_some_and(is_fast) && (fast as f64) < RARE * visits.len() as f64
+    }
+
     fn note(&mut self, case: &Case, outcome: &Outcome, cost: Duration, schedule: &Schedule<'_>) {
         self.cost = cost;
         match outcome {
@@ -506,5 +544,17 @@ mod tests {
         assert!((5..=12).all(|kib| visits(kib) == 1), "{found:?}");
         assert!((5..=9).map(first).max() < (10..=12).map(first).min(), "stage by stage: {found:?}");
         assert!(visits(3) > visits(1), "{found:?}");
+    }
+
+    #[test]
+    fn a_rare_state_is_the_fast_one_of_few_visits() {
+        let is_rare = |visits: &[f64]| {
+            State { batches: visits.iter().map(|visit| vec![*visit; 3]).collect(), ..State::default() }.is_rare()
+        };
+        assert!(is_rare(&[200.0, 190.0, 200.0, 210.0, 100.0]));
+        assert!(is_rare(&[100.0, 190.0, 200.0, 210.0, 200.0, 105.0]));
+        assert!(!is_rare(&[200.0, 190.0, 200.0, 100.0, 200.0]), "it is over");
+        assert!(!is_rare(&[200.0, 100.0, 105.0]), "most visits are in it");
+        assert!(!is_rare(&[100.0]) && !is_rare(&[]));
     }
 }

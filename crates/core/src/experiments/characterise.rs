@@ -87,6 +87,10 @@ fn headline(frame: &Frame, detail: Detail) -> Result<Vec<(Case, f64)>, PlanError
     for size in latency::probes(frame) {
         cases.push((over_chase(frame, Chase::of(Order::Random), USUAL_MEMORY, size)?, ELSEWHERE));
     }
+    if detail > Detail::Sketch {
+        // What random order costs is the largest loss of most machines.
+        cases.push((over_chase(frame, Chase::of(Order::Forward), USUAL_MEMORY, frame.memory_size(1))?, ELSEWHERE));
+    }
     for threads in all_and_one(frame) {
         let cpus = frame.placement.first(threads)?;
         for &(name, store) in &kernels {

@@ -74,14 +74,14 @@ pub fn summarize(batches: &[&[f64]]) -> Option<Summary> {
 }
 
 /// How unsure the fast mode of durations is: the half-width of its 95 % interval against itself, by visits. 1 where fewer
-/// than three visits have reached it: a machine that others share may not have shown yet what it can.
+/// than [`states::VISITS_MIN`] visits have reached it: a machine that others share may not have shown yet what it can.
 pub fn uncertainty(batches: &[Vec<f64>]) -> f64 {
     const IN_MODE: f64 = 1.1;
     let mut visits: Vec<f64> = batches.iter().filter_map(|batch| quantiles::median(batch.iter().copied())).collect();
     visits.sort_by(f64::total_cmp);
     let Some(&least) = visits.first() else { return 1.0 };
     let fast: Vec<f64> = visits.into_iter().take_while(|visit| *visit <= least * IN_MODE).collect();
-    if fast.len() < 3 {
+    if fast.len() < states::VISITS_MIN {
         return 1.0;
     }
     let n = fast.len() as f64;
@@ -178,7 +178,7 @@ mod tests {
         assert!((uncertainty(&visits(&fast)) - expect).abs() < 1e-4);
         let halved: Vec<f64> = fast.iter().copied().chain([200.0; 8]).collect();
         assert_eq!(uncertainty(&visits(&halved)), uncertainty(&visits(&fast)), "a slow state makes it no less sure");
-        assert_eq!(uncertainty(&visits(&[100.0, 101.0, 200.0, 200.0])), 1.0, "seen too seldom");
+        assert_eq!(uncertainty(&visits(&[100.0, 101.0, 200.0, 200.0, 99.0, 100.0])), 1.0, "seen too seldom");
         assert_eq!(uncertainty(&[]), 1.0);
     }
 
