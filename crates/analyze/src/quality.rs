@@ -13,7 +13,7 @@ use membound_core::record::{Measured, Measurement, Outcome, Volume};
 use membound_core::stats;
 use membound_core::stats::Summary;
 use membound_core::stats::quantiles::median;
-use membound_core::stats::states::{Better, Visit, states};
+use membound_core::stats::states::{Better, States, Visit, states};
 use membound_core::units::{Bytes, words};
 use membound_core::work::pages::PageWork;
 
@@ -149,11 +149,12 @@ impl<'a> Sampled<'a> {
     /// Rates as those of one of so many threads in a core clock cycle. Each sample counts by its own clock: with wide
     /// arithmetic it changes from one millisecond to the next.
     pub fn per_cycle(&self, threads: usize, hz: f64) -> Option<Figure> {
-        self.by_clock(|rate, clock_hz| rate / threads as f64 / clock_hz, hz, Better::Higher)
+        let (batches, shares) = self.by_clock(|rate, clock_hz| rate / threads as f64 / clock_hz, hz);
+        figure(&batches, &shares, Better::Higher)
     }
 
-    /// What the values say with the core clock of their samples, as far as there was one.
-    fn by_clock(&self, value: impl Fn(f64, f64) -> f64, hz: f64, better: Better) -> Option<Figure> {
+    /// The values with the core clock of their samples, as far as there was one, and the shares that go with them.
+    fn by_clock(&self, value: impl Fn(f64, f64) -> f64, hz: f64) -> (Vec<Vec<f64>>, Vec<Vec<Option<f64>>>) {
         let none = Vec::new();
         let shares = self.shares.iter().chain(std::iter::repeat(&none));
         let of_visit = |((visit, values), shares): ((&&Measured, &Vec<f64>), &Vec<Option<f64>>)| {
@@ -163,9 +164,7 @@ impl<'a> Sampled<'a> {
             clocked.filter(|(x, _)| x.is_finite()).unzip()
         };
         let all = self.measured.iter().zip(&self.batches).zip(shares).map(of_visit);
-        let (batches, shares): (Vec<Vec<f64>>, Vec<Vec<Option<f64>>>) =
-            all.filter(|(batch, _): &(Vec<f64>, _)| !batch.is_empty()).unzip();
-        figure(&batches, &shares, better)
+        all.filter(|(batch, _): &(Vec<f64>, _)| !batch.is_empty()).unzip()
     }
 
     /// Core clock in hertz.
@@ -175,7 +174,8 @@ impl<'a> Sampled<'a> {
 
     /// Values in nanoseconds as core clock cycles: each sample by its own clock.
     pub fn cycles(&self, hz: f64) -> Option<f64> {
-        Some(self.by_clock(|ns, clock_hz| ns * 1e-9 * clock_hz, hz, Better::Lower)?.value())
+        let (batches, shares) = self.by_clock(|ns, clock_hz| ns * 1e-9 * clock_hz, hz);
+        Some(states_of(&batches, &shares, Better::Lower)?.capability.value)
     }
 
     /// The memory of the last visit.
@@ -196,10 +196,14 @@ impl<'a> Sampled<'a> {
 /// What samples say, visit by visit, where more or less is better.
 pub(crate) fn figure(batches: &[Vec<f64>], shares: &[Vec<Option<f64>>], better: Better) -> Option<Figure> {
     let summary = summarize(batches)?;
+    let best = if better == Better::Higher { summary.greatest } else { summary.least };
+    Some(Figure::new(best, &summary, states_of(batches, shares, better)))
+}
+
+pub(crate) fn states_of(batches: &[Vec<f64>], shares: &[Vec<Option<f64>>], better: Better) -> Option<States> {
     let shares = shares.iter().map(Vec::as_slice).chain(std::iter::repeat(&[][..]));
     let visits: Vec<Visit<'_>> = batches.iter().zip(shares).map(|(values, shares)| Visit { values, shares }).collect();
-    let best = if better == Better::Higher { summary.greatest } else { summary.least };
-    Some(Figure::new(best, &summary, states(&visits, better)))
+    states(&visits, better)
 }
 
 pub(crate) fn summarize(batches: &[Vec<f64>]) -> Option<Summary> {

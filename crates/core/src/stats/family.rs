@@ -100,6 +100,12 @@ pub fn differences<'a, T: Sync>(cells: &'a [T], sides: impl Fn(&'a T) -> Sides<'
     found
 }
 
+/// The value of a side alone when undisturbed: the geometric mean of its draws.
+pub fn undisturbed_value(better: Better, runs: &[Vec<Cow<'_, [f64]>>]) -> Option<f64> {
+    let (draws, _) = draws(&seen(better, runs), (runs.len() > 1).then_some(runs.len()));
+    Some(better.value(mean(draws.into_iter().map(|draw| draw.0))?))
+}
+
 /// What the visits to a cell come to.
 struct Seen {
     better: Better,
@@ -121,16 +127,18 @@ struct SeenVisit {
 
 impl Seen {
     fn of(Sides { better, group, a, b }: &Sides<'_>) -> Seen {
-        let visit = |run: usize, samples: &[f64]| {
-            let (level, expected) = level_and_variance(samples, *better)?;
-            Some(SeenVisit { run, level, expected })
-        };
-        let side = |runs: &[Vec<Cow<'_, [f64]>>]| -> Vec<SeenVisit> {
-            let runs = runs.iter().enumerate();
-            runs.flat_map(|(run, visits)| visits.iter().filter_map(move |samples| visit(run, samples))).collect()
-        };
-        Seen { better: *better, group: *group, runs: [a.len(), b.len()], visits: [side(a), side(b)] }
+        let visits = [a, b].map(|runs| seen(*better, runs));
+        Seen { better: *better, group: *group, runs: [a.len(), b.len()], visits }
     }
+}
+
+fn seen(better: Better, runs: &[Vec<Cow<'_, [f64]>>]) -> Vec<SeenVisit> {
+    let visit = |run: usize, samples: &[f64]| {
+        let (level, expected) = level_and_variance(samples, better)?;
+        Some(SeenVisit { run, level, expected })
+    };
+    let runs = runs.iter().enumerate();
+    runs.flat_map(|(run, visits)| visits.iter().filter_map(move |samples| visit(run, samples))).collect()
 }
 
 fn levels(visits: &[SeenVisit]) -> Vec<f64> {

@@ -26,7 +26,7 @@ use membound_core::in_order::InOrder;
 use membound_core::parallel::{self, both};
 use membound_core::record::Record;
 use membound_core::stats;
-use membound_core::stats::family::{Difference, Sides, differences};
+use membound_core::stats::family::{Difference, Sides, differences, undisturbed_value};
 use membound_core::stats::states::Better;
 use membound_core::units::percent;
 
@@ -79,27 +79,36 @@ pub fn compare<'a>(a: &'a Side, b: &'a Side, noise: f64) -> Comparison {
     comparison
 }
 
+/// The values of a visit to a cell, as samples of one draw.
+type Values<'a> = dyn Fn(&'a Visit, Better) -> Cow<'a, [f64]>;
+
+fn plain(visit: &Visit, _: Better) -> Cow<'_, [f64]> {
+    Cow::Borrowed(&visit.values)
+}
+
+/// By the clock of the visit; nothing where that was not seen.
+fn in_cycles(visit: &Visit, better: Better) -> Cow<'_, [f64]> {
+    let cycles = |hz: f64| visit.values.iter().map(move |x| if better == Better::Higher { x / hz } else { x * hz });
+    Cow::Owned(visit.clock.map_or_else(Vec::new, |hz| cycles(hz).collect()))
+}
+
 /// The rows of matched cells, judged as one family.
 fn judged(pairs: &[Pair], noise: f64) -> Vec<ComparisonRow> {
-    let in_cycles = |visit: &Visit, better| -> Cow<'_, [f64]> {
-        let cycles = |hz: f64| visit.values.iter().map(move |x| if better == Better::Higher { x / hz } else { x * hz });
-        Cow::Owned(visit.clock.map_or_else(Vec::new, |hz| cycles(hz).collect()))
-    };
-    let (plain, in_cycles) = both(
-        || differences(pairs, |pair| sides(pair, &|visit, _| Cow::Borrowed(&visit.values[..]))),
-        || differences(pairs, |pair| sides(pair, &in_cycles)),
-    );
+    let (plain, in_cycles) =
+        both(|| differences(pairs, |pair| sides(pair, &plain)), || differences(pairs, |pair| sides(pair, &in_cycles)));
     let all: Vec<_> = pairs.iter().zip(plain.iter().zip(in_cycles)).collect();
     parallel::filter_map(&all, |(pair, (found, in_cycles))| Some(row(pair, (**found)?, *in_cycles, noise)))
 }
 
 /// Both sides of a cell, by these values of each visit.
-fn sides<'a>(Pair { a, b, .. }: &'a Pair, values: &dyn Fn(&'a Visit, Better) -> Cow<'a, [f64]>) -> Sides<'a> {
-    let side = |cell: &'a Cell| -> Vec<Vec<Cow<'a, [f64]>>> {
-        let run = |visits: &'a Vec<Visit>| visits.iter().map(|visit| values(visit, cell.better)).collect();
-        cell.runs.iter().filter(|run| !run.is_empty()).map(run).collect()
-    };
-    Sides { better: a.better, group: a.threads(), a: side(a), b: side(b) }
+fn sides<'a>(Pair { a, b, .. }: &'a Pair, values: &Values<'a>) -> Sides<'a> {
+    Sides { better: a.better, group: a.threads(), a: runs(a, values), b: runs(b, values) }
+}
+
+/// The runs in which a cell was measured.
+fn runs<'a>(cell: &'a Cell, values: &Values<'a>) -> Vec<Vec<Cow<'a, [f64]>>> {
+    let of_run = |run: &'a Vec<Visit>| run.iter().map(|visit| values(visit, cell.better)).collect();
+    cell.runs.iter().filter(|run| !run.is_empty()).map(of_run).collect()
 }
 
 fn row(pair: &Pair, found: Difference, equal_clock: Option<Difference>, noise: f64) -> ComparisonRow {
@@ -174,11 +183,7 @@ fn bare(cell: &Cell, what: String) -> ComparisonRow {
 
 /// A cell without a counterpart.
 fn lone(lone: &aligned::Lone, verdict: Verdict) -> ComparisonRow {
-    let samples = || -> Vec<Vec<Cow<'_, [f64]>>> {
-        lone.cell.runs.iter().map(|run| run.iter().map(|visit| Cow::Borrowed(&visit.values[..])).collect()).collect()
-    };
-    let sides = |cell: &Cell| Sides { better: cell.better, group: 0, a: samples(), b: samples() };
-    let value = differences(std::slice::from_ref(lone.cell), sides)[0].map(|found| found.a);
+    let value = undisturbed_value(lone.cell.better, &runs(lone.cell, &plain));
     let (a, b) = if verdict == Verdict::OnlyA { (value, None) } else { (None, value) };
     ComparisonRow { a, b, verdict, reason: lone.reason.clone(), ..bare(lone.cell, lone.cell.what()) }
 }
