@@ -60,6 +60,7 @@ pub(crate) fn of_visits(visits: &Visits<'_>) -> Report {
         visited: visits.cases.len() as u64,
         levels,
         shared_cores: shared_cores(visits),
+        host_states: crate::across::host_states::host_states(visits, &rows),
         crossovers: bandwidth::stores::crossovers(&rows),
         scaling: bandwidth::stream::scaling(&rows),
         write_allocate: crate::across::traffic::write_allocate(&rows, &header.machine),

@@ -2,6 +2,7 @@
 
 use crate::warning::Warning;
 
+use crate::across::host_states::HostStates;
 use crate::across::limits::Limits;
 use crate::across::numa::rows::Numa;
 use crate::across::roofline::Roofline;
@@ -91,6 +92,8 @@ pub struct Report {
     pub levels: Levels,
     /// Samples of several threads whose cores were probed, and those of them in which threads shared a core.
     pub shared_cores: [usize; 2],
+    /// Where a host had the CPUs of a guest, if that changed.
+    pub host_states: Option<HostStates>,
     /// Where non-temporal stores overtake regular ones.
     pub crossovers: Vec<Crossover>,
     /// Bandwidth over threads.

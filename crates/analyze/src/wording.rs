@@ -40,7 +40,9 @@ pub(crate) fn spread_of(figure: [f64; 3]) -> String {
 /// The same where values are shown in a way of their own.
 pub(crate) fn spread_as(sign: char, figure: [f64; 3], shown: impl Fn(f64) -> String) -> String {
     if farther(figure) > WIDE {
-        return format!("[{}, {}]", shown(figure[1]), shown(figure[2]));
+        // What is not negative has no interval below zero.
+        let low = figure[1].max(figure[0].min(0.0));
+        return format!("[{}, {}]", shown(low), shown(figure[2]));
     }
     format!("{sign}{}", percent(farther(figure).max(0.001)))
 }

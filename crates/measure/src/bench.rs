@@ -95,11 +95,16 @@ impl Probe {
     }
 }
 
-/// Appends what the probes of all threads told around a sample.
-pub(crate) fn keep_probes(samples: &mut Samples, threads: impl ExactSizeIterator<Item = [Reading; 2]>) {
+/// Appends what the probes of all threads told around a sample. Returns them all.
+pub(crate) fn keep_probes(
+    samples: &mut Samples,
+    threads: impl ExactSizeIterator<Item = [Reading; 2]>,
+) -> &mut ProbeSamples {
     let [chain_links, wide_adds] = [CORE_CLOCK_LINKS, PROBE_TRIPS[1] * WIDE_ADDS];
-    let none = || ProbeSamples { chain_links, wide_adds, threads: Vec::new() };
-    samples.probes.get_or_insert_with(none).push(threads);
+    let none = || ProbeSamples { chain_links, wide_adds, ..ProbeSamples::default() };
+    let probes = samples.probes.get_or_insert_with(none);
+    probes.push(threads);
+    probes
 }
 
 /// What a visit needs of the machine.

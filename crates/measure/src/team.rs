@@ -3,7 +3,7 @@
 //! ```text
 //! leader:  renew, lead, decide | go at T                | take, renew, lead, decide | ...
 //! others:  renew, wait         | go at T                | renew, wait               | ...
-//! all:                           probe, start run end, probe
+//! all:                           probe, start run end, probe, exchange
 //! ```
 //! A sample lasts from the first thread's start to the last thread's end. Waiting is spinning: a thread that sleeps
 //! needs longer to wake than a sample lasts. Threads probe their cores at the same time: two that share one see each other.
@@ -37,6 +37,12 @@ pub(crate) const LONE_SAMPLE: Duration = Duration::from_micros(10);
 const SETTLING: Duration = Duration::from_millis(4);
 /// From the decision to go to the start, for all threads to see it.
 const GO_AHEAD: Duration = Duration::from_micros(2);
+
+/// Round trips of a line between two threads: those that bring it there, and those that are timed, of which the fastest group
+/// counts.
+const TRIPS_BEFORE: u32 = 4;
+const TRIPS: u32 = 4;
+const GROUPS: u32 = 3;
 
 /// What one thread of a team does: the sample itself, and what must happen around it. An error ends the visit.
 pub(crate) trait Task: Send {
@@ -76,6 +82,17 @@ struct Shared {
     /// A thread has panicked, or was never started: it will not arrive any more.
     is_incomplete: AtomicBool,
     slots: Vec<Slot>,
+    /// One for each two threads.
+    balls: Vec<Ball>,
+}
+
+/// What two threads hand to each other, and what that took.
+#[derive(Default)]
+#[repr(align(128))]
+struct Ball {
+    /// Even where it is the first thread's turn.
+    turn: AtomicU64,
+    ticks: AtomicU64,
 }
 
 /// One thread's part of a sample, on a cache line of its own.
@@ -115,7 +132,40 @@ impl Shared {
             stop: Stop::default(),
             is_incomplete: AtomicBool::new(false),
             slots: (0..threads).map(|_| Slot::default()).collect(),
+            balls: (0..threads / 2).map(|_| Ball::default()).collect(),
         }
+    }
+
+    /// Waits until it is one's turn. Returns whose that is, or nothing where the other will never come.
+    fn turn(&self, ball: &Ball, is_mine: impl Fn(u64) -> bool) -> Option<u64> {
+        loop {
+            let turn = ball.turn.load(Ordering::Acquire);
+            if is_mine(turn) {
+                return Some(turn);
+            }
+            if self.is_incomplete.load(Ordering::Relaxed) {
+                return None;
+            }
+            std::hint::spin_loop();
+        }
+    }
+
+    /// The first thread's part of some round trips.
+    fn serve(&self, ball: &Ball, trips: u32) -> Option<()> {
+        (0..trips).try_for_each(|_| {
+            let turn = self.turn(ball, |turn| turn % 2 == 0)?;
+            ball.turn.store(turn + 1, Ordering::Release);
+            self.turn(ball, |now| now == turn + 2).map(drop)
+        })
+    }
+
+    /// The second thread's part.
+    fn give_back(&self, ball: &Ball, trips: u32) -> Option<()> {
+        (0..trips).try_for_each(|_| {
+            let turn = self.turn(ball, |turn| turn % 2 == 1)?;
+            ball.turn.store(turn + 1, Ordering::Release);
+            Some(())
+        })
     }
 
     /// Waits until all have arrived. Returns whether they have.
@@ -244,6 +294,7 @@ impl<'a> Team<'a> {
                 return None;
             }
             self.probe(index, 1);
+            self.exchange(index)?;
             if !self.shared.barrier() {
                 return None;
             }
@@ -268,6 +319,27 @@ impl<'a> Team<'a> {
         let Reading { chain_ticks, wide_ticks } = self.tools.probe.read();
         let word = u64::from(chain_ticks) << 32 | u64::from(wide_ticks);
         self.shared.slots[index].probes[side].store(word, Ordering::Relaxed);
+    }
+
+    /// Hands a line to the thread beside this one and back. Nothing is told where both are on one CPU, and take turns by the
+    /// millisecond. `None` where the other has left.
+    fn exchange(&self, index: usize) -> Option<()> {
+        let (pair, cpus) = (index / 2, &self.case.cpus);
+        let Some(ball) = self.shared.balls.get(pair).filter(|_| cpus[2 * pair] != cpus[2 * pair + 1]) else {
+            return Some(());
+        };
+        if index % 2 == 1 {
+            return self.shared.give_back(ball, TRIPS_BEFORE + GROUPS * TRIPS);
+        }
+        self.shared.serve(ball, TRIPS_BEFORE)?;
+        let mut least = u64::MAX;
+        for _ in 0..GROUPS {
+            let start = self.tools.ticker.now();
+            self.shared.serve(ball, TRIPS)?;
+            least = least.min(self.tools.ticker.now().saturating_sub(start));
+        }
+        ball.ticks.store(least / u64::from(2 * TRIPS), Ordering::Relaxed);
+        Some(())
     }
 
     fn sample<T: Task>(&self, index: usize, task: &mut T, go_at: u64) {
@@ -387,7 +459,9 @@ impl<'a> Leader<'a> {
             samples.thread_ticks.resize(shared.threads, Vec::new());
             samples.thread_ticks.iter_mut().zip(&shared.slots).for_each(|(column, slot)| column.push(part(slot)));
         }
-        keep_probes(&mut samples, shared.slots.iter().map(Slot::probes));
+        let hand_overs = shared.balls.iter().map(|ball| ball.ticks.load(Ordering::Relaxed));
+        keep_probes(&mut samples, shared.slots.iter().map(Slot::probes))
+            .push_hand_overs(hand_overs.map(|ticks| u32::try_from(ticks).unwrap_or(u32::MAX)));
         samples.push(Sample {
             ticks,
             core_clock_ticks: shared.slots[0].probes()[1].chain_ticks.into(),

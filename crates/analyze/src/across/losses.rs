@@ -1,5 +1,6 @@
 //! What costs most on a machine: the same work done in a slow way and in a fast way, by how much they differ, and the cure.
 
+use crate::experiments::bandwidth::rows::BandwidthRow;
 use crate::experiments::latency::rows::LatencyRow;
 use crate::experiments::pages::rows::PageRow;
 use crate::rate::Rate;
@@ -9,7 +10,7 @@ use membound_core::in_order::InOrder;
 use membound_core::kernel::StoreKind;
 use membound_core::kernel::chase::Order;
 use membound_core::memory::MemoryKind;
-use membound_core::units::{Bytes, BytesPerSecond, significant};
+use membound_core::units::{Bytes, BytesPerSecond, percent, significant};
 use membound_core::work::pages::PageWork;
 
 /// A slow way of doing something.
@@ -30,8 +31,14 @@ const LEAST: f64 = 1.1;
 
 /// All that is lost for sure, most first.
 pub fn losses(report: &Report) -> Vec<Loss> {
-    let one =
-        [random_order(report), first_touch(report), write_allocate(report), small_pages(report), one_core(report)];
+    let one = [
+        random_order(report),
+        first_touch(report),
+        write_allocate(report),
+        small_pages(report),
+        one_core(report),
+        close_together(report),
+    ];
     let mut all: Vec<Loss> = one.into_iter().flatten().chain(small_caches(report)).chain(causes(report)).collect();
     all.retain(|loss| loss.factor[1] >= LEAST && loss.factor.iter().all(|end| end.is_finite()));
     all.order_by(|a, b| b.factor[0].total_cmp(&a.factor[0]));
@@ -137,6 +144,25 @@ fn one_core(report: &Report) -> Option<Loss> {
         factor: over(all.interval(), one.interval()),
         than: "slower",
         cure: format!("share the loop among {}", threads(most)),
+    })
+}
+
+/// CPUs that a host runs close together.
+fn close_together(report: &Report) -> Option<Loss> {
+    let states = report.host_states.as_ref()?;
+    let level = |row: &BandwidthRow| row.level.as_deref() == Some("memory");
+    let effect = states.effects.iter().find(|effect| level(&report.rows[effect.row]))?;
+    let row = &report.rows[effect.row];
+    Some(Loss {
+        what: format!(
+            "{} in memory by {} that the host runs close together, as in {} of the visits, against far apart",
+            row.kernel(),
+            threads(row.threads()),
+            percent(states.close_share())
+        ),
+        factor: effect.factor,
+        than: "slower",
+        cure: "dedicated cores behind several last-level caches; `--section host` has more".into(),
     })
 }
 

@@ -5,6 +5,7 @@ pub mod check;
 pub mod compare;
 pub mod findings;
 pub mod fleet;
+pub mod host_states;
 pub mod limits;
 pub mod losses;
 pub mod numa;

@@ -19,9 +19,9 @@ pub fn report(report: &Report) -> String {
     for (_, sections) in report.sections() {
         parts.extend(sections.iter().map(section));
     }
-    let [warnings, _, verdict] = ending(report);
+    let [warnings, host, _, verdict] = ending(report);
     let roofline = sections::roofline::section(&report.roofline, &report.rows);
-    parts.extend([warnings, roofline, verdict].iter().filter(|part| !part.is_empty()).map(section));
+    parts.extend([warnings, host, roofline, verdict].iter().filter(|part| !part.is_empty()).map(section));
     parts.retain(|part| !part.is_empty());
     parts.join("\n")
 }

@@ -25,13 +25,14 @@ fn machine_line(machine: &Machine) -> String {
 
 /// Names of the parts of a report: its experiments, and what follows them.
 pub fn parts() -> Vec<&'static str> {
-    crate::experiments::names().chain(["warnings", "roofline", "verdict"]).collect()
+    crate::experiments::names().chain(["warnings", "host", "roofline", "verdict"]).collect()
 }
 
 /// What follows the experiments of a report. The verdict tells of some warnings itself.
-fn ending(report: &Report) -> [Section; 3] {
+fn ending(report: &Report) -> [Section; 4] {
     [
         sections::warnings::section(report.verdict.other_warnings(&report.warnings)),
+        sections::host_states::section(report.host_states.as_ref(), &report.rows),
         sections::roofline::brief(&report.roofline, &report.rows),
         sections::verdict::section(&report.verdict),
     ]

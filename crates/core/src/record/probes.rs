@@ -4,6 +4,9 @@
 //! the clock. Independent additions take all of the core's integer units, and get fewer where a hyperthread sibling is busy
 //! or the host runs another virtual CPU on the same core. So additions per cycle of the second, against what the CPU can,
 //! are the thread's share of its core: 1 undisturbed, a half where two threads compute.
+//!
+//! A line that two threads hand to each other tells how far apart their cores are. A host may move the CPUs of a guest: now
+//! they are behind one last-level cache, with its one link to memory, now behind two.
 
 use std::collections::HashMap;
 
@@ -34,6 +37,10 @@ pub struct ProbeSamples {
     pub wide_adds: u64,
     /// One entry per thread, in the order of the case's CPUs.
     pub threads: Vec<ThreadProbes>,
+    /// Of each two threads in turn (the first and the second, the third and the fourth): clock ticks of handing a line over,
+    /// right after each sample. Half a round trip, the least of some. Empty where that was not probed.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub hand_over_ticks: Vec<Vec<u32>>,
 }
 
 /// The readings of one thread: right before and right after each sample, an entry per sample; 0 where none was taken.
@@ -70,10 +77,19 @@ impl ProbeSamples {
         self.threads.iter_mut().zip(threads).for_each(|(thread, around)| thread.push(around));
     }
 
+    /// Appends what handing a line over took, of each two threads.
+    pub fn push_hand_overs(&mut self, pairs: impl ExactSizeIterator<Item = u32>) {
+        self.hand_over_ticks.resize(pairs.len(), Vec::new());
+        self.hand_over_ticks.iter_mut().zip(pairs).for_each(|(pair, ticks)| pair.push(ticks));
+    }
+
     /// Whether every column has so many entries.
     pub(super) fn has_samples(&self, n: usize) -> bool {
         let columns = |thread: &ThreadProbes| thread.chain_ticks.iter().chain(&thread.wide_ticks).all(|c| c.len() == n);
-        self.chain_links > 0 && self.wide_adds > 0 && self.threads.iter().all(columns)
+        self.chain_links > 0
+            && self.wide_adds > 0
+            && self.threads.iter().all(columns)
+            && self.hand_over_ticks.iter().all(|pair| pair.len() == n)
     }
 
     /// Additions per core cycle.
@@ -131,7 +147,7 @@ mod tests {
 
     /// 4000 links and 16,000 additions at a tick a cycle: four additions per cycle.
     fn probes(wide_ticks: &[[[u32; 2]; 2]]) -> ProbeSamples {
-        let mut probes = ProbeSamples { chain_links: 4000, wide_adds: 16_000, threads: Vec::new() };
+        let mut probes = ProbeSamples { chain_links: 4000, wide_adds: 16_000, ..ProbeSamples::default() };
         for threads in wide_ticks {
             let reading = |wide_ticks| Reading { chain_ticks: 4000, wide_ticks };
             probes.push(threads.iter().map(|around| around.map(reading)));
@@ -156,6 +172,10 @@ mod tests {
     fn columns_have_an_entry_per_sample() {
         let mut all = probes(&[[[4000; 2]; 2]; 3]);
         assert!(all.has_samples(3) && !all.has_samples(2));
+        all.push_hand_overs([40].into_iter());
+        assert!(!all.has_samples(3), "one hand-over beside three samples");
+        (0..2).for_each(|_| all.push_hand_overs([40].into_iter()));
+        assert!(all.has_samples(3));
         all.threads[1].wide_ticks[1].pop();
         assert!(!all.has_samples(3));
     }

@@ -44,7 +44,7 @@ fn measured() -> Outcome {
     samples.push(Sample { ticks: 1000, core_clock_ticks: 700, lost_us: 3, ..Sample::default() });
     samples.thread_ticks = vec![vec![1000], vec![990]];
     let reading = Reading { chain_ticks: 400, wide_ticks: 100 };
-    let mut probes = ProbeSamples { chain_links: 600, wide_adds: 600, threads: Vec::new() };
+    let mut probes = ProbeSamples { chain_links: 600, wide_adds: 600, ..ProbeSamples::default() };
     probes.push([[reading; 2]; 2].into_iter());
     samples.probes = Some(probes);
     let obtained = Obtained {

@@ -4,6 +4,7 @@ pub mod advisor;
 pub mod check;
 pub mod compare;
 pub mod fleet;
+pub mod host_states;
 pub mod kernel;
 pub mod limits;
 pub mod machine;

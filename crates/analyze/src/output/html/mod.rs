@@ -23,10 +23,11 @@ pub fn page(report: &Report) -> String {
     for (_, own) in report.sections() {
         sections.extend(own.into_iter().map(section::drawn));
     }
-    let [warnings, _, verdict] = ending(report);
+    let [warnings, host, _, verdict] = ending(report);
     sections.extend([
         roofline(report),
         section::drawn(verdict),
+        section::drawn(host),
         section::drawn(warnings),
         environment(report),
         method(report),
