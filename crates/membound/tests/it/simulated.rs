@@ -4,16 +4,20 @@ use std::collections::{BTreeSet, HashSet};
 use std::time::Duration;
 
 use crate::common::simulated;
+use membound_analyze::across::losses::losses;
 use membound_analyze::flag::Flag;
 use membound_analyze::hierarchy::names::LevelBest;
 use membound_analyze::of_record as model;
 use membound_analyze::output::{csv, json};
 use membound_analyze::report::Report;
 use membound_analyze::row::{AnyRow, Metric, Row};
-use membound_core::case::{Case, Work};
+use membound_core::case::{Case, USUAL_MEMORY, Work, steady};
 use membound_core::experiments as plan;
 use membound_core::experiments::latency::Detail;
-use membound_core::record::Outcome;
+use membound_core::kernel::{StoreKind, Width};
+use membound_core::record::probes::ProbeSamples;
+use membound_core::record::{Measurement, Outcome};
+use membound_core::units::Bytes;
 use membound_core::work::c2c::Home;
 use membound_core::work::loaded::Load;
 use membound_measure::executor::fake::Fake;
@@ -234,4 +238,37 @@ fn one_core_is_an_outcome() {
         .collect();
     assert_eq!(outcomes, [true, false, true]);
     assert!(!record.measurements.iter().any(|visit| visit.outcome.is_failure()));
+}
+
+/// Copies by two threads, and a line that they hand to each other: in every third visit in 150 ns and twice as fast, else in 25.
+#[test]
+fn where_a_host_had_the_cpus_is_told() {
+    let machine = simulated::machine(2, false);
+    let case = steady("copy", Width::W256, StoreKind::Nt, USUAL_MEMORY, vec![0, 1], Bytes::mib(512));
+    let mut record = simulated::run(&machine, &[case], &mut simulated::fake());
+    let (one, hz) = (record.measurements[0].clone(), record.header.clock.hz.0);
+    let visit = |round: u32, ns: f64, slower: u64| {
+        let mut visit = Measurement { round, ..one.clone() };
+        let Outcome::Measured(measured) = &mut visit.outcome else { panic!("{visit:?}") };
+        measured.samples.ticks.iter_mut().for_each(|ticks| *ticks *= slower);
+        measured.samples.thread_ticks.iter_mut().flatten().for_each(|ticks| *ticks *= slower);
+        let ticks = (ns * 1e-9 * hz) as u32;
+        let hand_over_ticks = vec![vec![ticks; measured.samples.ticks.len()]];
+        measured.samples.probes = Some(ProbeSamples { hand_over_ticks, ..ProbeSamples::default() });
+        visit
+    };
+    let visits = |far_ns: f64, slower: u64| {
+        (0..30).map(|round| if round % 3 == 0 { visit(round, far_ns, 1) } else { visit(round, 25.0, slower) }).collect()
+    };
+    record.measurements = visits(150.0, 2);
+    let report = model::report(&record);
+    let states = report.host_states.as_ref().unwrap();
+    assert_eq!((states.visits, states.effects.len()), ([20, 10], 1));
+    assert!((states.hand_over_ns[0] - 25.0).abs() < 1.0 && (states.hand_over_ns[1] - 150.0).abs() < 1.0, "{states:?}");
+    assert!((states.effects[0].factor[0] - 2.0).abs() < 0.05 && states.effects[0].visits == [20, 10], "{states:?}");
+    let losses = losses(&report);
+    assert!(losses.iter().any(|loss| loss.what.contains("67% of the visits")), "{losses:?}");
+    // The same two CPUs were as far apart each time.
+    record.measurements = visits(25.0, 2);
+    assert_eq!(model::report(&record).host_states, None);
 }

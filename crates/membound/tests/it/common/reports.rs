@@ -73,6 +73,7 @@ pub fn empty() -> Report {
         roofline: Default::default(),
         levels: Levels::default(),
         shared_cores: [0, 0],
+        host_states: None,
         crossovers: Vec::new(),
         scaling: Vec::new(),
         write_allocate: Vec::new(),
