@@ -198,6 +198,16 @@ fn processes_stand_beside_threads() {
     let text = anstream::adapter::strip_str(&membound_analyze::output::terminal::answer(&report, &report.page_cache))
         .to_string();
     assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
+    // With intervals as wide as a busy host makes them, the table still fits.
+    let mut wide = curve(MINIMUM, 0.5, 1);
+    wide.extend(curve(FLAT, 0.5, 2).into_iter().map(|mut visit| {
+        let Work::PageCache(work) = &mut visit.case.work else { panic!() };
+        work.workers = Workers::Processes;
+        visit
+    }));
+    let report = model::report(&record(2, wide));
+    let text = membound_analyze::output::terminal::answer(&report, &report.page_cache);
+    assert!(!text.contains("Wider than a terminal"), "{text}");
     // A record from before there were processes says nothing of workers.
     let old = serde_json::to_value(&case(Bytes(0), Cure::Nothing).work).unwrap();
     assert!(!old.to_string().contains("workers"), "{old}");

@@ -4,7 +4,7 @@ use crate::answer::{Answer, SchemaOf, schema};
 use crate::chart::{Axis, Chart, Point, Scale, Series, line, rounded};
 use crate::experiments::page_cache::rows::{CacheCurve, CacheEffect, MOVED, PageCacheReport, PageCacheRow};
 use crate::row::{AnyRow, any};
-use crate::section::{Cell, Section, Table};
+use crate::section::{Cell, Room, Section, Table};
 use crate::warning::Warning;
 use crate::wording::{SPREAD_CAPTION, first_reasons, gbps, ratio, spread, threads, times};
 use membound_core::in_order::InOrder;
@@ -108,7 +108,9 @@ fn figures(table: Table, rows: &[&PageCacheRow]) -> Table {
     let helps = |row: &&PageCacheRow| row.helps.map(|helps| if helps { "yes" } else { "no" });
     table
         .right("cached", rows.iter().map(|row| row.cached_bytes.map(|bytes| bytes.to_string())))
+        .in_room(Room::Spare)
         .right("free", rows.iter().map(free))
+        .in_room(Room::Spare)
         .right("remote", rows.iter().map(|row| row.remote_share.map(percent)))
         .right(
             "GB/s",
