@@ -80,7 +80,7 @@ pub(crate) fn of_visits(visits: &Visits<'_>) -> Report {
         best.share = report.limits.share(&report.rows[best.row], &report.machine);
     }
     report.roofline = crate::across::roofline::roofline(&report.flops, &report.rows, &report.limits, &report.machine)
-        .with_chases(&report.latency.rows);
+        .with_chases(report.latency.rows.iter().chain(&report.latency.together));
     report.findings = crate::experiments::sentences(&report);
     report.warnings = crate::across::findings::warnings(&report, visits);
     report.verdict = crate::across::verdict::verdict(&report);

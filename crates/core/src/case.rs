@@ -21,7 +21,7 @@ use crate::units::Bytes;
 use crate::work::addrmap::Conflict;
 use crate::work::page_cache::PageCache;
 use crate::work::pingpong::PingPong;
-use crate::work::rounding::{SumOrder, Summation};
+use crate::work::rounding::{Arithmetic, SumOrder, Summation};
 
 /// What is done.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
@@ -173,8 +173,8 @@ impl Case {
         // A warm-up or two, and two samples; STREAM has ten passes.
         let work = match (&self.work, self.protocol) {
             (Work::Page(_), _) | (_, Protocol::FirstUse) => 2.0 * bytes / TOUCHES_PER_S,
-            // Writes the cycle, and reads it once.
-            (Work::Chase(_), _) => bytes / TOUCHES_PER_S,
+            // Writes the cycle, and reads it once; each thread its own.
+            (Work::Chase(_), _) => bytes / (TOUCHES_PER_S * self.threads() as f64).min(MACHINE_BYTES_PER_S),
             (_, Protocol::Stream) => 10.0 * pass,
             // A warm-up and two samples of a fifth of a second.
             (_, Protocol::Energy) => 0.6 + 4.0 * pass,
@@ -195,15 +195,16 @@ impl Case {
 
     /// What the first visit of several cases prepares for all of them: cases that share it are visited together.
     pub fn shares(&self) -> Option<Case> {
-        let (chase, working_set) = match self.work {
-            Work::Chase(chase) => (Chase { chains: 1, ..chase }, self.working_set),
+        let (chase, working_set, threads) = match self.work {
+            Work::Chase(chase) => (Chase { chains: 1, ..chase }, self.working_set, self.threads()),
             // The ladder's own chase, so that latency without load is one quantity in both.
-            Work::Loaded(loaded) => (Chase::of(Order::Random), loaded.chase),
+            Work::Loaded(loaded) => (Chase::of(Order::Random), loaded.chase, 1),
             // The numbers, and their exact sum.
             Work::Rounding(ref way) => {
                 let ground = Summation {
                     variant: Variant { width: Width::Scalar, unroll: 1, ..way.variant.clone() },
                     fused: false,
+                    arithmetic: Arithmetic::Ieee,
                     order: SumOrder::Forward,
                     blocks: 1,
                     ..way.clone()
@@ -212,7 +213,7 @@ impl Case {
             }
             _ => return None,
         };
-        let cpus = self.cpus.iter().take(1).copied().collect();
+        let cpus = self.cpus.iter().take(threads).copied().collect();
         Some(Case { work: Work::Chase(chase), cpus, working_set, protocol: Protocol::Steady, ..self.clone() })
     }
 }

@@ -50,9 +50,9 @@ impl Chaser {
     /// Makes room in mind for cases to come.
     pub fn expect(&mut self, cases: &[Case]) {
         for chase in cases.iter().filter_map(Case::shares) {
-            for &cpu in &chase.cpus {
-                let most = self.most.entry(key(cpu, chase.memory, chase.working_set)).or_default();
-                *most = chase.working_set.max(*most);
+            for (cpu, own) in each(&chase) {
+                let most = self.most.entry(key(cpu, own.memory, own.working_set)).or_default();
+                *most = own.working_set.max(*most);
             }
         }
     }
@@ -71,38 +71,66 @@ impl Chaser {
         places: &Places,
         follow: impl FnOnce(&mut Links<'_>) -> Result<R, NoVisit>,
     ) -> Result<(R, Obtained), NoVisit> {
-        let &[cpu] = &case.cpus[..] else { return Err(NoVisit::OneThread("a chase runs on")) };
-        self.visits += 1;
-        let mut memory = self.memory(cpu, case, places)?;
-        if !memory.region.is_writable() {
-            return Err(NoVisit::Unwritable("a chase writes its cycle into memory"));
-        }
+        self.follow_each(case, chase, places, |links| match links {
+            [links] => follow(links),
+            _ => Err(NoVisit::OneThread("a chase runs on")),
+        })
+    }
+
+    /// The same on each CPU of the case at once: every thread has a cycle of its own through its share of the working set.
+    pub fn follow_each<R>(
+        &mut self,
+        case: &Case,
+        chase: Chase,
+        places: &Places,
+        follow: impl FnOnce(&mut [Links<'_>]) -> Result<R, NoVisit>,
+    ) -> Result<(R, Obtained), NoVisit> {
+        let ready: Vec<Ready> =
+            each(case).map(|(cpu, own)| self.ready(cpu, own, chase, places)).collect::<Result<_, _>>()?;
         let code = self.codes.get(chase.chains, || executable(crate::asm::chase(chase)))?;
-        if chase.places(case.working_set) < chase.chains as usize {
-            let reason = format!("the working set has too few places; give at least {}", chase.least());
-            return Err(NoVisit::impossible(reason));
-        }
-        let written = memory.written.take().filter(|written| Some(&written.case) == case.shares().as_ref());
-        let is_written = written.is_some();
-        let written = written.or_else(|| {
-            Some(Written { case: case.shares()?, cycle: chase.cycle(case.working_set, self.visits), links: 0 })
-        });
-        let Some(written) = written else { return Err(NoVisit::impossible("this is no chase")) };
         let refills = case.protocol == Protocol::Refilled;
-        let call = Call::empty(1);
-        let mut links = Links { chase, written, is_written, memory: &mut memory, code, refills, call, links: 0 };
+        let mut links = Vec::with_capacity(ready.len());
+        let mut keys = Vec::with_capacity(ready.len());
+        for Ready { key, memory, written, is_written } in ready {
+            keys.push(key);
+            links.push(Links { chase, written, is_written, memory, code, refills, call: Call::empty(1), links: 0 });
+        }
         let result = follow(&mut links);
-        let Links { written, is_written, links, .. } = links;
         // After a crash memory may be missing; the next case gets new one.
         if let Err(why) = &result
             && why.is_crash()
         {
             return Err(why.clone());
         }
-        memory.written = is_written.then_some(Written { links: written.links + links, ..written });
-        let obtained = memory.obtained();
-        self.memories.insert(key(cpu, case.memory, case.working_set), memory);
-        Ok((result?, obtained))
+        let mut obtained = Vec::with_capacity(keys.len());
+        for (key, Links { written, is_written, links, mut memory, .. }) in keys.into_iter().zip(links) {
+            memory.written = is_written.then_some(Written { links: written.links + links, ..written });
+            obtained.push(memory.obtained());
+            self.memories.insert(key, memory);
+        }
+        Ok((result?, obtained.into_iter().reduce(Obtained::and).unwrap_or_default()))
+    }
+
+    /// Memory for one thread's chase, and the cycle through it: the one that it holds, or a new one.
+    fn ready(&mut self, cpu: u32, own: Case, chase: Chase, places: &Places) -> Result<Ready, NoVisit> {
+        self.visits += 1;
+        let mut memory = self.memory(cpu, &own, places)?;
+        if !memory.region.is_writable() {
+            return Err(NoVisit::Unwritable("a chase writes its cycle into memory"));
+        }
+        if chase.places(own.working_set) < chase.chains as usize {
+            let reason = format!("the working set has too few places; give each thread at least {}", chase.least());
+            return Err(NoVisit::impossible(reason));
+        }
+        let Some(shared) = own.shares() else { return Err(NoVisit::impossible("this is no chase")) };
+        let key = key(cpu, own.memory, own.working_set);
+        Ok(match memory.written.take().filter(|written| written.case == shared) {
+            Some(written) => Ready { key, memory, written, is_written: true },
+            None => {
+                let cycle = chase.cycle(own.working_set, self.visits);
+                Ready { key, memory, written: Written { case: shared, cycle, links: 0 }, is_written: false }
+            }
+        })
     }
 
     fn memory(&mut self, cpu: u32, case: &Case, places: &Places) -> Result<ChaseMemory, NoMemory> {
@@ -118,6 +146,21 @@ impl Chaser {
             }
         }
     }
+}
+
+/// Each CPU of a case, with the case that it has alone: its share of the working set.
+fn each(case: &Case) -> impl Iterator<Item = (u32, Case)> + '_ {
+    let share = Bytes(case.working_set.0 / case.threads().max(1) as u64);
+    case.cpus.iter().map(move |&cpu| (cpu, Case { cpus: vec![cpu], working_set: share, ..case.clone() }))
+}
+
+/// What a thread's chase needs.
+struct Ready {
+    key: Key,
+    memory: ChaseMemory,
+    written: Written,
+    /// Whether memory holds the cycle already.
+    is_written: bool,
 }
 
 /// The memory of a kind that a CPU chases in; every working set begins at its start.
@@ -171,7 +214,7 @@ pub(crate) struct Links<'a> {
     written: Written,
     /// Whether memory holds the cycle already.
     is_written: bool,
-    memory: &'a mut ChaseMemory,
+    memory: ChaseMemory,
     code: &'a Executable,
     /// Whether the working set is read before each sample.
     refills: bool,

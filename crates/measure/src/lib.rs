@@ -7,6 +7,7 @@ pub mod bench;
 pub mod chaser;
 pub mod code;
 pub mod controllers;
+pub mod crew;
 pub mod executor;
 pub mod experiments;
 pub mod machine;

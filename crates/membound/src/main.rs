@@ -9,11 +9,15 @@ use membound::cli::say;
 use membound::cli::usage::Usage;
 use membound_analyze::output::terminal::text::at_width;
 use membound_core::machine::source::MachineError;
+use membound_measure::executor::worker;
 use membound_measure::mpi::launcher::launched;
 
 fn main() -> ExitCode {
     say::end_at_a_panic();
     membound::fleet::child::accept_leash();
+    if worker::serve() {
+        return ExitCode::SUCCESS;
+    }
     let cli = cli::parse();
     if cli.quiet() {
         say::hush();

@@ -62,9 +62,11 @@ pub struct Roofline {
 pub struct ScatteredCeiling {
     /// Order of the loads: random, or one after the other in pages in random order.
     pub order: Order,
-    /// Loads that do not wait for each other: 1 is a list that is followed.
+    /// Loads of a thread that do not wait for each other: 1 is a list that is followed.
     pub chains: u32,
-    /// Bytes a second of whole lines, by one thread: [value, low, high].
+    /// Threads.
+    pub threads: usize,
+    /// Bytes a second of whole lines, of all threads: [value, low, high].
     pub bps: [f64; 3],
 }
 
@@ -570,44 +572,54 @@ fn delivered(row: &BandwidthRow) -> Option<Rate> {
 
 impl Roofline {
     /// With the ceilings that chases through memory tell of: of each order and number of chains the largest working set.
-    pub fn with_chases(mut self, chases: &[LatencyRow]) -> Roofline {
+    pub fn with_chases<'a>(mut self, chases: impl Iterator<Item = &'a LatencyRow>) -> Roofline {
         let is_ours = |row: &&LatencyRow| {
             row.quality.is_measured()
                 && row.level.as_deref() == Some("memory")
                 && row.case.protocol == Protocol::Steady
                 && [Order::Random, Order::PageRandom].contains(&row.chase().order)
         };
-        let mut found: BTreeMap<(Order, u32), (Bytes, [f64; 3])> = BTreeMap::new();
-        for row in chases.iter().filter(is_ours) {
-            let (chase, size) = (row.chase(), row.case.working_set);
+        let mut found: BTreeMap<(usize, Order, u32), (Bytes, [f64; 3])> = BTreeMap::new();
+        for row in chases.filter(is_ours) {
+            let (chase, size, threads) = (row.chase(), row.case.working_set, row.case.threads());
             let Some([ns, low, high]) = row.latency_ns.map(|cost| cost.interval()) else { continue };
-            let bps = |ns: f64| f64::from(chase.chains) * units::LINE as f64 / (ns * 1e-9);
-            let held = found.entry((chase.order, chase.chains)).or_insert((Bytes(0), [0.0; 3]));
+            let lines = threads as f64 * f64::from(chase.chains);
+            let bps = |ns: f64| lines * units::LINE as f64 / (ns * 1e-9);
+            let held = found.entry((threads, chase.order, chase.chains)).or_insert((Bytes(0), [0.0; 3]));
             if held.0 <= size {
                 *held = (size, [bps(ns), bps(high), bps(low)]);
             }
         }
-        let ceiling =
-            |((order, chains), (_, bps)): ((Order, u32), (Bytes, [f64; 3]))| ScatteredCeiling { order, chains, bps };
+        let ceiling = |((threads, order, chains), (_, bps)): ((usize, Order, u32), (Bytes, [f64; 3]))| {
+            ScatteredCeiling { order, chains, threads, bps }
+        };
         self.without_prefetch = found.into_iter().map(ceiling).collect();
         self
     }
 
-    /// `Without prefetch one thread gets 0.71 GB/s from memory by loads that wait for each other, 10.2 by 16 independent ones.`
+    /// `Without prefetch one thread gets 0.71 GB/s of lines from memory by loads that wait for each other, 10.2 by 16 independent
+    /// ones; 8 threads get 5.6 and 41.`
     fn scattered(&self) -> Option<String> {
-        let of = |is_wanted: fn(&ScatteredCeiling) -> bool| {
-            let all = self.without_prefetch.iter().filter(|ceiling| is_wanted(ceiling));
-            all.max_by(|a, b| a.bps[0].total_cmp(&b.bps[0]))
+        let of = |threads: usize, is_wanted: fn(&ScatteredCeiling) -> bool| {
+            let ours = |ceiling: &&ScatteredCeiling| {
+                ceiling.threads == threads && ceiling.order == Order::Random && is_wanted(ceiling)
+            };
+            self.without_prefetch.iter().filter(ours).max_by(|a, b| a.bps[0].total_cmp(&b.bps[0]))
         };
-        let waiting = of(|ceiling| ceiling.order == Order::Random && ceiling.chains == 1)?;
-        let most = of(|ceiling| ceiling.order == Order::Random && ceiling.chains > 1)
-            .map_or_else(String::new, |most| {
-                format!(", {} GB/s by {} independent ones", significant(most.bps[0] / 1e9), most.chains)
-            });
-        let waiting = significant(waiting.bps[0] / 1e9);
-        Some(format!(
-            " Without prefetch one thread gets {waiting} GB/s of lines from memory by loads that wait for each other{most}."
-        ))
+        let waiting = |threads| of(threads, |ceiling| ceiling.chains == 1);
+        let independent = |threads| of(threads, |ceiling| ceiling.chains > 1);
+        let giga = |ceiling: &ScatteredCeiling| significant(ceiling.bps[0] / 1e9);
+        let mut text = format!(
+            " Without prefetch one thread gets {} GB/s of lines from memory by loads that wait for each other",
+            giga(waiting(1)?)
+        );
+        text.extend(independent(1).map(|most| format!(", {} by {} independent ones", giga(most), most.chains)));
+        let all = self.without_prefetch.iter().map(|ceiling| ceiling.threads).max().filter(|all| *all > 1);
+        if let Some((all, waiting)) = all.and_then(|all| Some((all, waiting(all)?))) {
+            let most = independent(all).map_or_else(String::new, |most| format!(" and {}", giga(most)));
+            text += &format!("; {} get {}{most}", threads_word(all), giga(waiting));
+        }
+        Some(text + ".")
     }
 
     /// Thread counts, rising.

@@ -226,7 +226,7 @@ fn slopes(report: &Report, threads: usize) -> Vec<Slope> {
             slopes.extend(best.specified.map(|rate| (format!("{level}, limit"), rate, true)));
         }
     }
-    let scattered = report.roofline.without_prefetch.iter().filter(|_| threads == 1);
+    let scattered = report.roofline.without_prefetch.iter().filter(|ceiling| ceiling.threads == threads);
     slopes.extend(scattered.map(|ceiling| {
         let loads = if ceiling.chains == 1 { "dependent".into() } else { format!("{} chains of", ceiling.chains) };
         (format!("memory, {loads} {} loads", ceiling.order), ceiling.bps[0], false)

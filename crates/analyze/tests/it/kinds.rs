@@ -1,72 +1,15 @@
 //! The experiment that the project is named for, from a record made by hand: what does the report make of it?
 
 use crate::common::by_hand;
+use crate::common::copies::{BUFFER, copies, published};
 use membound_analyze::experiments::bandwidth::rows::BandwidthRow;
 use membound_analyze::experiments::kinds::rows::{BreakEven, Kind};
 use membound_analyze::of_record as model;
 use membound_analyze::output::terminal;
 use membound_analyze::report::Report;
-use membound_core::case::{Case, Protocol, StreamMemory, Work};
-use membound_core::experiments::kinds::REGULAR;
-use membound_core::kernel::{Element, LoadKind, StoreKind, Variant, Width};
-use membound_core::memory::{MemoryKind, MemorySpec, Obtained};
-use membound_core::record::{Measured, Measurement, Outcome, Sample, Samples, Unit, Volume};
-use membound_core::units::Bytes;
-
-/// 4 million doubles.
-const BUFFER: u64 = 32_000_000;
-
-/// Visits to the copy from the heap to `kind`, each sample of so many nanoseconds.
-fn copies(kind: MemoryKind, protocol: Protocol, ticks: u64) -> Measurement {
-    let variant = Variant {
-        kernel: "copy".into(),
-        element: Element::Double,
-        width: Width::Scalar,
-        store: StoreKind::Regular,
-        load: LoadKind::Regular,
-        unroll: 16,
-    };
-    let mut samples = Samples::default();
-    for _ in 0..9 {
-        samples.push(Sample { ticks, core_clock_ticks: 1000, ..Sample::default() });
-    }
-    let volume = Volume {
-        unit: Unit::Element,
-        units: BUFFER / 8,
-        loaded: BUFFER,
-        stored: BUFFER,
-        write_allocated: BUFFER,
-        flops: 0,
-    };
-    let case = Case {
-        work: Work::Kernel(variant),
-        memory: REGULAR,
-        streams: vec![StreamMemory { stream: "a".into(), memory: MemorySpec::of(kind) }],
-        cpus: vec![0],
-        working_set: Bytes(2 * BUFFER),
-        misaligned_bytes: 0,
-        protocol,
-    };
-    let obtained = Obtained { bytes: Bytes(2 * BUFFER), ..Obtained::default() };
-    let measured = Measured { volume, repetitions: 1, core_clock_links: 1000, samples, obtained };
-    Measurement::new(case, 0, Outcome::Measured(Box::new(measured)))
-}
-
-/// R. Garg, 2013 (REFERENCE S0), on an AMD A10-5750M: first copy 22, 81, 164 ms; later ones 3.8, 5.7, 0.33 GB/s.
-fn published() -> Vec<Measurement> {
-    let kinds = [(MemoryKind::Heap, 22, 3.8), (MemoryKind::Wc, 81, 5.7), (MemoryKind::Uc, 164, 0.33)];
-    let visits = |(kind, first_ms, gbps): (MemoryKind, u64, f64)| {
-        let steady = (BUFFER as f64 / gbps) as u64;
-        [copies(kind, Protocol::FirstUse, first_ms * 1_000_000), copies(kind, Protocol::Steady, steady)]
-    };
-    rounds(kinds.into_iter().flat_map(visits).collect())
-}
-
-/// The same visits in three rounds.
-fn rounds(visits: Vec<Measurement>) -> Vec<Measurement> {
-    let round = |round| visits.iter().cloned().map(move |visit| Measurement { round, ..visit });
-    (0..3).flat_map(round).collect()
-}
+use membound_core::case::Protocol;
+use membound_core::memory::MemoryKind;
+use membound_core::record::{Measurement, Outcome};
 
 /// Every visit to copies into `kind` came to another end.
 fn replaced(measurements: &mut [Measurement], kind: MemoryKind, protocol: Protocol, outcome: &Outcome) {

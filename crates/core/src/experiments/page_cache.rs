@@ -1,7 +1,7 @@
 //! Page cache beside a program: the triad over fresh memory while a file of growing size fills the page cache, and the
 //! cures side by side where that hurt most.
 
-use crate::work::page_cache::{Cure, PageCache};
+use crate::work::page_cache::{Cure, PageCache, Workers};
 
 use crate::case::{Case, Protocol, Work, unroll};
 use crate::experiments::frame::{Frame, PlanError};
@@ -24,8 +24,10 @@ pub struct CacheChoice {
     pub filler: Filler,
     /// Kind of the kernel's memory.
     pub memory: MemoryKind,
-    /// Threads; all by default.
+    /// Threads, or processes; as many as CPUs by default.
     pub threads: Option<usize>,
+    /// What each CPU runs: one kind after the other, beside each file.
+    pub workers: Vec<Workers>,
     /// Working set; by default half the memory of the threads' nodes, as far as `share` allows.
     pub size: Option<Bytes>,
 }
@@ -68,12 +70,13 @@ pub fn page_cache(frame: &Frame, machine: &Machine, choice: &CacheChoice) -> Res
         load: LoadKind::Regular,
         unroll: unroll(width),
     };
-    let case = |step: u32| Case {
+    let case = |step: u32, workers: Workers| Case {
         work: Work::PageCache(PageCache {
             variant: variant.clone(),
             file: whole(largest, step, steps),
             filler: choice.filler,
             cure: Cure::Nothing,
+            workers,
         }),
         memory: MemorySpec::of(choice.memory),
         streams: Vec::new(),
@@ -82,7 +85,13 @@ pub fn page_cache(frame: &Frame, machine: &Machine, choice: &CacheChoice) -> Res
         misaligned_bytes: 0,
         protocol: Protocol::Steady,
     };
-    Ok([(0..=choice.steps).map(case).collect(), (choice.steps + 1..=steps).map(case).collect()])
+    let cases = |steps: std::ops::RangeInclusive<u32>| {
+        steps
+            .flat_map(|step| choice.workers.iter().map(move |workers| (step, *workers)))
+            .map(|(step, workers)| case(step, workers))
+            .collect()
+    };
+    Ok([cases(0..=choice.steps), cases(choice.steps + 1..=steps)])
 }
 
 /// So many steps out of all, in whole megabytes.

@@ -64,21 +64,23 @@ fn with_kernels(frame: &Frame, domain: usize, kernels: usize) -> Result<Vec<Case
             }
         }
     }
-    cases.extend(without_prefetch(frame)?);
+    for threads in [1, most] {
+        cases.extend(without_prefetch(frame, threads)?);
+    }
     Ok(distinct(cases))
 }
 
-/// Loads of one thread from memory in random order: followed like a list, many independent ones, and pages in random order.
-fn without_prefetch(frame: &Frame) -> Result<Vec<Case>, PlanError> {
+/// Loads from memory in random order by each thread: followed like a list, many independent ones, and pages in random order.
+fn without_prefetch(frame: &Frame, threads: usize) -> Result<Vec<Case>, PlanError> {
     /// About as many lines as cores keep in flight.
     const CHAINS: u32 = 16;
-    let cpus = frame.placement.first(1)?;
+    let cpus = frame.placement.first(threads)?;
     let chase = |order: Order, chains: u32| Case {
         work: Work::Chase(Chase { chains, ..Chase::of(order) }),
         memory: USUAL_MEMORY,
         streams: Vec::new(),
         cpus: cpus.clone(),
-        working_set: frame.memory_size(1),
+        working_set: frame.memory_size(threads),
         misaligned_bytes: 0,
         protocol: Protocol::Steady,
     };

@@ -1,6 +1,6 @@
 //! One sum in many ways: by which rounding makes the results differ.
 
-use crate::work::rounding::{Data, SumOrder, Summation};
+use crate::work::rounding::{Arithmetic, Data, SumOrder, Summation};
 
 use crate::case::{Case, Protocol, USUAL_MEMORY, Work, distinct, steady, unroll};
 use crate::experiments::frame::{Frame, PlanError};
@@ -16,7 +16,7 @@ const WORKING_SET: Bytes = Bytes::mib(2);
 const BLOCKS: [u32; 3] = [2, 8, 64];
 
 /// Kernels x data x ways: every width at the usual unroll and as a single chain of additions, with and without fused
-/// multiply-add, and at the widest width every order.
+/// multiply-add, at the widest width every order, and the x87; where numbers are subnormal, with them flushed to zero and not.
 pub fn rounding(frame: &Frame, kernels: &[&Kernel], size: Option<Bytes>, seed: u64) -> Result<Vec<Case>, PlanError> {
     let size = size.unwrap_or(WORKING_SET);
     if size > frame.memory_limit {
@@ -39,30 +39,51 @@ pub fn rounding(frame: &Frame, kernels: &[&Kernel], size: Option<Bytes>, seed: u
 }
 
 fn ways(frame: &Frame, kernel: &Kernel, data: Data, seed: u64) -> Vec<Summation> {
-    let way = |width: Width, unroll: u32, fused: bool, order: SumOrder, blocks: u32| {
+    let has_product = kernel.formula().flops() > 1;
+    let way = |width: Width, unroll: u32, fused: bool| {
         let (store, load) = (StoreKind::Regular, crate::kernel::LoadKind::Regular);
         let variant = Variant { kernel: kernel.name.into(), element: Default::default(), width, store, load, unroll };
-        Summation { variant, fused, order, blocks, data, seed }
+        let (arithmetic, order) = (Arithmetic::Ieee, SumOrder::Forward);
+        Summation { variant, fused, arithmetic, order, blocks: 1, data, seed }
     };
+    let mut ways =
+        if data == Data::Subnormal { flushed(frame, &way, has_product) } else { rounded(frame, &way, kernel) };
+    let chain = way(Width::Scalar, 1, false);
+    ways.extend([Arithmetic::X87, Arithmetic::X87Stored].map(|arithmetic| Summation { arithmetic, ..chain.clone() }));
+    ways
+}
+
+/// Forward, at a width and unroll, fused or not.
+type Way<'a> = &'a dyn Fn(Width, u32, bool) -> Summation;
+
+/// What is rounded, and in which order.
+fn rounded(frame: &Frame, way: Way<'_>, kernel: &Kernel) -> Vec<Summation> {
     let has_product = kernel.formula().flops() > 1;
-    let is_sum = kernel.formula().store().is_none();
     let mut ways = Vec::new();
     for &width in &frame.widths {
         for unroll in [1, unroll(width)] {
-            ways.push(way(width, unroll, has_product, SumOrder::Forward, 1));
+            ways.push(way(width, unroll, has_product));
             if has_product {
-                ways.push(way(width, unroll, false, SumOrder::Forward, 1));
+                ways.push(way(width, unroll, false));
             }
         }
     }
-    let widest = frame.widest();
-    if is_sum {
-        for (width, unroll) in [(Width::Scalar, 1), (widest, unroll(widest))] {
-            ways.extend(
-                [SumOrder::Backward, SumOrder::Pairwise].map(|order| way(width, unroll, has_product, order, 1)),
-            );
-            ways.extend(BLOCKS.map(|blocks| way(width, unroll, has_product, SumOrder::Blocked, blocks)));
-        }
+    let (widest, is_sum) = (frame.widest(), kernel.formula().store().is_none());
+    for (width, unroll) in [(Width::Scalar, 1), (widest, unroll(widest))].into_iter().filter(|_| is_sum) {
+        let whole = way(width, unroll, has_product);
+        ways.extend([SumOrder::Backward, SumOrder::Pairwise].map(|order| Summation { order, ..whole.clone() }));
+        ways.extend(BLOCKS.map(|blocks| Summation { order: SumOrder::Blocked, blocks, ..whole.clone() }));
     }
     ways
+}
+
+/// The narrowest and the widest, with subnormal numbers and without.
+fn flushed(frame: &Frame, way: Way<'_>, has_product: bool) -> Vec<Summation> {
+    let widest = frame.widest();
+    let mut ways = vec![way(Width::Scalar, 1, has_product), way(widest, unroll(widest), has_product)];
+    if has_product {
+        ways.push(way(Width::Scalar, 1, false));
+    }
+    let both = |way: Summation| [way.clone(), Summation { arithmetic: Arithmetic::FtzDaz, ..way }];
+    ways.into_iter().flat_map(both).collect()
 }

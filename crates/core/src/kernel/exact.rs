@@ -66,6 +66,18 @@ impl Exact {
 
     /// The nearest double; of two, the even one.
     pub fn value(&self) -> f64 {
+        // Below the least normal number a double's lowest bit stays where it is.
+        const LEAST: usize = (-1074 - LOWEST) as usize;
+        let Some(Rounded { is_negative, mantissa, last }) = self.nearest(53, LEAST) else { return 0.0 };
+        // A normal number's highest mantissa bit is not stored: it counts into the exponent.
+        let exponent = (last - LEAST) as u64;
+        let bits = (exponent << 52).saturating_add(mantissa as u64).min(f64::INFINITY.to_bits());
+        if is_negative { -f64::from_bits(bits) } else { f64::from_bits(bits) }
+    }
+
+    /// The nearest number of so many bits, of two the even one, whose lowest bit is not below the bit `least`, which is not
+    /// the lowest there is. None is zero.
+    fn nearest(&self, bits: usize, least: usize) -> Option<Rounded> {
         let mut all = self.clone();
         all.carry();
         let is_negative = all.limbs[LIMBS - 1] < 0;
@@ -74,18 +86,37 @@ impl Exact {
             all.carry();
         }
         let bit = |at: usize| all.limbs[at / 32] >> (at % 32) & 1;
-        let Some(top) = (0..32 * LIMBS).rev().find(|&at| bit(at) == 1) else { return 0.0 };
-        // The lowest bit that a double has at this size; below the least normal number it stays where it is.
-        let last = top.saturating_sub(52).max((-1074 - LOWEST) as usize);
-        let mantissa = (last..=top).rev().fold(0u64, |mantissa, at| mantissa << 1 | bit(at) as u64);
+        let top = (0..32 * LIMBS).rev().find(|&at| bit(at) == 1)?;
+        let last = (top + 1).saturating_sub(bits).max(least);
+        let mantissa = (last..=top).rev().fold(0u128, |mantissa, at| mantissa << 1 | bit(at) as u128);
         let half = bit(last - 1) == 1;
         let more = (0..last - 1).any(|at| bit(at) == 1);
-        let mantissa = mantissa + u64::from(half && (more || mantissa & 1 == 1));
-        // A normal number's highest mantissa bit is not stored: it counts into the exponent.
-        let exponent = (last - (-1074 - LOWEST) as usize) as u64;
-        let bits = (exponent << 52).saturating_add(mantissa).min(f64::INFINITY.to_bits());
-        if is_negative { -f64::from_bits(bits) } else { f64::from_bits(bits) }
+        let mantissa = mantissa + u128::from(half && (more || mantissa & 1 == 1));
+        Some(Rounded { is_negative, mantissa, last })
     }
+
+    /// The nearest number with 64 bits of significand, as a register of the x87 holds it: as a double and what is left, which
+    /// together are that number. The exponents are a double's, where the x87 has more.
+    pub fn extended(&self) -> [f64; 2] {
+        let Some(Rounded { is_negative, mantissa, last }) = self.nearest(64, 1) else { return [0.0; 2] };
+        let high = mantissa as f64;
+        // No more than half of the double's last place, so that it is a double.
+        let low = (mantissa as i128 - high as i128) as f64;
+        let sign = if is_negative { -1.0 } else { 1.0 };
+        [high, low].map(|part| sign * scaled(part, last as i32 + LOWEST))
+    }
+}
+
+/// A number that was rounded: `mantissa` times the weight of the bit `last`.
+struct Rounded {
+    is_negative: bool,
+    mantissa: u128,
+    last: usize,
+}
+
+/// x times 2^exponent. In two steps, since the power alone may be no double.
+fn scaled(x: f64, exponent: i32) -> f64 {
+    x * 2f64.powi(exponent / 2) * 2f64.powi(exponent - exponent / 2)
 }
 
 /// Sign, mantissa and exponent: x = mantissa * 2^exponent.
@@ -151,8 +182,28 @@ mod tests {
         assert_eq!(ulps_apart(-f64::MAX, f64::MAX), 2 * f64::MAX.to_bits());
     }
 
+    /// 1 + 2^-60 needs 61 bits: a register of the x87 has it, a double has not. Beyond 64 bits, half a step goes to the even
+    /// neighbour.
+    #[test]
+    fn extended_numbers_by_hand() {
+        let of = |numbers: &[f64]| {
+            let mut exact = Exact::default();
+            numbers.iter().for_each(|x| exact.add(*x));
+            exact.extended()
+        };
+        let power = |exponent| 2f64.powi(exponent);
+        assert_eq!(of(&[1.0, power(-60)]), [1.0, power(-60)]);
+        assert_eq!(of(&[-1.0, -power(-60)]), [-1.0, -power(-60)]);
+        assert_eq!(of(&[1.0, power(-64)]), [1.0, 0.0], "half of its last place, 2^-63");
+        assert_eq!(of(&[1.0, power(-63), power(-64)]), [1.0, power(-62)]);
+        assert_eq!(of(&[1.0, power(-64), power(-200)]), [1.0, power(-63)]);
+        assert_eq!(of(&[1.0 + f64::EPSILON, -power(-63)]), [1.0 + f64::EPSILON, -power(-63)]);
+        assert_eq!(of(&[power(900), power(870)]), [power(900) + power(870), 0.0]);
+        assert_eq!(of(&[1e-300, -1e-300]), [0.0, 0.0]);
+    }
+
     /// Whole numbers times a power of two: what `i128` adds without rounding, and rounds once to a double.
-    fn scaled(number: (i64, u32)) -> (f64, i128) {
+    fn whole_and_double(number: (i64, u32)) -> (f64, i128) {
         let whole = number.0 >> 11;
         (whole as f64 * 2f64.powi(number.1 as i32 - 30), i128::from(whole) << number.1)
     }
@@ -160,8 +211,8 @@ mod tests {
     proptest! {
         #[test]
         fn sums_agree_with_whole_numbers(numbers in prop::collection::vec((any::<i64>(), 0u32..60), 0..40)) {
-            let doubles: Vec<f64> = numbers.iter().map(|n| scaled(*n).0).collect();
-            let whole: i128 = numbers.iter().map(|n| scaled(*n).1).sum();
+            let doubles: Vec<f64> = numbers.iter().map(|n| whole_and_double(*n).0).collect();
+            let whole: i128 = numbers.iter().map(|n| whole_and_double(*n).1).sum();
             prop_assert_eq!(sum(&doubles), whole as f64 * 2f64.powi(-30));
         }
 

@@ -13,6 +13,7 @@ pub mod naive;
 pub mod parser;
 pub mod scan;
 pub mod streams;
+pub mod unusual;
 
 use std::fmt;
 

@@ -25,6 +25,25 @@ words! {
     }
 }
 
+words! {
+    /// What the CPUs of a kernel run.
+    #[derive(Default)]
+    Workers, "kind of worker" {
+        /// Threads of one process.
+        #[default]
+        Threads = "threads",
+        /// A process each, with memory of its own.
+        Processes = "processes",
+    }
+}
+
+impl Workers {
+    /// Whether they are what records before this field had.
+    fn is_usual(&self) -> bool {
+        *self == Workers::Threads
+    }
+}
+
 /// A kernel over fresh memory, and the page cache beside it.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 pub struct PageCache {
@@ -36,6 +55,9 @@ pub struct PageCache {
     pub filler: Filler,
     /// What is done against it.
     pub cure: Cure,
+    /// What each CPU runs.
+    #[serde(default, skip_serializing_if = "Workers::is_usual")]
+    pub workers: Workers,
 }
 
 impl fmt::Display for PageCache {
@@ -43,6 +65,9 @@ impl fmt::Display for PageCache {
         match self.file {
             Bytes(0) => write!(f, "{}, beside no file", self.variant)?,
             file => write!(f, "{}, beside {file} of page cache ({})", self.variant, self.filler)?,
+        }
+        if self.workers == Workers::Processes {
+            f.write_str(", as processes")?;
         }
         if self.cure == Cure::Nothing { Ok(()) } else { write!(f, ", cure: {}", self.cure) }
     }

@@ -16,6 +16,8 @@ words! {
         Condition1e8 = "condition-1e8",
         /// The same, about 1e12 times.
         Condition1e12 = "condition-1e12",
+        /// Uniform from 0 to twice the least normal double: half of them are subnormal, and make up a quarter of their sum.
+        Subnormal = "subnormal",
     }
 }
 
@@ -23,7 +25,7 @@ impl Data {
     /// Sum of magnitudes over magnitude of the sum, as aimed at.
     pub fn condition(self) -> f64 {
         match self {
-            Data::Uniform => 1.0,
+            Data::Uniform | Data::Subnormal => 1.0,
             Data::Condition1e4 => 1e4,
             Data::Condition1e8 => 1e8,
             Data::Condition1e12 => 1e12,
@@ -45,6 +47,30 @@ words! {
     }
 }
 
+words! {
+    /// What an addition or a multiplication leaves behind.
+    #[derive(Default)]
+    Arithmetic, "arithmetic" {
+        /// The nearest double, however small (IEEE 754's binary64).
+        #[default]
+        Ieee = "ieee",
+        /// What a register of the x87 holds, 64 bits of significand: rounded to a double once, when the sum is done.
+        X87 = "x87",
+        /// The same stored as a double after each operation: rounded twice each time.
+        X87Stored = "x87-stored",
+        /// The nearest double, but zero instead of a subnormal one, and zero for each subnormal operand: flush to zero (FTZ)
+        /// and denormals are zero (DAZ).
+        FtzDaz = "ftz-daz",
+    }
+}
+
+impl Arithmetic {
+    /// Whether it is the usual one, which records before this field had.
+    fn is_usual(&self) -> bool {
+        *self == Arithmetic::Ieee
+    }
+}
+
 /// A way to add up.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 pub struct Summation {
@@ -52,6 +78,9 @@ pub struct Summation {
     pub variant: Variant,
     /// Whether a product and a sum are rounded together (fused multiply-add), where the code has both.
     pub fused: bool,
+    /// What each operation leaves behind.
+    #[serde(default, skip_serializing_if = "Arithmetic::is_usual")]
+    pub arithmetic: Arithmetic,
     /// The order.
     pub order: SumOrder,
     /// Blocks of a blocked sum; 1 else.
@@ -64,10 +93,13 @@ pub struct Summation {
 
 impl std::fmt::Display for Summation {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Summation { variant, fused, order, blocks, data, .. } = self;
+        let Summation { variant, fused, arithmetic, order, blocks, data, .. } = self;
         write!(f, "{} {} x {}, {order}", variant.kernel, variant.width, variant.unroll)?;
         if *blocks > 1 {
             write!(f, " in {blocks}")?;
+        }
+        if !arithmetic.is_usual() {
+            write!(f, ", {arithmetic}")?;
         }
         write!(f, "{}, {data}", if *fused { ", fused" } else { "" })
     }

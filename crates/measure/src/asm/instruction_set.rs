@@ -169,6 +169,15 @@ pub(crate) trait InstructionSet: Sized {
     fn store_aligned(&mut self, is_nt: bool, to: Address<Self::Register>, from: usize);
     /// Adds two aligned doubles to a register's.
     fn add_aligned(&mut self, to: usize, from: Address<Self::Register>);
+
+    /// The code of a sum in registers of 80 bits; its results are stored as doubles after each operation, or at the end.
+    fn x87(_streams: usize, _is_stored: bool) -> Result<MachineCode, Unsupported> {
+        Err(Unsupported::NotOnThisProcessor("registers of 80 bits (x87), which x86 alone has"))
+    }
+    /// The same code, with subnormal numbers flushed to zero for as long as it runs.
+    fn flushing(_code: MachineCode) -> Result<MachineCode, Unsupported> {
+        Err(Unsupported::NoSuchInstruction("membound flushes subnormal numbers to zero (FTZ, DAZ) on x86 alone"))
+    }
 }
 
 /// Main loops start on a cache line: a first pass finds how far the main loop is from a line boundary, a second one

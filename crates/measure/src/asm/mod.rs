@@ -28,6 +28,7 @@ use membound_core::kernel::scan::Scan;
 use membound_core::kernel::streams::Streams;
 use membound_core::kernel::{Unsupported, Variant};
 
+use crate::asm::instruction_set::InstructionSet;
 use crate::code::MachineCode;
 
 pub use clock::{CHAIN_LINKS, WIDE_ADDS};
@@ -49,6 +50,17 @@ compile_error!(
 /// The machine code of `variant`.
 pub fn assemble(variant: &Variant, isa: Isa) -> Result<MachineCode, Unsupported> {
     kernel::assemble::<Assembler>(variant, isa)
+}
+
+/// The machine code of a sum (of one stream), a dot product (two) or a triad (three) in the x87's registers, with results
+/// stored as doubles after each operation or at the end.
+pub fn x87(streams: usize, is_stored: bool) -> Result<MachineCode, Unsupported> {
+    Assembler::x87(streams, is_stored)
+}
+
+/// The same code, with subnormal numbers flushed to zero for as long as it runs.
+pub fn flushing(code: MachineCode) -> Result<MachineCode, Unsupported> {
+    Assembler::flushing(code)
 }
 
 /// The machine code of a chase. Positions come in and go out through [`Call`](crate::code::Call).

@@ -13,8 +13,8 @@ use membound_core::machine::spec::Balance;
 
 use crate::asm::probe::Touch as Probe;
 use crate::asm::{
-    assemble, chase, core_clock_chain, flops, handover, mix, pair, scan, streams, strings, timed_calls, touch,
-    wide_additions,
+    assemble, chase, core_clock_chain, flops, flushing, handover, mix, pair, scan, streams, strings, timed_calls,
+    touch, wide_additions, x87,
 };
 use crate::code::MachineCode;
 
@@ -101,6 +101,7 @@ fn found() -> String {
         ("chase".to_string(), Hash::of(chases)),
         ("clock".to_string(), Hash::of([core_clock_chain()])),
         ("flops".to_string(), of_flops()),
+        ("flushing".to_string(), Hash::of([pair().and_then(flushing)])),
         ("handover".to_string(), Hash::of([handover()])),
         ("mix".to_string(), Hash::of(Mix::ALL.iter().map(|&of| mix(of)))),
         ("pair".to_string(), Hash::of([pair()])),
@@ -110,6 +111,10 @@ fn found() -> String {
         ("timed calls".to_string(), Hash::of([timed_calls(1 << 20, 1 << 40)])),
         ("touch".to_string(), Hash::of(touches.map(touch))),
         ("wide".to_string(), Hash::of([wide_additions()])),
+        (
+            "x87".to_string(),
+            Hash::of([1, 2, 3].into_iter().flat_map(|of| [false, true].map(|is_stored| x87(of, is_stored)))),
+        ),
     ];
     let kernels = CATALOG.iter().map(|kernel| kernel.name).chain(LOOPS);
     hashes.extend(kernels.map(|kernel| (kernel.to_string(), of_kernel(kernel))));

@@ -181,10 +181,19 @@ impl Fake {
 
     fn chase(&mut self, case: &Case, chase: Chase, quota: &Quota<'_>) -> Outcome {
         let footprint = chase.places(case.working_set) as u64 * LINE.min(chase.stride_bytes.into());
-        let accesses = Chase::LINKS * u64::from(chase.chains);
-        let ticks = self.latency_ns(footprint, chase.chains) * Chase::LINKS as f64;
+        let threads = case.threads();
+        let accesses = Chase::LINKS * u64::from(chase.chains) * threads as u64;
+        // Lines that all threads ask for at once come no faster than memory has them.
+        let asked = threads as f64 * f64::from(chase.chains) * LINE as f64;
+        let shared_ns = asked / self.levels[self.levels.len() - 1].shared_bytes_per_s * 1e9;
+        let alone_ns = self.latency_ns(footprint, chase.chains);
+        let ns = if threads > 1 { alone_ns.max(shared_ns) } else { alone_ns };
         let volume = Volume { units: accesses, unit: Unit::Access, loaded: 8 * accesses, ..Volume::default() };
-        self.measured(case, volume, ticks, quota)
+        let mut outcome = self.measured(case, volume, ns * Chase::LINKS as f64, quota);
+        if let (Outcome::Measured(measured), true) = (&mut outcome, threads > 1) {
+            measured.samples.thread_ticks = vec![measured.samples.ticks.clone(); threads];
+        }
+        outcome
     }
 
     fn beside(&mut self, case: &Case, load: Load, quota: &Quota<'_>) -> Outcome {

@@ -5,3 +5,4 @@ pub mod here;
 #[cfg(feature = "kvm")]
 pub mod microvm;
 pub mod native;
+pub mod worker;

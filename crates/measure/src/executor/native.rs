@@ -12,6 +12,7 @@ use crate::bench::{CORE_CLOCK_LINKS, Codes, Probe, Tools, compile, volume};
 use crate::chaser::Chaser;
 use crate::code::{Call, Executable};
 use crate::controllers::Controllers;
+use crate::crew::{Line, Part};
 use crate::experiments::addrmap::Prober;
 use crate::experiments::c2c::Passer;
 use crate::experiments::loaded::Loader;
@@ -25,15 +26,16 @@ use crate::no_visit::NoVisit;
 use crate::os::clock::Ticker;
 use crate::schedule::{Executor, Quota};
 use crate::team::{Task, Team};
-use crate::{controllers, meters as energy, team};
+use crate::{controllers, crew, meters as energy, team};
 use membound_core::case::{Case, Protocol, Work};
 use membound_core::kernel::Variant;
 use membound_core::kernel::catalog::Kernel;
 use membound_core::kernel::isa::Isa;
 use membound_core::memory::Obtained;
-use membound_core::record::{Clock, Measured, Outcome};
+use membound_core::record::{Clock, Measured, Outcome, Samples, Volume};
+use membound_core::units::Bytes;
 use membound_core::work::common::Common;
-use membound_core::work::page_cache::PageCache;
+use membound_core::work::page_cache::{PageCache, Workers};
 
 /// The clock's calibration: its error is that of two readings (below 100 ns) over this span.
 const CALIBRATION: Duration = Duration::from_millis(20);
@@ -144,7 +146,7 @@ impl Native {
         let team = || Team::new(case, quota, &of_team);
         match &case.work {
             Work::Kernel(variant) => {
-                self.run_kernel(case, variant, quota, &|_, _| Ok(())).map(|(measured, _)| measured)
+                self.run_kernel(case, variant, quota, &|_, _| Ok(()), &mut together).map(|(measured, _)| measured)
             }
             Work::PageCache(work) => self.run_beside_cache(case, work, quota),
             Work::Page(work) => pages::measure(case, *work, team(), &of_team),
@@ -168,13 +170,14 @@ impl Native {
     }
 
     /// What was measured, and what the thread on each CPU obtained. `place` may say where a thread's pages are to come from
-    /// before they are touched.
+    /// before they are touched; `take` takes the samples.
     fn run_kernel(
         &mut self,
         case: &Case,
         variant: &Variant,
         quota: &Quota<'_>,
         place: &dyn Fn(u32, &Arrays<'_>) -> Result<(), NoVisit>,
+        take: Take<'_>,
     ) -> Result<(Measured, Vec<(u32, Obtained)>), NoVisit> {
         let kernel = Kernel::find(&variant.kernel)?;
         let isa = self.isa;
@@ -209,7 +212,7 @@ impl Native {
             passes: 0,
         };
         let mut tasks: Vec<Passes<'_>> = arrays.into_iter().map(passes).collect();
-        let results = team.measure(&mut tasks);
+        let results = take(team, &tools, &mut tasks);
         let threads: Vec<(u32, Obtained)> =
             case.cpus.iter().zip(&mut tasks).map(|(&cpu, task)| (cpu, task.arrays.obtained())).collect();
         let obtained = threads.iter().map(|(_, obtained)| obtained.clone()).reduce(Obtained::and).unwrap_or_default();
@@ -238,11 +241,48 @@ impl Native {
             Some(policy) => Ok(arrays.place(policy)?),
             None => Ok(()),
         };
-        let result = self.run_kernel(case, &work.variant, &Quota { time, ..*quota }, &place);
+        let quota = Quota { time, ..*quota };
+        let result = match work.workers {
+            Workers::Threads => self.run_kernel(case, &work.variant, &quota, &place, &mut together),
+            Workers::Processes => self.run_processes(case, work, &around, &quota),
+        };
         self.arenas = kept;
         let (mut measured, threads) = result?;
         measured.obtained.page_cache = Some(around.found(&threads));
         Ok(measured)
+    }
+
+    /// The kernel on each CPU in a process of its own.
+    fn run_processes(
+        &self,
+        case: &Case,
+        work: &PageCache,
+        around: &Surroundings,
+        quota: &Quota<'_>,
+    ) -> Result<(Measured, Vec<(u32, Obtained)>), NoVisit> {
+        let share = Bytes(case.working_set.0 / case.threads().max(1) as u64);
+        let part = |&cpu: &u32| {
+            let (variant, verify) = (work.variant.clone(), self.verify);
+            let case = Case { cpus: vec![cpu], working_set: share, work: Work::Kernel(variant), ..case.clone() };
+            Ok(Part { case, policy: around.policy(work.cure, cpu)?, verify })
+        };
+        let parts: Vec<Part> = case.cpus.iter().map(part).collect::<Result<_, NoVisit>>()?;
+        let (ticker, isa, places) = (self.ticker, self.isa, self.arenas.places());
+        let tools = Tools { ticker, isa, probe: &self.probe, places, hz: self.clock.hz, sample: team::SAMPLE };
+        crew::measure(&parts, quota, &tools)
+    }
+
+    /// The part of one process of several: what it does is told over `line`.
+    pub(crate) fn work(&mut self, part: &Part, line: &mut Line) -> Result<(Volume, Obtained), NoVisit> {
+        let Work::Kernel(variant) = &part.case.work else { return Err(NoVisit::impossible("this is no kernel")) };
+        let place = |_: u32, arrays: &Arrays<'_>| part.policy.map_or(Ok(()), |policy| Ok(arrays.place(policy)?));
+        let mut follow = |_: Team<'_>, tools: &Tools<'_>, tasks: &mut [Passes<'_>]| match (tasks, &part.case.cpus[..]) {
+            ([task], [cpu]) => crew::follow(task, *cpu, tools, line),
+            _ => Err(NoVisit::OneThread("a process has")),
+        };
+        let quota = Quota { least_samples: 1, most_samples: 1, time: Duration::ZERO, interrupted: &|| false };
+        let (measured, _) = self.run_kernel(&part.case, variant, &quota, &place, &mut follow)?;
+        Ok((measured.volume, measured.obtained))
     }
 
     /// The same over arrays in one block that is mapped anew in each visit: where its pages lie is drawn again.
@@ -250,7 +290,7 @@ impl Native {
         self.arenas.give_back();
         let places = self.arenas.places().clone();
         let kept = std::mem::replace(&mut self.arenas, Arenas::new(places, |spec| spec));
-        let result = self.run_kernel(case, &work.variant, quota, &|_, _| Ok(()));
+        let result = self.run_kernel(case, &work.variant, quota, &|_, _| Ok(()), &mut together);
         self.arenas = kept;
         result.map(|(measured, _)| measured)
     }
@@ -264,6 +304,14 @@ impl Native {
             Err(reason) => Err(NoVisit::impossible(reason.clone())),
         }
     }
+}
+
+/// Takes the samples of tasks that are ready: samples, and the repetitions of each.
+type Take<'a> = &'a mut dyn FnMut(Team<'_>, &Tools<'_>, &mut [Passes<'_>]) -> Result<(Samples, u64), NoVisit>;
+
+/// By threads of this process.
+fn together(team: Team<'_>, _: &Tools<'_>, tasks: &mut [Passes<'_>]) -> Result<(Samples, u64), NoVisit> {
+    team.measure(tasks)
 }
 
 /// A team whose samples meters are read around, where the case wants that.
@@ -348,7 +396,6 @@ mod tests {
     use crate::threads::planted;
     use membound_core::case::{USUAL_MEMORY, steady};
     use membound_core::kernel::{StoreKind, Width};
-    use membound_core::units::Bytes;
     use membound_core::work::c2c::{Handover, Home};
     use membound_core::work::loaded::{Load, Loaded};
 

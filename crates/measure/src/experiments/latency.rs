@@ -1,6 +1,4 @@
-//! A visit to a chase of one thread: what a load costs that waits for the one before it.
-
-use std::slice::from_mut;
+//! A visit to a chase: what a load costs that waits for the one before it, to one thread or to each of several at once.
 
 use membound_core::case::Case;
 use membound_core::kernel::chase::Chase;
@@ -12,7 +10,7 @@ use crate::memory::places::Places;
 use crate::no_visit::NoVisit;
 use crate::team::Team;
 
-/// Visits `case`, which is this chase on one thread.
+/// Visits `case`, which is this chase on each of its CPUs.
 pub(crate) fn visit(
     chaser: &mut Chaser,
     case: &Case,
@@ -20,9 +18,9 @@ pub(crate) fn visit(
     team: Team<'_>,
     places: &Places,
 ) -> Result<Measured, NoVisit> {
-    let follow = |links: &mut Links<'_>| team.measure(from_mut(links));
-    let ((samples, repetitions), obtained) = chaser.follow(case, chase, places, follow)?;
-    let accesses = Chase::LINKS * u64::from(chase.chains);
+    let follow = |links: &mut [Links<'_>]| team.measure(links);
+    let ((samples, repetitions), obtained) = chaser.follow_each(case, chase, places, follow)?;
+    let accesses = Chase::LINKS * u64::from(chase.chains) * case.threads() as u64;
     let volume = Volume { units: accesses, unit: Unit::Access, loaded: 8 * accesses, ..Volume::default() };
     Ok(Measured { volume, repetitions, core_clock_links: CORE_CLOCK_LINKS, samples, obtained })
 }

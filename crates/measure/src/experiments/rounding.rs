@@ -2,7 +2,8 @@
 
 use std::collections::HashMap;
 
-use crate::bench::{CORE_CLOCK_LINKS, Codes, Tools, compile, over_slices, volume};
+use crate::asm;
+use crate::bench::{CORE_CLOCK_LINKS, Codes, Tools, compile, executable, over_slices, volume};
 use crate::code::{Executable, Fault};
 use crate::no_visit::NoVisit;
 use crate::schedule::Quota;
@@ -13,8 +14,9 @@ use membound_core::kernel::catalog::Kernel;
 use membound_core::kernel::exact::{Exact, ulps_apart};
 use membound_core::kernel::formula::Formula;
 use membound_core::kernel::isa::Isa;
+use membound_core::kernel::unusual;
 use membound_core::record::{Measured, Results, Sample, Samples};
-use membound_core::work::rounding::{Data, SumOrder, Summation};
+use membound_core::work::rounding::{Arithmetic, Data, SumOrder, Summation};
 
 /// Blocks of a pairwise sum that are not halved any more.
 const PAIRWISE: usize = 256;
@@ -24,7 +26,7 @@ const SCALAR: f64 = 1.1;
 /// Adds up; keeps code and data from visit to visit.
 #[derive(Debug, Default)]
 pub(crate) struct Adder {
-    codes: Codes<(Variant, bool)>,
+    codes: Codes<(Variant, bool, Arithmetic)>,
     summands: HashMap<Made, Summands>,
 }
 
@@ -56,7 +58,8 @@ impl Adder {
         if way.fused && !tools.isa.fma {
             return Err(NoVisit::impossible("this processor has no fused multiply-add (FMA)"));
         }
-        let code = self.codes.get((way.variant.clone(), way.fused), || compile(&way.variant, isa))?;
+        let key = (way.variant.clone(), way.fused, way.arithmetic);
+        let code = self.codes.get(key, || code(kernel, way, isa))?;
         let formula = kernel.formula();
         let elements = (case.working_set.0 / 8) as usize / formula.streams.len();
         let made = (kernel.name.to_string(), way.data, way.seed, elements);
@@ -72,6 +75,52 @@ impl Adder {
             obtained: Default::default(),
         })
     }
+}
+
+/// The code of a way to add up, checked before it is timed.
+fn code(kernel: &Kernel, way: &Summation, isa: Isa) -> Result<Executable, NoVisit> {
+    let (formula, variant) = (kernel.formula(), &way.variant);
+    let made = match way.arithmetic {
+        Arithmetic::Ieee => return compile(variant, isa),
+        Arithmetic::X87 => asm::x87(formula.streams.len(), false),
+        Arithmetic::X87Stored => asm::x87(formula.streams.len(), true),
+        Arithmetic::FtzDaz => asm::assemble(variant, isa).and_then(asm::flushing),
+    };
+    let code = executable(made)?;
+    for length in [1, 3, 8, 67, 300] {
+        agrees_with_its_twin(&code, &formula, way, length)?;
+    }
+    Ok(code)
+}
+
+/// The x87 adds in one order, and must come to the twin's bits. What is flushed is added up in several: its numbers are whole
+/// multiples of half of the least normal one, so that sums of those that count are exact.
+fn agrees_with_its_twin(code: &Executable, formula: &Formula, way: &Summation, length: usize) -> Result<(), NoVisit> {
+    let mut random = fastrand::Rng::with_seed(length as u64);
+    let mut number = |stream: usize| match (way.arithmetic, stream) {
+        (Arithmetic::FtzDaz, 0) => f64::from(random.u32(0..6)) * f64::MIN_POSITIVE / 2.0,
+        (Arithmetic::FtzDaz, _) => f64::from(random.u32(0..6)),
+        _ => random.f64() - 0.25,
+    };
+    let mut expect: Vec<Vec<f64>> =
+        (0..formula.streams.len()).map(|stream| (0..length).map(|_| number(stream)).collect()).collect();
+    // A triad adds to its second stream.
+    if let (Arithmetic::FtzDaz, [_, b, c]) = (way.arithmetic, &mut expect[..]) {
+        b.iter_mut().chain(c).for_each(|x| *x *= f64::MIN_POSITIVE / 2.0);
+    }
+    let mut found = expect.clone();
+    let mut slices: Vec<&mut [f64]> = found.iter_mut().map(Vec::as_mut_slice).collect();
+    let scalar = if way.arithmetic == Arithmetic::FtzDaz { 3.0 } else { SCALAR };
+    let sum = over_slices(code, formula, &way.variant, &mut slices, scalar)?;
+    let of_twin = match way.arithmetic {
+        Arithmetic::FtzDaz => unusual::flushed(&mut expect, scalar),
+        arithmetic => unusual::x87(&mut expect, scalar, arithmetic == Arithmetic::X87Stored),
+    };
+    let is_sum = formula.store().is_none();
+    if (is_sum && sum.to_bits() != of_twin.to_bits()) || found != expect {
+        return Err(NoVisit::Disagrees(format!(" for {length} elements")));
+    }
+    Ok(())
 }
 
 /// One sum, added up again and again.
@@ -205,6 +254,7 @@ fn numbers(data: Data, elements: usize, random: &mut fastrand::Rng) -> (Vec<f64>
         let (x, factor) = (random.f64(), 0.5 + random.f64());
         match data {
             Data::Uniform => both.push((x, factor)),
+            Data::Subnormal => both.push((x * 2.0 * f64::MIN_POSITIVE, factor)),
             _ => both.extend([(x, factor), (-x * (1.0 - left), factor)]),
         }
     }
@@ -242,7 +292,8 @@ mod tests {
                 membound_core::units::Bytes(8),
             );
             let variant = case.variant().unwrap().clone();
-            Summation { variant, fused: false, order, blocks, data: Data::Uniform, seed: 1 }
+            let arithmetic = Arithmetic::Ieee;
+            Summation { variant, fused: false, arithmetic, order, blocks, data: Data::Uniform, seed: 1 }
         };
         let parts = |order, blocks, length: usize| {
             let mut numbers = vec![1.0; length];

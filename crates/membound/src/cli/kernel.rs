@@ -140,16 +140,37 @@ fn catalog() -> String {
     let mut text = format!("{:<12} {:<9} {:>5}  {}\n", "KERNEL", "TRAFFIC", "FLOPS", "LOOP");
     for kernel in CATALOG {
         let (letters, flops) = (kernel.traffic_letters(), kernel.formula().flops());
-        text.push_str(&format!(
-            "{:<12} {letters:<9} {flops:>5}  {}\n{:>29} {}\n",
-            kernel.name, kernel.text, "", kernel.about
-        ));
+        text.push_str(&format!("{:<12} {letters:<9} {flops:>5}", kernel.name));
+        for (index, line) in lines_of_loop(kernel.text).into_iter().enumerate() {
+            let indent = [2, INDENT + 2][index.min(1)];
+            text.push_str(&format!("{:indent$}{line}\n", ""));
+        }
+        text.push_str(&format!("{:INDENT$}{}\n", "", kernel.about));
     }
     text.push_str(
-        "\nTraffic for each element (of 8 bytes; 4 with --element float): L loads, S stores, WA a write-allocate with \
+        "\nTraffic for each element (of 8 bytes; 4 with --element float): L loads,\nS stores, WA a write-allocate with \
          regular stores.\n",
     );
     text
+}
+
+/// Columns before a loop in the catalog.
+const INDENT: usize = 30;
+
+/// A loop in lines that fit a terminal beside its name, broken before an operator.
+fn lines_of_loop(text: &str) -> Vec<String> {
+    const WIDTH: usize = 80 - INDENT - 2;
+    let mut lines = vec![String::new()];
+    for part in text.split_inclusive(" + ") {
+        // The operator goes with what follows it.
+        let part = part.strip_suffix("+ ").unwrap_or(part);
+        match lines.last_mut() {
+            Some(line) if line.is_empty() => line.push_str(part),
+            Some(line) if line.len() + part.trim_end().len() + 2 <= WIDTH => *line += &format!("+ {part}"),
+            _ => lines.push(format!("+ {part}")),
+        }
+    }
+    lines.into_iter().map(|line| line.trim_end().into()).collect()
 }
 
 fn code(kernel: &Kernel, args: &KernelArgs) -> anyhow::Result<String> {

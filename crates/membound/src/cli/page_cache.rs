@@ -23,7 +23,7 @@ use membound_core::memory::MemoryKind;
 use membound_core::memory::filler::Filler;
 use membound_core::record::{Outcome, Record};
 use membound_core::units::Bytes;
-use membound_core::work::page_cache::Cure;
+use membound_core::work::page_cache::{Cure, Workers};
 use membound_measure::executor::here::Here;
 use membound_measure::memory::filler::CachedFile;
 use membound_measure::memory::places::Places;
@@ -42,6 +42,9 @@ pub struct PageCacheArgs {
     /// Threads [default: one on each CPU]
     #[arg(long, value_name = "N", requires = "page_cache", value_parser = threads(), hide_possible_values = true)]
     pub threads: Option<Threads>,
+    /// What each CPU runs: threads of one process, or processes with memory of their own; both stand beside each other
+    #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "threads", requires = "page_cache", value_parser = one_of::<Workers>(), hide_possible_values = true)]
+    pub workers: Vec<Workers>,
     /// How the file gets into the page cache: write, or sparse-read, which spares the disk
     #[arg(long, value_name = "HOW", default_value_t = Filler::Write, requires = "page_cache", value_parser = one_of::<Filler>(), hide_possible_values = true)]
     pub filler: Filler,
@@ -73,7 +76,8 @@ impl PageCacheArgs {
     fn choice(&self, frame: &Frame, memory: MemoryKind, size: Option<Bytes>) -> CacheChoice {
         let &PageCacheArgs { share, steps, filler, threads, .. } = self;
         let threads = threads.map(|threads| threads.count(frame));
-        CacheChoice { share, steps, filler, memory, threads, size }
+        let workers = Workers::ALL.iter().copied().filter(|workers| self.workers.contains(workers)).collect();
+        CacheChoice { share, steps, filler, memory, threads, workers, size }
     }
 
     fn cures(&self, machine: &Machine) -> Vec<Cure> {

@@ -13,9 +13,6 @@ use crate::fleet::arriving::ends;
 use crate::fleet::word::{NodeOutcome, State, shortened};
 use membound_measure::os::{files, outfile, processes, thread};
 
-/// Names the process that a child lives with.
-const LEASH: &str = "MEMBOUND_LEASH";
-
 /// What launchers tell ranks by, as the beginnings of names: a child is no rank. Open MPI and what it stands on, MPICH's Hydra
 /// and what derives from it, Slurm's steps, Cray, Flux. (`SLURMD_NODENAME` stays: it names the node.)
 const LAUNCHERS: [&str; 17] = [
@@ -30,7 +27,7 @@ const GRACE: Duration = Duration::from_secs(3);
 /// control group allows, whatever the launcher bound the parent to. To be called first of all. Without a parent that asked
 /// for it, nothing happens.
 pub fn accept_leash() {
-    if let Some(parent) = std::env::var(LEASH).ok().and_then(|parent| parent.parse().ok()) {
+    if let Some(parent) = std::env::var(processes::LEASH).ok().and_then(|parent| parent.parse().ok()) {
         processes::live_with(parent);
         processes::close_inherited();
         thread::unpin(thread::thread_id());
@@ -210,7 +207,7 @@ fn spawn(arguments: &[String], folder: &Path) -> io::Result<std::process::Child>
     }
     command
         .args(arguments)
-        .env(LEASH, std::process::id().to_string())
+        .env(processes::LEASH, std::process::id().to_string())
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .stderr(outfile::create(&folder.join("stderr"))?)

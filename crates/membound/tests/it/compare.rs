@@ -310,9 +310,9 @@ fn views_are_whole_and_narrow() {
     }
 }
 
-const K10: &str = "name,unit,better,value,clock\nEuler3D,Hz,higher,1.41,1.5GHz\nCinebench 11.5,points,higher,1.9,1.5GHz\n\
+pub const K10: &str = "name,unit,better,value,clock\nEuler3D,Hz,higher,1.41,1.5GHz\nCinebench 11.5,points,higher,1.9,1.5GHz\n\
                    Kraken,ms,lower,5883,1.5GHz\n7-zip compress,MIPS,higher,5317,1.5GHz\n7-zip decompress,MIPS,higher,6152,1.5GHz\n";
-const JAGUAR: &str = "name,unit,better,value,clock\nEuler3D,Hz,higher,0.971,1.5GHz\nCinebench 11.5,points,higher,1.5,1.5GHz\n\
+pub const JAGUAR: &str = "name,unit,better,value,clock\nEuler3D,Hz,higher,0.971,1.5GHz\nCinebench 11.5,points,higher,1.5,1.5GHz\n\
                       Kraken,ms,lower,6512.7,1.5GHz\n7-zip compress,MIPS,higher,3793,1.5GHz\n7-zip decompress,MIPS,higher,5397,1.5GHz\n";
 
 fn figures(name: &str, text: &str) -> Side {

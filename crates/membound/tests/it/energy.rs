@@ -203,8 +203,8 @@ fn row<'a>(report: &'a Report, meter: &str, kernel: &str) -> &'a EnergyRow {
     report.energy.iter().find(|row| row.meter.as_deref() == Some(meter) && row.kernel() == kernel).unwrap()
 }
 
-#[test]
-fn figures_by_hand() {
+/// Of the triad 15 J in 0.25 s, at rest 10 J.
+pub fn triad_and_rest() -> Record {
     let cases = cases();
     assert!(cases[0].to_string().starts_with("idle") && cases.iter().all(|case| case.protocol == Protocol::Energy));
     let triad = cases.iter().find(|case| case.to_string().starts_with("triad")).unwrap();
@@ -224,7 +224,12 @@ fn figures_by_hand() {
         (0..2).map(|round| visit(&cases[0], round, Volume::default(), &package(10))).collect();
     let dram = ("d", EnergyPart::Dram, 1000, 5_000_000);
     visits.extend((0..2).map(|round| visit(triad, round, volume, &[&package(15)[..], &[dram]].concat())));
-    let report = model::report(&crate::common::reports::record(HZ, visits));
+    crate::common::reports::record(HZ, visits)
+}
+
+#[test]
+fn figures_by_hand() {
+    let report = model::report(&triad_and_rest());
     assert!(report.rows.is_empty(), "samples with meters around them are no rows of bandwidth");
     let close = |found: f64, expect: f64| assert!((found / expect - 1.0).abs() < 1e-9, "{found} is not {expect}");
     // 15 J in 0.25 s are 60 W, at rest 40 W.

@@ -12,7 +12,7 @@ use membound_core::experiments as plan;
 use membound_core::machine::Machine;
 use membound_core::machine::topology::Relation;
 use membound_core::memory::{MemoryKind, MemorySpec, Obtained};
-use membound_core::record::{Measured, Measurement, Outcome, Sample, Samples, Volume};
+use membound_core::record::{Measured, Measurement, Outcome, Record, Sample, Samples, Volume};
 use membound_core::units::Bytes;
 use membound_core::work::c2c::{Handover, Home};
 
@@ -73,7 +73,11 @@ fn machine() -> Machine {
 }
 
 pub fn report(measurements: Vec<Measurement>) -> Report {
-    model::report(&by_hand::record(by_hand::clock(2e9), machine(), measurements))
+    model::report(&record(measurements))
+}
+
+pub fn record(measurements: Vec<Measurement>) -> Record {
+    by_hand::record(by_hand::clock(2e9), machine(), measurements)
 }
 
 #[test]

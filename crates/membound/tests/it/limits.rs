@@ -17,7 +17,7 @@ use membound_core::machine::Machine;
 use membound_core::machine::nature::NodeKind;
 use membound_core::memory::policy::Policy;
 use membound_core::memory::{MemoryKind, MemorySpec, Obtained};
-use membound_core::record::{Measured, Measurement, Outcome, Sample, Samples, Unit, Volume};
+use membound_core::record::{Measured, Measurement, Outcome, Record, Sample, Samples, Unit, Volume};
 use membound_core::units::Bytes;
 
 const HZ: f64 = 1e9;
@@ -54,8 +54,12 @@ pub fn case(machine: &Machine, kernel: &str, store: StoreKind, place: &str) -> C
 }
 
 pub fn measured(machine: &Machine, cases: &[(Case, f64)]) -> Report {
+    report(&record(machine, cases))
+}
+
+pub fn record(machine: &Machine, cases: &[(Case, f64)]) -> Record {
     let visits = cases.iter().map(|(case, gb_s)| visit(case, gb_s * 1e9)).collect();
-    report(&by_hand::record(by_hand::clock(HZ), machine.clone(), visits))
+    by_hand::record(by_hand::clock(HZ), machine.clone(), visits)
 }
 
 /// Nodes of so many CPUs and GiB each, in packages of one node but where told otherwise.
@@ -119,19 +123,19 @@ pub fn product(name: &'static str, vendor: &'static str) -> Vec<(&'static str, &
 }
 
 /// KNL in four modes: what each node is limited by.
-fn knl(nodes: &[(&'static str, u64)]) -> Machine {
+pub fn knl(nodes: &[(&'static str, u64)]) -> Machine {
     Made { distances: vec!["10 31", "31 10"][..nodes.len()].to_vec(), ..made(KNL, nodes, 68) }.machine()
 }
 
 /// What was measured and published, in 1e9 bytes a second of payload.
-struct Published {
-    machine: Machine,
+pub struct Published {
+    pub machine: Machine,
     /// Kernel, place, rate.
-    results: Vec<(&'static str, &'static str, f64)>,
-    source: &'static str,
+    pub results: Vec<(&'static str, &'static str, f64)>,
+    pub source: &'static str,
 }
 
-fn published() -> Vec<Published> {
+pub fn published() -> Vec<Published> {
     let of = |machine: Machine, source, results: &[(&'static str, &'static str, f64)]| Published {
         machine,
         results: results.to_vec(),
@@ -333,12 +337,10 @@ fn tiers_are_told_by_a_record_of_flat_mode() {
     assert_eq!((speeds, found.default), (vec![(0, 85.0), (1, 380.0)], 0));
 }
 
-/// The four kernels in two memories of one run: a table for each, and which is how much faster.
-#[test]
-fn stream_has_a_table_for_each_memory() {
-    let machine = knl(&[("0-67", 96), ("", 16)]);
+/// STREAM in both memories of Knights Landing in flat mode, as published: DDR4 88.4, MCDRAM 421.7 GB/s.
+pub fn flat_mode(machine: &Machine) -> Vec<(Case, f64)> {
     let stream = |kernel, place, gb_s| {
-        let case = case(&machine, kernel, StoreKind::Regular, place);
+        let case = case(machine, kernel, StoreKind::Regular, place);
         (Case { protocol: Protocol::Stream, working_set: Bytes::gib(12), ..case }, gb_s)
     };
     let four = |place, [copy, scale, add, triad]: [f64; 4]| {
@@ -346,13 +348,19 @@ fn stream_has_a_table_for_each_memory() {
     };
     let both = [four("node0", [80.0, 81.0, 88.0, 88.4]), four("node1", [390.0, 391.0, 420.0, 421.7])].concat();
     // Working sets of two arrays and of three.
-    let both: Vec<(Case, f64)> = both
-        .into_iter()
+    both.into_iter()
         .map(|(case, gb_s)| {
             let streams = Kernel::named(&case.variant().unwrap().kernel).unwrap().formula().streams.len() as u64;
             (Case { working_set: Bytes(Bytes::gib(4).0 * streams), ..case }, gb_s)
         })
-        .collect();
+        .collect()
+}
+
+/// The four kernels in two memories of one run: a table for each, and which is how much faster.
+#[test]
+fn stream_has_a_table_for_each_memory() {
+    let machine = knl(&[("0-67", 96), ("", 16)]);
+    let both = flat_mode(&machine);
     let report = measured(&machine, &both);
     let of = |table: &StreamTable| (table.memory.clone(), table.lines.len(), table.array_elements, table.missing.len());
     let expect = [("thp on node0 (DRAM)".into(), 4, 1 << 29, 0), ("thp on node1 (MCDRAM)".into(), 4, 1 << 29, 0)];

@@ -32,6 +32,7 @@ mod pages;
 mod placement;
 mod plain;
 mod published;
+mod published_commands;
 #[cfg(feature = "report")]
 mod report;
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]

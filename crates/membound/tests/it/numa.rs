@@ -76,6 +76,10 @@ impl Made {
     }
 
     pub fn machine(&self) -> Machine {
+        Machine::read(self.tree().path()).unwrap()
+    }
+
+    pub fn tree(&self) -> TempDir {
         let root = TempDir::new().unwrap();
         let write = |path: &str, text: &str| {
             let path: PathBuf = root.path().join(path);
@@ -107,7 +111,7 @@ impl Made {
             write(&format!("{folder}/meminfo"), &format!("Node {id} MemTotal: {kb} kB\nNode {id} MemFree: {kb} kB\n"));
         }
         self.files.iter().for_each(|(path, text)| write(path, text));
-        Machine::read(root.path()).unwrap()
+        root
     }
 }
 
@@ -432,8 +436,12 @@ fn record(machine: Machine, measurements: Vec<Measurement>) -> Record {
 }
 
 pub fn report(machine: Machine, truth: Truth) -> Report {
+    model::report(&record_of(machine, truth))
+}
+
+pub fn record_of(machine: Machine, truth: Truth) -> Record {
     let visits = cases(&machine).iter().map(|case| visit(case, truth)).collect();
-    model::report(&record(machine, visits))
+    record(machine, visits)
 }
 
 /// Each core moves 10 GB/s; a cache of two cores 12, a node's own memory 20, the way between the nodes 8 (and 6 back),

@@ -26,7 +26,7 @@ use membound_core::memory::policy::{NodeSet, Policy};
 use membound_core::memory::{CacheFound, MemoryKind, MemorySpec, Obtained};
 use membound_core::record::{Measured, Measurement, Outcome, Record, Sample, Samples, Volume};
 use membound_core::units::Bytes;
-use membound_core::work::page_cache::{Cure, PageCache};
+use membound_core::work::page_cache::{Cure, PageCache, Workers};
 use membound_measure::memory::filler::CachedFile;
 use membound_measure::memory::places::Places;
 use membound_measure::memory::region::Region;
@@ -47,7 +47,7 @@ fn case(file: Bytes, cure: Cure) -> Case {
         unroll: 16,
     };
     Case {
-        work: Work::PageCache(PageCache { variant, file, filler: Filler::Write, cure }),
+        work: Work::PageCache(PageCache { variant, file, filler: Filler::Write, cure, workers: Workers::Threads }),
         memory: MemorySpec::of(MemoryKind::Base),
         streams: Vec::new(),
         cpus: vec![0, 1],
@@ -58,7 +58,7 @@ fn case(file: Bytes, cure: Cure) -> Case {
 }
 
 /// What a visit would find: speed against none, and how many of 1000 pages are remote.
-type Truth = (f64, u64);
+pub type Truth = (f64, u64);
 
 /// Five samples with 1 % of noise, in a visit whose pages came to lie well or badly.
 fn visit(case: &Case, (speed, remote): Truth, luck: f64, random: &mut fastrand::Rng) -> Measurement {
@@ -101,12 +101,12 @@ fn machine(nodes: u32) -> Machine {
     Machine::read(root.path()).unwrap()
 }
 
-fn record(nodes: u32, measurements: Vec<Measurement>) -> Record {
+pub fn record(nodes: u32, measurements: Vec<Measurement>) -> Record {
     by_hand::record(by_hand::clock(1e9), machine(nodes), measurements)
 }
 
 /// Seven files, none to 24 GiB, with this truth each.
-fn curve(truth: [Truth; 7], luck: f64, seed: u64) -> Vec<Measurement> {
+pub fn curve(truth: [Truth; 7], luck: f64, seed: u64) -> Vec<Measurement> {
     let mut random = fastrand::Rng::with_seed(seed);
     let visits = (0..ROUNDS)
         .flat_map(|_| truth.into_iter().enumerate())
@@ -115,8 +115,8 @@ fn curve(truth: [Truth; 7], luck: f64, seed: u64) -> Vec<Measurement> {
 }
 
 /// The published curve: falls until the file is as large as a node, then recovers.
-const MINIMUM: [Truth; 7] = [(1.0, 0), (1.0, 0), (0.95, 80), (0.75, 500), (0.55, 1000), (0.75, 500), (0.98, 20)];
-const FLAT: [Truth; 7] = [(1.0, 0); 7];
+pub const MINIMUM: [Truth; 7] = [(1.0, 0), (1.0, 0), (0.95, 80), (0.75, 500), (0.55, 1000), (0.75, 500), (0.98, 20)];
+pub const FLAT: [Truth; 7] = [(1.0, 0); 7];
 
 fn effect(report: &Report) -> (CacheEffect, Option<Bytes>) {
     let [curve] = &report.page_cache.curves[..] else { panic!("{:?}", report.page_cache.curves) };
@@ -165,6 +165,53 @@ fn speed_is_told_in_flops() {
     let section = &membound_analyze::answer::Answer::sections(&report.page_cache)[0];
     assert!(section.charts.iter().any(|chart| chart.y.name == "MFlop/s"));
     assert!(section.tables[0].columns.iter().any(|column| column.head == "MFlop/s"));
+}
+
+/// As published: processes, beside the threads of one process. Both stand in one table and one chart.
+#[test]
+fn processes_stand_beside_threads() {
+    let mut visits = curve(MINIMUM, 0.0, 1);
+    visits.extend(curve(FLAT, 0.0, 2).into_iter().map(|mut visit| {
+        let Work::PageCache(work) = &mut visit.case.work else { panic!() };
+        work.workers = Workers::Processes;
+        visit
+    }));
+    let report = model::report(&record(2, visits));
+    let effects: Vec<CacheEffect> = report.page_cache.curves.iter().map(|curve| curve.effect).collect();
+    assert_eq!(effects, [CacheEffect::Minimum, CacheEffect::Flat]);
+    let section = &membound_analyze::answer::Answer::sections(&report.page_cache)[0];
+    let [table] = &section.tables[..] else { panic!("{} tables", section.tables.len()) };
+    assert_eq!((table.height(), table.columns[1].head.as_str()), (14, "as"));
+    let kinds: Vec<&str> = table.columns[1].cells.iter().map(|cell| cell.text.as_str()).collect();
+    assert_eq!(kinds[..4], ["threads", "processes", "threads", "processes"]);
+    assert_eq!(section.charts.len(), 3, "two speeds and remote pages");
+    let names: Vec<&str> = section.charts[0].series.iter().map(|series| series.name.as_str()).collect();
+    assert_eq!(names, ["threads", "processes"]);
+    let said = report.findings.join(" ");
+    for part in [
+        "16 GiB of page cache the triad has its minimum",
+        "leaves the triad of 2 processes between",
+        "2 processes reach 4",
+    ] {
+        assert!(said.contains(part), "{part}: {said}");
+    }
+    let text = anstream::adapter::strip_str(&membound_analyze::output::terminal::answer(&report, &report.page_cache))
+        .to_string();
+    assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
+    // With intervals as wide as a busy host makes them, the table still fits.
+    let mut wide = curve(MINIMUM, 0.5, 1);
+    wide.extend(curve(FLAT, 0.5, 2).into_iter().map(|mut visit| {
+        let Work::PageCache(work) = &mut visit.case.work else { panic!() };
+        work.workers = Workers::Processes;
+        visit
+    }));
+    let report = model::report(&record(2, wide));
+    let text = membound_analyze::output::terminal::answer(&report, &report.page_cache);
+    assert!(!text.contains("Wider than a terminal"), "{text}");
+    // A record from before there were processes says nothing of workers.
+    let old = serde_json::to_value(&case(Bytes(0), Cure::Nothing).work).unwrap();
+    assert!(!old.to_string().contains("workers"), "{old}");
+    assert_eq!(serde_json::from_value::<Work>(old).unwrap(), case(Bytes(0), Cure::Nothing).work);
 }
 
 #[test]
@@ -342,6 +389,30 @@ fn a_user_who_may_not_drop_caches_is_told_and_measures() {
     let drop = row(&rows, "drop-caches", true);
     assert_eq!(drop["outcome"], "unavailable");
     assert!(drop["reason"].as_str().unwrap().contains("run as root"), "{drop:#?}");
+    assert!(is_empty(&folder));
+}
+
+/// Real processes, two on one CPU where there is one alone: what they obtain and move is summed up, and none is left.
+#[test]
+fn processes_measure_for_real() {
+    let top = tempfile::tempdir().unwrap();
+    let folder = open_folder(top.path());
+    let more = ["--filler", "sparse-read", "--workers", "threads,processes", "--cure", "bind"];
+    let output = short(&mut nobody(top.path()), &folder, &more);
+    let rows = rows(&output);
+    assert_eq!(output.status.code(), Some(0), "{rows:#?}");
+    let of = |workers: &str| {
+        rows.iter().filter(|row| row["workers"] == workers && row["cure"] == "nothing").collect::<Vec<_>>()
+    };
+    let (threads, processes) = (of("threads"), of("processes"));
+    assert_eq!((threads.len(), processes.len()), (2, 2), "{rows:#?}");
+    for row in processes {
+        assert_eq!(row["outcome"], "measured", "{row:#?}");
+        assert!(
+            row["payload_Bps"]["best"].as_f64().unwrap() > 0.0 && row["obtained"]["bytes"].as_u64() >= Some(12_000_000),
+            "{row:#?}"
+        );
+    }
     assert!(is_empty(&folder));
 }
 

@@ -15,6 +15,7 @@ use membound_core::kernel::mix::Mix;
 use membound_core::kernel::{Element, LoadKind, StoreKind};
 use membound_core::machine::Machine;
 use membound_core::memory::{MemoryKind, MemorySpec};
+use membound_core::record::Record;
 use membound_core::units::Bytes;
 use membound_core::work::c2c::Home;
 use membound_core::work::loaded::Load;
@@ -43,8 +44,7 @@ fn traffic_ratios() {
 
 /// G. Hager: the Schoenauer triad was switched to non-temporal stores at N = 1e6 by hand, 32 MB of doubles. Here regular stores
 /// win below that, and it is found.
-#[test]
-fn the_switch_to_non_temporal_stores_is_measured() {
+pub fn stores_that_cross() -> Record {
     let machine = unknown_machine();
     let sizes = (18..29).map(|power| Bytes(1 << power));
     // Equal at 32 MB, straight in the logarithm of the size on both sides.
@@ -63,25 +63,34 @@ fn the_switch_to_non_temporal_stores_is_measured() {
             (case, gb_s)
         })
         .collect();
-    let report = limits::measured(&machine, &visits);
+    limits::record(&machine, &visits)
+}
+
+#[test]
+fn the_switch_to_non_temporal_stores_is_measured() {
+    let report = model::report(&stores_that_cross());
     let [found] = &report.crossovers[..] else { panic!("{:?}", report.crossovers) };
     near(found.at.unwrap()[0] / 32.0, 1e6, 0.02);
     assert_eq!((found.store, found.bound), (StoreKind::Nt, 1.25));
 }
 
 /// gjbex, Code-optimization (MLC): two packages. Idle latency from a node to itself and to the other.
+pub const TWO_PACKAGES: [(&str, f64, f64); 3] =
+    [("Cascade Lake", 67.0, 131.0), ("Ice Lake", 88.9, 143.0), ("Sapphire Rapids SNC4", 96.0, 188.0)];
+
+pub fn near_and_far(local: f64, remote: f64) -> Record {
+    let chase = Chase { stride_bytes: 128, block_bytes: 2 << 20, ..Chase::of(Order::PageOrdered) };
+    let case = |node| {
+        let case = latency::case(chase, MemoryKind::Huge2M, 0, Bytes::mib(512));
+        Case { memory: MemorySpec::on(MemoryKind::Huge2M, node), ..case }
+    };
+    latency::record([(0, local), (1, remote)].map(|(node, ns)| latency::visit(&case(node), 0, &[ns; 5])).into())
+}
+
 #[test]
 fn latencies_of_two_packages() {
-    for (machine, local, remote) in
-        [("Cascade Lake", 67.0, 131.0), ("Ice Lake", 88.9, 143.0), ("Sapphire Rapids SNC4", 96.0, 188.0)]
-    {
-        let chase = Chase { stride_bytes: 128, block_bytes: 2 << 20, ..Chase::of(Order::PageOrdered) };
-        let case = |node| {
-            let case = latency::case(chase, MemoryKind::Huge2M, 0, Bytes::mib(512));
-            Case { memory: MemorySpec::on(MemoryKind::Huge2M, node), ..case }
-        };
-        let visits = [(0, local), (1, remote)].map(|(node, ns)| latency::visit(&case(node), 0, &[ns; 5]));
-        let report = model::report(&latency::record(visits.into()));
+    for (machine, local, remote) in TWO_PACKAGES {
+        let report = model::report(&near_and_far(local, remote));
         for (node, ns) in [(0, local), (1, remote)] {
             let line = report.latency.map.iter().find(|line| line.node == Some(node)).unwrap();
             near(line.avg, ns, 1e-3);
@@ -92,28 +101,36 @@ fn latencies_of_two_packages() {
 }
 
 /// Mess (Esmaili-Dokht et al., 2024) and gjbex's MLC: idle latency, bandwidth where it saturates, latency there.
+pub type UnderLoad = (&'static str, f64, f64, f64, Mix);
+pub const UNDER_LOAD: [UnderLoad; 4] = [
+    ("Ice Lake, two packages", 88.9, 261.0, 352.5, Mix::Read),
+    ("Xeon Max 9480, HBM", 128.0, 300.0, 833.0, Mix::OneToOne),
+    ("EPYC 7742", 120.0, 300.0, 143.8, Mix::Read),
+    ("Grace, 72 cores", 176.0, 645.0, 449.0, Mix::Read),
+];
+
+pub fn under_load((_, idle, saturated, gb_s, mix): UnderLoad) -> Record {
+    let mut random = fastrand::Rng::with_seed(3);
+    // The heaviest load uses 95 % of what the memory can.
+    let growth = (saturated - idle) * (1.0 - 0.95) / 0.95;
+    let mut visits = Vec::new();
+    for _ in 0..3 {
+        visits.push(loaded::visit(Load::Alone, idle, 0.0, &mut random));
+        visits.push(loaded::visit(Load::Idle, idle, 0.0, &mut random));
+        for (step, delay_ns) in [5120, 2560, 1280, 640, 320, 160, 80, 40, 0].into_iter().enumerate() {
+            let used = 0.95 * (1.0 - 2f64.powi(-(step as i32) - 1)) / (1.0 - 2f64.powi(-9));
+            let ns = idle + growth * used / (1.0 - used);
+            visits.push(loaded::visit(Load::Mixed { mix, delay_ns }, ns, used * gb_s * 1e9, &mut random));
+        }
+    }
+    crate::common::reports::record(1e9, visits)
+}
+
 #[test]
 fn latency_under_load() {
-    for (machine, idle, saturated, gb_s, mix) in [
-        ("Ice Lake, two packages", 88.9, 261.0, 352.5, Mix::Read),
-        ("Xeon Max 9480, HBM", 128.0, 300.0, 833.0, Mix::OneToOne),
-        ("EPYC 7742", 120.0, 300.0, 143.8, Mix::Read),
-        ("Grace, 72 cores", 176.0, 645.0, 449.0, Mix::Read),
-    ] {
-        let mut random = fastrand::Rng::with_seed(3);
-        // The heaviest load uses 95 % of what the memory can.
-        let growth = (saturated - idle) * (1.0 - 0.95) / 0.95;
-        let mut visits = Vec::new();
-        for _ in 0..3 {
-            visits.push(loaded::visit(Load::Alone, idle, 0.0, &mut random));
-            visits.push(loaded::visit(Load::Idle, idle, 0.0, &mut random));
-            for (step, delay_ns) in [5120, 2560, 1280, 640, 320, 160, 80, 40, 0].into_iter().enumerate() {
-                let used = 0.95 * (1.0 - 2f64.powi(-(step as i32) - 1)) / (1.0 - 2f64.powi(-9));
-                let ns = idle + growth * used / (1.0 - used);
-                visits.push(loaded::visit(Load::Mixed { mix, delay_ns }, ns, used * gb_s * 1e9, &mut random));
-            }
-        }
-        let report = model::report(&crate::common::reports::record(1e9, visits));
+    for published in UNDER_LOAD {
+        let (machine, idle, saturated, gb_s, _) = published;
+        let report = model::report(&under_load(published));
         let [curve] = &report.loaded.curves[..] else { panic!("{machine}: {:?}", report.loaded.curves) };
         near(curve.idle_ns.unwrap()[0], idle, 0.05);
         near(curve.saturation_bps.unwrap()[0] / 1e9, gb_s, 0.05);
@@ -123,9 +140,12 @@ fn latency_under_load() {
 }
 
 /// nviennot, core-to-core-latency: one way between two cores.
+pub const CORE_TO_CORE: [(&str, f64); 4] =
+    [("7950X", 68.0), ("Milan-X", 115.0), ("Cascade Lake", 48.0), ("Knights Landing", 91.0)];
+
 #[test]
 fn core_to_core() {
-    for (machine, ns) in [("7950X", 68.0), ("Milan-X", 115.0), ("Cascade Lake", 48.0), ("Knights Landing", 91.0)] {
+    for (machine, ns) in CORE_TO_CORE {
         let report = handover::report(vec![handover::visit(handover::case(0, 1, Home::First), &[ns; 9])]);
         let digits = if ns < 100.0 { format!("{ns:.1}") } else { format!("{ns:.0}") };
         let says = format!("in {digits} ns");
@@ -134,24 +154,24 @@ fn core_to_core() {
 }
 
 /// CXL (arXiv 2405.14209): a node without CPUs at two to five times the local latency, and much narrower.
+pub fn link(case: &Case) -> f64 {
+    match (&case.work, case.memory.node()) {
+        (Work::Chase(_), Some(2)) => 250.0,
+        (Work::Chase(_), _) => 100.0,
+        (_, Some(2)) => 8e9,
+        _ => 30e9,
+    }
+}
+
 #[test]
 fn memory_behind_a_link_is_told_by_its_latency() {
-    fn link(case: &Case) -> f64 {
-        match (&case.work, case.memory.node()) {
-            (Work::Chase(_), Some(2)) => 250.0,
-            (Work::Chase(_), _) => 100.0,
-            (_, Some(2)) => 8e9,
-            _ => 30e9,
-        }
-    }
     let report = numa::report(numa::Made::two_and_hbm().machine(), link);
     let said = report.findings.join(" ");
     assert!(said.contains("at 2.5") && said.contains("It behaves like slow memory."), "{said}");
 }
 
 /// Public GPU issue threads: reads from write-combined memory, 0.2 to 0.24 GB/s by plain loads, over 10 by non-temporal ones.
-#[test]
-fn reads_from_write_combined_memory() {
+pub fn write_combined_reads() -> Record {
     let machine = unknown_machine();
     let case = |load: LoadKind| {
         let mut case = limits::case(&machine, "load", StoreKind::Regular, "first-touch");
@@ -159,7 +179,12 @@ fn reads_from_write_combined_memory() {
         variant.load = load;
         Case { memory: MemorySpec::of(MemoryKind::Wc), cpus: vec![0], working_set: Bytes::mib(32), ..case }
     };
-    let report = limits::measured(&machine, &[(case(LoadKind::Regular), 0.22), (case(LoadKind::Nt), 10.4)]);
+    limits::record(&machine, &[(case(LoadKind::Regular), 0.22), (case(LoadKind::Nt), 10.4)])
+}
+
+#[test]
+fn reads_from_write_combined_memory() {
+    let report = model::report(&write_combined_reads());
     let rate = |load| report.rows.iter().find(|row| row.load() == load).unwrap().payload_bps.unwrap().value() / 1e9;
     near(rate(LoadKind::Regular), 0.22, 1e-3);
     near(rate(LoadKind::Nt), 10.4, 1e-3);

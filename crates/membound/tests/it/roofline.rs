@@ -20,7 +20,7 @@ use membound_core::kernel::{Element, StoreKind, Width};
 use membound_core::machine::cpuset::CpuSet;
 use membound_core::machine::nature::NodeKind;
 use membound_core::machine::spec::{Balance, Sheet};
-use membound_core::record::Outcome;
+use membound_core::record::{Outcome, Record};
 use membound_core::{case, experiments as plan};
 use membound_measure::executor::native::Native;
 use membound_measure::memory::places::Places;
@@ -270,10 +270,14 @@ fn shares_are_of_the_slower_side() {
 
 /// A whole run on the simulated machine: memory delivers 8 GB/s of the bus to one thread, whatever the mix.
 fn simulated_report() -> Report {
+    model::report(&simulated_record())
+}
+
+pub fn simulated_record() -> Record {
     let machine = simulated::machine(2, false);
     let frame = simulated::frame(&machine);
     let cases = plan::roofline::roofline(&frame, 2, Duration::from_secs(600)).unwrap();
-    model::report(&simulated::run(&machine, &cases, &mut simulated::fake()))
+    simulated::run(&machine, &cases, &mut simulated::fake())
 }
 
 #[test]
@@ -299,23 +303,40 @@ fn loops_in_simulated_memory_are_predicted() {
     assert!(report.roofline.answer().unwrap().starts_with("From memory, 2 threads can only be fully used"));
 }
 
-/// By hand: memory delivers 8 GB/s to a thread with ten lines in flight, so a load takes 80 ns, alone 0.8 GB/s of lines.
+/// By hand: memory delivers 8 GB/s to a thread with ten lines in flight, so a load takes 80 ns, alone 0.8 GB/s of lines. Two
+/// threads get twice that, and together no more than memory has: 12 GB/s.
 #[test]
 fn the_ceiling_without_prefetch_is_that_of_random_loads() {
     let report = simulated_report();
-    let of = |order, chains| {
+    let of = |threads, order, chains| {
         let mut all = report.roofline.without_prefetch.iter();
-        all.find(|ceiling| (ceiling.order, ceiling.chains) == (order, chains)).unwrap().bps[0] / 1e9
+        let wanted = (threads, order, chains);
+        all.find(|ceiling| (ceiling.threads, ceiling.order, ceiling.chains) == wanted).unwrap().bps[0] / 1e9
     };
-    assert!((of(Order::Random, 1) / 0.8 - 1.0).abs() < 0.05, "{}", of(Order::Random, 1));
+    let check = |threads, order, chains, expect: f64| {
+        let found = of(threads, order, chains);
+        assert!((found / expect - 1.0).abs() < 0.05, "{threads} {order} {chains}: {found}");
+    };
+    check(1, Order::Random, 1, 0.8);
+    check(2, Order::Random, 1, 1.6);
     // Sixteen chains, ten in flight: all that memory has.
-    assert!((of(Order::Random, 16) / 8.0 - 1.0).abs() < 0.05, "{}", of(Order::Random, 16));
-    assert!((of(Order::PageRandom, 1) / 0.8 - 1.0).abs() < 0.05);
+    check(1, Order::Random, 16, 8.0);
+    check(2, Order::Random, 16, 12.0);
+    check(1, Order::PageRandom, 1, 0.8);
+    check(2, Order::PageRandom, 1, 1.6);
     let said = report.roofline.answer().unwrap();
     assert!(
-        said.contains("Without prefetch one thread gets 0.8") && said.contains("by 16 independent ones."),
+        said.contains("Without prefetch one thread gets 0.8")
+            && said.contains("by 16 independent ones; 2 threads get 1."),
         "{said}"
     );
+    // A slope each in the plot of its threads.
+    let plot = membound_analyze::output::svg::of_threads(&report, 2).unwrap();
+    assert!(plot.contains("dependent random loads") && plot.contains("16 chains of random loads"), "{plot}");
+    // Threads together share what each alone would have: no ladder has them.
+    let together: Vec<usize> = report.latency.together.iter().map(|row| row.case.threads()).collect();
+    assert_eq!(together, [2, 2, 2]);
+    assert!(report.latency.rows.iter().all(|row| row.case.threads() == 1));
 }
 
 /// A record of `stores` has no arithmetic: what its kernels wait for can't be said.

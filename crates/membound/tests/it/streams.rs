@@ -16,7 +16,7 @@ use membound_core::experiments::choice::Choice;
 use membound_core::experiments::streams::Offsets;
 use membound_core::kernel::catalog::Kernel;
 use membound_core::kernel::streams::{Streams, Touch};
-use membound_core::record::{Measurement, Outcome};
+use membound_core::record::{Measurement, Outcome, Record};
 use membound_core::units::Bytes;
 use membound_core::work::common::Common;
 use membound_measure::executor::fake::{Fake, FakeLevel, Noise};
@@ -39,8 +39,11 @@ fn fake(target: Option<fn(u64) -> u64>, seed: u64) -> Fake {
 }
 
 fn report(target: Option<fn(u64) -> u64>, seed: u64) -> Report {
-    let machine = simulated::machine(2, false);
-    model::report(&simulated::run(&machine, &cases(), &mut fake(target, seed)))
+    model::report(&record(target, seed))
+}
+
+pub fn record(target: Option<fn(u64) -> u64>, seed: u64) -> Record {
+    simulated::run(&simulated::machine(2, false), &cases(), &mut fake(target, seed))
 }
 
 #[test]

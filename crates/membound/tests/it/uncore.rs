@@ -15,6 +15,7 @@ use membound_core::machine::fact::Fact;
 use membound_core::machine::source::Source;
 use membound_core::machine::uncore::{ControllerCounter, Direction, controller_counters};
 use membound_core::memory::{MemoryKind, MemorySpec};
+use membound_core::record::Record;
 use membound_core::units::Bytes;
 
 const DEVICES: &str = "sys/bus/event_source/devices";
@@ -101,6 +102,10 @@ fn what_cannot_be_read_says_why() {
 
 /// Copies in memory, regular and nt, with controllers that see this share of the write-allocates.
 fn copies(seen: Option<f64>) -> Report {
+    model::report(&by_hand::written_and_read(&record_of_copies(seen)))
+}
+
+pub fn record_of_copies(seen: Option<f64>) -> Record {
     let machine = simulated::machine(1, false);
     let of = |kernel: &str, store, size| {
         let memory = MemorySpec::of(MemoryKind::Thp);
@@ -111,7 +116,7 @@ fn copies(seen: Option<f64>) -> Report {
     cases.extend([StoreKind::Regular, StoreKind::Nt].map(|store| of("copy", store, Bytes::mib(1024))));
     let mut fake = simulated::fake();
     fake.write_allocates = seen;
-    model::report(&by_hand::written_and_read(&simulated::run(&machine, &cases, &mut fake)))
+    simulated::run(&machine, &cases, &mut fake)
 }
 
 /// A copy moves 16 B of payload an element and reads 8 more if its stores allocate.

@@ -1,7 +1,7 @@
 //! The roofline: ceilings, and kernels below them.
 
 use crate::across::limits::Limits;
-use crate::across::roofline::{ArithmeticCeiling, BandwidthCeiling, Roofline, RooflinePoint};
+use crate::across::roofline::{ArithmeticCeiling, BandwidthCeiling, Roofline, RooflinePoint, ScatteredCeiling};
 use crate::across::sections::{limits, warnings};
 use crate::experiments::bandwidth::rows::BandwidthRow;
 use crate::section::{Document, Room, Section, Table};
@@ -104,10 +104,11 @@ fn bandwidth(roofline: &Roofline) -> Table {
 
 /// Loads in random order.
 fn without_prefetch(roofline: &Roofline) -> Table {
-    let all = &roofline.without_prefetch;
+    let all: Vec<&ScatteredCeiling> = roofline.without_prefetch.iter().collect();
     let interval = |[_, low, high]: [f64; 3]| format!("[{}, {}]", gbps(low), gbps(high));
-    let caption = "Without prefetch: whole lines from memory in random order, one thread. Chains: loads that do not wait for each other.";
-    Table::new(caption)
+    let caption = "Without prefetch: whole lines from memory in random order. Chains: loads of a thread that do not wait for each \
+                   other.";
+    by_threads(caption, &all, |ceiling| ceiling.threads)
         .left("order", all.iter().map(|ceiling| ceiling.order.to_string()))
         .right("chains", all.iter().map(|ceiling| ceiling.chains.to_string()))
         .right("GB/s", all.iter().map(|ceiling| gbps(ceiling.bps[0])))

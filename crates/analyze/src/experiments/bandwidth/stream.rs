@@ -162,7 +162,7 @@ fn table(runs: &[&BandwidthRow], record: &Record) -> StreamTable {
         validation: match wrong {
             Some(run) => format!("Solution does not validate: {}", reason(run)),
             None if missing.is_empty() => {
-                "Solution Validates: all elements of all three arrays equal those of the naive loop".into()
+                "Solution Validates: all elements of all three arrays equal the naive loop's".into()
             }
             None => "Solution not validated: that takes all four kernels".into(),
         },

@@ -5,7 +5,7 @@ pub mod sections;
 
 use crate::answer::{Answer, SchemaOf, schema};
 use crate::experiments::latency::rows::{Latency, LatencyRow};
-use crate::row::{AnyRow, any};
+use crate::row::AnyRow;
 use crate::section::Section;
 
 impl Answer for Latency {
@@ -13,7 +13,7 @@ impl Answer for Latency {
     const SCHEMAS: &'static [SchemaOf] = &[schema::<LatencyRow>];
 
     fn rows(&self) -> Vec<&dyn AnyRow> {
-        any(&self.rows)
+        self.rows.iter().chain(&self.together).map(|row| row as &dyn AnyRow).collect()
     }
 
     fn sentences(&self) -> Vec<String> {

@@ -79,9 +79,9 @@ pub struct LatencyKeys {
     policy: Policy,
     /// NUMA node of the pages: asked for, else the one node they were found on; absent where mixed or unknown.
     node: Option<u32>,
-    /// CPU.
+    /// Its CPU; of several threads at once, theirs.
     cpus: Vec<u32>,
-    /// Bytes from the first place to the end of the last.
+    /// Bytes from the first place to the end of the last, of all threads.
     working_set_bytes: Bytes,
     /// How samples were taken: `refilled` where the working set was read right before each.
     protocol: Protocol,
@@ -164,6 +164,8 @@ impl LatencyRow {
 pub struct Latency {
     /// One row a chase, by memory, order, stride, chains, CPU and working set.
     pub rows: Vec<LatencyRow>,
+    /// Chases by several threads at once: they share what each alone would have, and stand in no ladder.
+    pub together: Vec<LatencyRow>,
     /// The levels whose latency was measured, fastest first: by chases in random order in huge pages.
     pub levels: Vec<Level>,
     /// Whether a table of levels stands elsewhere in the report, which has them and the bandwidths.
@@ -277,6 +279,7 @@ pub(crate) fn has_matrix(record: &Record) -> bool {
 /// The chases of a record, before their levels are known.
 pub(crate) struct Chases {
     chases: Vec<Chased>,
+    together: Vec<Chased>,
     translation: Vec<TranslationLevel>,
 }
 
@@ -287,8 +290,10 @@ pub(crate) fn chases(visits: &Visits<'_>) -> Chases {
     let is_own = |case: &Case| !(has_matrix && is_node_chase(case));
     let mut chases: Vec<Chased> = visits.rows(|case| chased(case, visits).filter(|chased| is_own(&chased.case)));
     chases.order_by(|a, b| (a.key(), &a.case).cmp(&(b.key(), &b.case)));
+    let (chases, together): (Vec<Chased>, Vec<Chased>) =
+        chases.into_iter().partition(|chased| chased.case.threads() < 2);
     let translation = translation(&chases);
-    Chases { chases, translation }
+    Chases { chases, together, translation }
 }
 
 impl Chases {
@@ -333,8 +338,8 @@ impl Chases {
 
     /// All that they tell. `streaming`: what loads of one core get from memory, to hold against it.
     pub(crate) fn latency(self, levels: &mut Levels, streaming: Option<Rate>, is_beside_bandwidth: bool) -> Latency {
-        let Chases { mut chases, translation } = self;
-        for chase in &mut chases {
+        let Chases { mut chases, mut together, translation } = self;
+        for chase in chases.iter_mut().chain(&mut together) {
             chase.row.level = level_of(chase, &levels.all);
         }
         // A cache is the last one if nothing but memory comes after it.
@@ -351,6 +356,7 @@ impl Chases {
             levels: levels.iter().filter(|level| level.latency.is_some()).cloned().collect(),
             is_beside_bandwidth,
             rows: chases.into_iter().map(|chased| chased.row).collect(),
+            together: together.into_iter().map(|chased| chased.row).collect(),
         }
     }
 }
@@ -423,9 +429,10 @@ fn chased(visits: &[&Measurement], all: &Visits<'_>) -> Option<Chased> {
     })
 }
 
-/// Nanoseconds from one load of a chain to its next, sample by sample.
+/// Nanoseconds from one load of a chain to its next, sample by sample. Threads follow their chains side by side.
 pub(crate) fn link_ns(visit: &Measured, chase: Chase, hz: f64) -> Vec<f64> {
-    let links = visit.repetitions as f64 * visit.volume.units as f64 / f64::from(chase.chains);
+    let threads = visit.samples.thread_ticks.len().max(1) as f64;
+    let links = visit.repetitions as f64 * visit.volume.units as f64 / f64::from(chase.chains) / threads;
     visit.samples.ticks.iter().map(|ticks| *ticks as f64 / hz * 1e9 / links).collect()
 }
 

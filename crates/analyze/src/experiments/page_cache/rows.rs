@@ -16,7 +16,7 @@ use membound_core::memory::{CacheFound, MemoryKind, Obtained};
 use membound_core::record::{Measured, Measurement, Record};
 use membound_core::stats::draws;
 use membound_core::units::Bytes;
-use membound_core::work::page_cache::{Cure, PageCache};
+use membound_core::work::page_cache::{Cure, PageCache, Workers};
 
 /// Remote pages count as moved from this share more than without a file: the kernel puts some pages elsewhere anyway.
 pub(super) const MOVED: f64 = 0.01;
@@ -60,8 +60,10 @@ pub struct PageCacheKeys {
     kernel: String,
     /// Memory kind asked for.
     memory: MemoryKind,
-    /// Number of threads.
+    /// Number of threads, or of processes.
     threads: usize,
+    /// Which of both they are.
+    workers: Workers,
     /// Their CPUs.
     cpus: Vec<u32>,
     /// NUMA node of the first CPU, whose thread fills the page cache; absent where it is not known.
@@ -82,11 +84,12 @@ impl Metric for PageCacheFigures {
     type Keys = PageCacheKeys;
 
     fn keys(row: &PageCacheRow) -> PageCacheKeys {
-        let PageCache { variant, file, filler, cure, .. } = row.work();
+        let PageCache { variant, file, filler, cure, workers } = row.work();
         PageCacheKeys {
             kernel: variant.kernel.clone(),
             memory: row.case.memory.kind,
             threads: row.case.threads(),
+            workers: *workers,
             cpus: row.case.cpus.clone(),
             home: row.home,
             working_set_bytes: row.case.working_set,
@@ -138,6 +141,26 @@ pub struct CacheCurve {
     pub effect: CacheEffect,
     /// Where it does most: the lowest bandwidth, or the most remote pages.
     pub worst: Option<usize>,
+}
+
+impl PageCacheReport {
+    /// Curves that differ in what the CPUs run alone, threads or processes, stand together.
+    pub(super) fn sides(&self) -> Vec<Vec<&CacheCurve>> {
+        let key = |curve: &CacheCurve| {
+            let case = &self.rows.get(*curve.rows.first().or(curve.cured.first())?)?.case;
+            let Work::PageCache(work) = kernel_of(&case.work) else { return None };
+            let work = Work::PageCache(PageCache { workers: Workers::Threads, ..work });
+            Some(Case { work, ..case.clone() })
+        };
+        let mut sides: Vec<Vec<&CacheCurve>> = Vec::new();
+        for curve in &self.curves {
+            match sides.iter_mut().find(|side| key(side[0]) == key(curve)) {
+                Some(side) => side.push(curve),
+                None => sides.push(vec![curve]),
+            }
+        }
+        sides
+    }
 }
 
 /// All that was measured beside page cache.
@@ -208,16 +231,17 @@ pub fn worst_file(record: &Record) -> Option<Bytes> {
     report.rows.get(worst).map(|row| row.work().file).filter(|file| file.0 > 0)
 }
 
-/// The next of these sizes of files, rising, that the curve still needs: until the node is full, and what page cache did there
+/// The next of these sizes of files, rising, that a curve still needs: until the node is full, and what page cache did there
 /// is undone again. None where the answer is there.
 pub fn next_file(record: &Record, sizes: &[Bytes]) -> Option<Bytes> {
     let report = page_cache(&Visits::of(record));
-    let curve = report.curves.first()?;
-    let row = |index: usize| &report.rows[index];
-    let largest = row(*curve.rows.last()?);
-    let next = sizes.iter().copied().find(|size| *size > largest.work().file)?;
-    let is_measured = largest.payload_bps.is_some();
-    (is_measured && report.nodes > 1 && !is_answered(curve, &report.rows)).then_some(next)
+    let next = |curve: &CacheCurve| {
+        let largest = &report.rows[*curve.rows.last()?];
+        let next = sizes.iter().copied().find(|size| *size > largest.work().file)?;
+        let is_measured = largest.payload_bps.is_some();
+        (is_measured && report.nodes > 1 && !is_answered(curve, &report.rows)).then_some(next)
+    };
+    report.curves.iter().filter_map(next).min()
 }
 
 /// A node with less free than this share of it is full.

@@ -1,14 +1,15 @@
 //! Page cache beside a kernel: a table over file sizes, one of the cures, and charts of both.
 
 use crate::answer::{Answer, SchemaOf, schema};
-use crate::chart::{Axis, Chart, Point, Scale, line, rounded};
+use crate::chart::{Axis, Chart, Point, Scale, Series, line, rounded};
 use crate::experiments::page_cache::rows::{CacheCurve, CacheEffect, MOVED, PageCacheReport, PageCacheRow};
 use crate::row::{AnyRow, any};
-use crate::section::{Cell, Section, Table};
+use crate::section::{Cell, Room, Section, Table};
 use crate::warning::Warning;
 use crate::wording::{SPREAD_CAPTION, first_reasons, gbps, ratio, spread, threads, times};
+use membound_core::in_order::InOrder;
 use membound_core::units::{Bytes, BytesPerSecond, percent, significant};
-use membound_core::work::page_cache::PageCache;
+use membound_core::work::page_cache::{PageCache, Workers};
 
 /// A fall to this share of the speed that would not have shown is worth saying.
 const UNSEEN: f64 = 0.9;
@@ -28,7 +29,8 @@ impl Answer for PageCacheReport {
     }
 
     fn sentences(&self) -> Vec<String> {
-        self.curves.iter().filter_map(|curve| sentence(self, curve)).collect()
+        let beside = self.sides().into_iter().filter_map(|side| both_workers(self, &side));
+        self.curves.iter().filter_map(|curve| sentence(self, curve)).chain(beside).collect()
     }
 
     fn sections(&self) -> Vec<Section> {
@@ -40,8 +42,8 @@ impl Answer for PageCacheReport {
             title: "Page cache".into(),
             about: format!("{ABOUT} {SPREAD_CAPTION}."),
             sentences: self.sentences(),
-            tables: self.curves.iter().flat_map(|curve| tables(self, curve)).collect(),
-            charts: self.curves.iter().flat_map(|curve| charts(self, curve)).collect(),
+            tables: self.sides().iter().flat_map(|side| tables(self, side)).collect(),
+            charts: self.sides().iter().flat_map(|side| charts(self, side)).collect(),
             missing: first_reasons(&self.rows),
             ..Section::default()
         }]
@@ -53,25 +55,47 @@ fn measured<'a>(found: &'a PageCacheReport, indices: &[usize]) -> Vec<&'a PageCa
     indices.iter().filter_map(|&index| found.rows.get(index)).filter(|row| row.payload_bps.is_some()).collect()
 }
 
+/// So many threads, or processes.
+fn workers(row: &PageCacheRow) -> String {
+    match (row.work().workers, row.case.threads()) {
+        (Workers::Threads, count) => threads(count),
+        (Workers::Processes, 1) => "one process".into(),
+        (Workers::Processes, count) => format!("{count} processes"),
+    }
+}
+
 /// What ran, in a line.
-fn title(row: &PageCacheRow) -> String {
+fn title(row: &PageCacheRow, side: &[&CacheCurve]) -> String {
     let (PageCache { variant, filler, .. }, case) = (row.work(), &row.case);
-    let (size, memory, threads) = (case.working_set, case.memory.kind, threads(case.threads()));
-    format!("{} beside page cache, {size} of {memory}, {threads}, {filler}", variant.kernel)
+    let (size, memory) = (case.working_set, case.memory.kind);
+    let who = if side.len() > 1 { format!("{} or processes", threads(case.threads())) } else { workers(row) };
+    format!("{} beside page cache, {size} of {memory}, {who}, {filler}", variant.kernel)
 }
 
 fn file(row: &PageCacheRow) -> String {
     if row.work().file == Bytes(0) { "none".into() } else { row.work().file.to_string() }
 }
 
-fn tables(found: &PageCacheReport, curve: &CacheCurve) -> Vec<Table> {
-    let (files, cured) = (measured(found, &curve.rows), measured(found, &curve.cured));
+fn tables(found: &PageCacheReport, side: &[&CacheCurve]) -> Vec<Table> {
+    let rows = |of: fn(&CacheCurve) -> &[usize]| {
+        let mut rows: Vec<&PageCacheRow> = side.iter().flat_map(|curve| measured(found, of(curve))).collect();
+        // What differs in its workers alone stands below each other.
+        rows.order_by_key(|row| (row.work().cure, row.work().file, row.work().workers));
+        rows
+    };
+    let (files, cured) = (rows(|curve| &curve.rows), rows(|curve| &curve.cured));
+    let with_workers = |table: Table, rows: &[&PageCacheRow]| match side.len() {
+        1 => table,
+        _ => table.left("as", rows.iter().map(|row| row.work().workers.to_string())),
+    };
     let over_files = |first: &&PageCacheRow| {
-        figures(Table::new(title(first)).right("file", files.iter().map(|row| file(row))), &files)
+        let table = Table::new(title(first, side)).right("file", files.iter().map(|row| file(row)));
+        figures(with_workers(table, &files), &files)
     };
     let of_cures = |first: &&PageCacheRow| {
         let table = Table::new(format!("Cures, beside {}", file(first)));
-        figures(table.left("cure", cured.iter().map(|row| row.work().cure.to_string())), &cured)
+        let table = table.left("cure", cured.iter().map(|row| row.work().cure.to_string()));
+        figures(with_workers(table, &cured), &cured)
     };
     files.first().map(over_files).into_iter().chain(cured.first().map(of_cures)).collect()
 }
@@ -84,7 +108,9 @@ fn figures(table: Table, rows: &[&PageCacheRow]) -> Table {
     let helps = |row: &&PageCacheRow| row.helps.map(|helps| if helps { "yes" } else { "no" });
     table
         .right("cached", rows.iter().map(|row| row.cached_bytes.map(|bytes| bytes.to_string())))
+        .in_room(Room::Spare)
         .right("free", rows.iter().map(free))
+        .in_room(Room::Spare)
         .right("remote", rows.iter().map(|row| row.remote_share.map(percent)))
         .right(
             "GB/s",
@@ -97,46 +123,64 @@ fn figures(table: Table, rows: &[&PageCacheRow]) -> Table {
         .without_blanks()
 }
 
-/// Speed and remote pages over the size of the file.
-fn charts(found: &PageCacheReport, curve: &CacheCurve) -> Vec<Chart> {
-    let rows = measured(found, &curve.rows);
-    let Some(first) = rows.first() else { return Vec::new() };
+/// Speed and remote pages over the size of the file; threads and processes are a line each.
+fn charts(found: &PageCacheReport, side: &[&CacheCurve]) -> Vec<Chart> {
+    let curves: Vec<Vec<&PageCacheRow>> =
+        side.iter().map(|curve| measured(found, &curve.rows)).filter(|rows| !rows.is_empty()).collect();
+    let Some(first) = curves.first().and_then(|rows| rows.first()) else { return Vec::new() };
     let file = |row: &PageCacheRow| rounded(row.work().file.0 as f64 / (1u64 << 30) as f64);
-    let speed = |row: &&PageCacheRow| -> Option<Point> {
-        let rate = row.payload_bps?;
-        let [median, low, high] = rate.interval().map(|bps| rounded(bps / 1e9));
+    let speed = |row: &PageCacheRow| -> Option<Point> {
+        let [median, low, high] = row.payload_bps?.interval().map(|bps| rounded(bps / 1e9));
         Some((file(row), median, low, high, row.quality.samples))
     };
-    let remote = |row: &&PageCacheRow| -> Option<Point> {
-        let share = rounded(row.remote_share? * 100.0);
-        Some((file(row), share, share, share, row.quality.samples))
-    };
-    let chart = |(name, y, points): (&str, Axis, Vec<Point>)| {
-        let x = Axis::new("file in the page cache, GiB", "GiB", Scale::Linear);
-        let series = vec![line("no cure".into(), points)];
-        let chart = Chart::new(format!("{name}: {}", title(first)), String::new(), x, y, series);
-        (chart.series[0].points.len() > 1).then_some(chart)
-    };
-    let flops = |row: &&PageCacheRow| -> Option<Point> {
+    let flops = |row: &PageCacheRow| -> Option<Point> {
         let by_byte = row.flops_per_s()? / row.payload_bps?.value();
         let [value, low, high] = row.payload_bps?.interval().map(|bps| rounded(bps * by_byte / 1e6));
         Some((file(row), value, low, high, row.quality.samples))
     };
+    let remote = |row: &PageCacheRow| -> Option<Point> {
+        let share = rounded(row.remote_share? * 100.0);
+        Some((file(row), share, share, share, row.quality.samples))
+    };
+    let chart = |name: &str, y: Axis, point: &dyn Fn(&PageCacheRow) -> Option<Point>| {
+        let x = Axis::new("file in the page cache, GiB", "GiB", Scale::Linear);
+        let of_curve = |(index, rows): (usize, &Vec<&PageCacheRow>)| {
+            let name = if curves.len() > 1 { rows[0].work().workers.to_string() } else { "no cure".into() };
+            let points = rows.iter().filter_map(|row| point(row)).collect();
+            Series { colour: index, symbol: index, ..line(name, points) }
+        };
+        let series: Vec<Series> =
+            curves.iter().enumerate().map(of_curve).filter(|series| series.points.len() > 1).collect();
+        let is_drawn = !series.is_empty();
+        is_drawn.then(|| Chart::new(format!("{name}: {}", title(first, side)), String::new(), x, y, series))
+    };
     let speeds = Axis::new("payload bandwidth, GB/s", "GB/s", Scale::Linear);
     let work = Axis::new("MFlop/s", "MFlop/s", Scale::Linear);
     let shares = Axis::new("remote pages, %", "%", Scale::Linear);
-    let all = [
-        ("Speed", speeds, rows.iter().filter_map(speed).collect()),
-        ("Speed in flops", work, rows.iter().filter_map(flops).collect()),
-        ("Remote pages", shares, rows.iter().filter_map(remote).collect()),
-    ];
-    all.into_iter().filter_map(chart).collect()
+    let all =
+        [chart("Speed", speeds, &speed), chart("Speed in flops", work, &flops), chart("Remote pages", shares, &remote)];
+    all.into_iter().flatten().collect()
+}
+
+/// How fast processes are beside threads, without a file.
+fn both_workers(found: &PageCacheReport, side: &[&CacheCurve]) -> Option<String> {
+    let base = |kind: Workers| {
+        let of = |curve: &&CacheCurve| measured(found, &curve.rows).into_iter().find(|row| row.work().file == Bytes(0));
+        side.iter().filter_map(of).find(|row| row.work().workers == kind)
+    };
+    let (threads, processes) = (base(Workers::Threads)?, base(Workers::Processes)?);
+    let [one, other] = [processes, threads].map(|row| Some(BytesPerSecond(row.payload_bps?.value()).to_string()));
+    Some(format!("Without a file {} reach {}, {} {}.", workers(processes), one?, workers(threads), other?))
 }
 
 fn sentence(found: &PageCacheReport, curve: &CacheCurve) -> Option<String> {
     let row = |index: usize| found.rows.get(index);
     let (base, largest) = (row(*curve.rows.first()?)?, row(*curve.rows.last()?)?);
     let kernel = &base.work().variant.kernel;
+    let who = match base.work().workers {
+        Workers::Threads => kernel.clone(),
+        Workers::Processes => format!("{kernel} of {}", workers(base)),
+    };
     let worst = curve.worst.and_then(row);
     let beside = |row: &PageCacheRow| format!("Beside {} of page cache", row.work().file);
     let remote = |row: &PageCacheRow| match row.remote_share {
@@ -151,7 +195,7 @@ fn sentence(found: &PageCacheReport, curve: &CacheCurve) -> Option<String> {
             let speed = BytesPerSecond(worst.payload_bps?.value());
             let against = times(worst.against_no_file?);
             format!(
-                "{} the {kernel} has its minimum: {speed}, {against} its speed without; {}",
+                "{} the {who} has its minimum: {speed}, {against} its speed without; {}",
                 beside(worst),
                 remote(worst)
             )
@@ -173,12 +217,12 @@ fn sentence(found: &PageCacheReport, curve: &CacheCurve) -> Option<String> {
                 String::new()
             };
             format!(
-                "Flat: page cache up to {} leaves the {kernel} between {low_text} and {high_text} x its speed without, and no \
+                "Flat: page cache up to {} leaves the {who} between {low_text} and {high_text} x its speed without, and no \
                  page moves{nowhere}{unseen}",
                 largest.work().file
             )
         }
-        _ => format!("What page cache does to the {kernel} can't be told: each file size takes two visits or more"),
+        _ => format!("What page cache does to the {who} can't be told: each file size takes two visits or more"),
     };
     Some(text + &cure_words(found, curve) + ".")
 }

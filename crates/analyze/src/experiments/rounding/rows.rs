@@ -18,7 +18,7 @@ use membound_core::kernel::catalog::Kernel;
 use membound_core::record::{Measurement, Results};
 use membound_core::stats::compare;
 use membound_core::units::{Bytes, count};
-use membound_core::work::rounding::{Data, SumOrder, Summation};
+use membound_core::work::rounding::{Arithmetic, Data, SumOrder, Summation};
 
 /// What one way of adding up came to.
 pub type RoundingRow = Row<RoundingFigures>;
@@ -58,6 +58,8 @@ pub struct RoundingKeys {
     unroll: u32,
     /// Whether product and sum are rounded together.
     fused: bool,
+    /// What each operation leaves behind.
+    arithmetic: Arithmetic,
     /// The order.
     order: SumOrder,
     /// Blocks of a blocked sum; 1 else.
@@ -75,7 +77,7 @@ impl Metric for RoundingFigures {
     type Keys = RoundingKeys;
 
     fn keys(row: &RoundingRow) -> RoundingKeys {
-        let Summation { variant, data, seed, fused, order, blocks, .. } = row.way().clone();
+        let Summation { variant, data, seed, fused, arithmetic, order, blocks } = row.way().clone();
         RoundingKeys {
             kernel: variant.kernel,
             data,
@@ -83,6 +85,7 @@ impl Metric for RoundingFigures {
             width: variant.width,
             unroll: variant.unroll,
             fused,
+            arithmetic,
             order,
             blocks,
             cpus: row.case.cpus.clone(),
@@ -136,6 +139,17 @@ pub struct Verdict {
     pub changed_by: Vec<(Cause, bool)>,
     /// What fixing the order costs: speed of the fastest way over speed of this, [ratio, low, high].
     pub costs: Vec<Cost>,
+    /// What flushing subnormal numbers to zero does; absent where that was not tried beside keeping them.
+    pub flushing: Option<Flushing>,
+}
+
+/// What flushing subnormal numbers to zero does to one way of adding up.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Flushing {
+    /// Share of the sum that is lost; absent of a triad.
+    pub lost: Option<f64>,
+    /// Speed with them flushed over speed with them kept, [ratio, low, high].
+    pub faster: [f64; 3],
 }
 
 /// Something that may change a result.
@@ -154,10 +168,26 @@ pub enum Cause {
     Order,
     /// Product and sum rounded together or apart.
     Fusing,
+    /// Results of 64 bits of significand, rounded to a double at the end.
+    Extended,
+    /// The same, rounded to a double after each operation.
+    RoundingTwice,
+    /// Subnormal numbers taken for zero.
+    Flushing,
 }
 
 impl Cause {
-    const ALL: [Cause; 6] = [Cause::Run, Cause::Width, Cause::Unroll, Cause::Threads, Cause::Order, Cause::Fusing];
+    const ALL: [Cause; 9] = [
+        Cause::Run,
+        Cause::Width,
+        Cause::Unroll,
+        Cause::Threads,
+        Cause::Order,
+        Cause::Fusing,
+        Cause::Extended,
+        Cause::RoundingTwice,
+        Cause::Flushing,
+    ];
 
     /// The word for people.
     pub fn word(self) -> &'static str {
@@ -168,6 +198,9 @@ impl Cause {
             Cause::Threads => "another number of threads",
             Cause::Order => "another order",
             Cause::Fusing => "fusing product and sum",
+            Cause::Extended => "80-bit registers (x87)",
+            Cause::RoundingTwice => "rounding twice (x87, stored each time)",
+            Cause::Flushing => "flushing subnormal numbers (FTZ/DAZ)",
         }
     }
 
@@ -178,9 +211,16 @@ impl Cause {
         let [order, blocks, fused] = [a.order == b.order, a.blocks == b.blocks, a.fused == b.fused];
         // A single chain stays a single chain at another width; the usual unrolls differ with the width.
         let alike_unroll = (a.variant.unroll == 1) == (b.variant.unroll == 1);
+        let is_same_way = width && unroll && order && blocks && fused;
+        let is_beside =
+            |other| [(a, b), (b, a)].iter().any(|(a, b)| (a.arithmetic, b.arithmetic) == (Arithmetic::Ieee, other));
         let is_split = |way: &Summation| [SumOrder::Forward, SumOrder::Blocked].contains(&way.order);
         match self {
             Cause::Run => false,
+            Cause::Extended => is_same_way && is_beside(Arithmetic::X87),
+            Cause::RoundingTwice => is_same_way && is_beside(Arithmetic::X87Stored),
+            Cause::Flushing => is_same_way && is_beside(Arithmetic::FtzDaz),
+            _ if a.arithmetic != b.arithmetic => false,
             Cause::Width => !width && alike_unroll && order && blocks && fused,
             Cause::Unroll => width && !unroll && order && blocks && fused,
             Cause::Threads => width && unroll && !blocks && fused && is_split(a) && is_split(b),
@@ -211,8 +251,8 @@ struct Way {
 pub(crate) fn rounding(visits: &Visits<'_>) -> Rounding {
     let mut ways: Vec<Way> = visits.rows(|case| way(case, visits));
     ways.order_by_key(|Way { row, .. }| {
-        let Summation { variant, order, blocks, fused, .. } = row.way();
-        (key(row), *order, *blocks, variant.width, variant.unroll, *fused)
+        let Summation { variant, order, blocks, fused, arithmetic, .. } = row.way();
+        (key(row), *order, *blocks, *arithmetic, variant.width, variant.unroll, *fused)
     });
     let sums: BTreeSet<_> = ways.iter().map(|way| key(&way.row)).collect();
     let verdicts =
@@ -283,7 +323,23 @@ fn verdict(ways: &[&Way]) -> Option<Verdict> {
         results: results.len(),
         ulps: [ulps().min()?, ulps().max()?],
         changed_by,
-        costs: costs(ways),
+        costs: if first.way().data == Data::Subnormal { Vec::new() } else { costs(ways) },
+        flushing: flushing(ways),
+    })
+}
+
+/// The widest way with subnormal numbers flushed, beside the same with them kept.
+fn flushing(ways: &[&Way]) -> Option<Flushing> {
+    let is_measured = |way: &&&Way| way.row.result_bits.is_some();
+    let flushed = ways.iter().filter(|way| way.row.way().arithmetic == Arithmetic::FtzDaz).filter(is_measured);
+    let flushed = flushed.max_by_key(|way| way.row.way().variant.width)?;
+    let usual = Summation { arithmetic: Arithmetic::Ieee, ..flushed.row.way().clone() };
+    let kept = ways.iter().filter(is_measured).find(|way| *way.row.way() == usual)?;
+    let both = flushed.row.result.zip(kept.row.result);
+    let [faster, slower] = [flushed, kept].map(|way| way.batches.iter().map(Vec::as_slice).collect::<Vec<_>>());
+    Some(Flushing {
+        lost: both.map(|(flushed, kept)| 1.0 - flushed / kept).filter(|lost| lost.is_finite()),
+        faster: compare::ratio(&faster, &slower),
     })
 }
 
@@ -291,12 +347,14 @@ fn verdict(ways: &[&Way]) -> Option<Verdict> {
 /// it is written, and two lanes of 128 bits, each a single chain or in the usual number of partial sums.
 fn costs(ways: &[&Way]) -> Vec<Cost> {
     let median = |way: &&&Way| way.row.payload_bps.map(|rate| rate.value());
+    let is_usual = |way: &&&Way| way.row.way().arithmetic == Arithmetic::Ieee;
     let fastest = ways
         .iter()
-        .filter(|way| median(way).is_some())
+        .filter(|way| median(way).is_some() && is_usual(way))
         .max_by(|a, b| median(a).unwrap_or(0.0).total_cmp(&median(b).unwrap_or(0.0)));
     let Some(fastest) = fastest else { return Vec::new() };
     let has_fused = ways.iter().any(|way| way.row.way().fused);
+    // The x87 is a scalar chain too.
     let cost = |(width, is_chain, name): (Width, bool, &str)| {
         let is_ours = |way: &&&Way| {
             let Summation { variant, order, fused, .. } = way.row.way();
@@ -305,7 +363,7 @@ fn costs(ways: &[&Way]) -> Vec<Cost> {
                 && *order == SumOrder::Forward
                 && *fused == has_fused
         };
-        let way = ways.iter().find(is_ours)?;
+        let way = ways.iter().filter(is_usual).find(is_ours)?;
         let [these, those] =
             [&fastest.batches, &way.batches].map(|batches| batches.iter().map(Vec::as_slice).collect::<Vec<_>>());
         Some(Cost { way: name.into(), rate: way.row.payload_bps?, slower: compare::ratio(&these, &those) })
@@ -323,7 +381,10 @@ impl Verdict {
     pub fn sentence(&self) -> String {
         let Verdict { kernel, ways, results, .. } = self;
         let [near, far] = self.ulps.map(|ulps| count(ulps as f64));
-        let condition = self.condition.map_or_else(|| self.data.to_string(), |c| format!("condition {}", count(c)));
+        let condition = match self.condition {
+            Some(condition) if self.data != Data::Subnormal => format!("condition {}", count(condition)),
+            _ => self.data.to_string(),
+        };
         let plural = if *results == 1 { "" } else { "s" };
         let mut text = format!(
             "{kernel}, {condition}: {ways} ways give {results} different result{plural}, {near} to {far} ULP from the exact one"

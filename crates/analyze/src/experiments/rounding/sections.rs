@@ -1,24 +1,42 @@
 //! One sum in many ways: what results have in common, and how far they lie from the exact one.
 
 use crate::chart::{Axis, Chart, Limit, Scale, Series, Shape, line, rounded};
-use crate::experiments::rounding::rows::{Cost, Rounding, RoundingRow, Verdict};
+use crate::experiments::rounding::rows::{Cost, Flushing, Rounding, RoundingRow, Verdict};
 use crate::section::{Room, Section, Table};
-use crate::wording::{gbps, ratio, reasons};
+use crate::wording::{gbps, ratio, reasons, times};
 use membound_core::experiments::rounding::SUMMED;
 use membound_core::kernel::Width;
-use membound_core::units::count;
-use membound_core::work::rounding::{SumOrder, Summation};
+use membound_core::units::{count, percent};
+use membound_core::work::rounding::{Arithmetic, Data, SumOrder, Summation};
 
-const ABOUT: &str = "The same seeded numbers, added up at each width, unroll and order. ULP: doubles from the result to the exact \
-    one (of a triad: of its farthest element). Same bits have the same letter. Fixed: an order that every machine can keep.";
+const ABOUT: &str = "The same seeded numbers, added up at each width, unroll and order, in the x87's registers of 80 bits, and with \
+    subnormal numbers flushed to zero (FTZ/DAZ). ULP: doubles from the result to the exact one (of a triad: of its farthest \
+    element). Same bits have the same letter. Fixed: an order that every machine can keep.";
 
-/// One sentence a kernel: the worst of its data.
+/// One sentence a kernel: the worst of its data; and one on subnormal numbers.
 pub(crate) fn sentences(rounding: &Rounding) -> Vec<String> {
     let worst = |kernel: &&str| {
         let ours = rounding.verdicts.iter().filter(|verdict| verdict.kernel == **kernel);
-        ours.max_by_key(|verdict| verdict.ulps[1]).map(Verdict::sentence)
+        let rounded = ours.filter(|verdict| verdict.data != Data::Subnormal);
+        rounded.max_by_key(|verdict| verdict.ulps[1]).map(Verdict::sentence)
     };
-    SUMMED.iter().filter_map(worst).collect()
+    SUMMED.iter().filter_map(worst).chain(flushing(rounding)).collect()
+}
+
+/// `Where half of the numbers are subnormal, flushing them to zero (FTZ/DAZ) takes 25 % off a sum, 25 % off a dot; ...`
+fn flushing(rounding: &Rounding) -> Option<String> {
+    let found: Vec<(&str, &Flushing)> =
+        rounding.verdicts.iter().filter_map(|verdict| Some((&*verdict.kernel, verdict.flushing.as_ref()?))).collect();
+    let each =
+        |of: &dyn Fn(&(&str, &Flushing)) -> Option<String>| found.iter().filter_map(of).collect::<Vec<_>>().join(", ");
+    let lost = each(&|(kernel, flushing)| Some(format!("{} off a {kernel}", percent(flushing.lost?))));
+    let faster = each(&|(kernel, flushing)| {
+        flushing.faster.iter().all(|end| end.is_finite()).then(|| format!("{kernel} {}", times(flushing.faster)))
+    });
+    let lost = if lost.is_empty() { "changes a triad alone".into() } else { format!("takes {lost}") };
+    let faster = if faster.is_empty() { String::new() } else { format!("; speed against keeping them: {faster}") };
+    let text = format!("Where half of the numbers are subnormal, flushing them to zero (FTZ/DAZ) {lost}{faster}.");
+    (!found.is_empty()).then_some(text)
 }
 
 /// A table for each sum, below what it tells.
@@ -66,12 +84,18 @@ fn of_sum(rounding: &Rounding, verdict: &Verdict) -> Table {
 
 /// A way of adding up, in few words.
 fn way(way: &Summation) -> String {
-    let Summation { variant, order, blocks, fused, .. } = way;
+    let Summation { variant, order, blocks, fused, arithmetic, .. } = way;
+    let arithmetic = match arithmetic {
+        Arithmetic::Ieee => "",
+        Arithmetic::X87 => ", x87",
+        Arithmetic::X87Stored => ", x87 stored",
+        Arithmetic::FtzDaz => ", FTZ/DAZ",
+    };
     let order = if *blocks == 1 { order.to_string() } else { format!("{order} in {blocks}") };
     let width = if variant.width == Width::Scalar { "scalar".into() } else { format!("{} bits", variant.width) };
     let chain = if variant.unroll == 1 { "one chain" } else { "partial sums" };
     let apart = if variant.kernel != "sum" && !fused { ", mul + add" } else { "" };
-    format!("{width}, {chain}, {order}{apart}")
+    format!("{width}, {chain}, {order}{apart}{arithmetic}")
 }
 
 /// A letter for each result, in the order in which they first come.
@@ -89,21 +113,28 @@ fn letters(rows: &[&RoundingRow]) -> Vec<String> {
     letters
 }
 
+fn is_chain(way: &Summation) -> bool {
+    way.variant.unroll == 1 && way.order != SumOrder::Pairwise
+}
+
 /// A name, and which ways it stands for.
 type Group = (&'static str, fn(&Summation) -> bool);
 
 /// How far sums lie from the exact one, over the condition of what is added up: a dot each way.
 fn chart(rounding: &Rounding, kernel: &str) -> Option<Chart> {
-    let rows: Vec<&RoundingRow> = rounding.rows.iter().filter(|row| row.kernel() == kernel).collect();
+    // Flushing loses far more than any order, at no condition at all.
+    let is_ours = |row: &&RoundingRow| row.kernel() == kernel && row.way().data != Data::Subnormal;
+    let rows: Vec<&RoundingRow> = rounding.rows.iter().filter(is_ours).collect();
     let dot = |row: &&RoundingRow| {
         // A logarithmic axis has no zero: exact results stand at a half.
         let ulps = row.ulps.map(|ulps| rounded((ulps as f64).max(0.5)))?;
         Some((rounded(row.condition?.max(1.0)), ulps, ulps, ulps, row.quality.samples))
     };
-    const GROUPS: [Group; 3] = [
-        ("one chain", |way| way.variant.unroll == 1 && way.order != SumOrder::Pairwise),
+    const GROUPS: [Group; 4] = [
+        ("one chain", |way| is_chain(way) && way.arithmetic == Arithmetic::Ieee),
         ("partial sums", |way| way.variant.unroll > 1 && way.order != SumOrder::Pairwise),
         ("pairwise", |way| way.order == SumOrder::Pairwise),
+        ("one chain, x87", |way| is_chain(way) && way.arithmetic != Arithmetic::Ieee),
     ];
     let series = |(colour, (name, is_ours)): (usize, &Group)| {
         let points = rows.iter().filter(|row| is_ours(row.way())).filter_map(dot).collect();

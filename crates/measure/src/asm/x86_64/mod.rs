@@ -1,10 +1,12 @@
 //! The instruction set x86-64, with what its processors may have beside: AVX, AVX-512 and others.
 
 mod encode;
+mod flushing;
 pub mod isa;
 pub mod listing;
 mod opcodes;
 pub mod timed_calls;
+mod x87;
 
 use iced_x86::code_asm::*;
 use iced_x86::{Code, Instruction, MemoryOperand, Register};
@@ -401,6 +403,14 @@ impl InstructionSet for Assembler {
 
     fn add_aligned(&mut self, to: usize, from: At) {
         self.emit(Instruction::with2(Code::Addpd_xmm_xmmm128, vector(Width::W128, to), short(from)));
+    }
+
+    fn x87(streams: usize, is_stored: bool) -> Result<MachineCode, Unsupported> {
+        x87::x87(streams, is_stored)
+    }
+
+    fn flushing(code: MachineCode) -> Result<MachineCode, Unsupported> {
+        flushing::flushing(code)
     }
 }
 

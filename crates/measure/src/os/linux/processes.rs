@@ -4,8 +4,10 @@
 
 use std::io;
 use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::net::UnixStream;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
-use std::process::{Command, ExitStatus};
+use std::process::{Command, ExitStatus, Stdio};
 
 /// Should memory run out after all, the kernel ends this process before any other. Anyone may ask for that; where the file
 /// is not there, nothing changes.
@@ -30,6 +32,34 @@ pub fn this_program(name: &str) -> Command {
     let mut command = Command::new("/proc/self/exe");
     command.arg0(name).process_group(0);
     command
+}
+
+/// Names the process that a child lives with, in the child's environment.
+pub const LEASH: &str = "MEMBOUND_LEASH";
+/// Says to a child that its parent tells it what to do, over its standard input.
+const WORKER: &str = "MEMBOUND_WORKER";
+
+/// What a parent and its worker talk over; each end hears the end of the other.
+pub type Talk = UnixStream;
+
+/// Both ends of such a talk.
+pub(crate) fn talk() -> io::Result<(Talk, Talk)> {
+    UnixStream::pair()
+}
+
+/// This program once more, as a worker that lives with this process, and what to talk to it over.
+pub fn start_worker() -> io::Result<(std::process::Child, Talk)> {
+    let (ours, theirs) = talk()?;
+    let mut command = this_program("membound");
+    command.env(LEASH, std::process::id().to_string()).env(WORKER, "1");
+    let process = command.stdin(OwnedFd::from(theirs)).stdout(Stdio::null()).stderr(Stdio::null()).spawn()?;
+    Ok((process, ours))
+}
+
+/// Where this process is a worker, what it talks to its parent over.
+pub fn talk_to_parent() -> Option<io::Result<Talk>> {
+    std::env::var_os(WORKER)?;
+    Some(io::stdin().as_fd().try_clone_to_owned().map(UnixStream::from))
 }
 
 /// The number of the signal that ended a process, if one did.

@@ -4,12 +4,16 @@
 pub mod alone;
 #[path = "../../../../core/tests/it/common/by_hand.rs"]
 pub mod by_hand;
+#[path = "../../../../core/tests/it/common/copies.rs"]
+pub mod copies;
 #[path = "../../../../core/tests/it/common/facts.rs"]
 pub mod facts;
 pub mod fleets;
 #[path = "../../../../core/tests/it/common/imitation.rs"]
 pub mod imitation;
 pub mod launched;
+#[path = "../../../../core/tests/it/common/messages.rs"]
+pub mod messages;
 pub mod planted;
 #[path = "../../../../core/tests/it/common/recorded.rs"]
 pub mod recorded;
