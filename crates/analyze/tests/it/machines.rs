@@ -495,7 +495,7 @@ proptest! {
 
 /// Which vectors there are decides nothing about a map.
 fn no_vectors() -> Isa {
-    Isa { avx: false, avx2: false, fma: false, avx512: false, sse41: false, sse4a: false }
+    Isa::NONE
 }
 
 /// The latency map: a row for each CPU that may be used, a column for each node with memory. Returns the nodes of it.
