@@ -22,12 +22,23 @@ pub struct Isa {
     pub neon: bool,
     /// Arm's atomic instructions (LSE): compare and swap in one.
     pub lse: bool,
+    /// Bytes of a register of Arm's SVE; 0 without it.
+    pub sve_bytes: u32,
 }
 
 impl Isa {
     /// None of them.
-    pub const NONE: Isa =
-        Isa { avx: false, avx2: false, fma: false, avx512: false, sse41: false, sse4a: false, neon: false, lse: false };
+    pub const NONE: Isa = Isa {
+        avx: false,
+        avx2: false,
+        fma: false,
+        avx512: false,
+        sse41: false,
+        sse4a: false,
+        neon: false,
+        lse: false,
+        sve_bytes: 0,
+    };
 
     /// The widths there are, narrow first.
     pub fn widths(self) -> Vec<Width> {
@@ -39,7 +50,7 @@ impl Isa {
         match width {
             Width::Scalar | Width::W128 => true,
             Width::W256 => self.avx || self.neon,
-            Width::W512 => self.avx512,
+            Width::W512 => self.avx512 || self.sve_bytes >= 64,
         }
     }
 }

@@ -32,7 +32,7 @@ fn isas() -> Vec<Isa> {
     let here = membound_measure::asm::detect();
     let no_fma = Isa { fma: false, ..here };
     if cfg!(target_arch = "aarch64") {
-        return vec![here, no_fma];
+        return vec![here, no_fma, Isa { sve_bytes: 0, ..here }];
     }
     let no_512 = Isa { avx512: false, ..here };
     let sse = Isa { avx: false, avx2: false, fma: false, avx512: false, ..here };

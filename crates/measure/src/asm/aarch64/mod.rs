@@ -1,4 +1,4 @@
-//! The instruction set A64 of Armv8-A and later, with NEON.
+//! The instruction set A64 of Armv8-A and later, with NEON, and with SVE where the processor's registers are longer.
 //!
 //! A register of a generator is a pair of vector registers, so that one access can have 256 bits: `ldp` and `stp` load
 //! and store two registers by one instruction, and only as pairs can they be non-temporal (`ldnp`, `stnp`). Narrower
@@ -9,6 +9,7 @@ pub mod isa;
 #[cfg_attr(not(target_arch = "aarch64"), allow(dead_code))]
 pub mod listing;
 mod opcodes;
+mod sve;
 #[cfg(test)]
 mod tests;
 
@@ -78,6 +79,7 @@ impl InstructionSet for Assembler {
         self.emit(SUB_STACK, &[FRAME]);
         self.frame(STP_X_STACK, STP_D_STACK);
         self.load_word(Self::REPETITIONS, Self::of_call(Call::REPETITIONS));
+        self.predicates();
     }
 
     /// No code here moves the stack pointer, so it is right after a fault, too.
@@ -211,6 +213,9 @@ impl InstructionSet for Assembler {
             return self.clear(shape.element, to);
         }
         self.number(PASSING, bits);
+        if self.is_sve(shape.width) {
+            return self.sve_fill(shape.element, vector(to));
+        }
         let duplicate = of_element(shape.element, [DUP_2D_X, DUP_4S_W]);
         self.each(shape.width, |asm, half| asm.emit(duplicate, &[vector(to) + half, PASSING.0.into()]));
     }
@@ -219,6 +224,9 @@ impl InstructionSet for Assembler {
         self.access(&[LDR_D, LDUR_D], &[ADDEND], from);
         if shape.element == Element::Float {
             self.emit(FCVT_S_D, &[ADDEND, ADDEND]);
+        }
+        if self.is_sve(shape.width) {
+            return self.sve_fill_from(shape.element, vector(to), ADDEND);
         }
         let duplicate = of_element(shape.element, [DUP_2D, DUP_4S]);
         self.each(shape.width, |asm, half| asm.emit(duplicate, &[vector(to) + half, ADDEND]));
@@ -229,7 +237,9 @@ impl InstructionSet for Assembler {
     }
 
     fn copy_vector(&mut self, shape: Shape, to: usize, from: usize) {
-        if to != from {
+        if self.is_sve(shape.width) {
+            self.sve_copy(vector(to), vector(from));
+        } else if to != from {
             self.each(shape.width, |asm, half| {
                 asm.emit(MOV_V, &[vector(to) + half, vector(from) + half, vector(from) + half]);
             });
@@ -239,6 +249,7 @@ impl InstructionSet for Assembler {
     fn load(&mut self, load: LoadKind, shape: Shape, to: usize, from: At) {
         let to = vector(to);
         match (load, shape.width) {
+            (_, width) if self.is_sve(width) => self.sve_load(load, shape, to, from),
             (LoadKind::Nt, Width::W256) => self.access(&[LDNP_Q], &[to, to + 1], from),
             (LoadKind::Regular, Width::W256) => self.two(LDP_Q, &[LDR_Q, LDUR_Q], to, from),
             _ => self.access(one(shape, LOADS), &[to], from),
@@ -249,6 +260,7 @@ impl InstructionSet for Assembler {
     fn store(&mut self, store: StoreKind, shape: Shape, to: At, from: usize) {
         let from = vector(from);
         match (store, shape.width) {
+            (_, width) if self.is_sve(width) => self.sve_store(store, shape, to, from),
             (StoreKind::Nt, Width::W256) => self.access(&[STNP_Q], &[from, from + 1], to),
             (_, Width::W256) => self.two(STP_Q, &[STR_Q, STUR_Q], from, to),
             _ => self.access(one(shape, STORES), &[from], to),
@@ -256,6 +268,9 @@ impl InstructionSet for Assembler {
     }
 
     fn gather(&mut self, shape: Shape, to: usize, table: General, places: At) {
+        if self.is_sve(shape.width) {
+            return self.sve_gather(shape, vector(to), table, places);
+        }
         // No index is negative: the upper half is zero.
         let ways = of_element(shape.element, [[LDR_X, LDUR_X], [LDR_W, LDUR_W]]);
         self.access(&ways, &[FOUND.0.into()], places);
@@ -267,6 +282,7 @@ impl InstructionSet for Assembler {
         let right = self.register(right);
         let [to, left, right] = [to, left, right].map(vector);
         match op {
+            _ if self.is_sve(shape.width) => self.sve_binary(op, shape, [to, left, right]),
             Operation::Minimum => self.choose(shape, [to, left, right], [right, left]),
             Operation::Maximum => self.choose(shape, [to, left, right], [left, right]),
             _ => {
@@ -277,6 +293,9 @@ impl InstructionSet for Assembler {
     }
 
     fn unary(&mut self, function: Function, shape: Shape, to: usize, from: usize, _constant: Option<usize>) {
+        if self.is_sve(shape.width) {
+            return self.sve_unary(function, shape, vector(to), vector(from));
+        }
         let opcode = match function {
             Function::Negate => of_shape(shape, [FNEG_D, FNEG_S, FNEG_2D, FNEG_4S]),
             Function::Absolute => of_shape(shape, [FABS_D, FABS_S, FABS_2D, FABS_4S]),
@@ -291,6 +310,7 @@ impl InstructionSet for Assembler {
         let opcode = of_shape(shape, [FMADD_D, FMADD_S, FMLA_2D, FMLA_4S]);
         match shape.width {
             Width::Scalar => self.emit(opcode, &[sum, x, y, sum]),
+            width if self.is_sve(width) => self.sve_add_product(shape, [sum, x, y]),
             width => self.each(width, |asm, half| asm.emit(opcode, &[sum + half, x + half, y + half])),
         }
     }
@@ -301,6 +321,11 @@ impl InstructionSet for Assembler {
         if shape.width == Width::Scalar {
             let opcode = of_element(shape.element, [FMADD_D, FMADD_S]);
             return self.emit(opcode, &[register, register, factor, addend]);
+        }
+        if self.is_sve(shape.width) {
+            self.sve_copy(ADDEND, addend);
+            self.sve_add_product(shape, [ADDEND, register, factor]);
+            return self.sve_copy(register, ADDEND);
         }
         let opcode = of_element(shape.element, [FMLA_2D, FMLA_4S]);
         self.each(shape.width, |asm, half| {
@@ -324,9 +349,9 @@ impl InstructionSet for Assembler {
         self.load(LoadKind::Regular, of_bytes(bytes), to, from);
     }
 
-    /// A load clears the rest of its register, but not the other one of the pair.
+    /// A load clears the rest of its register, but not the other one of a pair.
     fn clear_beyond(&mut self, bytes: u64, register: usize) {
-        if bytes < 32 {
+        if bytes < 32 && !self.is_sve(Width::W256) {
             self.emit(MOVI_ZERO, &[vector(register) + 1]);
         }
     }
@@ -466,6 +491,7 @@ fn of_bytes(bytes: u64) -> Shape {
         4 => (Width::Scalar, Element::Float),
         8 => (Width::Scalar, Element::Double),
         32 => (Width::W256, Element::Double),
+        64 => (Width::W512, Element::Double),
         _ => (Width::W128, Element::Double),
     };
     Shape { width, element }

@@ -4,8 +4,8 @@
 //! In a text, `{5}` is a register's number in five bits from bit 5 on, `{10:12*8}` an unsigned number of 12 bits from
 //! bit 10 on in units of 8, `{15:7s*16}` a signed one, and `{5:19b}` a distance in the code, in words.
 //!
-//! Source: Arm Architecture Reference Manual for A-profile (DDI 0487), chapter C6 (base) and C7 (SIMD and
-//! floating-point).
+//! Source: Arm Architecture Reference Manual for A-profile (DDI 0487), chapters C6 (base), C7 (SIMD and
+//! floating-point) and C8 (SVE).
 
 /// One instruction: its bits without operands, and its text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -135,6 +135,44 @@ opcodes! {
     FSQRT_2D = 0x6ee1_f800 "fsqrt v{0}.2d, v{5}.2d";
     FCMGT_4S = 0x6ea0_e400 "fcmgt v{0}.4s, v{5}.4s, v{16}.4s";
     FCMGT_2D = 0x6ee0_e400 "fcmgt v{0}.2d, v{5}.2d, v{16}.2d";
+    // SVE: offsets are in whole registers. What is governed by a predicate keeps other elements (m) or clears them (z).
+    PTRUE_256 = 0x2518_e140 "ptrue p{0:3}.b, vl32";
+    PTRUE_512 = 0x2518_e160 "ptrue p{0:3}.b, vl64";
+    LD1D = 0xa5e0_a000 "ld1d z{0}.d, p{10:3}/z, [x{5}, #{16:4s}, mul vl]";
+    LD1W = 0xa540_a000 "ld1w z{0}.s, p{10:3}/z, [x{5}, #{16:4s}, mul vl]";
+    LDNT1D = 0xa580_e000 "ldnt1d z{0}.d, p{10:3}/z, [x{5}, #{16:4s}, mul vl]";
+    LDNT1W = 0xa500_e000 "ldnt1w z{0}.s, p{10:3}/z, [x{5}, #{16:4s}, mul vl]";
+    ST1D = 0xe5e0_e000 "st1d z{0}.d, p{10:3}, [x{5}, #{16:4s}, mul vl]";
+    ST1W = 0xe540_e000 "st1w z{0}.s, p{10:3}, [x{5}, #{16:4s}, mul vl]";
+    STNT1D = 0xe590_e000 "stnt1d z{0}.d, p{10:3}, [x{5}, #{16:4s}, mul vl]";
+    STNT1W = 0xe510_e000 "stnt1w z{0}.s, p{10:3}, [x{5}, #{16:4s}, mul vl]";
+    LD1D_GATHER = 0xc5e0_c000 "ld1d z{0}.d, p{10:3}/z, [x{5}, z{16}.d, lsl #3]";
+    LD1W_GATHER = 0x8520_4000 "ld1w z{0}.s, p{10:3}/z, [x{5}, z{16}.s, uxtw #2]";
+    MOV_Z = 0x0460_3000 "orr z{0}.d, z{5}.d, z{16}.d";
+    DUP_Z_X = 0x05e0_3800 "dup z{0}.d, x{5}";
+    DUP_Z_W = 0x05a0_3800 "dup z{0}.s, w{5}";
+    DUP_Z_D = 0x0528_2000 "mov z{0}.d, z{5}.d[0]";
+    DUP_Z_S = 0x0524_2000 "mov z{0}.s, z{5}.s[0]";
+    FADD_ZD = 0x65c0_0000 "fadd z{0}.d, z{5}.d, z{16}.d";
+    FADD_ZS = 0x6580_0000 "fadd z{0}.s, z{5}.s, z{16}.s";
+    FSUB_ZD = 0x65c0_0400 "fsub z{0}.d, z{5}.d, z{16}.d";
+    FSUB_ZS = 0x6580_0400 "fsub z{0}.s, z{5}.s, z{16}.s";
+    FMUL_ZD = 0x65c0_0800 "fmul z{0}.d, z{5}.d, z{16}.d";
+    FMUL_ZS = 0x6580_0800 "fmul z{0}.s, z{5}.s, z{16}.s";
+    FDIV_ZD = 0x65cd_8000 "fdiv z{0}.d, p{10:3}/m, z{0}.d, z{5}.d";
+    FDIV_ZS = 0x658d_8000 "fdiv z{0}.s, p{10:3}/m, z{0}.s, z{5}.s";
+    FMLA_ZD = 0x65e0_0000 "fmla z{0}.d, p{10:3}/m, z{5}.d, z{16}.d";
+    FMLA_ZS = 0x65a0_0000 "fmla z{0}.s, p{10:3}/m, z{5}.s, z{16}.s";
+    FSQRT_ZD = 0x65cd_a000 "fsqrt z{0}.d, p{10:3}/m, z{5}.d";
+    FSQRT_ZS = 0x658d_a000 "fsqrt z{0}.s, p{10:3}/m, z{5}.s";
+    FNEG_ZD = 0x04dd_a000 "fneg z{0}.d, p{10:3}/m, z{5}.d";
+    FNEG_ZS = 0x049d_a000 "fneg z{0}.s, p{10:3}/m, z{5}.s";
+    FABS_ZD = 0x04dc_a000 "fabs z{0}.d, p{10:3}/m, z{5}.d";
+    FABS_ZS = 0x049c_a000 "fabs z{0}.s, p{10:3}/m, z{5}.s";
+    FCMGT_ZD = 0x65c0_4010 "fcmgt p{0:4}.d, p{10:3}/z, z{5}.d, z{16}.d";
+    FCMGT_ZS = 0x6580_4010 "fcmgt p{0:4}.s, p{10:3}/z, z{5}.s, z{16}.s";
+    SEL_ZD = 0x05e0_c000 "sel z{0}.d, p{10:4}, z{5}.d, z{16}.d";
+    SEL_ZS = 0x05a0_c000 "sel z{0}.s, p{10:4}, z{5}.s, z{16}.s";
 }
 
 /// An operand's place in an instruction.

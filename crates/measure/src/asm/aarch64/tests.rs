@@ -26,13 +26,15 @@ use crate::skip::skip;
 /// An offset that no jump reaches back from to before the start.
 const AT: usize = 1 << 28;
 const LSE: Isa = Isa { lse: true, ..NEON };
+/// As on Neoverse V1, as on A64FX, and the longest that there may be.
+const SVE: [Isa; 3] = [Isa { sve_bytes: 32, ..NEON }, Isa { sve_bytes: 64, ..NEON }, Isa { sve_bytes: 256, ..NEON }];
 
 /// What LLVM's assembler makes of these lines: a word each. `None`, where it is not installed.
 fn assembled(lines: &[String]) -> Option<Vec<u32>> {
     let names = ["llvm-mc", "llvm-mc-14", "llvm-mc-15", "llvm-mc-16", "llvm-mc-17", "llvm-mc-18", "llvm-mc-19"];
     let mut child = names.iter().find_map(|name| {
         let mut command = Command::new(name);
-        command.args(["-triple=aarch64", "-mattr=+v8.2a", "-show-encoding"]);
+        command.args(["-triple=aarch64", "-mattr=+v8.2a,+sve", "-show-encoding"]);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().ok()
     })?;
     let mut input = child.stdin.take().unwrap();
@@ -101,7 +103,7 @@ fn of_kernel(kernel: &str) -> Vec<Result<MachineCode, Unsupported>> {
     let mut codes = Vec::new();
     for (&width, &store) in Width::ALL.iter().flat_map(|width| StoreKind::ALL.iter().map(move |s| (width, s))) {
         for (&load, &element) in LoadKind::ALL.iter().flat_map(|l| Element::ALL.iter().map(move |e| (l, e))) {
-            for isa in [NEON, Isa { fma: false, ..NEON }] {
+            for isa in SVE.into_iter().chain([NEON, Isa { fma: false, ..NEON }]) {
                 for unroll in [1, 4, 32] {
                     let variant = Variant { kernel: kernel.into(), element, width, store, load, unroll };
                     codes.push(kernel::assemble::<Assembler>(&variant, isa));
@@ -122,15 +124,19 @@ fn of_generators() -> Vec<Result<MachineCode, Unsupported>> {
     let touches = [Probe::Load, Probe::StoreWord, Probe::StoreLine, Probe::Flush];
     codes.extend(touches.map(probe::touch::<Assembler>));
     for (&width, &balance) in Width::ALL.iter().flat_map(|w| Balance::ALL.iter().map(move |b| (w, b))) {
-        let of = |&element| flops::flops::<Assembler>(Flops { element, width, balance }, NEON);
-        codes.extend(Element::ALL.iter().map(of));
+        for isa in [NEON, SVE[0], SVE[1], SVE[2]] {
+            let of = |&element| flops::flops::<Assembler>(Flops { element, width, balance }, isa);
+            codes.extend(Element::ALL.iter().map(of));
+        }
     }
     let sizes = [4, 8, 16, 32, 64];
     for &bytes in &sizes {
         let forwarding = sizes.map(|loaded| Scan::Forwarding { stored: bytes, loaded });
         let scans =
             [Scan::Load { bytes }, Scan::Store { bytes }, Scan::Aliasing { bytes }].into_iter().chain(forwarding);
-        codes.extend(scans.map(|of| scan::scan::<Assembler>(of, NEON)));
+        for of in scans {
+            codes.extend([NEON, SVE[0], SVE[1], SVE[2]].map(|isa| scan::scan::<Assembler>(of, isa)));
+        }
     }
     for touch in [Touch::Read, Touch::Write, Touch::Copy] {
         let of = |streams| Streams { streams, touch, offset_bytes: 0 };
@@ -227,6 +233,20 @@ fn a_triad_of_256_bits_is_made_of_pairs() {
     }
 }
 
+/// On registers as wide as the width, an address is computed once for 16 offsets of a stream.
+#[test]
+fn a_triad_of_sve_is_made_of_whole_registers() {
+    for (isa, width) in [(SVE[0], Width::W256), (SVE[1], Width::W512)] {
+        let (store, load) = (StoreKind::Nt, LoadKind::Nt);
+        let variant = Variant { kernel: "triad".into(), element: Element::Float, width, store, load, unroll: 16 };
+        let code = kernel::assemble::<Assembler>(&variant, isa).unwrap();
+        let text = listing(&code);
+        let main_loop = text.split_once("; main loop\n").unwrap().1.split_once("b.ne").unwrap().0;
+        let counts = ["ldnt1w", "stnt1w", "fmla", "add x"].map(|what| main_loop.matches(what).count());
+        assert_eq!(counts, [32, 16, 16, 3 + 3], "{text}");
+    }
+}
+
 #[test]
 fn a_hand_over_is_one_instruction_where_there_is_one() {
     let code = handover::handover::<Assembler>(LSE).unwrap();
@@ -257,6 +277,6 @@ fn what_x86_alone_has_is_refused_with_its_reason() {
     check(StoreKind::Rep, LoadKind::Regular, Width::Scalar, "FEAT_MOPS");
     check(StoreKind::Nt, LoadKind::Regular, Width::W128, "stnp");
     check(StoreKind::Regular, LoadKind::Nt, Width::W128, "ldnp");
-    check(StoreKind::Regular, LoadKind::Regular, Width::W512, "512 bits");
+    check(StoreKind::Regular, LoadKind::Regular, Width::W512, "SVE with registers of 512 bits");
     assert!(strings::strings::<Assembler>(false).unwrap_err().to_string().contains("FEAT_MOPS"));
 }
