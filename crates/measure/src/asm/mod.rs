@@ -14,7 +14,8 @@ mod kernel;
 mod mix;
 mod pair;
 pub mod probe;
-#[cfg(all(test, target_arch = "x86_64"))]
+#[cfg(target_arch = "x86_64")]
+#[cfg(test)]
 mod recorded;
 mod scan;
 mod streams;
