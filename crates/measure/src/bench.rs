@@ -30,8 +30,9 @@ use membound_core::units::Hertz;
 /// The kernel counts steal in ticks of 10 ms; reading it more often than it changes only disturbs.
 const STEAL_PERIOD: Duration = Duration::from_millis(10);
 /// Trips of the two parts of a probe: 1.6 us and 0.8 us at 4 GHz. Each part runs twice, and the faster one counts:
-/// interruptions by a host come too seldom to fall into both.
-const PROBE_TRIPS: [u64; 2] = [64, 128];
+/// interruptions by a host come too seldom to fall into both. Where the clock may tick at 25 MHz, a part takes 16 times
+/// as long: 640 ticks and 320.
+const PROBE_TRIPS: [u64; 2] = if cfg!(target_arch = "aarch64") { [1024, 2048] } else { [64, 128] };
 /// Links of the chain behind each reading of the core clock.
 pub(crate) const CORE_CLOCK_LINKS: u64 = PROBE_TRIPS[0] * CHAIN_LINKS;
 

@@ -30,6 +30,9 @@ pub(crate) const SUMS: usize = 8;
 /// Bytes of the lane area: a register of 512 bits for each partial sum.
 const LANES: usize = SUMS * REGISTER;
 
+/// Whether non-temporal accesses must be at multiples of their size, as on x86.
+const ALIGNS_NT: bool = cfg!(target_arch = "x86_64");
+
 /// Registers that each of so many sums is kept in: together no more than [`SUMS`].
 pub(crate) fn partial_sums(sums: usize) -> usize {
     SUMS / sums.max(1).next_power_of_two()
@@ -79,6 +82,7 @@ impl Call {
     pub(crate) const VECTORS: i32 = 136;
     pub(crate) const TAIL: i32 = 144;
     pub(crate) const SCALAR: i32 = 152;
+    #[cfg(target_arch = "x86_64")]
     pub(crate) const SAVED_STACK: i32 = 160;
     pub(crate) const EVEN: i32 = 176;
     pub(crate) const LANES: i32 = 192;
@@ -132,12 +136,12 @@ impl Call {
         let mut aligned: Vec<u64> = Vec::new();
         for (&address, &pair) in call.pointers.iter().zip(&pairs) {
             let is_here = |access: &&Access| (access.stream, access.row) == pair;
-            if variant.store == StoreKind::Nt {
+            if ALIGNS_NT && variant.store == StoreKind::Nt {
                 let at = |access: &Access| address.wrapping_add_signed(i64::from(access.column) * element_bytes as i64);
                 aligned.extend(formula.stores().iter().filter(is_here).map(at));
             }
             let is_loaded_nt = |access: &Access| access.column == 0 && formula.streams[pair.0].role == Role::Values;
-            if variant.load == LoadKind::Nt && formula.loads().iter().filter(is_here).any(is_loaded_nt) {
+            if ALIGNS_NT && variant.load == LoadKind::Nt && formula.loads().iter().filter(is_here).any(is_loaded_nt) {
                 aligned.push(address);
             }
         }

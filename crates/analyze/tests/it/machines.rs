@@ -208,7 +208,7 @@ fn arm_with_clusters() {
     assert_eq!((machine.packages(), machine.cores().len(), machine.nodes.len()), (2, 128, 4));
     assert_eq!(machine.kinds(), [(CoreKind::Uniform, set("0-127"))]);
     assert_eq!(machine.identity.architecture, Fact::Known("aarch64".into()));
-    assert_eq!(machine.identity.model, Fact::Known("HiSilicon part 0xd01".into()));
+    assert_eq!(machine.identity.model, Fact::Known("HiSilicon TSV110 (0xd01)".into()));
     let clusters: std::collections::BTreeSet<_> =
         machine.cpus.iter().map(|cpu| (cpu.package.get(), cpu.cluster.get().unwrap())).collect();
     assert_eq!(clusters.len(), 32);
@@ -346,6 +346,39 @@ fn kinds_by_the_kernels_own_lists() {
     (0..3).for_each(|id| tree.cpu(id, "32K"));
     tree.write("sys/devices/cpu_lowpower/cpus", b"2");
     let kinds = [(CoreKind::Performance, set("0")), (CoreKind::Efficiency, set("1")), (CoreKind::LowPower, set("2"))];
+    assert_eq!(tree.machine().kinds(), kinds);
+}
+
+/// As on a GB10: ten Cortex-X925 in two clusters, some of which are favoured, and ten Cortex-A725 of two clocks.
+#[test]
+fn kinds_of_arm_cores_by_their_design() {
+    let capacities =
+        [718, 718, 718, 718, 718, 997, 997, 997, 997, 997, 731, 731, 731, 731, 731, 1017, 1017, 1017, 1017, 1024];
+    let is_big = |id: u32| (5..10).contains(&id) || id >= 15;
+    let tree = Tree::new(&[]);
+    for id in 0..20 {
+        tree.cpu(id, "64K");
+        let capacity = capacities[id as usize].to_string();
+        tree.write(&format!("sys/devices/system/cpu/cpu{id}/cpu_capacity"), capacity.as_bytes());
+    }
+    // By capacity alone.
+    assert_eq!(tree.machine().kinds().iter().map(|(_, cpus)| cpus.len()).collect::<Vec<_>>(), [1, 4, 15]);
+    let kinds = [(CoreKind::Performance, set("5-9,15-19")), (CoreKind::Efficiency, set("0-4,10-14"))];
+    let of = |id| if is_big(id) { "0xd85" } else { "0xd87" };
+    let cpuinfo: Vec<String> = (0..20)
+        .map(|id| format!("processor : {id}\nCPU implementer : 0x41\nCPU architecture: 8\nCPU part : {}\n", of(id)))
+        .collect();
+    tree.write("proc/cpuinfo", cpuinfo.join("\n").as_bytes());
+    let machine = tree.machine();
+    assert_eq!(machine.kinds(), kinds);
+    assert_eq!(machine.identity.model, Fact::Known("ARM Cortex-X925 (0xd85) + Cortex-A725 (0xd87)".into()));
+    // The register says the same.
+    tree.write("proc/cpuinfo", b"");
+    for id in 0..20 {
+        let register = if is_big(id) { "0x00000000410fd850\n" } else { "0x00000000410fd870\n" };
+        let path = format!("sys/devices/system/cpu/cpu{id}/regs/identification/midr_el1");
+        tree.write(&path, register.as_bytes());
+    }
     assert_eq!(tree.machine().kinds(), kinds);
 }
 
@@ -495,7 +528,7 @@ proptest! {
 
 /// Which vectors there are decides nothing about a map.
 fn no_vectors() -> Isa {
-    Isa { avx: false, avx2: false, fma: false, avx512: false, sse41: false, sse4a: false }
+    Isa::NONE
 }
 
 /// The latency map: a row for each CPU that may be used, a column for each node with memory. Returns the nodes of it.

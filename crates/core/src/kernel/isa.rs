@@ -2,8 +2,8 @@
 
 use crate::kernel::Width;
 
-/// The instruction sets that decide which variants exist. Read with CPUID and XCR0: a set that the operating system
-/// does not save is not there.
+/// The instruction sets that decide which variants exist, of all architectures. On x86 they are read with CPUID and XCR0,
+/// on Arm from what the kernel tells: a set that the operating system does not save is not there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Isa {
     /// 256-bit vectors and three-operand forms.
@@ -18,9 +18,28 @@ pub struct Isa {
     pub sse41: bool,
     /// movntsd and movntss: a non-temporal store of one element.
     pub sse4a: bool,
+    /// Arm's vectors of 128 bits, two of which one instruction loads or stores.
+    pub neon: bool,
+    /// Arm's atomic instructions (LSE): compare and swap in one.
+    pub lse: bool,
+    /// Bytes of a register of Arm's SVE; 0 without it.
+    pub sve_bytes: u32,
 }
 
 impl Isa {
+    /// None of them.
+    pub const NONE: Isa = Isa {
+        avx: false,
+        avx2: false,
+        fma: false,
+        avx512: false,
+        sse41: false,
+        sse4a: false,
+        neon: false,
+        lse: false,
+        sve_bytes: 0,
+    };
+
     /// The widths there are, narrow first.
     pub fn widths(self) -> Vec<Width> {
         Width::ALL.iter().copied().filter(|&w| self.has_width(w)).collect()
@@ -30,8 +49,8 @@ impl Isa {
     pub fn has_width(self, width: Width) -> bool {
         match width {
             Width::Scalar | Width::W128 => true,
-            Width::W256 => self.avx,
-            Width::W512 => self.avx512,
+            Width::W256 => self.avx || self.neon,
+            Width::W512 => self.avx512 || self.sve_bytes >= 64,
         }
     }
 }

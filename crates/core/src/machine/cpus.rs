@@ -7,6 +7,7 @@ use std::fmt;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::machine::arm::{self, Part};
 use crate::machine::caches::Cache;
 use crate::machine::cpuset::CpuSet;
 use crate::machine::fact::{Fact, Unread};
@@ -210,8 +211,9 @@ pub(crate) fn place<'a>(cpus: &mut [Cpu], nodes: impl Iterator<Item = (u32, &'a 
 }
 
 /// Writes into each online CPU its kind of core. Sources, best first: the kernel's own lists for hybrid Intel machines;
-/// `cpu_capacity` (ARM); otherwise cores with different first-level caches or base frequencies are different kinds.
-/// Maximum frequencies alone don't tell: favoured cores of one kind have a higher one.
+/// the designs that ARM cores are of; `cpu_capacity`; otherwise cores with different first-level caches or base
+/// frequencies are different kinds. Maximum frequencies alone don't tell: favoured cores of one kind have a higher one, and
+/// with it a higher capacity.
 pub(crate) fn classify(source: &Source, cpus: &mut [Cpu], caches: &[Cache]) {
     let lists = ["cpu_core", "cpu_atom", "cpu_lowpower"].map(|name| source.list(&format!("sys/devices/{name}/cpus")));
     if lists[..2].iter().all(|list| list.known().is_some_and(|list| !list.is_empty())) {
@@ -232,7 +234,10 @@ pub(crate) fn classify(source: &Source, cpus: &mut [Cpu], caches: &[Cache]) {
 /// Kinds of the online CPUs, in order, told apart by what they are built of.
 fn kinds_by_build(source: &Source, cpus: &[Cpu], caches: &[Cache]) -> Vec<Fact<CoreKind>> {
     let online: Vec<&Cpu> = cpus.iter().filter(|cpu| cpu.online).collect();
-    let builds: Vec<Build> = online.iter().map(|cpu| Build::of(cpu, caches)).collect();
+    let parts = arm::parts(source, online.iter().map(|cpu| cpu.id));
+    let all_tell = online.iter().all(|cpu| parts.contains_key(&cpu.id));
+    let part = |cpu: &Cpu| parts.get(&cpu.id).copied().filter(|_| all_tell);
+    let builds: Vec<Build> = online.iter().map(|cpu| Build::of(cpu, caches, part(cpu))).collect();
     if builds.iter().all(|build| *build == builds[0]) {
         return vec![Fact::Known(CoreKind::Uniform); builds.len()];
     }
@@ -251,15 +256,22 @@ fn kinds_by_build(source: &Source, cpus: &[Cpu], caches: &[Cache]) -> Vec<Fact<C
     builds.iter().map(|build| Fact::Known(CoreKind::ranked(rank(build)))).collect()
 }
 
-/// What tells kinds of core apart: capacity, bytes of first-level caches, base frequency in Hz.
+/// What tells kinds of core apart: their designs; where those are not told, capacity, bytes of first-level caches, base
+/// frequency in Hz.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Build(Option<u32>, Vec<u64>, Option<u64>);
+enum Build {
+    Design(Part),
+    Traits(Option<u32>, Vec<u64>, Option<u64>),
+}
 
 impl Build {
-    fn of(cpu: &Cpu, caches: &[Cache]) -> Self {
+    fn of(cpu: &Cpu, caches: &[Cache], part: Option<Part>) -> Self {
+        if let Some(part) = part {
+            return Build::Design(part);
+        }
         let first = caches.iter().filter(|cache| cache.level == 1 && cache.cpus.contains(cpu.id));
         let base = cpu.frequency.known().and_then(|frequency| frequency.base.get());
-        Build(cpu.capacity.get(), first.map(|cache| cache.size.0).collect(), base.map(|hertz| hertz.0 as u64))
+        Build::Traits(cpu.capacity.get(), first.map(|cache| cache.size.0).collect(), base.map(|hertz| hertz.0 as u64))
     }
 }
 

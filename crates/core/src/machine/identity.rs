@@ -5,6 +5,7 @@ use crate::machine::source::Hypervisor;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::machine::arm::{self, Part};
 use crate::machine::fact::Fact;
 use crate::machine::source::Source;
 
@@ -17,7 +18,7 @@ pub struct Identity {
     pub architecture: Fact<String>,
     /// Who designed the cores: `GenuineIntel`, `AuthenticAMD`, or the name behind an ARM implementer code.
     pub vendor: Fact<String>,
-    /// The processor's name; on ARM, implementer and part numbers, each kind once.
+    /// The processor's name; on ARM, implementer, names and numbers of parts, each kind once.
     pub model: Fact<String>,
     /// x86 family, model and stepping, such as `25/17/1`.
     pub signature: Fact<String>,
@@ -109,22 +110,10 @@ impl CpuInfo {
             .and_then(|family| model.and_then(|model| stepping.map(|stepping| format!("{family}/{model}/{stepping}"))))
     }
 
-    /// Implementer codes of the Arm architecture reference manual, register MIDR_EL1.
     fn arm_vendor(&self) -> Fact<String> {
-        const NAMES: [(&str, &str); 9] = [
-            ("0x41", "ARM"),
-            ("0x42", "Broadcom"),
-            ("0x43", "Cavium"),
-            ("0x46", "Fujitsu"),
-            ("0x48", "HiSilicon"),
-            ("0x4e", "NVIDIA"),
-            ("0x51", "Qualcomm"),
-            ("0x61", "Apple"),
-            ("0xc0", "Ampere"),
-        ];
         self.field("CPU implementer").map(|code| {
-            let name = NAMES.iter().find(|(number, _)| *number == code);
-            name.map_or_else(|| format!("implementer {code}"), |(_, name)| name.to_string())
+            let number = code.strip_prefix("0x").and_then(|digits| u8::from_str_radix(digits, 16).ok());
+            number.map_or_else(|| format!("implementer {code}"), arm::vendor)
         })
     }
 
@@ -133,11 +122,12 @@ impl CpuInfo {
         let text = self.0.as_ref();
         vendor.and_then(|vendor| {
             text.and_then(|text| {
-                let mut parts: Vec<String> = text.split("\n\n").filter_map(|core| field(core, "CPU part")).collect();
+                let mut parts: Vec<Part> = text.split("\n\n").filter_map(Part::of_paragraph).collect();
                 parts.sort();
                 parts.dedup();
-                let parts = (!parts.is_empty()).then(|| format!("{vendor} part {}", parts.join(" + ")));
-                Fact::from_option(parts, || format!("/{CPUINFO} has no 'CPU part'"))
+                let names: Vec<String> = parts.into_iter().map(Part::name).collect();
+                let names = (!names.is_empty()).then(|| format!("{vendor} {}", names.join(" + ")));
+                Fact::from_option(names, || format!("/{CPUINFO} has no 'CPU part'"))
             })
         })
     }

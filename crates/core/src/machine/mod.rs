@@ -4,6 +4,7 @@
 //! The machine that the program runs on is another [`Source`], which knows what the processor says as well. What cannot be read is a [`Fact::Absent`] with its reason, never a zero
 //! and never a guess. Nothing here fails for a file that is missing or says nonsense.
 
+mod arm;
 pub mod caches;
 pub mod cpus;
 pub mod cpuset;

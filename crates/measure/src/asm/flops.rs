@@ -9,6 +9,9 @@
 //! call.lanes[3] = the sum of all chains
 //! ```
 //!
+//! Where vectors have no such fused operation but one that adds to a sum, a chain adds up products that are all the same:
+//! chain = chain + factor * addend.
+//!
 //! Neighbouring instructions belong to different chains, so that none waits for its neighbour. No instruction touches
 //! memory inside the loop, and its 96 instructions fit the cache of decoded ones.
 
@@ -66,6 +69,7 @@ fn generate<S: InstructionSet>(flops: Flops, isa: Isa, padding: usize) -> Result
 fn link<S: InstructionSet>(asm: &mut S, flops: Flops, chain: u64) {
     let (shape, register) = (shape(flops), chain as usize);
     match flops.link(chain) {
+        Balance::Fma if S::ACCUMULATES => asm.add_product(shape, register, FACTOR, Operand::Register(ADDEND)),
         Balance::Fma => asm.multiply_add(shape, register, FACTOR, ADDEND),
         Balance::Multiply => asm.binary(Operation::Multiply, shape, register, register, Operand::Register(FACTOR)),
         _ => asm.binary(Operation::Add, shape, register, register, Operand::Register(ADDEND)),

@@ -12,6 +12,7 @@
 //! An attempt that fails has the line already, or its request for it is under way, which is the least a hand-over needs.
 
 use membound_core::kernel::Unsupported;
+use membound_core::kernel::isa::Isa;
 
 use crate::asm::instruction_set::InstructionSet;
 use crate::code::{Call, MachineCode};
@@ -29,8 +30,8 @@ pub enum Side {
 }
 
 /// The code of one side.
-pub(crate) fn handover<S: InstructionSet>() -> Result<MachineCode, Unsupported> {
-    let mut asm = S::new(S::BASELINE);
+pub(crate) fn handover<S: InstructionSet>(isa: Isa) -> Result<MachineCode, Unsupported> {
+    let mut asm = S::new(isa);
     let (mut passed, mut stop) = (asm.label(), asm.label());
     let words = [S::POINTERS[0], S::POINTERS[1], S::POINTERS[2]];
     asm.prologue();

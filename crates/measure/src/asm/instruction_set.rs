@@ -76,6 +76,11 @@ pub(crate) trait InstructionSet: Sized {
     const VECTORS: usize;
     /// Vector registers that a gather takes from its target on.
     const GATHER: usize;
+    /// Why a loop is refused that needs more registers than [`Self::VECTORS`].
+    const TOO_MANY_VECTORS: &'static str;
+    /// Whether [`Self::add_product`] is the only fused operation on vectors: [`Self::multiply_add`] then takes several
+    /// instructions.
+    const ACCUMULATES: bool;
 
     /// Why this is not there, if it is not.
     fn check(ability: Ability, isa: Isa) -> Result<(), Unsupported>;
@@ -162,6 +167,8 @@ pub(crate) trait InstructionSet: Sized {
 
     /// Loads so many bytes (4 to 64) to a register.
     fn load_bytes(&mut self, bytes: u64, to: usize, from: Address<Self::Register>);
+    /// Clears what is beyond so many bytes of a register, where a load of no more leaves it.
+    fn clear_beyond(&mut self, _bytes: u64, _register: usize) {}
     fn store_bytes(&mut self, bytes: u64, to: Address<Self::Register>, from: usize);
     /// Loads 16 aligned bytes.
     fn load_aligned(&mut self, to: usize, from: Address<Self::Register>);

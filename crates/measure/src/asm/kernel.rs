@@ -132,10 +132,8 @@ impl<'a, S: InstructionSet> Generator<'a, S> {
         if pointers.len() > S::POINTERS.len() {
             return Err(Unsupported::NoSuchInstruction("more streams than address registers (9)"));
         }
-        let registers = Registers::new::<S>(formula, variant).ok_or(Unsupported::NoSuchInstruction(
-            "the loop needs more vector registers than there are (16); write it with fewer different numbers, sums or \
-             brackets on the right of operators",
-        ))?;
+        let registers =
+            Registers::new::<S>(formula, variant).ok_or(Unsupported::NoSuchInstruction(S::TOO_MANY_VECTORS))?;
         Ok(Generator { asm: S::new(isa), formula, variant, padding, pointers, registers })
     }
 

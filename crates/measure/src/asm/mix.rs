@@ -40,11 +40,10 @@ pub(crate) fn mix<S: InstructionSet>(mix: Mix) -> Result<MachineCode, Unsupporte
     asm.finish(again, fault_exit)
 }
 
-#[cfg(test)]
+#[cfg(all(test, target_arch = "x86_64"))]
 mod tests {
     use super::*;
 
-    #[cfg(target_arch = "x86_64")]
     #[test]
     fn code_moves_the_bytes_it_claims() {
         for mix in Mix::ALL {

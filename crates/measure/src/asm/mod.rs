@@ -3,6 +3,8 @@
 //! Files here say what generators do with any [instruction set](instruction_set::InstructionSet). This one chooses
 //! whose code is generated: no other names an instruction set.
 
+#[cfg(any(test, target_arch = "aarch64"))]
+mod aarch64;
 mod chase;
 mod clock;
 mod flops;
@@ -12,6 +14,7 @@ mod kernel;
 mod mix;
 mod pair;
 pub mod probe;
+#[cfg(target_arch = "x86_64")]
 #[cfg(test)]
 mod recorded;
 mod scan;
@@ -31,7 +34,14 @@ use membound_core::kernel::{Unsupported, Variant};
 use crate::asm::instruction_set::InstructionSet;
 use crate::code::MachineCode;
 
+#[cfg(target_arch = "aarch64")]
+use aarch64::Assembler;
+#[cfg(target_arch = "aarch64")]
+pub use aarch64::isa::detect;
+#[cfg(target_arch = "aarch64")]
+pub use aarch64::listing::listing;
 pub use clock::{CHAIN_LINKS, WIDE_ADDS};
+use instruction_set::InstructionSet;
 #[cfg(target_arch = "x86_64")]
 use x86_64::Assembler;
 #[cfg(target_arch = "x86_64")]
@@ -41,11 +51,14 @@ pub use x86_64::listing::listing;
 #[cfg(target_arch = "x86_64")]
 pub use x86_64::timed_calls::{Step, timed_calls};
 
-#[cfg(not(target_arch = "x86_64"))]
+#[cfg(not(any(target_arch = "aarch64", target_arch = "x86_64")))]
 compile_error!(
     "no code can be generated for this architecture: it needs a folder beside asm/x86_64 with an `InstructionSet`, \
      `detect`, `listing` and, for the micro-VM, `timed_calls`"
 );
+
+/// Whether a chain of fused operations adds up products that are all the same, instead of multiplying and adding.
+pub const ACCUMULATES: bool = Assembler::ACCUMULATES;
 
 /// The machine code of `variant`.
 pub fn assemble(variant: &Variant, isa: Isa) -> Result<MachineCode, Unsupported> {
@@ -85,7 +98,7 @@ pub fn flops(flops: Flops, isa: Isa) -> Result<MachineCode, Unsupported> {
 
 /// The code of one side of a hand-over.
 pub fn handover() -> Result<MachineCode, Unsupported> {
-    handover::handover::<Assembler>()
+    handover::handover::<Assembler>(Isa { lse: detect().lse, ..Assembler::BASELINE })
 }
 
 /// The code that walks from its [`Call`](crate::code::Call)'s first pointer on; what it stores is the call's scalar.

@@ -18,8 +18,8 @@ use crate::asm::{
 };
 use crate::code::MachineCode;
 
-const EVERY: Isa = Isa { avx: true, avx2: true, fma: true, avx512: true, sse41: true, sse4a: true };
-const SSE: Isa = Isa { avx: false, avx2: false, fma: false, avx512: false, sse41: false, sse4a: false };
+const EVERY: Isa = Isa { avx: true, avx2: true, fma: true, avx512: true, sse41: true, sse4a: true, ..Isa::NONE };
+const SSE: Isa = Isa::NONE;
 const SETS: [Isa; 4] = [EVERY, SSE, Isa { sse41: true, sse4a: true, ..SSE }, Isa { avx: true, sse41: true, ..SSE }];
 /// What the catalog's kernels do not ask for.
 const LOOPS: [&str; 5] = [

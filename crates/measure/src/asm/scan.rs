@@ -65,6 +65,9 @@ fn generate<S: InstructionSet>(scan: Scan, isa: Isa, padding: usize) -> Result<M
         }
         if loaded > 0 {
             asm.load_bytes(loaded, place as usize, at(loads));
+            if loaded < stored {
+                asm.clear_beyond(loaded, place as usize);
+            }
         }
     }
     asm.count_down(S::REPETITIONS, again);

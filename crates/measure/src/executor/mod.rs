@@ -2,7 +2,7 @@
 
 pub mod fake;
 pub mod here;
-#[cfg(feature = "kvm")]
+#[cfg(all(feature = "kvm", target_arch = "x86_64"))]
 pub mod microvm;
 pub mod native;
 pub mod worker;

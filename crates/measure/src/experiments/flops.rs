@@ -10,6 +10,7 @@ use membound_core::case::Case;
 use membound_core::kernel::flops::Flops;
 use membound_core::kernel::isa::Isa;
 use membound_core::kernel::scan::REGISTER;
+use membound_core::machine::spec::Balance;
 use membound_core::memory::Obtained;
 use membound_core::record::{Measured, Unit, Volume};
 
@@ -73,7 +74,7 @@ impl Chains<'_> {
     fn check(&self) -> Result<(), NoVisit> {
         let Some([factor, addend]) = self.done else { return Ok(()) };
         let element = self.flops.element;
-        let Some(expect) = self.flops.play(START, factor, addend, self.call.repetitions) else { return Ok(()) };
+        let Some(expect) = play(self.flops, factor, addend, self.call.repetitions) else { return Ok(()) };
         let bytes = self.flops.width.bytes(element) as usize;
         let found = element.decode(&self.call.registers()[3][..bytes]);
         match found.iter().all(|number| *number == expect) {
@@ -81,6 +82,15 @@ impl Chains<'_> {
             false => Err(NoVisit::Disagrees(format!(": {found:?}, not {expect}"))),
         }
     }
+}
+
+/// What so many trips make of the start, where it is exact.
+fn play(flops: Flops, factor: f64, addend: f64, trips: u64) -> Option<f64> {
+    if flops.balance == Balance::Fma && crate::asm::ACCUMULATES {
+        // Products that are all the same are added.
+        return Flops { balance: Balance::Add, ..flops }.play(START, factor, factor * addend, trips);
+    }
+    flops.play(START, factor, addend, trips)
 }
 
 impl Task for Chains<'_> {

@@ -98,7 +98,7 @@ fn accesses_stay_in_the_scratch_memory() {
 
 #[test]
 fn what_does_not_exist_is_refused() {
-    let isa = Isa { avx: false, avx512: false, ..membound_measure::asm::detect() };
+    let isa = Isa { avx: false, avx512: false, neon: false, sve_bytes: 0, ..membound_measure::asm::detect() };
     for bytes in [32, 64] {
         assert!(matches!(
             membound_measure::asm::scan(Scan::Load { bytes }, isa),

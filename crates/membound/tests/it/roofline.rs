@@ -480,7 +480,7 @@ fn arithmetic_for_real() {
 /// Before AVX there are two-operand forms, and no fused ones.
 #[test]
 fn arithmetic_without_avx() {
-    let sse = Isa { avx: false, avx2: false, fma: false, avx512: false, sse41: false, sse4a: false };
+    let sse = Isa::NONE;
     let of = |width, balance| membound_measure::asm::flops(Flops { element: Element::Float, width, balance }, sse);
     assert!(of(Width::W128, Balance::Separate).is_ok() && of(Width::Scalar, Balance::Multiply).is_ok());
     assert!(of(Width::W256, Balance::Add).unwrap_err().to_string().contains("AVX"));

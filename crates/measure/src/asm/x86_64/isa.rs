@@ -14,6 +14,7 @@ pub fn detect() -> Isa {
         avx512: is_x86_feature_detected!("avx512f"),
         sse41: is_x86_feature_detected!("sse4.1"),
         sse4a: is_x86_feature_detected!("sse4a"),
+        ..Isa::NONE
     }
 }
 

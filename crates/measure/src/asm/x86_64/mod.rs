@@ -32,7 +32,7 @@ impl InstructionSet for Assembler {
     type Register = AsmRegister64;
     type Label = CodeLabel;
 
-    const BASELINE: Isa = Isa { avx: false, avx2: false, fma: false, avx512: false, sse41: false, sse4a: false };
+    const BASELINE: Isa = Isa::NONE;
     const CALL: AsmRegister64 = r15;
     const REPETITIONS: AsmRegister64 = r14;
     const POINTERS: &'static [AsmRegister64] = &[rbx, rcx, rdx, rsi, r8, r9, r10, r11, rax];
@@ -44,6 +44,9 @@ impl InstructionSet for Assembler {
     const VECTORS: usize = 16;
     /// The elements, their places and a mask.
     const GATHER: usize = 3;
+    const TOO_MANY_VECTORS: &'static str = "the loop needs more vector registers than there are (16); write it with fewer different numbers, sums or \
+         brackets on the right of operators";
+    const ACCUMULATES: bool = false;
 
     fn check(ability: Ability, isa: Isa) -> Result<(), Unsupported> {
         isa::check(ability, isa)

@@ -11,6 +11,8 @@ use std::ptr;
 use std::sync::Once;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering, compiler_fence};
 
+use crate::os::memory::base_page;
+
 /// What a signal says.
 pub(crate) fn name(signal: i32) -> &'static str {
     match signal {
@@ -134,7 +136,8 @@ impl Drop for Unguard {
 /// `touch` refers, as any bits whatever.
 pub unsafe fn guard<R>(range: Range<usize>, page: usize, touch: impl FnOnce() -> R) -> Result<R, TakenAway> {
     handle();
-    Guarded::set(&range, page);
+    // What is taken away goes in whole pages of the processor's.
+    Guarded::set(&range, page.max(base_page()));
     let _unguard = Unguard;
     let result = touch();
     if Guarded::is_lost() { Err(TakenAway) } else { Ok(result) }
@@ -151,18 +154,42 @@ pub(crate) unsafe fn continued(code: Range<usize>, exit: usize, argument: usize,
     ACTIVE.set(Active::NONE);
 }
 
+/// Address of the instruction that a signal came at.
+#[cfg(target_arch = "x86_64")]
+fn interrupted_at(machine: &libc::mcontext_t) -> usize {
+    machine.gregs[libc::REG_RIP as usize] as usize
+}
+
+/// As above.
+#[cfg(target_arch = "aarch64")]
+fn interrupted_at(machine: &libc::mcontext_t) -> usize {
+    machine.pc as usize
+}
+
+/// Lets the interrupted code go on elsewhere, with its argument where it is kept (`InstructionSet::CALL`).
+#[cfg(target_arch = "x86_64")]
+fn continue_at(machine: &mut libc::mcontext_t, exit: usize, argument: usize) {
+    machine.gregs[libc::REG_R15 as usize] = argument as i64;
+    machine.gregs[libc::REG_RIP as usize] = exit as i64;
+}
+
+/// As above.
+#[cfg(target_arch = "aarch64")]
+fn continue_at(machine: &mut libc::mcontext_t, exit: usize, argument: usize) {
+    machine.regs[0] = argument as u64;
+    machine.pc = exit as u64;
+}
+
 /// Continues a faulting kernel at its exit, and guarded Rust on other memory. Any other fault is not ours: the default
 /// action is restored, and the instruction faults again and ends the process as it would have.
 extern "C" fn on_fault(signal: i32, info: *mut libc::siginfo_t, context: *mut libc::c_void) {
     let active = ACTIVE.get();
     // SAFETY: with SA_SIGINFO the kernel passes a valid ucontext_t, ours to change until we return.
-    let registers = unsafe { &mut (*context.cast::<libc::ucontext_t>()).uc_mcontext.gregs };
-    let at = registers[libc::REG_RIP as usize] as usize;
-    if (active.code..active.code + active.length).contains(&at) {
+    let machine = unsafe { &mut (*context.cast::<libc::ucontext_t>()).uc_mcontext };
+    if (active.code..active.code + active.length).contains(&interrupted_at(machine)) {
         // SAFETY: `continued` was promised that it is valid while the code runs, which this thread was interrupted in.
         unsafe { ptr::write_volatile(active.fault, signal as u64) };
-        registers[libc::REG_R15 as usize] = active.argument as i64;
-        registers[libc::REG_RIP as usize] = active.exit as i64;
+        continue_at(machine, active.exit, active.argument);
         return;
     }
     // SAFETY: with SA_SIGINFO the kernel passes a valid siginfo_t, which for SIGBUS has an address.

@@ -9,6 +9,7 @@ use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt, Per
 use std::path::Path;
 use std::{io, ptr};
 
+use crate::os::memory::base_page;
 use membound_core::units::Bytes;
 
 /// The answer of a call that returns -1 and sets errno.
@@ -197,10 +198,11 @@ pub(crate) fn sync() {
 /// How much of a file's first `bytes` is in the page cache; absent where the kernel does not say.
 pub(crate) fn cached(file: &File, bytes: usize) -> Option<Bytes> {
     let view = View::new(file, bytes, libc::MAP_SHARED)?;
-    let mut pages = vec![0u8; bytes.div_ceil(4096)];
+    let page = base_page();
+    let mut pages = vec![0u8; bytes.div_ceil(page)];
     // SAFETY: the range is mapped by `view`, and `pages` has a byte for each of its pages.
     checked(unsafe { libc::mincore(view.start, bytes, pages.as_mut_ptr()) }).ok()?;
-    Some(Bytes(pages.iter().filter(|page| **page & 1 == 1).count() as u64 * 4096))
+    Some(Bytes(pages.iter().filter(|page| **page & 1 == 1).count() as u64 * page as u64))
 }
 
 /// Whether a mapping may be asked to keep the file's metadata on persistent memory in step: only files that are mapped

@@ -70,9 +70,16 @@ pub(crate) unsafe fn free(start: usize) {
     unsafe { libc::free(start as *mut libc::c_void) };
 }
 
+/// Bytes of a page of the processor's page tables: 4, 16 or 64 KiB on Arm.
+pub(crate) fn base_page() -> usize {
+    // SAFETY: asks for a number.
+    let bytes = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
+    usize::try_from(bytes).ok().filter(|page| page.is_power_of_two()).unwrap_or(4096)
+}
+
 /// Copies code to fresh pages, then makes them read-and-execute: never both writable and executable.
 pub(crate) fn code(bytes: &[u8]) -> io::Result<(usize, usize)> {
-    let length = bytes.len().next_multiple_of(4096);
+    let length = bytes.len().next_multiple_of(base_page());
     let start = map(Mapped::Anonymous { shared: false, pool_page: None }, length, true)?;
     // SAFETY: the mapping is at least as long as the code, writable and ours alone.
     unsafe { ptr::copy_nonoverlapping(bytes.as_ptr(), start as *mut u8, bytes.len()) };
@@ -80,7 +87,36 @@ pub(crate) fn code(bytes: &[u8]) -> io::Result<(usize, usize)> {
     if unsafe { libc::mprotect(start as *mut libc::c_void, length, libc::PROT_READ | libc::PROT_EXEC) } != 0 {
         return Err(io::Error::last_os_error());
     }
+    make_coherent(start, bytes.len());
     Ok((start, length))
+}
+
+/// x86 processors see to it that instructions are fetched as they were written.
+#[cfg(target_arch = "x86_64")]
+fn make_coherent(_start: usize, _bytes: usize) {}
+
+/// Writes fresh code back to where instructions are fetched from, and drops what was fetched there before: first all
+/// lines of data, then all of instructions, as the Arm Architecture Reference Manual (B2.4.4) tells.
+#[cfg(target_arch = "aarch64")]
+fn make_coherent(start: usize, bytes: usize) {
+    use core::arch::asm;
+    let kinds: u64;
+    // SAFETY: reads a register that Linux lets programs read.
+    unsafe { asm!("mrs {}, ctr_el0", out(reg) kinds, options(nomem, nostack, preserves_flags)) };
+    // Lines are given as the logarithm of their words of 4 bytes.
+    let [instructions, data] = [kinds & 0xf, kinds >> 16 & 0xf].map(|log| 4usize << log);
+    for line in (start & !(data - 1)..start + bytes).step_by(data) {
+        // SAFETY: cleans a line of the caller's mapping; what it holds stays.
+        unsafe { asm!("dc cvau, {}", in(reg) line, options(nostack, preserves_flags)) };
+    }
+    // SAFETY: a barrier.
+    unsafe { asm!("dsb ish", options(nostack, preserves_flags)) };
+    for line in (start & !(instructions - 1)..start + bytes).step_by(instructions) {
+        // SAFETY: drops a line of the caller's mapping from the instruction cache; what it holds stays.
+        unsafe { asm!("ic ivau, {}", in(reg) line, options(nostack, preserves_flags)) };
+    }
+    // SAFETY: barriers.
+    unsafe { asm!("dsb ish", "isb", options(nostack, preserves_flags)) };
 }
 
 /// What the kernel is asked to do with the pages of a mapping (madvise).

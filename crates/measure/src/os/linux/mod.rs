@@ -13,5 +13,7 @@ pub mod outfile;
 pub mod pages;
 pub mod processes;
 pub mod signals;
+#[cfg(target_arch = "aarch64")]
+pub mod sve;
 pub mod terminal;
 pub mod thread;

@@ -4,7 +4,8 @@ use std::fs::File;
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
 
-use membound_core::units::Bytes;
+use crate::os::memory::base_page;
+use membound_core::units::{BASE_PAGE, Bytes};
 
 /// What smaps says of a range of addresses.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -65,15 +66,16 @@ impl Frames {
         File::open("/proc/self/pagemap").ok().map(Frames)
     }
 
-    /// That of the page at this address; absent where it is not in memory or not told.
+    /// That of the 4 KiB at this address; absent where it is not in memory or not told.
     pub fn of(&self, address: u64) -> Option<u64> {
         const PRESENT: u64 = 1 << 63;
         const FRAME_NUMBER: u64 = (1 << 55) - 1;
+        let page = base_page() as u64;
         let mut entry = [0; 8];
-        self.0.read_exact_at(&mut entry, address / 4096 * 8).ok()?;
+        self.0.read_exact_at(&mut entry, address / page * 8).ok()?;
         let entry = u64::from_le_bytes(entry);
-        let physical = (entry & FRAME_NUMBER) * 4096;
-        (entry & PRESENT != 0 && physical != 0).then_some(physical)
+        let physical = (entry & FRAME_NUMBER) * page;
+        (entry & PRESENT != 0 && physical != 0).then_some(physical + address % page / BASE_PAGE * BASE_PAGE)
     }
 }
 

@@ -77,20 +77,20 @@ pub fn has_overrun() -> bool {
 
 /// Interrupts what a thread of this process waits for: the system call returns EINTR. Should the thread have ended,
 /// nothing happens. [`allow_interrupts`] comes first.
-#[cfg(feature = "kvm")]
+#[cfg(all(feature = "kvm", target_arch = "x86_64"))]
 pub(crate) fn interrupt(thread: u32) {
     // SAFETY: a signal to a thread of this process, whose handler is installed and does nothing.
     unsafe { libc::syscall(libc::SYS_tgkill, libc::getpid(), thread as libc::pid_t, interruption()) };
 }
 
 /// The last real-time signal: nothing else uses it.
-#[cfg(feature = "kvm")]
+#[cfg(all(feature = "kvm", target_arch = "x86_64"))]
 fn interruption() -> libc::c_int {
     libc::SIGRTMAX()
 }
 
 /// Gives the signal of [`interrupt`] a handler that does nothing, and no restart of system calls.
-#[cfg(feature = "kvm")]
+#[cfg(all(feature = "kvm", target_arch = "x86_64"))]
 pub(crate) fn allow_interrupts() {
     extern "C" fn nothing(_signal: libc::c_int) {}
     static ONCE: std::sync::Once = std::sync::Once::new();
