@@ -41,7 +41,6 @@ pub use aarch64::isa::detect;
 #[cfg(target_arch = "aarch64")]
 pub use aarch64::listing::listing;
 pub use clock::{CHAIN_LINKS, WIDE_ADDS};
-use instruction_set::InstructionSet;
 #[cfg(target_arch = "x86_64")]
 use x86_64::Assembler;
 #[cfg(target_arch = "x86_64")]
