@@ -9,8 +9,8 @@ use membound_core::case::{Case, Protocol, Work};
 use membound_core::memory::MemorySpec;
 use membound_core::plan::Plan;
 use membound_core::record::{Clock, Measurement, Outcome, World};
-use membound_core::stats;
 use membound_core::stats::quantiles::median;
+use membound_core::stats::states::uncertainty;
 use membound_core::units::Bytes;
 
 /// Visits to a scan: a slow spell that falls on one of them does not show in a median of three. The samples of a scan
@@ -325,7 +325,7 @@ impl<'a> Headline<'a> {
     /// Cases that are not sure, each with its uncertainty by its weight.
     fn unsure(&self) -> impl Iterator<Item = (usize, f64)> + '_ {
         let cases = self.states.iter().zip(self.cases).enumerate().filter(|(_, (state, _))| !state.is_impossible);
-        let unsure = cases.map(|(index, (state, (_, weight)))| (index, stats::uncertainty(&state.batches), *weight));
+        let unsure = cases.map(|(index, (state, (_, weight)))| (index, uncertainty(&state.batches), *weight));
         unsure.filter(|(_, unsure, _)| *unsure > SURE).map(|(index, unsure, weight)| (index, unsure * weight))
     }
 

@@ -73,23 +73,6 @@ pub fn summarize(batches: &[&[f64]]) -> Option<Summary> {
     })
 }
 
-/// How unsure the fast mode of durations is: the half-width of its 95 % interval against itself, by visits. 1 where fewer
-/// than [`states::VISITS_MIN`] visits have reached it: a machine that others share may not have shown yet what it can.
-pub fn uncertainty(batches: &[Vec<f64>]) -> f64 {
-    const IN_MODE: f64 = 1.1;
-    let mut visits: Vec<f64> = batches.iter().filter_map(|batch| quantiles::median(batch.iter().copied())).collect();
-    visits.sort_by(f64::total_cmp);
-    let Some(&least) = visits.first() else { return 1.0 };
-    let fast: Vec<f64> = visits.into_iter().take_while(|visit| *visit <= least * IN_MODE).collect();
-    if fast.len() < states::VISITS_MIN {
-        return 1.0;
-    }
-    let n = fast.len() as f64;
-    let mean = fast.iter().sum::<f64>() / n;
-    let variance = fast.iter().map(|visit| (visit / mean - 1.0).powi(2)).sum::<f64>() / (n - 1.0);
-    Z95 * (variance / n).sqrt()
-}
-
 /// Whether an adaptive run may stop: there are [`SETTLED_SAMPLES_MIN`] samples, and the interval's half-width relative
 /// to the median is at most `target` (0.01 for 1 %), which the earlier half of the samples must have foretold.
 ///
@@ -168,19 +151,6 @@ mod tests {
 
     use super::*;
     use proptest::prelude::*;
-
-    /// Visits of 100 and 102 in turns: their standard deviation is 1.03 of 101, over the square root of how many there are.
-    #[test]
-    fn the_fast_mode_decides() {
-        let visits = |values: &[f64]| values.iter().map(|v| vec![*v; 5]).collect::<Vec<_>>();
-        let fast = [100.0, 102.0, 100.0, 102.0, 100.0, 102.0, 100.0, 102.0];
-        let expect = 1.96 * (1.069 / 101.0) / 8f64.sqrt();
-        assert!((uncertainty(&visits(&fast)) - expect).abs() < 1e-4);
-        let halved: Vec<f64> = fast.iter().copied().chain([200.0; 8]).collect();
-        assert_eq!(uncertainty(&visits(&halved)), uncertainty(&visits(&fast)), "a slow state makes it no less sure");
-        assert_eq!(uncertainty(&visits(&[100.0, 101.0, 200.0, 200.0, 99.0, 100.0])), 1.0, "seen too seldom");
-        assert_eq!(uncertainty(&[]), 1.0);
-    }
 
     #[test]
     fn by_hand() {
