@@ -21,8 +21,13 @@ const VISITS_MIN: usize = 3;
 const PAIR_MIN: usize = 20;
 /// and a state that fewer than this share of them were in may be chance.
 const SHARE_MIN: f64 = 0.01;
-/// Two states differ by this factor at least, and the middle 80 % of a state by less than its root.
+/// Far apart takes this factor longer at least,
 const FACTOR_MIN: f64 = 2.0;
+/// hardly any hand-over lies between the two (from nine tenths of those that are close to a tenth of the others),
+const VALLEY_MIN: f64 = 1.5;
+/// and those of CPUs far apart agree, by the middle 80 %: what others disturbed lies anywhere. CPUs that are close may be on one core or
+/// on two.
+const FAR_WITHIN: f64 = 1.5;
 
 /// How far apart the CPUs of a guest were.
 #[derive(Debug, Clone, PartialEq)]
@@ -126,10 +131,11 @@ fn two_states(values: Vec<f64>) -> Option<[f64; 2]> {
     };
     let cut = (least..=logs.len() - least).max_by(|a, b| between(a).total_cmp(&between(b)))?;
     let (low, high) = logs.split_at(cut);
-    let apart = FACTOR_MIN.ln();
-    let is_tight = |group: &[f64]| quantile(group, 0.9) - quantile(group, 0.1) < apart / 2.0;
-    let middles = [quantile(low, 0.5), quantile(high, 0.5)];
-    (middles[1] - middles[0] > apart && is_tight(low) && is_tight(high)).then(|| middles.map(f64::exp))
+    let [middle, far] = [quantile(low, 0.5), quantile(high, 0.5)];
+    let valley = quantile(high, 0.1) - quantile(low, 0.9);
+    let within = quantile(high, 0.9) - quantile(high, 0.1);
+    let are_two = far - middle > FACTOR_MIN.ln() && valley > VALLEY_MIN.ln() && within < FAR_WITHIN.ln();
+    are_two.then(|| [middle, far].map(f64::exp))
 }
 
 fn effect(at: usize, row: &BandwidthRow, classes: &[Option<usize>]) -> Option<Effect> {
@@ -160,6 +166,12 @@ mod tests {
         let far = (0..30).map(|at| 380.0 + f64::from(at % 11) * 5.0);
         let found = two_states(close.clone().chain(far).collect()).unwrap();
         assert!((found[0] - 63.0).abs() < 0.5 && (found[1] - 405.0).abs() < 5.5, "{found:?}");
+        // As seen on a guest: on one core, within one last-level cache, between two.
+        let three = [(118, 24.0), (839, 41.0), (331, 147.0)];
+        let seen =
+            three.iter().flat_map(|&(count, ns)| (0..count).map(move |at| ns * (1.0 + f64::from(at % 9) / 100.0)));
+        let found = two_states(seen.collect()).unwrap();
+        assert!((found[0] - 42.6).abs() < 1.0 && (found[1] - 152.9).abs() < 2.0, "{found:?}");
         // Visits that others disturbed lie anywhere.
         let tail = (0..10).map(|at| 130.0 * 1.6f64.powi(at));
         assert_eq!(two_states(close.clone().chain(tail).collect()), None);
