@@ -1,10 +1,10 @@
-//! What an Arm core says of itself: who designed it, and which of his designs it is (register MIDR_EL1).
+//! What an Arm core says of itself: who designed it, and which of the designer's cores it is (register MIDR_EL1).
 
 use std::collections::BTreeMap;
 
 use crate::machine::source::Source;
 
-/// Who designed a core, and its number among his designs.
+/// Who designed a core, and its number among the designer's cores.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Part {
     implementer: u8,
