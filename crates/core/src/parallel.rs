@@ -38,15 +38,10 @@ fn by_parts<'a, T: Sync, R: Send>(items: &'a [T], work: &(dyn Fn(&'a [T]) -> Vec
         return work(items);
     }
     scope(|scope| {
-        let (first, others) = items.split_at(items.len().div_ceil(parts));
         let of_part = |part| (Builder::new().spawn_scoped(scope, move || work(part)), part);
-        let started: Vec<_> = others.chunks(first.len()).map(of_part).collect();
-        let mut done = work(first);
-        for (thread, part) in started {
-            // What a refused thread would have done is done here.
-            done.append(&mut thread.map_or_else(|_| work(part), join));
-        }
-        done
+        let started: Vec<_> = items.chunks(items.len().div_ceil(parts)).map(of_part).collect();
+        // What a refused thread would have done is done here.
+        started.into_iter().flat_map(|(thread, part)| thread.map_or_else(|_| work(part), join)).collect()
     })
 }
 
