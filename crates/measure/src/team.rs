@@ -355,16 +355,15 @@ impl<'a> Team<'a> {
         let start = ticker.now();
         let run = approach.and_then(|()| task.run(repetitions));
         let end = ticker.now();
-        let after = ThreadUsage::now();
+        let lost = before.until_now();
         if let Err(why) = run.and_then(|()| elapsed(start, end)) {
             self.shared.stop.fail(why);
         }
         slot.start.store(start, Ordering::Relaxed);
         slot.end.store(end.max(start + 1), Ordering::Relaxed);
-        let lost_ns = (after.wall_ns - before.wall_ns).saturating_sub(after.cpu_ns - before.cpu_ns);
-        slot.lost_us.store(lost_ns / 1000, Ordering::Relaxed);
-        slot.switches.store(after.switches - before.switches, Ordering::Relaxed);
-        slot.faults.store(after.faults - before.faults, Ordering::Relaxed);
+        slot.lost_us.store(lost.lost_us.into(), Ordering::Relaxed);
+        slot.switches.store(lost.switches.into(), Ordering::Relaxed);
+        slot.faults.store(lost.faults.into(), Ordering::Relaxed);
         let moved = thread::current_cpu().is_some_and(|cpu| cpu != self.case.cpus[index]);
         slot.migrated.store(u64::from(moved), Ordering::Relaxed);
     }

@@ -391,18 +391,13 @@ impl Visit<'_> {
         let mut steps = [(station.kernel, call), (chain, cold), (chain, short), (chain, long)];
         let before = ThreadUsage::now();
         let run = station.guest.run(&mut steps, patience)?;
-        let after = ThreadUsage::now();
-        let lost_ns = (after.wall_ns - before.wall_ns).saturating_sub(after.cpu_ns - before.cpu_ns);
-        let count = |count: u64| u32::try_from(count).unwrap_or(u32::MAX);
+        let lost = before.until_now();
         let moved = thread::current_cpu().is_some_and(|cpu| !self.case.cpus.contains(&cpu));
         Ok(Sample {
             ticks: run.ticks[0],
             core_clock_ticks: run.ticks[3].saturating_sub(run.ticks[2]).max(1),
-            lost_us: count(lost_ns / 1000),
-            switches: count(after.switches - before.switches),
-            faults: count(after.faults - before.faults),
             migrations: u32::from(moved),
-            ..Sample::default()
+            ..lost
         })
     }
 
