@@ -70,6 +70,9 @@ pub(crate) fn host_states(visits: &Visits<'_>, rows: &[BandwidthRow]) -> Option<
     }
     let states: HashMap<[u32; 2], [f64; 2]> =
         told.into_iter().filter_map(|(cpus, ticks)| Some((cpus, two_states(ticks)?))).collect();
+    if states.is_empty() {
+        return None;
+    }
     let class = |case: &Case, visit: &Measured| {
         let of_pair = |(cpus, ticks): ([u32; 2], f64)| {
             let [close, far] = *states.get(&cpus)?;
