@@ -40,6 +40,7 @@ use crate::experiments::pingpong::rows::Messages;
 use crate::experiments::plain::Plain;
 use crate::experiments::rounding::rows::Rounding;
 use crate::experiments::streams::rows::Congestion;
+use crate::quality::Quality;
 use crate::report::Report;
 use crate::row::{AnyRow, any};
 use crate::section::Section;
@@ -128,9 +129,19 @@ impl JsonSchema for dyn AnyRow {
     }
 }
 
-/// The answers of all experiments, most important first.
+/// The answers of all experiments, most important first; without one, what there is instead.
 pub(crate) fn sentences(report: &Report) -> Vec<String> {
-    EXPERIMENTS.iter().flat_map(|experiment| (experiment.sentences)(report)).collect()
+    let answers: Vec<String> = EXPERIMENTS.iter().flat_map(|experiment| (experiment.sentences)(report)).collect();
+    if !answers.is_empty() {
+        return answers;
+    }
+    let is_measured = report.any_rows().filter_map(|row| row.quality()).any(Quality::is_measured);
+    let instead = if is_measured {
+        "No findings: the figures below are all there is; there is nothing to hold them against."
+    } else {
+        "No findings: nothing was measured that an answer could rest on."
+    };
+    vec![instead.into()]
 }
 
 impl Report {

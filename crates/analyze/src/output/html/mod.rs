@@ -68,9 +68,6 @@ fn first_screen(report: &Report) -> Markup {
 /// Sentences, where no machine was characterised.
 fn findings(report: &Report) -> Markup {
     html! {
-        @if report.findings.is_empty() {
-            p.lead { "No findings: nothing was measured that an answer could rest on." }
-        }
         @for (index, finding) in report.findings.iter().enumerate() {
             p.lead[index == 0].finding[index > 0] { (finding) }
         }
