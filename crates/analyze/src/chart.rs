@@ -103,10 +103,13 @@ pub enum Shape {
 /// x, median, low and high end of its interval (all in the axis's unit), samples.
 pub type Point = (f64, f64, f64, f64, usize);
 
-/// Sizes are whole numbers, and `4096` says as much as `4096.0`.
+/// Sizes are whole numbers, and `4096` says as much as `4096.0`. A single sample has no interval: x, value, number of samples.
 fn short<S: Serializer>(points: &[Point], to: S) -> Result<S::Ok, S::Error> {
     let number = |x: f64| if x.fract() == 0.0 && x.abs() < 1e15 { json!(x as i64) } else { json!(x) };
-    let short = |&(x, middle, low, high, n): &Point| (number(x), number(middle), number(low), number(high), n);
+    let short = |&(x, middle, low, high, n): &Point| match [middle, low, high].map(rounded) {
+        [middle, low, high] if low == middle && middle == high => json!([number(x), number(middle), n]),
+        [middle, low, high] => json!([number(x), number(middle), number(low), number(high), n]),
+    };
     to.collect_seq(points.iter().map(short))
 }
 

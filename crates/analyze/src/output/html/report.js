@@ -335,6 +335,9 @@
   async function start() {
     root.dataset.errors = errors;
     const charts = JSON.parse(document.getElementById("data").textContent);
+    // A point without an interval is written as x, value, number of samples.
+    const whole = point => point.length === 3 ? [point[0], point[1], point[1], point[1], point[2]] : point;
+    charts.flatMap(chart => chart.series).forEach(series => { series.points = series.points.map(whole); });
     if (charts.length) {
       await library();
       root.classList.add("scripted");
