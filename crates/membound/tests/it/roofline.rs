@@ -106,6 +106,9 @@ fn peaks_of_sockets() {
     near(memory("graviton2", ""), 204.8e9);
     near(memory("graviton3", ""), 307.2e9);
     near(memory("graviton4", ""), 537.6e9); // 12 x 5600e6 x 8
+    near(memory("yitian-710", ""), 281.6e9); // 8 x 4400e6 x 8
+    near(memory("gb10", ""), 273.056e9); // 16 x 8533e6 x 2
+    near(memory("m1", ""), 68.256e9); // 8 x 4266e6 x 2
     near(memory("knl-7250", ""), 115.2e9); // 6 x 2400e6 x 8
     assert_eq!(memory("zen4", "AMD Ryzen 9 7950X"), None, "a desktop has other memory");
     assert_eq!(memory("zen4", "AMD EPYC 8534P"), None, "six channels");
@@ -119,6 +122,9 @@ fn peaks_of_cores() {
         assert_eq!(per_cycle(name), Some(flops), "{name}");
     }
     for (name, flops) in [("ice-lake-sp", 32.0), ("sapphire-rapids", 32.0), ("grace", 16.0), ("graviton3", 16.0)] {
+        assert_eq!(per_cycle(name), Some(flops), "{name}");
+    }
+    for (name, flops) in [("yitian-710", 8.0), ("gb10", 24.0), ("m1", 16.0)] {
         assert_eq!(per_cycle(name), Some(flops), "{name}");
     }
     // 68 x 1.4 GHz x 2 units x 8 lanes x 2.
