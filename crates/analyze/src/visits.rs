@@ -1,7 +1,6 @@
 //! A record's visits, grouped by case once for all who ask, and what their samples say.
 
-use std::collections::HashMap;
-
+use membound_core::index::index;
 use membound_core::parallel;
 use membound_core::record::probes::Undisturbed;
 use membound_core::record::{Header, Measured, Measurement, Outcome, Record};
@@ -28,11 +27,11 @@ pub(crate) struct Gauge {
 
 impl<'a> Visits<'a> {
     pub fn of(record: &'a Record) -> Visits<'a> {
-        let mut index = HashMap::new();
+        let mut places = index(record.measurements.len());
         let mut cases: Vec<Vec<&Measurement>> = Vec::new();
         let mut case_of = Vec::with_capacity(record.measurements.len());
         for measurement in &record.measurements {
-            let at = *index.entry(&measurement.case).or_insert_with(|| {
+            let at = *places.entry(&measurement.case).or_insert_with(|| {
                 cases.push(Vec::new());
                 cases.len() - 1
             });

@@ -3,6 +3,7 @@
 pub mod case;
 pub mod experiments;
 pub mod in_order;
+pub mod index;
 pub mod input;
 pub mod kernel;
 pub mod machine;

@@ -27,6 +27,13 @@ pub fn both<A: Send, B>(one: impl Fn() -> A + Sync, other: impl FnOnce() -> B) -
     })
 }
 
+/// Of a known length, so that memory is asked for once.
+fn in_one<R>(parts: Vec<Vec<R>>) -> Vec<R> {
+    let mut all = Vec::with_capacity(parts.iter().map(Vec::len).sum());
+    parts.into_iter().for_each(|part| all.extend(part));
+    all
+}
+
 fn join<R>(thread: ScopedJoinHandle<'_, R>) -> R {
     thread.join().unwrap_or_else(|panic| resume_unwind(panic))
 }
@@ -41,7 +48,8 @@ fn by_parts<'a, T: Sync, R: Send>(items: &'a [T], work: &(dyn Fn(&'a [T]) -> Vec
         let of_part = |part| (Builder::new().spawn_scoped(scope, move || work(part)), part);
         let started: Vec<_> = items.chunks(items.len().div_ceil(parts)).map(of_part).collect();
         // What a refused thread would have done is done here.
-        started.into_iter().flat_map(|(thread, part)| thread.map_or_else(|_| work(part), join)).collect()
+        let done = started.into_iter().map(|(thread, part)| thread.map_or_else(|_| work(part), join));
+        in_one(done.collect())
     })
 }
 

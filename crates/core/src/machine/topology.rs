@@ -1,7 +1,8 @@
 //! Questions about where CPUs are: which may be used, in which order, behind which caches.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::BTreeSet;
 
+use crate::index::Index;
 use crate::machine::Machine;
 use crate::machine::caches::Cache;
 use crate::machine::cpus::{CoreKind, Cpu};
@@ -39,7 +40,7 @@ impl Machine {
 
     /// The same of many pairs: all caches are looked at once.
     pub fn relations(&self) -> impl Fn(u32, u32) -> Relation {
-        let mut caches: HashMap<u32, Vec<&Cache>> = HashMap::new();
+        let mut caches: Index<u32, Vec<&Cache>> = Index::default();
         for cache in self.caches.iter().filter(|cache| cache.holds_data()) {
             cache.cpus.iter().for_each(|cpu| caches.entry(cpu).or_default().push(cache));
         }

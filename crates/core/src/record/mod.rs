@@ -211,8 +211,10 @@ impl Measured {
                 let least = thread.around(sample).map(|reading| reading.chain_ticks).min()?;
                 Some(links as f64 / f64::from(least))
             };
-            let clocks: Option<Vec<f64>> = probes.clone().map(of_thread).collect();
-            clocks.filter(|clocks| !clocks.is_empty()).map(|clocks| clocks.iter().sum::<f64>() / clocks.len() as f64)
+            let sum =
+                |all: Option<(f64, usize)>, clock: Option<f64>| all.zip(clock).map(|((sum, n), x)| (sum + x, n + 1));
+            let (sum, threads) = probes.clone().map(of_thread).fold(Some((0.0, 0)), sum)?;
+            (threads > 0).then(|| sum / threads as f64)
         };
         let alone =
             |ticks: u64| (ticks > 0 && self.core_clock_links > 0).then(|| self.core_clock_links as f64 / ticks as f64);
@@ -407,10 +409,9 @@ impl Samples {
         }
     }
 
-    /// Each sample's share of its core, the least over its threads: see [`ProbeSamples::shares`].
+    /// Each sample's share of its core, the least over its threads: see [`ProbeSamples::shares`]. Nothing where no core was probed.
     pub fn shares(&self, cpus: &[u32], undisturbed: &Undisturbed) -> Vec<Option<f64>> {
-        let unknown = || vec![None; self.ticks.len()];
-        self.probes.as_ref().map_or_else(unknown, |probes| probes.shares(cpus, undisturbed))
+        self.probes.as_ref().map_or_else(Vec::new, |probes| probes.shares(cpus, undisturbed))
     }
 
     /// What each thread (or pair of processes) took of each sample; nothing where that is not known.

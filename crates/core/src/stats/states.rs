@@ -102,10 +102,33 @@ impl Visit<'_> {
         values.map(move |(at, value)| (*value, is_whole(at)))
     }
 
-    /// The logarithm of its typical undisturbed sample, greater for better ones. `None` where every sample was disturbed.
-    fn level(self, better: Better) -> Option<f64> {
-        level(self.usable().filter(|(_, is_whole)| *is_whole).map(|(value, _)| value), better)
+    /// `None` where no sample can be used.
+    fn seen(self, better: Better) -> Option<Seen> {
+        let mut logs = sorted_logs(self.usable().map(|(value, _)| value), better);
+        let (worst, best) = (*logs.first()?, *logs.last()?);
+        let every = level_of(&mut logs)?;
+        let is_whole = |(value, is_whole): (f64, bool)| is_whole.then_some(value);
+        let whole = if self.usable().all(|sample| is_whole(sample).is_some()) {
+            Some(every)
+        } else {
+            level(self.usable().filter_map(is_whole), better)
+        };
+        let cost = self.usable().map(|(value, _)| better.cost(value)).sum::<f64>() / logs.len() as f64;
+        Some(Seen { whole, every, worst, best, cost })
     }
+}
+
+/// What a visit comes to. Logarithms are greater for better values.
+struct Seen {
+    /// Of its typical sample with a whole core. `None` where every sample was disturbed.
+    whole: Option<f64>,
+    /// Of its typical sample.
+    every: f64,
+    /// Of its worst and its best sample.
+    worst: f64,
+    best: f64,
+    /// Mean cost of its samples.
+    cost: f64,
 }
 
 /// The same of values of which nothing else is known.
@@ -135,6 +158,11 @@ fn level_of(sorted_logs: &mut [f64]) -> Option<f64> {
 }
 
 impl Better {
+    /// What means add up: a cost, or of a rate its inverse; and back.
+    fn cost(self, value: f64) -> f64 {
+        if self == Better::Higher { value.recip() } else { value }
+    }
+
     /// A logarithm turned so that more is better; and back.
     pub fn up(self, log: f64) -> f64 {
         if self == Better::Higher { log } else { -log }
@@ -155,26 +183,25 @@ impl Better {
 
 /// What visits say, in the order of time. `None` where no sample is positive and finite. Costs some 2 us a visit.
 pub fn states(visits: &[Visit<'_>], better: Better) -> Option<States> {
-    let all: Vec<f64> = visits.iter().flat_map(|visit| visit.usable()).map(|(value, _)| value).collect();
-    let measured: Vec<&Visit<'_>> = visits.iter().filter(|visit| visit.usable().next().is_some()).collect();
-    let whole: Vec<f64> = measured.iter().filter_map(|visit| visit.level(better)).collect();
-    let every: Vec<f64> =
-        measured.iter().filter_map(|visit| level(visit.usable().map(|(value, _)| value), better)).collect();
+    let seen: Vec<Seen> = visits.iter().filter_map(|visit| visit.seen(better)).collect();
+    let whole: Vec<f64> = seen.iter().filter_map(|visit| visit.whole).collect();
+    let every: Vec<f64> = seen.iter().map(|visit| visit.every).collect();
     let is_known = !whole.is_empty();
     let (levels, fast) = faster(whole, every)?;
     let (ends, [low, high]) = match fast.interval(&levels).filter(|_| is_known) {
         // What was never as slow is not slower when undisturbed; it may be faster than all that was seen.
         Some(reach) => {
-            let slowest = all.iter().map(|value| better.up(value.ln())).fold(f64::INFINITY, f64::min);
+            let slowest = seen.iter().map(|visit| visit.worst).fold(f64::INFINITY, f64::min);
             (Ends::Ci95, [slowest.max(fast.mean - reach), fast.mean + reach].map(|level| better.value(level)))
         }
-        None => (Ends::Range, range(&levels, &all, better)),
+        None => (Ends::Range, range(&levels, &seen, better)),
     };
     let value = better.value(fast.mean);
     Some(States {
         capability: Capability { value, low: low.min(high), high: low.max(high), ends },
-        experienced: experienced(&measured, better),
-        undisturbed: if is_known { fast.count as f64 / measured.len() as f64 } else { 0.0 },
+        // All visits count alike, as they lie anywhere in time.
+        experienced: better.cost(seen.iter().map(|visit| visit.cost).sum::<f64>() / seen.len() as f64),
+        undisturbed: if is_known { fast.count as f64 / seen.len() as f64 } else { 0.0 },
     })
 }
 
@@ -194,21 +221,10 @@ fn faster(whole: Vec<f64>, every: Vec<f64>) -> Option<(Vec<f64>, Fast)> {
 }
 
 /// The least and greatest visit; of a single one, sample.
-fn range(levels: &[f64], all: &[f64], better: Better) -> [f64; 2] {
-    let one: Vec<f64> = all.iter().map(|value| better.up(value.ln())).collect();
-    let seen = if levels.len() > 1 { levels } else { &one };
-    [f64::min, f64::max].map(|of| better.value(seen.iter().copied().reduce(of).unwrap_or(f64::NAN)))
-}
-
-/// All visits count alike, as they lie anywhere in time: the mean of costs, or of rates the one that does as much work in as much
-/// time.
-fn experienced(visits: &[&Visit<'_>], better: Better) -> f64 {
-    let cost = |value: f64| if better == Better::Higher { value.recip() } else { value };
-    let of_visit = |visit: &&Visit<'_>| {
-        let (sum, count) = visit.usable().fold((0.0, 0.0), |(sum, count), (value, _)| (sum + cost(value), count + 1.0));
-        sum / count
-    };
-    cost(visits.iter().map(of_visit).sum::<f64>() / visits.len() as f64)
+fn range(levels: &[f64], seen: &[Seen], better: Better) -> [f64; 2] {
+    let samples: Vec<f64> = seen.iter().flat_map(|visit| [visit.worst, visit.best]).collect();
+    let all = if levels.len() > 1 { levels } else { &samples };
+    [f64::min, f64::max].map(|of| better.value(all.iter().copied().reduce(of).unwrap_or(f64::NAN)))
 }
 
 /// Where, in sorted logarithms, those of undisturbed visits begin. Two visits that agree on more than [`WINDOW`] above the

@@ -1,11 +1,12 @@
 //! Which cell of one side is which of the other.
 
 use std::borrow::Cow;
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::hash::Hash;
 
 use crate::across::compare::cells::{Cell, Key, Meaning};
 use crate::across::compare::row::{Matched, Verdict};
+use membound_core::index::{Index, index};
 use membound_core::parallel;
 use membound_core::units::Bytes;
 
@@ -46,7 +47,7 @@ pub(crate) fn align<'a>(a: &'a [Cell<'a>], b: &'a [Cell<'a>], caches_differ: boo
     let measured = |cells: &'a [Cell<'a>]| cells.iter().filter(|cell| cell.is_measured()).collect::<Vec<_>>();
     let mut left = [measured(a), measured(b)];
     let mut pairs = Vec::new();
-    let by_name = left.iter().flatten().any(|cell| cell.meaning.is_none());
+    let by_name = left.iter().flatten().any(|cell| cell.site.is_none());
     let rule = if by_name { Matched::Name } else { Matched::Case };
     pairs.extend(matched(&mut left, rule, |cell| Some(cell.key)));
     // A case whose counterpart says why it has no figure is not to be matched with another.
@@ -57,7 +58,7 @@ pub(crate) fn align<'a>(a: &'a [Cell<'a>], b: &'a [Cell<'a>], caches_differ: boo
         left[side] = free;
         told
     });
-    pairs.extend(matched(&mut left, Matched::Meaning, |cell| cell.meaning.as_ref()));
+    pairs.extend(matched(&mut left, Matched::Meaning, Cell::meaning));
     if caches_differ {
         pairs.extend(of_levels(&mut left));
     }
@@ -75,8 +76,8 @@ pub(crate) fn align<'a>(a: &'a [Cell<'a>], b: &'a [Cell<'a>], caches_differ: boo
 
 /// Why cells of a side have no figure.
 struct Reasons<'a> {
-    by_key: HashMap<Key<'a>, &'a String>,
-    by_meaning: HashMap<&'a Meaning<'a>, &'a String>,
+    by_key: Index<Key<'a>, &'a String>,
+    by_meaning: Index<Meaning<'a>, &'a String>,
 }
 
 impl<'a> Reasons<'a> {
@@ -85,13 +86,13 @@ impl<'a> Reasons<'a> {
         let told = || cells.iter().rev().filter_map(|cell| Some((cell, cell.reason.as_ref()?)));
         Reasons {
             by_key: told().map(|(cell, reason)| (cell.key, reason)).collect(),
-            by_meaning: told().filter_map(|(cell, reason)| Some((cell.meaning.as_ref()?, reason))).collect(),
+            by_meaning: told().filter_map(|(cell, reason)| Some((cell.meaning()?, reason))).collect(),
         }
     }
 
     /// Of the cell that is the same as this one of the other side.
     fn of_other(&self, cell: &Cell) -> Option<String> {
-        let by_meaning = || self.by_meaning.get(cell.meaning.as_ref()?);
+        let by_meaning = || self.by_meaning.get(&cell.meaning()?);
         self.by_key.get(&cell.key).or_else(by_meaning).map(|reason| (*reason).clone())
     }
 }
@@ -102,15 +103,16 @@ fn matched<'a, K: Eq + Hash>(
     rule: Matched,
     key: impl Fn(&'a Cell<'a>) -> Option<K>,
 ) -> Vec<Pair<'a>> {
-    let mut places: HashMap<K, usize> = HashMap::new();
-    let mut groups: Vec<[Vec<&Cell>; 2]> = Vec::new();
+    let mut places: Index<K, usize> = index(left[0].len());
+    let mut groups: Vec<[Vec<&Cell>; 2]> = Vec::with_capacity(left[0].len());
+    let mut group_of = left.each_ref().map(|cells| vec![None; cells.len()]);
     for side in [0, 1] {
-        for &cell in &left[side] {
+        for (&cell, group) in left[side].iter().zip(&mut group_of[side]) {
             let Some(key) = key(cell) else { continue };
             // What the first side lacks matches nothing.
-            let at =
+            *group =
                 if side == 0 { Some(*places.entry(key).or_insert(groups.len())) } else { places.get(&key).copied() };
-            let Some(at) = at else { continue };
+            let Some(at) = *group else { continue };
             if at == groups.len() {
                 groups.push(Default::default());
             }
@@ -118,11 +120,11 @@ fn matched<'a, K: Eq + Hash>(
         }
     }
     let is_pair = |[a, b]: &[Vec<&Cell>; 2]| a.first().zip(b.first()).is_some_and(|(a, b)| a.better == b.better);
-    groups.retain(is_pair);
-    let taken: HashSet<*const Cell> = groups.iter().flatten().flatten().map(|&cell| std::ptr::from_ref(cell)).collect();
-    for side in left.iter_mut() {
-        side.retain(|&cell| !taken.contains(&std::ptr::from_ref(cell)));
+    for (cells, group_of) in left.iter_mut().zip(group_of) {
+        let mut group_of = group_of.into_iter();
+        cells.retain(|_| !group_of.next().flatten().is_some_and(|at| is_pair(&groups[at])));
     }
+    groups.retain(is_pair);
     parallel::filter_map(&groups, |[a, b]| {
         let (a, b) = (Cell::pooled(a)?, Cell::pooled(b)?);
         let what = if rule == Matched::Case { a.what() } else { a.what_it_means() };
@@ -134,11 +136,11 @@ fn matched<'a, K: Eq + Hash>(
 fn of_levels<'a>(left: &mut [Vec<&'a Cell<'a>>; 2]) -> Vec<Pair<'a>> {
     let place = |cell: &'a Cell<'a>| {
         let is_level = cell.group == "memory" || cell.group.starts_with('L') || cell.group == "under load";
-        Some((cell.meaning.as_ref().filter(|_| is_level)?.at_any_size(), cell.group))
+        Some((is_level.then(|| cell.meaning())??.at_any_size(), cell.group))
     };
     let mut largest: HashSet<*const Cell> = HashSet::new();
     for side in left.iter() {
-        let mut sizes: HashMap<(Meaning, &str), Bytes> = HashMap::new();
+        let mut sizes: Index<(Meaning, &str), Bytes> = Index::default();
         for (place, cell) in side.iter().filter_map(|cell| Some((place(cell)?, cell))) {
             let size = sizes.entry(place).or_default();
             *size = (*size).max(cell.working_set());
@@ -157,7 +159,7 @@ fn of_levels<'a>(left: &mut [Vec<&'a Cell<'a>>; 2]) -> Vec<Pair<'a>> {
 
 /// Where several pairs have the same words, their CPUs are told.
 fn tell_apart(pairs: &mut [Pair<'_>]) {
-    let mut counts: HashMap<&str, usize> = HashMap::new();
+    let mut counts: Index<&str, usize> = index(pairs.len());
     for pair in pairs.iter() {
         *counts.entry(&pair.what).or_default() += 1;
     }

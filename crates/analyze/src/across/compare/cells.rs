@@ -1,7 +1,6 @@
 //! From records to cells: what was measured, by which key it is found on another machine, and its samples, visit by visit.
 
 use std::borrow::Cow;
-use std::collections::HashMap;
 
 use crate::across::compare::figures::Figure;
 use crate::experiments::bandwidth::rows::BandwidthRow;
@@ -14,6 +13,7 @@ use crate::quality::{Quality, Status};
 use crate::report::Report;
 use crate::visits::{Visits, core_clock, first_use_s, payload_bps};
 use membound_core::case::{Case, Protocol, StreamMemory, Work};
+use membound_core::index::Index;
 use membound_core::machine::Machine;
 use membound_core::machine::topology::Relation;
 use membound_core::memory::MemorySpec;
@@ -28,8 +28,8 @@ use membound_core::work::loaded::Loaded;
 #[derive(Debug, Clone)]
 pub(crate) struct Cell<'a> {
     pub key: Key<'a>,
-    /// What stands for the key where CPUs have other numbers; absent for figures by hand.
-    pub meaning: Option<Meaning<'a>>,
+    /// Where it was measured; absent for figures by hand.
+    pub site: Option<Site<'a>>,
     /// The level or the experiment that it belongs to.
     pub group: &'a str,
     /// Of figures by hand, whatever they say.
@@ -48,6 +48,24 @@ pub(crate) struct Visit {
     pub values: Vec<f64>,
     /// The core's clock during the visit, in hertz; absent where it was not seen.
     pub clock: Option<f64>,
+}
+
+/// Where a case was measured.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Site<'a> {
+    machine: &'a Machine,
+    /// Of a hand-over.
+    relation: Option<Relation>,
+}
+
+impl<'a> Site<'a> {
+    pub fn of(case: &Case, machine: &'a Machine, relation: &dyn Fn(u32, u32) -> Relation) -> Site<'a> {
+        let relation = match (&case.work, &case.cpus[..]) {
+            (Work::Handover(_), [a, b, ..]) => Some(relation(*a, *b)),
+            _ => None,
+        };
+        Site { machine, relation }
+    }
 }
 
 /// What makes a cell the same on the same machine.
@@ -78,22 +96,12 @@ pub(crate) struct Meaning<'a> {
 
 impl<'a> Meaning<'a> {
     /// Of one figure of a case.
-    pub fn of(
-        case: &'a Case,
-        part: &'static str,
-        machine: &Machine,
-        relation: &dyn Fn(u32, u32) -> Relation,
-    ) -> Meaning<'a> {
+    pub fn of(case: &'a Case, part: &'static str, Site { machine, relation }: Site<'_>) -> Meaning<'a> {
         let node = |cpu: &u32| machine.cpu(*cpu).and_then(|cpu| cpu.node.get());
         let is_named = case.memory.policy != Policy::FirstTouch;
         let mut nodes: Vec<u32> = case.cpus.iter().filter(|_| is_named).filter_map(node).collect();
         nodes.sort_unstable();
         nodes.dedup();
-        let pair = [0, 1].map(|index| case.cpus.get(index).copied());
-        let relation = match (&case.work, pair) {
-            (Work::Handover(_), [Some(a), Some(b)]) => Some(relation(a, b)),
-            _ => None,
-        };
         // CPUs of another machine have other numbers, and its caches need other pools.
         let work = if let Work::PingPong(messages) = &case.work {
             let mut messages = messages.clone();
@@ -134,6 +142,14 @@ impl<'a> Meaning<'a> {
 }
 
 impl<'a> Cell<'a> {
+    /// What stands for the key where CPUs have other numbers; none of figures by hand.
+    pub fn meaning(&self) -> Option<Meaning<'a>> {
+        match self.key {
+            Key::Case(case, part) => Some(Meaning::of(case, part, self.site?)),
+            Key::Figure(..) => None,
+        }
+    }
+
     pub fn working_set(&self) -> Bytes {
         match &self.key {
             Key::Case(case, _) => case.working_set,
@@ -164,8 +180,8 @@ impl<'a> Cell<'a> {
 
     /// The same where CPUs have no numbers: of a hand-over how near they are.
     pub fn what_it_means(&self) -> String {
-        match (&self.key, &self.meaning) {
-            (Key::Case(case, _), Some(Meaning { relation: Some(relation), .. })) => {
+        match (&self.key, &self.site) {
+            (Key::Case(case, _), Some(Site { relation: Some(relation), .. })) => {
                 let Work::Handover(handover) = &case.work else { return self.what() };
                 format!("hand-over, {relation}, the {}'s page, {}", handover.home, case.memory)
             }
@@ -205,15 +221,17 @@ impl<'a> Cell<'a> {
 }
 
 /// The cells of several runs of one side, in the order in which they were first visited.
-pub(crate) fn of_records<'a>(runs: &'a [(Visits<'_>, Report)]) -> Vec<Cell<'a>> {
+pub(crate) fn of_records<'a>(runs: &'a [(Visits<'a>, Report)]) -> Vec<Cell<'a>> {
     let mut cells: Vec<Cell> = Vec::new();
-    let mut places: HashMap<Key, usize> = HashMap::new();
+    let mut places: Index<Key, usize> = Index::default();
     for (run, (visits, report)) in runs.iter().enumerate() {
         let (relation, rows) = (visits.header().machine.relations(), RowsByCase::of(report));
         let found = parallel::map(&visits.cases, |case| of_case(case, visits, &rows, &relation));
         // No case is there twice in one run.
         if let [_] = runs {
-            return found.into_iter().flatten().collect();
+            cells.reserve(found.iter().map(Vec::len).sum());
+            cells.extend(found.into_iter().flatten());
+            return cells;
         }
         for found in found.into_iter().flatten() {
             let at = *places.entry(found.key).or_insert_with(|| {
@@ -232,7 +250,7 @@ pub(crate) fn of_records<'a>(runs: &'a [(Visits<'_>, Report)]) -> Vec<Cell<'a>> 
 /// Figures by hand: lines of one name are several runs.
 pub(crate) fn of_figures(figures: &[Figure]) -> Vec<Cell<'_>> {
     let mut cells: Vec<Cell> = Vec::new();
-    let mut places: HashMap<Key, usize> = HashMap::new();
+    let mut places: Index<Key, usize> = Index::default();
     for figure in figures {
         let key = Key::Figure(&figure.name, &figure.unit);
         let run = vec![Visit { round: 0, values: vec![figure.value], clock: figure.clock.map(|Hertz(hz)| hz) }];
@@ -241,7 +259,7 @@ pub(crate) fn of_figures(figures: &[Figure]) -> Vec<Cell<'_>> {
             Some(cell) => cell.runs.push(run),
             None => cells.push(Cell {
                 key,
-                meaning: None,
+                site: None,
                 group: "figures",
                 unit: &figure.unit,
                 better: figure.better,
@@ -258,7 +276,7 @@ pub(crate) type Quantity = (&'static str, &'static str, Better, Vec<Visit>);
 
 fn of_case<'a>(
     visits: &[&'a Measurement],
-    all: &Visits<'_>,
+    all: &Visits<'a>,
     rows: &RowsByCase<'a>,
     relation: &dyn Fn(u32, u32) -> Relation,
 ) -> Vec<Cell<'a>> {
@@ -273,9 +291,10 @@ fn of_case<'a>(
         })
         .collect();
     let quantities = quantities(case, &measured, all.hz());
+    let site = Site::of(case, &all.header().machine, relation);
     let cell = |(part, unit, better, visits): Quantity| Cell {
         key: Key::Case(case, part),
-        meaning: Some(Meaning::of(case, part, &all.header().machine, relation)),
+        site: Some(site),
         group,
         unit,
         better,
@@ -337,8 +356,8 @@ pub(crate) fn quantities(case: &Case, visits: &[(u32, &Measured)], hz: f64) -> V
 
 /// The rows that name levels.
 struct RowsByCase<'a> {
-    latency: HashMap<&'a Case, &'a LatencyRow>,
-    bandwidth: HashMap<&'a Case, &'a BandwidthRow>,
+    latency: Index<&'a Case, &'a LatencyRow>,
+    bandwidth: Index<&'a Case, &'a BandwidthRow>,
 }
 
 impl<'a> RowsByCase<'a> {

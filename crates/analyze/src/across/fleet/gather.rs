@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use crate::across::compare::cells::{Meaning, Quantity, Visit, quantities};
+use crate::across::compare::cells::{Meaning, Quantity, Site, Visit, quantities};
 use crate::across::compare::environment;
 use crate::across::compare::environment::FACTS;
 use crate::across::fleet::Fleet;
@@ -364,8 +364,8 @@ fn known(table: &Mutex<Table>, case: &Case, quantities: &[Quantity], machine: &M
         "memory" => Some(Steadiness::Memory),
         _ => None,
     });
-    let relation = |a, b| machine.relation(a, b);
-    let meaning = |quantity: &Quantity| Meaning::of(case, quantity.0, machine, &relation).into_owned();
+    let site = Site::of(case, machine, &|a, b| machine.relation(a, b));
+    let meaning = |quantity: &Quantity| Meaning::of(case, quantity.0, site).into_owned();
     let place = |quantity: &Quantity| place_of(table, meaning(quantity), of(quantity));
     Known { cells: quantities.iter().map(place).collect(), steadiness }
 }

@@ -1,7 +1,7 @@
 //! Hand-overs of a line between cores: from visits to rows, and what pairs that are equally near have in common.
 
 use membound_core::in_order::InOrder;
-use std::collections::HashMap;
+use membound_core::index::{Index, index};
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -176,7 +176,7 @@ pub(crate) fn latency_ns(visit: &Measured, hz: f64) -> Vec<f64> {
 fn mark_asymmetric(rows: &mut [HandoverRow]) {
     let other = |home| if home == Home::First { Home::Second } else { Home::First };
     // Of several nodes the first, as rows are sorted.
-    let mut measured: HashMap<_, &HandoverRow> = HashMap::new();
+    let mut measured: Index<_, &HandoverRow> = index(rows.len());
     for row in rows.iter().filter(|row| row.latency_ns.is_some()) {
         measured.entry((Some(row.from()), row.to(), row.home(), row.case.memory.kind)).or_insert(row);
     }
