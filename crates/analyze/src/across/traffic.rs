@@ -101,7 +101,7 @@ pub(crate) fn write_allocate(rows: &[BandwidthRow], machine: &Machine) -> Vec<Wr
         let (Some(regular), Some(nt)) = (index(slow), index(fast)) else { continue };
         let traffic = row.traffic(StoreKind::Regular, slow.element());
         let (gain, bound) = (compare::ratio(&fast.samples(), &slow.samples()), bound(&kernel));
-        let (payload, speed) = (traffic.payload() as f64, slow.median_bps());
+        let (payload, speed) = (traffic.payload() as f64, slow.undisturbed_bps());
         let moved_bytes = slow.controllers_bps.filter(|_| speed > 0.0).map(|c| (c.read + c.written) / speed * payload);
         let with_allocates = slow.bus_bps.map_or(0.0, |rate| rate.value());
         found.push(WriteAllocate {
@@ -193,12 +193,12 @@ fn carried(in_memory: &[&BandwidthRow]) -> f64 {
         let traffic = Kernel::named(r.kernel()).map(|row| row.traffic(r.store(), Element::Double));
         traffic.is_some_and(|traffic| traffic.write_allocated == 0) && !r.writes_zeros()
     };
-    in_memory.iter().filter(is_sure).map(|r| r.median_bps()).fold(0.0, f64::max)
+    in_memory.iter().filter(is_sure).map(|r| r.undisturbed_bps()).fold(0.0, f64::max)
 }
 
 /// The fewest threads that load nearly as fast as any number measured; absent where only one number was.
 fn saturating_threads(in_memory: &[&BandwidthRow]) -> Option<usize> {
-    let loads = || in_memory.iter().filter(|r| r.kernel() == "load").map(|r| (r.threads(), r.median_bps()));
+    let loads = || in_memory.iter().filter(|r| r.kernel() == "load").map(|r| (r.threads(), r.undisturbed_bps()));
     let (best, first) = (loads().map(|load| load.1).fold(0.0, f64::max), loads().next()?.0);
     let is_several = loads().any(|load| load.0 != first);
     loads().filter(|load| is_several && load.1 >= SATURATED * best).map(|load| load.0).min()

@@ -104,7 +104,7 @@ pub(crate) fn weightings(rows: &[BandwidthRow]) -> Vec<Weighting> {
 
 /// The best of what was tried, where that is at least two ratios.
 fn weighting(tiers: [u32; 2], tried: Vec<(usize, &BandwidthRow, [u8; 2])>) -> Option<Weighting> {
-    let (_, fastest, _) = *tried.iter().max_by(|a, b| a.1.median_bps().total_cmp(&b.1.median_bps()))?;
+    let (_, fastest, _) = *tried.iter().max_by(|a, b| a.1.undisturbed_bps().total_cmp(&b.1.undisturbed_bps()))?;
     let (kernel, threads) = (fastest.kernel().to_string(), fastest.threads());
     let found = |result: &BandwidthRow| {
         let on = &result.obtained.as_ref()?.pages_on_node;

@@ -147,7 +147,7 @@ impl<W: Listed> Rows<W> {
             id: W::NAME,
             title: W::TITLE.into(),
             about:
-                "GB/s payload, median. Beside it the speed-up over the kernel that does the same with regular and with \
+                "GB/s payload, undisturbed. Beside it the speed-up over the kernel that does the same with regular and with \
                     non-temporal (nt) stores: where the second is near one, the stores bypass the caches."
                     .into(),
             sentences: self.sentences(),

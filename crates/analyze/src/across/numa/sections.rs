@@ -14,7 +14,7 @@ use membound_core::machine::domains::DomainKind;
 use membound_core::memory::MemoryKind;
 use membound_core::units::{Bytes, BytesPerSecond, Nanoseconds, significant};
 
-const ABOUT: &str = "Each set of CPUs, one thread a core, against the memory of each node: GB/s payload and ns, medians. The deeper the \
+const ABOUT: &str = "Each set of CPUs, one thread a core, against the memory of each node: GB/s payload and ns, undisturbed. The deeper the \
     colour, the better; * is the best of its row.";
 /// Less than this apart, two directions are alike, however narrow their intervals.
 const ASYMMETRY: f64 = 1.05;

@@ -130,7 +130,7 @@ fn below_the_roof(points: &[(&RooflinePoint, &BandwidthRow)]) -> Table {
     let below = |point: &RooflinePoint| format!("{}{}", point.ceiling, if point.is_partial { "*" } else { "" });
     let interval = |[_, low, high]: [f64; 3]| format!("[{}, {}]", percent(low), percent(high));
     let half = points.iter().any(|(point, _)| point.is_partial).then(|| "*: only one of the two is known.".into());
-    let caption = "Kernels below the roof. GF/s: median. The roof is what arithmetic and bandwidth, each measured alone, \
+    let caption = "Kernels below the roof. GF/s: undisturbed. The roof is what arithmetic and bandwidth, each measured alone, \
                    allow for the kernel's mix.";
     by_threads(caption, points, |(_, row)| row.threads())
         .left("kernel", points.iter().map(|(_, row)| name(row)))

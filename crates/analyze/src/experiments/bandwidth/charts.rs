@@ -15,10 +15,14 @@ use crate::wording::{element_note, gbps, threads};
 use membound_core::case::Protocol;
 use membound_core::kernel::catalog::Kernel;
 use membound_core::kernel::{LoadKind, StoreKind, Width};
+use membound_core::stats::quantiles::median;
+use membound_core::stats::states::VISITS_MIN;
 use membound_core::units::{Bytes, percent};
 
-const POINTS: &str = "Points are medians, whiskers their 95 % intervals; shaded stretches are the levels found.";
-const WIDTHS: &str = "Regular loads and stores; the fastest working set of each level, median with its 95 % interval.";
+const POINTS: &str =
+    "Points: undisturbed, whiskers: its 95 % interval or range; shaded stretches are the levels found.";
+const WIDTHS: &str =
+    "Regular loads and stores at the fastest working set of the level: undisturbed, with its 95 % interval or range.";
 const GBPS: &str = "payload bandwidth, GB/s";
 const WORKING_SET: &str = "working set, all threads";
 const MOST_DISTRIBUTIONS: usize = 12;
@@ -113,7 +117,7 @@ pub(crate) fn widths(found: &Bandwidth<'_>) -> Vec<Chart> {
         kernels.dedup();
         let fastest = |kernel: &str, width| {
             let of_kernel = rows().filter(|row| row.kernel() == kernel && row.width() == width);
-            of_kernel.max_by(|a, b| a.median_bps().total_cmp(&b.median_bps()))
+            of_kernel.max_by(|a, b| a.undisturbed_bps().total_cmp(&b.undisturbed_bps()))
         };
         let bars = |(colour, &width): (usize, &Width)| {
             let bar = |(index, kernel): (usize, &&str)| point(index as f64, fastest(kernel, width)?);
@@ -124,9 +128,21 @@ pub(crate) fn widths(found: &Bandwidth<'_>) -> Vec<Chart> {
         let title = format!("{}: width by kernel, {}", level.name, threads(fewest));
         let names = kernels.iter().map(|name| (*name).to_string()).collect();
         let x = Axis { names, ..Axis::new("kernel", "", Scale::Names) };
-        (series.len() > 1).then(|| Chart::new(title, WIDTHS.into(), x, Axis::new(GBPS, "GB/s", Scale::Linear), series))
+        let about = WIDTHS.to_string() + &sketch(rows());
+        (series.len() > 1).then(|| Chart::new(title, about, x, Axis::new(GBPS, "GB/s", Scale::Linear), series))
     };
     found.levels.iter().filter_map(chart).collect()
+}
+
+/// Whether the time went elsewhere.
+fn sketch<'a>(rows: impl Iterator<Item = &'a BandwidthRow>) -> String {
+    let visits = median(rows.map(|row| row.quality.rounds as f64)).unwrap_or(0.0);
+    let is_sketch = visits < VISITS_MIN as f64;
+    if is_sketch {
+        format!(" A sketch: a case here had {visits:.0} visits, a case of the headline many more.")
+    } else {
+        String::new()
+    }
 }
 
 /// Samples in order of time: the memory level's best rows, and whatever has two modes.

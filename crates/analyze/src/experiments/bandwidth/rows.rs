@@ -185,8 +185,8 @@ impl BandwidthRow {
         self.case.threads()
     }
 
-    /// Payload B/s: the median; 0 where nothing was measured.
-    pub fn median_bps(&self) -> f64 {
+    /// Payload B/s when undisturbed; 0 where nothing was measured.
+    pub fn undisturbed_bps(&self) -> f64 {
         self.payload_bps.map_or(0.0, |rate| rate.value())
     }
 
@@ -195,7 +195,7 @@ impl BandwidthRow {
         self.batches.iter().map(Vec::as_slice).collect()
     }
 
-    /// Median with its interval: [median, low, high].
+    /// The same with its interval: [value, low, high].
     pub(crate) fn interval(&self) -> Option<[f64; 3]> {
         self.payload_bps.map(|rate| rate.interval())
     }

@@ -238,7 +238,7 @@ fn scaling(found: &Bandwidth<'_>) -> Section {
     Section {
         id: "scaling",
         title: "Scaling over threads".into(),
-        about: "Threads: GB/s of payload, median.".into(),
+        about: "Threads: GB/s of payload, undisturbed.".into(),
         notes: found.scaling.iter().filter_map(line).collect(),
         charts: charts::scaling(found),
         ..Section::default()

@@ -11,7 +11,7 @@ use membound_core::machine::topology::Relation;
 use membound_core::units::{Nanoseconds, significant};
 use membound_core::work::c2c::Home;
 
-const ABOUT: &str = "Half of a round trip of one line between two CPUs, ns, median: the CPU on the left is timed, the one above answers. \
+const ABOUT: &str = "Half of a round trip of one line between two CPUs, ns, undisturbed: the CPU on the left is timed, the one above answers. \
     Colour deepens from the least latency to the greatest, or to twice the least if that is more; * has a flag.";
 /// The colour is full at so many times the least latency or beyond: else a difference of one per cent would glow.
 const HEAT_RANGE: f64 = 2.0;

@@ -41,7 +41,7 @@ fn section(kinds: &Kinds) -> Section {
         title: format!("Memory kinds, a buffer of {}, {}{element}", kinds.bytes, threads(kinds.threads)),
         about: format!(
             "First and later: a copy to the buffer from regular memory; first counts from asking for the memory: mapping, page \
-             faults, zeroing. Then GB/s of later copies ({SPREAD_CAPTION}) and, medians, of each way of touching the buffer \
+             faults, zeroing. Then GB/s of later copies ({SPREAD_CAPTION}) and of each way of touching the buffer \
              alone. What a kind is was read back or proved, never taken on trust."
         ),
         sentences: sentences(kinds),

@@ -139,7 +139,7 @@ fn orders(latency: &Latency) -> Option<Table> {
     let key = |row: &LatencyRow| (row.case.memory.kind, row.chase().order);
     let rows = || latency.rows.iter().filter(is_plain);
     let keys: BTreeSet<(MemoryKind, Order)> = rows().map(key).collect();
-    let about = "By order and page size, ns, medians, at the largest working set of each level: what prefetchers hide of the \
+    let about = "By order and page size, ns, undisturbed, at the largest working set of each level: what prefetchers hide of the \
                  latency, and what translating addresses adds";
     let mut table = Table::new(about)
         .left("memory", keys.iter().map(|(memory, _)| memory.to_string()))

@@ -8,7 +8,7 @@ use crate::section::{Cell, Section, Table};
 use crate::wording::{flag_notes, gbps, reasons, threads, times};
 use membound_core::units::{Bytes, significant};
 
-const ABOUT: &str = "GB/s payload, medians: streams or kernels across, offset from each array to the next down. + faster, - slower than at \
+const ABOUT: &str = "GB/s payload, undisturbed: streams or kernels across, offset from each array to the next down. + faster, - slower than at \
     offset 0 for certain (95 %, all offsets at once).";
 
 /// The answer.
