@@ -2,6 +2,7 @@
 
 pub mod across;
 pub mod answer;
+pub mod break_even;
 pub mod chart;
 pub mod experiments;
 pub mod flag;

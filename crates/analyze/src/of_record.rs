@@ -44,6 +44,7 @@ pub(crate) fn of_visits(visits: &Visits<'_>) -> Report {
         machine: header.machine.clone(),
         before: header.before.clone(),
         kinds: crate::experiments::kinds::rows::compare(&passes(&rows)),
+        device: crate::experiments::device::rows::on_device(visits),
         pages: crate::experiments::pages::rows::rows(visits),
         offsets: crate::experiments::offsets::rows::rows(visits),
         latency: chases.latency(&mut levels, streaming, is_beside_bandwidth),

@@ -251,6 +251,8 @@ pub(crate) fn flags(
     };
     let round_medians = batches.iter().filter_map(|batch| median(batch.iter().copied())).collect();
     let clocks = measured.iter().filter_map(|visit| core_clock(&[visit], hz)).collect();
+    // Who waits for a device is not running, gives its CPU to the driver's threads, and has pages made by the driver.
+    let waits = matches!(case.work, Work::Device(work) if !work.is_of_the_host());
     let half_width = (summary.ci95[1] - summary.ci95[0]) / 2.0 / summary.median;
     let tests = [
         (Flag::FewSamples, n < threshold::FEW_SAMPLES),
@@ -259,10 +261,13 @@ pub(crate) fn flags(
         (Flag::Outliers, summary.outliers as f64 > threshold::DISTURBED * n as f64),
         (Flag::Drift, spread(round_medians) > threshold::DRIFT),
         (Flag::Steal, share(|m| &m.samples.steal_jiffies) > threshold::DISTURBED),
-        (Flag::Switches, share(|m| &m.samples.switches) > threshold::DISTURBED),
-        (Flag::Stopped, measured.iter().any(|visit| has_stopped(visit, hz))),
+        (Flag::Switches, !waits && share(|m| &m.samples.switches) > threshold::DISTURBED),
+        (Flag::Stopped, !waits && measured.iter().any(|visit| has_stopped(visit, hz))),
         // First use and works on pages are made of faults.
-        (Flag::Faults, case.protocol != Protocol::FirstUse && share(|m| &m.samples.faults) > threshold::DISTURBED),
+        (
+            Flag::Faults,
+            !waits && case.protocol != Protocol::FirstUse && share(|m| &m.samples.faults) > threshold::DISTURBED,
+        ),
         (Flag::Imbalanced, case.threads() > 1 && imbalance(measured).is_some_and(|more| more > threshold::IMBALANCE)),
         (Flag::Migrated, share(|m| &m.samples.migrations) > 0.0),
         (Flag::ClockChanged, spread(clocks) > threshold::CLOCK),

@@ -2,6 +2,7 @@
 
 use crate::work::c2c::Handover;
 use crate::work::common::Common;
+use crate::work::device::DeviceWork;
 use crate::work::loaded::Loaded;
 use crate::work::pages::PageWork;
 use std::fmt;
@@ -57,6 +58,8 @@ pub enum Work {
     Plain(Plain),
     /// Messages between pairs of processes: a time and a bandwidth.
     PingPong(PingPong),
+    /// Work on memory that a device shares with the processor: a cost, and a bandwidth where bytes move.
+    Device(DeviceWork),
 }
 
 /// How samples are taken.
@@ -134,7 +137,8 @@ impl Case {
             | Work::Streams(_)
             | Work::Common(_)
             | Work::Plain(_)
-            | Work::PingPong(_) => None,
+            | Work::PingPong(_)
+            | Work::Device(_) => None,
         }
     }
 
@@ -176,6 +180,8 @@ impl Case {
             // Writes the cycle, and reads it once; each thread its own.
             (Work::Chase(_), _) => bytes / (TOUCHES_PER_S * self.threads() as f64).min(MACHINE_BYTES_PER_S),
             (_, Protocol::Stream) => 10.0 * pass,
+            // The device's program is compiled and its buffers are filled before anything is timed.
+            (Work::Device(_), _) => 0.05 + 4.0 * pass,
             // A warm-up and two samples of a fifth of a second.
             (_, Protocol::Energy) => 0.6 + 4.0 * pass,
             _ => 4.0 * pass,
@@ -187,7 +193,7 @@ impl Case {
     /// that.
     pub fn filling_time(&self) -> Duration {
         let is_counted = matches!(self.work, Work::Page(_) | Work::Chase(_)) || self.protocol == Protocol::FirstUse;
-        let moves_memory = !matches!(self.work, Work::Flops(_) | Work::Idle | Work::PingPong(_));
+        let moves_memory = !matches!(self.work, Work::Flops(_) | Work::Idle | Work::PingPong(_) | Work::Device(_));
         let rate = (TOUCHES_PER_S * self.threads() as f64).min(MACHINE_BYTES_PER_S);
         let filled = if moves_memory && !is_counted { self.working_set.0 as f64 / rate } else { 0.0 };
         Duration::from_secs_f64(filled)
@@ -241,6 +247,10 @@ impl fmt::Display for Case {
             Work::Idle => return f.write_str("idle, energy"),
             Work::Rounding(way) => return write!(f, "{way}, {}", self.working_set),
             Work::PingPong(work) => return write!(f, "{work}, {}", self.working_set),
+            Work::Device(work) => {
+                let first = if self.protocol == Protocol::FirstUse { ", first use" } else { "" };
+                return write!(f, "{work}, {}{first}", self.working_set);
+            }
         }
         write!(f, ", {}, {}", self.working_set, self.memory)?;
         for StreamMemory { stream, memory } in &self.streams {

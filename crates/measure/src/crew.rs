@@ -27,6 +27,7 @@ use crate::team::{SAMPLE, Task};
 use crate::threads;
 use crate::warm_up::WarmUp;
 use membound_core::case::Case;
+use membound_core::machine::devices::DeviceName;
 use membound_core::memory::Obtained;
 use membound_core::memory::policy::Policy;
 use membound_core::record::probes::Reading;
@@ -34,6 +35,17 @@ use membound_core::record::{Measured, Outcome, Sample, Samples, Volume};
 
 /// From the word to go to the start: as long as a busy host may take to wake all.
 const GO_AHEAD: Duration = Duration::from_millis(2);
+
+/// What a process is started for.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) enum Errand<P> {
+    /// A part of a case.
+    Part(P),
+    /// To list the devices.
+    Devices,
+    /// To take samples on a device, until nobody asks any more.
+    Device(DeviceName),
+}
 
 /// What one process does: a kernel on one CPU.
 #[derive(Debug, Serialize, Deserialize)]
@@ -172,7 +184,7 @@ impl Worker {
         let (process, talk) = start_worker().map_err(refused)?;
         let cpu = part.case.cpus.first().copied().unwrap_or_default();
         let mut worker = Worker { process, line: Line::over(talk).map_err(broken)?, cpu };
-        worker.line.say(part).map_err(broken)?;
+        worker.line.say(&Errand::Part(part)).map_err(broken)?;
         Ok(worker)
     }
 

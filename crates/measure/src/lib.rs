@@ -15,6 +15,8 @@ pub mod memory;
 pub mod meters;
 pub mod mpi;
 pub mod no_visit;
+#[cfg(feature = "opencl")]
+pub mod opencl;
 pub mod os;
 pub mod schedule;
 pub mod solo;

@@ -72,6 +72,7 @@ fn header(cpus: u32) -> Header {
         before: Environment::default(),
         world: None,
         sheet: None,
+        device: None,
     }
 }
 

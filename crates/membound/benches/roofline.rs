@@ -95,6 +95,7 @@ fn main() {
             quiet: true,
             streams: false,
             sheet: None,
+            device: None,
         };
         let finished = measure(&cases, &mut here, &session).unwrap_or_else(|fault| stop(fault));
         let counts = show(&model::report(&finished.record), level);

@@ -98,6 +98,7 @@ fn write(folder: &std::path::Path, count: usize) -> Vec<PathBuf> {
             before: Environment::default(),
             world: None,
             sheet: None,
+            device: None,
         };
         let node = if index % 1000 == 7 { 1.1 } else { 1.0 };
         let after = Environment::default();

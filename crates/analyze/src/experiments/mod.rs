@@ -3,6 +3,7 @@
 pub mod addrmap;
 pub mod bandwidth;
 pub mod c2c;
+pub mod device;
 pub mod energy;
 pub mod flops;
 pub mod kinds;
@@ -28,6 +29,7 @@ use crate::experiments::addrmap::rows::AddrmapRow;
 use crate::experiments::bandwidth::rows::BandwidthRow;
 use crate::experiments::bandwidth::stream::StreamTable;
 use crate::experiments::c2c::rows::Handovers;
+use crate::experiments::device::rows::OnDevice;
 use crate::experiments::energy::rows::EnergyRow;
 use crate::experiments::flops::FlopsRow;
 use crate::experiments::kinds::rows::Kinds;
@@ -91,6 +93,7 @@ const EXPERIMENTS: &[Experiment] = &[
     },
     answer!(weightings: Vec<Weighting>),
     answer!(kinds: Option<Kinds>),
+    answer!(device: OnDevice),
     answer!(latency: Latency),
     answer!(pages: Vec<PageRow>),
     answer!(offsets: Vec<OffsetRow>),

@@ -2,8 +2,9 @@
 
 use crate::common::by_hand;
 use crate::common::copies::{BUFFER, copies, published};
+use membound_analyze::break_even::BreakEven;
 use membound_analyze::experiments::bandwidth::rows::BandwidthRow;
-use membound_analyze::experiments::kinds::rows::{BreakEven, Kind};
+use membound_analyze::experiments::kinds::rows::Kind;
 use membound_analyze::of_record as model;
 use membound_analyze::output::terminal;
 use membound_analyze::report::Report;

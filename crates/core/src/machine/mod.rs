@@ -8,6 +8,7 @@ mod arm;
 pub mod caches;
 pub mod cpus;
 pub mod cpuset;
+pub mod devices;
 pub mod domains;
 pub mod energy;
 pub mod fact;

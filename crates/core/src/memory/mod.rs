@@ -10,9 +10,11 @@ pub mod filler;
 pub mod located;
 pub mod policy;
 pub mod proof;
+pub mod sharing;
 
 use crate::memory::located::{NodePages, summed};
 use crate::memory::proof::Proof;
+use crate::memory::sharing::Sharing;
 use std::fmt;
 use std::str::FromStr;
 
@@ -266,6 +268,11 @@ impl Obtained {
             }
         }
         self
+    }
+
+    /// How a device shares it, where its behaviour told.
+    pub fn sharing(&self) -> Option<Sharing> {
+        self.proofs.iter().find_map(|proof| proof.claim.parse().ok())
     }
 
     /// Why this is not what was asked for, where pages were seen on nodes that the policy rules out.

@@ -17,6 +17,7 @@ use crate::case::{Case, Work};
 use crate::input::{HEADER_MOST, LINE_MOST, Lines, RECORD_MOST};
 use crate::machine::Machine;
 use crate::machine::cpuset::CpuSet;
+use crate::machine::devices::Device;
 use crate::machine::energy::EnergyPart;
 use crate::machine::spec::Sheet;
 use crate::memory::Obtained;
@@ -67,6 +68,9 @@ pub struct Header {
     /// The sheet whose limits the user named instead of the machine's own; absent where none was named.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sheet: Option<Sheet>,
+    /// The device that shares memory with the processor; absent where none was named.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub device: Option<Device>,
 }
 
 /// Processes that an MPI launcher started, and what they speak.
@@ -242,6 +246,8 @@ words! {
         Message = "message",
         /// A trip of a thread through a loop over registers.
         Trip = "trip",
+        /// An operation on a whole buffer of a device.
+        Operation = "operation",
     }
 }
 

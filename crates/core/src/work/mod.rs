@@ -3,6 +3,7 @@
 pub mod addrmap;
 pub mod c2c;
 pub mod common;
+pub mod device;
 pub mod loaded;
 pub mod page_cache;
 pub mod pages;

@@ -30,6 +30,7 @@ fn header() -> Line {
         before: Environment { node_free: vec![(0, Bytes::gib(1))], ..Environment::default() },
         world: None,
         sheet: None,
+        device: None,
     }))
 }
 

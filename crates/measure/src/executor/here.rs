@@ -1,5 +1,6 @@
-//! This machine as a whole: memory types in the micro-VM, all else natively.
+//! This machine as a whole: memory types in the micro-VM, devices by their drivers, all else natively.
 
+use crate::executor::device::{self, OnDevices};
 use crate::executor::native::Native;
 use crate::memory::allowance::Allowance;
 use crate::memory::places::Places;
@@ -17,16 +18,18 @@ use crate::executor::microvm::MicroVm;
 pub struct Here {
     native: Native,
     microvm: MicroVm,
+    devices: OnDevices,
 }
 
 impl Here {
     /// Calibrates the clock and prepares to run `cases`. No device is opened before a case needs it.
     pub fn new(cases: &[Case], places: Places, verify: bool) -> Result<Self, NoVisit> {
         let places = Places { allowance: Allowance::here(), ..places };
-        let (typed, others): (Vec<Case>, Vec<Case>) = cases.iter().cloned().partition(has_memory_type);
+        let (typed, others) = natures(cases);
         let native = Native::new(&others, places.clone(), verify)?;
+        let devices = OnDevices::new(places.no_device.clone());
         let microvm = MicroVm::new(&typed, native.ticker(), native.clock(), places, verify);
-        Ok(Here { native, microvm })
+        Ok(Here { native, microvm, devices })
     }
 }
 
@@ -36,7 +39,7 @@ impl Executor for Here {
     }
 
     fn expect(&mut self, cases: &[Case]) {
-        let (typed, others): (Vec<Case>, Vec<Case>) = cases.iter().cloned().partition(has_memory_type);
+        let (typed, others) = natures(cases);
         self.native.expect(&others);
         self.microvm.expect(&typed);
     }
@@ -47,6 +50,9 @@ impl Executor for Here {
     }
 
     fn visit(&mut self, case: &Case, quota: &Quota<'_>) -> Outcome {
+        if let Some(work) = device::work(case) {
+            return self.devices.visit(case, work, quota);
+        }
         let outcome =
             if has_memory_type(case) { self.microvm.visit(case, quota) } else { self.native.visit(case, quota) };
         in_place(outcome)
@@ -62,6 +68,11 @@ fn in_place(outcome: Outcome) -> Outcome {
         },
         _ => outcome,
     }
+}
+
+/// Cases of the micro-VM, and those of this machine; devices have neither's memory.
+fn natures(cases: &[Case]) -> (Vec<Case>, Vec<Case>) {
+    cases.iter().filter(|case| device::work(case).is_none()).cloned().partition(has_memory_type)
 }
 
 /// Whether a kernel's stream lies in memory of a type that only page tables of our own can ask for.

@@ -1,5 +1,6 @@
 //! Who takes samples.
 
+pub mod device;
 pub mod fake;
 pub mod here;
 #[cfg(all(feature = "kvm", target_arch = "x86_64"))]

@@ -2,6 +2,8 @@
 
 pub mod addrmap;
 pub mod c2c;
+#[cfg(feature = "opencl")]
+pub mod device;
 pub mod energy;
 pub mod flops;
 pub mod latency;

@@ -17,6 +17,8 @@ pub struct Places {
     pub bar: Option<PathBuf>,
     /// Whether that device may be written to.
     pub bar_writes: bool,
+    /// Why the device with a driver that the user named can't be used, where that is known already.
+    pub no_device: Option<String>,
     /// Where device nodes are: `/dev`.
     pub devices: PathBuf,
     /// What may be mapped of all of them together.
@@ -31,6 +33,7 @@ impl Default for Places {
             dax: None,
             bar: None,
             bar_writes: false,
+            no_device: None,
             devices: "/dev".into(),
             allowance: Allowance::default(),
         }

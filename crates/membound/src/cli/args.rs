@@ -13,6 +13,7 @@ use membound_core::kernel::catalog::Kernel;
 use membound_core::kernel::{Element, LoadKind, StoreKind, Width};
 use membound_core::machine::Machine;
 use membound_core::machine::cpuset::CpuSet;
+use membound_core::machine::devices::DeviceName;
 use membound_core::memory::policy::NODES;
 use membound_core::units::{Bytes, parse_duration};
 use membound_measure::memory::places::Places;
@@ -185,8 +186,9 @@ pub struct PlaceArgs {
     /// Folder on a file system for persistent memory (DAX)
     #[arg(long, value_name = "DIR")]
     pub dax: Option<PathBuf>,
-    /// Resource file of a PCI device, such as /sys/bus/pci/devices/0000:00:04.0/resource2; it is only read
-    #[arg(long, value_name = "FILE")]
+    /// Resource file of a PCI device, such as /sys/bus/pci/devices/0000:00:04.0/resource2, which is only read; for `kinds` also a
+    /// device with a driver, such as opencl:0 (`membound devices` lists both)
+    #[arg(long, value_name = "DEVICE")]
     pub device: Option<PathBuf>,
     /// The same file again: this device may be written to, which destroys what is in its memory
     #[arg(long, value_name = "DEVICE")]
@@ -194,12 +196,23 @@ pub struct PlaceArgs {
 }
 
 impl PlaceArgs {
+    /// The device that has a driver, where the user named one.
+    pub fn driven(&self) -> Option<DeviceName> {
+        self.device.as_ref()?.to_str()?.parse().ok()
+    }
+
     /// The places that the user named, and the usual ones for the rest.
     pub fn places(&self) -> anyhow::Result<Places> {
         if self.allow_device_writes.is_some() && self.allow_device_writes != self.device {
             return Err(usage(
                 "--allow-device-writes must name the same file as --device; only that one is written to",
             ));
+        }
+        if let Some(name) = self.driven() {
+            return Err(usage(format!(
+                "{name} has buffers of its own, which `membound kinds --device {name}` measures; name a PCI device's resource \
+                 file here"
+            )));
         }
         let usual = Places::default();
         Ok(Places {

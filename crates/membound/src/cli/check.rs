@@ -297,6 +297,7 @@ fn measure_cases(
         quiet: true,
         streams: false,
         sheet: None,
+        device: None,
     };
     let mut here = Here::new(cases, Places::default(), false)?;
     let finished = measure::measure(cases, &mut here, &session)?;

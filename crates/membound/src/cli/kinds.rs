@@ -16,9 +16,12 @@ use membound_analyze::report::Report;
 use membound_core::case::Case;
 use membound_core::experiments::choice::{Breadth, Choice};
 use membound_core::experiments::frame::Frame;
-use membound_core::experiments::{kinds, offsets, pages};
+use membound_core::experiments::{device, kinds, offsets, pages};
 use membound_core::kernel::{Element, Width};
+use membound_core::machine::Machine;
+use membound_core::machine::devices::{Device, DeviceName};
 use membound_core::units::Bytes;
+use membound_measure::executor::device::discover;
 
 /// Flags of `membound kinds`.
 #[derive(Debug, Clone, Args)]
@@ -61,13 +64,47 @@ pub enum Part {
     Pages,
     /// What an offset costs: crossing lines and pages, aliasing, forwarding
     Offsets,
+    /// Of a device with a driver: STREAM's kernels and a pointer chase, done by the device
+    Kernels,
+    /// Of a device with a driver: what its copies cost the processor, and the other way round
+    Contention,
 }
 
 const BUDGET: Duration = Duration::from_secs(60);
+/// A round of all kinds of buffers takes some 20 s.
+const BUDGET_ON_DEVICES: Duration = Duration::from_secs(120);
 
 impl KindsArgs {
+    fn wants(&self, part: Part) -> bool {
+        self.part.is_empty() || self.part.contains(&part)
+    }
+
+    /// Parts that only something else has.
+    fn refuse_parts(&self, parts: &[Part], owner: &str) -> anyhow::Result<()> {
+        let word =
+            |part: &Part| part.to_possible_value().map_or_else(String::new, |value| value.get_name().to_string());
+        match self.part.iter().find(|part| parts.contains(part)) {
+            Some(part) => Err(usage(format!("--part {} is one of {owner}", word(part)))),
+            None => Ok(()),
+        }
+    }
+
+    /// The cases of a device.
+    fn cases_of(&self, frame: &Frame, device: &Device) -> anyhow::Result<Vec<Case>> {
+        self.refuse_parts(&[Part::Pages, Part::Offsets], "the processor's own memory; leave --device out")?;
+        if !self.memory.is_empty() || self.node.is_some() {
+            return Err(usage("a device with a driver has kinds of buffers of its own; leave --memory and --node out"));
+        }
+        let parts = device::Parts {
+            buffers: self.wants(Part::Buffers),
+            kernels: self.wants(Part::Kernels),
+            contention: self.wants(Part::Contention),
+        };
+        device::device(frame, device, self.size, parts).map_err(usage)
+    }
+
     fn cases(&self, frame: &Frame) -> anyhow::Result<Vec<Case>> {
-        let wants = |part: Part| self.part.is_empty() || self.part.contains(&part);
+        self.refuse_parts(&[Part::Kernels, Part::Contention], "a device with a driver, such as --device opencl:0")?;
         let choice = Choice {
             memory: memory::without_streams(&self.memory, self.node)?,
             sizes: self.size.into_iter().collect(),
@@ -77,6 +114,7 @@ impl KindsArgs {
             ..Choice::default()
         };
         let mut cases = Vec::new();
+        let wants = |part: Part| self.wants(part);
         if wants(Part::Buffers) {
             cases.extend(kinds::kinds(frame, &choice, Breadth::Whole).map_err(usage)?);
         }
@@ -94,8 +132,26 @@ impl KindsArgs {
 pub fn run(args: &KindsArgs) -> anyhow::Result<Done> {
     let started = Instant::now();
     let (machine, frame) = args.run.frame()?;
+    if let Some(name) = args.places.driven() {
+        return run_on(args, name, machine, &frame);
+    }
     let cases = args.cases(&frame)?;
     let deadline = started + args.run.budget.unwrap_or(BUDGET);
     let table = |report: &Report| terminal::answers(report, &["kinds", "pages", "offsets"]);
     Job::new(&args.run, machine, deadline, table).placed(&args.places).finish(&cases)
+}
+
+/// The same on a device with a driver. What can't be planned without knowing the device is planned for one of no limits, so
+/// that a machine without a driver has its outcome in the record.
+fn run_on(args: &KindsArgs, name: DeviceName, machine: Machine, frame: &Frame) -> anyhow::Result<Done> {
+    let listed = discover();
+    let absent = listed.absent.iter().find(|(api, _)| *api == name.api).map(|(_, why)| why.clone());
+    let gone = || format!("there is no {name}; `membound devices` lists what there is");
+    let found = listed.devices.into_iter().find(|device| device.name == name);
+    let device: Result<Device, String> = found.ok_or_else(|| absent.unwrap_or_else(gone));
+    let cases = args.cases_of(frame, device.as_ref().unwrap_or(&Device::unknown(name)))?;
+    // Drivers take some seconds to start, which are no part of the budget.
+    let deadline = Instant::now() + args.run.budget.unwrap_or(BUDGET_ON_DEVICES);
+    let table = |report: &Report| terminal::answer(report, &report.device);
+    Job::new(&args.run, machine, deadline, table).on(device).finish(&cases)
 }

@@ -33,7 +33,7 @@ pub const GROUPS: [(&str, &[&str]); 4] = [
             "pingpong",
         ],
     ),
-    ("Explain", &["machine", "roofline", "advise", "report"]),
+    ("Explain", &["machine", "devices", "roofline", "advise", "report"]),
     ("Compare", &["compare", "diff"]),
     ("Operate", &["check", "fleet", "sweep", "schema", "completions", "man"]),
 ];
@@ -87,6 +87,13 @@ pub const EXAMPLES: &[(&str, [(&str, &str); 2])] = &[
         [
             ("membound kinds", "Which kind of memory should a buffer be?"),
             ("membound kinds --memory 4k,thp,huge-2m --size 256MiB", "Three page sizes, a large buffer"),
+        ],
+    ),
+    (
+        "devices",
+        [
+            ("membound devices", "What --device can name here, and what its driver says of it"),
+            ("membound devices --format json", "The same for programs"),
         ],
     ),
     (

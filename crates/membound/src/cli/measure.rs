@@ -18,6 +18,7 @@ use membound_analyze::report::Report;
 use membound_analyze::{of_record as model, output as view};
 use membound_core::case::Case;
 use membound_core::machine::Machine;
+use membound_core::machine::devices::Device;
 use membound_core::machine::spec::Sheet;
 use membound_core::plan::Plan;
 use membound_core::record::{End, Header, Line, Measurement, Outcome, Record, SCHEMA, Writer};
@@ -57,6 +58,8 @@ pub struct Session {
     pub streams: bool,
     /// The sheet whose limits count instead of the machine's own, if the user named one.
     pub sheet: Option<Sheet>,
+    /// The device whose memory is measured, if the user named one.
+    pub device: Option<Device>,
 }
 
 impl Session {
@@ -72,6 +75,7 @@ impl Session {
             quiet: args.quiet,
             streams: args.format == Format::Jsonl,
             sheet: None,
+            device: None,
         }
     }
 }
@@ -141,17 +145,33 @@ pub struct Job<'a> {
     session: Session,
     table: fn(&Report) -> String,
     places: Option<&'a PlaceArgs>,
+    no_device: Option<String>,
 }
 
 impl<'a> Job<'a> {
     /// To be done by `deadline`, and shown as a table if not as rows.
     pub fn new(args: &'a RunArgs, machine: Machine, deadline: Instant, table: fn(&Report) -> String) -> Self {
-        Job { args, session: Session::new(args, machine, deadline, args.record.clone()), table, places: None }
+        Job {
+            args,
+            session: Session::new(args, machine, deadline, args.record.clone()),
+            table,
+            places: None,
+            no_device: None,
+        }
     }
 
     /// With streams where the user wants them.
     pub fn placed(self, places: &'a PlaceArgs) -> Self {
         Job { places: Some(places), ..self }
+    }
+
+    /// On a device; or why the one that the user named can't be used.
+    pub fn on(mut self, device: Result<Device, String>) -> Self {
+        match device {
+            Ok(device) => self.session.device = Some(device),
+            Err(why) => self.no_device = Some(why),
+        }
+        self
     }
 
     /// Held against a sheet that the user named, if any.
@@ -171,12 +191,12 @@ impl<'a> Job<'a> {
         cases: &[Case],
         also: &mut dyn FnMut(&Report) -> anyhow::Result<()>,
     ) -> anyhow::Result<Done> {
-        let Job { args, session, table, places } = self;
+        let Job { args, session, table, places, no_device } = self;
         if args.list {
             return Ok(Done::ok(list(cases)));
         }
         let places = places.map_or_else(|| Ok(Places::default()), PlaceArgs::places)?;
-        let mut here = Here::new(cases, places, args.verify)?;
+        let mut here = Here::new(cases, Places { no_device, ..places }, args.verify)?;
         let page = Page::reserve(args)?;
         let finished = measure(cases, &mut here, &session)?;
         tell(&finished, &session);
@@ -412,6 +432,7 @@ fn header(executor: &dyn Executor, session: &Session) -> Header {
         before: machine::environment(),
         world: executor.world(),
         sheet: session.sheet.clone(),
+        device: session.device.clone(),
     }
 }
 

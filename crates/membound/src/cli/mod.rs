@@ -9,6 +9,7 @@ pub mod check;
 pub mod compare;
 pub mod cores;
 pub mod count;
+pub mod devices;
 pub mod diff;
 pub mod fleet;
 pub mod fleet_run;
@@ -69,6 +70,8 @@ pub enum Command {
     Plain(plain::PlainArgs),
     /// Compare kinds of memory: first use, steady state, reading back, and how many uses it takes to pay off
     Kinds(kinds::KindsArgs),
+    /// Show the devices that share memory with the processor, and what their drivers say of them
+    Devices(devices::DevicesArgs),
     /// Measure what passing a line between each two CPUs costs
     C2c(cores::C2cArgs),
     /// Measure memory latency while other CPUs load the memory: latency over bandwidth, its knee, where it saturates
@@ -164,6 +167,7 @@ pub fn execute(cli: &Cli) -> anyhow::Result<Done> {
         Some(Command::Stream(args)) => bandwidth::run(args, bandwidth::What::Stream),
         Some(Command::Plain(args)) => plain::run(args),
         Some(Command::Kinds(args)) => kinds::run(args),
+        Some(Command::Devices(args)) => devices::run(args),
         Some(Command::C2c(args)) => cores::c2c(args),
         Some(Command::Loaded(args)) => cores::loaded(args),
         Some(Command::Addrmap(args)) => addrmap::run(args),

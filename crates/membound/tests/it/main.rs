@@ -7,6 +7,7 @@ mod advisor;
 mod check;
 mod cli;
 mod compare;
+mod device;
 mod energy;
 mod exits;
 #[cfg(target_arch = "x86_64")]

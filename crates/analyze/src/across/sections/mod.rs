@@ -3,6 +3,7 @@
 pub mod advisor;
 pub mod check;
 pub mod compare;
+pub mod devices;
 pub mod fleet;
 pub mod host_states;
 pub mod kernel;

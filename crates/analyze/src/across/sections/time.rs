@@ -107,6 +107,7 @@ fn group(record: &Record, case: &Case) -> Group {
         Work::Streams(_) | Work::Common(_) => "streams",
         Work::Plain(_) => "plain",
         Work::PingPong(_) => "messages",
+        Work::Device(_) => "device",
     };
     let protocol = match case.protocol {
         Protocol::FirstUse => ", first use",

@@ -1,8 +1,9 @@
 //! Memory kinds side by side: which one a buffer should be.
 
 use crate::answer::{Answer, SchemaOf};
+use crate::break_even::BreakEven;
 use crate::chart::{Axis, Chart, MOST_LINES, Mark, Scale, Series, Shape, line, rounded};
-use crate::experiments::kinds::rows::{ALONE, BreakEven, Kind, Kinds};
+use crate::experiments::kinds::rows::{ALONE, Kind, Kinds};
 use crate::rate::Cost;
 use crate::row::AnyRow;
 use crate::section::{Cell, Room, Section, Table};
@@ -86,23 +87,8 @@ fn table(kinds: &Kinds, measured: &[&Kind]) -> Table {
         .in_room(Room::Wide)
         .right("ns a fault", measured.iter().map(|kind| kind.fault_ns.map(significant)))
         .in_room(Room::Wide)
-        .left("pays\nafter", measured.iter().map(|kind| pays_after(kind)))
+        .left("pays\nafter", measured.iter().map(|kind| kind.break_even.map_or_else(|| "".into(), BreakEven::cell)))
         .without_blanks()
-}
-
-/// From which use on a kind is the better choice.
-fn pays_after(kind: &Kind) -> Cell {
-    match kind.break_even {
-        None => "".into(),
-        Some(BreakEven::AtOnce) => "at once".into(),
-        Some(BreakEven::After { uses, low, high }) => {
-            let high = high.map_or_else(|| "never".into(), count);
-            Cell { text: count(uses), hint: format!("[{}, {high}]", count(low)), ..Cell::default() }
-        }
-        Some(BreakEven::Until { uses }) => format!("up to {}", count(uses.floor())).into(),
-        Some(BreakEven::Never) => "never".into(),
-        Some(BreakEven::Alike) => "no matter".into(),
-    }
 }
 
 /// First use against later ones.

@@ -38,6 +38,7 @@ pub fn record(clock: Clock, machine: Machine, measurements: Vec<Measurement>) ->
         before: Environment::default(),
         world: None,
         sheet: None,
+        device: None,
     };
     Record { header, measurements, end: None }
 }

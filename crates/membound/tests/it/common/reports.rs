@@ -4,11 +4,12 @@
 use crate::common::by_hand;
 use membound_analyze::across::sections::maps;
 use membound_analyze::across::traffic::{Traffic, WriteAllocate};
+use membound_analyze::break_even::BreakEven;
 use membound_analyze::experiments::bandwidth::rows::{BandwidthFigures, BandwidthRow};
 use membound_analyze::experiments::bandwidth::stores::Crossover;
 use membound_analyze::experiments::bandwidth::stream::{Scaling, StreamLine, StreamTable};
 use membound_analyze::experiments::c2c::rows::Handovers;
-use membound_analyze::experiments::kinds::rows::{BreakEven, Kind, Kinds};
+use membound_analyze::experiments::kinds::rows::{Kind, Kinds};
 use membound_analyze::experiments::loaded::rows::UnderLoad;
 use membound_analyze::experiments::offsets::rows::{OffsetFigures, OffsetRow};
 use membound_analyze::experiments::pages::rows::{PageFigures, PageRow};
@@ -44,6 +45,7 @@ const LEVELS: [(&str, u64, f64); 4] =
 /// Nothing was measured.
 pub fn empty() -> Report {
     Report {
+        device: Default::default(),
         kinds: None,
         numa: None,
         pages: Vec::new(),

@@ -1,0 +1,308 @@
+//! Memory that a device shares with the processor: from visits to rows, and after how many uses a kind of buffer pays.
+//!
+//! A use: the processor fills the buffer, the device reads it. The first one is counted from asking for the buffer. What others
+//! are held against is a plain buffer that is written to (clEnqueueWriteBuffer), which needs no promise of any driver.
+
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use crate::break_even::{BreakEven, break_even};
+use crate::quality::Sampled;
+use crate::rate::{Cost, Rate};
+use crate::row::{Metric, Row};
+use crate::visits::{Gauge, Visits, measured, payload_bps};
+use membound_core::case::{Case, Protocol, Work};
+use membound_core::in_order::InOrder;
+use membound_core::machine::devices::{Device, DeviceName};
+use membound_core::memory::Obtained;
+use membound_core::memory::sharing::Sharing;
+use membound_core::record::{Measured, Measurement, Unit};
+use membound_core::stats::compare;
+use membound_core::stats::quantiles::median;
+use membound_core::units::Bytes;
+use membound_core::work::device::{Action, Buffer, DeviceWork};
+
+/// An action on a buffer of a device.
+pub type DeviceRow = Row<DeviceFigures>;
+
+/// What it takes.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+pub struct DeviceFigures {
+    /// Nanoseconds of one action; of a chase, of one load. Absent where nothing was measured.
+    pub ns: Option<Cost>,
+    /// Bytes that it reads and writes per second, by STREAM's convention; absent where it moves none.
+    #[serde(rename = "payload_Bps")]
+    pub payload_bps: Option<Rate>,
+    /// Bytes that the other side read and wrote per second meanwhile, by the median sample; absent where none ran.
+    #[serde(rename = "beside_Bps", skip_serializing_if = "Option::is_none")]
+    pub beside_bps: Option<f64>,
+    /// How the device shares the buffer, by behaviour; absent where that could not be told.
+    pub sharing: Option<Sharing>,
+    /// Memory obtained.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub obtained: Option<Obtained>,
+}
+
+/// What tells rows of devices from each other.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct DeviceKeys {
+    /// The device.
+    #[schemars(with = "String")]
+    device: DeviceName,
+    /// The kind of buffer.
+    buffer: Buffer,
+    /// What was done to it.
+    action: Action,
+    /// Whether the buffer was made for each sample, and that counts.
+    first_use: bool,
+    /// The CPU that works or waits, and that of what runs beside it.
+    cpus: Vec<u32>,
+    /// Bytes of the buffer, or of all arrays of a kernel.
+    working_set_bytes: Bytes,
+}
+
+impl Metric for DeviceFigures {
+    const NAME: &'static str = "device";
+    const UNIT: &'static str = "ns";
+    type Keys = DeviceKeys;
+
+    fn keys(row: &DeviceRow) -> DeviceKeys {
+        let DeviceWork { device, buffer, action } = row.work();
+        DeviceKeys {
+            device,
+            buffer,
+            action,
+            first_use: row.is_first_use(),
+            cpus: row.case.cpus.clone(),
+            working_set_bytes: row.case.working_set,
+        }
+    }
+
+    fn what(row: &DeviceRow) -> String {
+        let DeviceWork { buffer, action, .. } = row.work();
+        format!("{action} of {buffer}{}", if row.is_first_use() { ", first use" } else { "" })
+    }
+}
+
+impl DeviceRow {
+    /// What was done to which buffer of which device.
+    pub fn work(&self) -> DeviceWork {
+        let work = if let Work::Device(work) = self.case.work { Some(work) } else { None };
+        work.expect("rows of devices are made of works on devices alone")
+    }
+
+    /// Whether the buffer was made for each sample.
+    pub fn is_first_use(&self) -> bool {
+        self.case.protocol == Protocol::FirstUse
+    }
+}
+
+/// All that is known of a device; no rows where none was measured.
+#[derive(Debug, Clone, Default)]
+pub struct OnDevice {
+    /// The device, as its driver describes it; absent in a record that does not tell.
+    pub device: Option<Device>,
+    /// One row a case, by buffer, action and working set.
+    pub rows: Vec<DeviceRow>,
+    /// Kinds of buffers side by side, by what a use takes.
+    pub uses: Vec<Use>,
+    /// What both sides keep of their speed while the other works, in the order of their names.
+    pub kept: Vec<Kept>,
+}
+
+/// A way to hand a buffer's contents to the device.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Use {
+    /// The kind of buffer.
+    pub buffer: Buffer,
+    /// By mapping it, or by writing to it.
+    pub action: Action,
+    /// Nanoseconds of the first use, with making the buffer.
+    pub first_ns: Option<Cost>,
+    /// Nanoseconds of each later one.
+    pub later_ns: Option<Cost>,
+    /// Speed of later uses against the written plain buffer: [ratio, low, high].
+    pub gain: Option<[f64; 3]>,
+    /// From which use on it is the better choice.
+    pub break_even: Option<BreakEven>,
+}
+
+/// One side beside the other.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Kept {
+    /// Its action alone.
+    pub alone: Rate,
+    /// The same beside the other.
+    pub beside: Rate,
+    /// The share that it keeps: [share, low, high].
+    pub share: [f64; 3],
+    /// What is timed.
+    pub action: Action,
+}
+
+/// What a record tells of a device.
+pub(crate) fn on_device(visits: &Visits<'_>) -> OnDevice {
+    let mut rows: Vec<DeviceRow> = visits.rows(|case| row(case, &visits.gauge));
+    rows.order_by_key(|row| (row.work(), row.case.working_set, row.case.protocol));
+    let (uses, kept) = (uses(&rows, visits), kept(&rows, visits));
+    OnDevice { device: visits.header().device.clone(), rows, uses, kept }
+}
+
+fn row(visits: &[&Measurement], gauge: &Gauge) -> Option<DeviceRow> {
+    let case = &visits[0].case;
+    let Work::Device(work) = case.work else { return None };
+    let mut sampled = Sampled::of(visits, gauge, |visit| ns(visit, gauge.hz));
+    let ns = sampled.cost();
+    let visited = measured(visits);
+    let moves = visited.last().filter(|last| last.volume.payload() > 0);
+    let payload_bps = moves.and_then(|last| {
+        let per_unit = last.volume.payload() as f64 * 1e9 / units(last);
+        Some(ns?.each(|ns| per_unit / ns))
+    });
+    let obtained = sampled.obtained();
+    let figures = DeviceFigures {
+        ns,
+        payload_bps,
+        beside_bps: beside_bps(&visited, case, work.action, gauge.hz),
+        sharing: obtained.as_ref().and_then(Obtained::sharing),
+        obtained,
+    };
+    Some(Row { case: case.clone(), quality: sampled.quality, figures })
+}
+
+/// What the nanoseconds of a repetition are shared by.
+fn units(visit: &Measured) -> f64 {
+    if visit.volume.unit == Unit::Access { visit.volume.units.max(1) as f64 } else { 1.0 }
+}
+
+/// Nanoseconds of each action, sample by sample.
+pub(crate) fn ns(visit: &Measured, hz: f64) -> Vec<f64> {
+    let all = visit.repetitions as f64 * units(visit);
+    visit.samples.ticks.iter().map(|ticks| *ticks as f64 / hz * 1e9 / all).collect()
+}
+
+/// Payload of what ran beside: whole passes, so that of a few a large part may be counted too many or too few.
+fn beside_bps(visits: &[&Measured], case: &Case, action: Action, hz: f64) -> Option<f64> {
+    let bytes = match action {
+        // Copies of an array of the triad's length: read and written.
+        Action::HostTriadBesideCopy => case.working_set.0 as f64 * 2.0 / 3.0,
+        Action::CopyBesideHostTriad => case.working_set.0 as f64 * 3.0,
+        _ => return None,
+    };
+    let of_visit = |visit: &&Measured| {
+        let passes = visit.samples.load_repetitions.iter().zip(&visit.samples.ticks);
+        passes.map(|(passes, ticks)| *passes as f64 * bytes / (*ticks as f64 / hz)).collect::<Vec<_>>()
+    };
+    median(visits.iter().flat_map(of_visit))
+}
+
+/// Payload rates of each visit to a row's case.
+fn batches(row: &DeviceRow, visits: &Visits<'_>) -> Vec<Vec<f64>> {
+    let of_case = visits.cases.iter().find(|case| case[0].case == row.case);
+    of_case.map_or_else(Vec::new, |case| measured(case).iter().map(|visit| payload_bps(visit, visits.hz())).collect())
+}
+
+fn ratio_of(row: &DeviceRow, base: &DeviceRow, visits: &Visits<'_>) -> Option<[f64; 3]> {
+    let [ours, theirs] = [row, base].map(|row| batches(row, visits));
+    let [ours, theirs] = [&ours, &theirs].map(|all| all.iter().map(Vec::as_slice).collect::<Vec<_>>());
+    // Each visit has buffers of its own; of a single one only its samples tell how sure it is.
+    let ratios = [compare::ratio_of_draws(&ours, &theirs), compare::ratio(&ours, &theirs)];
+    ratios.into_iter().find(|ratio| ratio.iter().all(|end| end.is_finite()))
+}
+
+fn uses(rows: &[DeviceRow], visits: &Visits<'_>) -> Vec<Use> {
+    let of = |buffer: Buffer, action: Action, is_first: bool| {
+        rows.iter().find(|row| {
+            let work = row.work();
+            (work.buffer, work.action, row.is_first_use()) == (buffer, action, is_first) && row.quality.is_measured()
+        })
+    };
+    let base = (of(Buffer::Plain, Action::UseWritten, true), of(Buffer::Plain, Action::UseWritten, false));
+    let ways = [(Buffer::Plain, Action::UseWritten)].into_iter();
+    let ways = ways.chain(Buffer::of_devices().map(|buffer| (buffer, Action::Use)));
+    let way = |(buffer, action): (Buffer, Action)| {
+        let (first, later) = (of(buffer, action, true), of(buffer, action, false));
+        let gain = base.1.filter(|_| action == Action::Use).and_then(|base| ratio_of(later?, base, visits));
+        let break_even = gain.and_then(|gain| {
+            let firsts = (first?.ns?, base.0?.ns?);
+            break_even(firsts, (later?.ns?, base.1?.ns?), gain)
+        });
+        let [first_ns, later_ns] = [first, later].map(|row| row.and_then(|row| row.ns));
+        let is_known = first_ns.is_some() || later_ns.is_some();
+        is_known.then_some(Use { buffer, action, first_ns, later_ns, gain, break_even })
+    };
+    ways.filter_map(way).collect()
+}
+
+fn kept(rows: &[DeviceRow], visits: &Visits<'_>) -> Vec<Kept> {
+    const PAIRS: [(Action, Action); 2] =
+        [(Action::HostTriad, Action::HostTriadBesideCopy), (Action::Copy, Action::CopyBesideHostTriad)];
+    let pair = |(alone, beside): (Action, Action)| {
+        let beside = rows.iter().find(|row| row.work().action == beside && row.quality.is_measured())?;
+        let is_alone = |row: &&DeviceRow| {
+            let is_plain = matches!(row.work().buffer, Buffer::Plain | Buffer::Regular);
+            row.work().action == alone && is_plain && row.case.working_set == beside.case.working_set
+        };
+        let lone = rows.iter().find(is_alone).filter(|row| row.quality.is_measured())?;
+        let share = ratio_of(beside, lone, visits)?;
+        Some(Kept { alone: lone.payload_bps?, beside: beside.payload_bps?, share, action: alone })
+    };
+    PAIRS.into_iter().filter_map(pair).collect()
+}
+
+impl OnDevice {
+    /// The row of an action on a kind of buffer, by the largest working set.
+    pub fn row(&self, buffer: Buffer, action: Action) -> Option<&DeviceRow> {
+        let is_it = |row: &&DeviceRow| {
+            let work = row.work();
+            (work.buffer, work.action) == (buffer, action) && !row.is_first_use()
+        };
+        self.rows.iter().filter(is_it).max_by_key(|row| row.case.working_set)
+    }
+
+    /// How the device shares a kind of buffer.
+    pub fn sharing(&self, buffer: Buffer) -> Option<Sharing> {
+        self.rows.iter().filter(|row| row.work().buffer == buffer).find_map(|row| row.sharing)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use membound_core::record::{Samples, Volume};
+
+    fn visit(volume: Volume, ticks: &[u64], meanwhile: &[u64]) -> Measured {
+        let samples = Samples { ticks: ticks.to_vec(), load_repetitions: meanwhile.to_vec(), ..Samples::default() };
+        Measured { volume, repetitions: 2, core_clock_links: 1, samples, obtained: Obtained::default() }
+    }
+
+    /// At a tick per nanosecond: two operations in 600 ns are 300 each; two times 4 loads in 800 ns are 100 each.
+    #[test]
+    fn nanoseconds_by_hand() {
+        let operation = Volume { units: 1, unit: Unit::Operation, ..Volume::default() };
+        assert_eq!(ns(&visit(operation, &[600, 800], &[]), 1e9), [300.0, 400.0]);
+        let loads = Volume { units: 4, unit: Unit::Access, ..Volume::default() };
+        assert_eq!(ns(&visit(loads, &[800], &[]), 1e9), [100.0]);
+    }
+
+    /// Five copies of 1 MB, read and written, in 1 ms are 10 GB/s; a triad over three arrays of 1 MB, four times, 12 GB/s.
+    #[test]
+    fn what_ran_beside_by_hand() {
+        let beside = |action, bytes: u64, passes| {
+            let work = DeviceWork { device: "opencl:0".parse().unwrap(), buffer: Buffer::Plain, action };
+            let case = Case {
+                work: Work::Device(work),
+                memory: membound_core::case::USUAL_MEMORY,
+                streams: Vec::new(),
+                cpus: vec![0, 1],
+                working_set: Bytes(bytes),
+                misaligned_bytes: 0,
+                protocol: Protocol::Steady,
+            };
+            beside_bps(&[&visit(Volume::default(), &[1_000_000], &[passes])], &case, action, 1e9)
+        };
+        assert_eq!(beside(Action::HostTriadBesideCopy, 3_000_000, 5), Some(10e9));
+        assert_eq!(beside(Action::CopyBesideHostTriad, 1_000_000, 4), Some(12e9));
+        assert_eq!(beside(Action::Copy, 1_000_000, 4), None);
+    }
+}

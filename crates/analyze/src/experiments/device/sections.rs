@@ -1,0 +1,303 @@
+//! Which buffer to use with a device, what the device does with its own memory, and what both cost each other.
+
+use std::fmt::Display;
+
+use crate::answer::{Answer, SchemaOf, schema};
+use crate::break_even::BreakEven;
+use crate::experiments::device::rows::{DeviceRow, Kept, OnDevice, Use};
+use crate::rate::{Cost, Rate};
+use crate::row::{AnyRow, any};
+use crate::section::{Cell, Room, Section, Table};
+use crate::wording::{SPREAD_CAPTION, gbps, grouped, reasons, spread, times, with_spread};
+use membound_core::machine::devices::Device;
+use membound_core::memory::sharing::Sharing;
+use membound_core::units::{Bytes, BytesPerSecond, Nanoseconds, percent, significant};
+use membound_core::work::device::{Action, Buffer};
+
+impl Answer for OnDevice {
+    const NAME: &'static str = "device";
+    const SCHEMAS: &'static [SchemaOf] = &[schema::<DeviceRow>];
+
+    fn rows(&self) -> Vec<&dyn AnyRow> {
+        any(&self.rows)
+    }
+
+    fn sentences(&self) -> Vec<String> {
+        let all = [best(self), sharing(self), reading(self), contention(self)];
+        all.into_iter().flatten().collect()
+    }
+
+    fn sections(&self) -> Vec<Section> {
+        if self.rows.is_empty() {
+            return Vec::new();
+        }
+        let tables = [uses(self), preparing(self), touching(self), copying(self), kernels(self), beside(self)];
+        vec![Section {
+            id: "device",
+            title: self.device.as_ref().map_or_else(|| "A device's memory".into(), title),
+            about: format!(
+                "A use: the processor fills the buffer, the device reads it; the first counts from asking for the buffer. What a \
+                 driver makes of a flag is seen by behaviour, not taken from the flag. Figures: {SPREAD_CAPTION}."
+            ),
+            sentences: self.sentences(),
+            tables: tables.into_iter().filter(|table| table.height() > 0).collect(),
+            notes: single_precision(self).into_iter().collect(),
+            details: evidence(self),
+            missing: reasons(&self.rows),
+            ..Section::default()
+        }]
+    }
+}
+
+/// `opencl:0, AMD EPYC (cpu, Portable Computing Language 3.1)`
+fn title(device: &Device) -> String {
+    format!("{}, {} ({}, {})", device.name, device.title, device.kind, device.driver)
+}
+
+fn single_precision(on: &OnDevice) -> Option<String> {
+    let has_none = on.device.as_ref().is_some_and(|device| !device.has_double);
+    has_none.then(|| "The device has no double precision: its kernels work on arrays of float.".into())
+}
+
+/// What was seen of each kind of buffer.
+fn evidence(on: &OnDevice) -> Vec<String> {
+    let proofs = Buffer::of_devices().filter_map(|buffer| {
+        let of_kind = on.rows.iter().filter(|row| row.work().buffer == buffer);
+        let proof = of_kind.filter_map(|row| row.obtained.as_ref()?.proofs.first()).next()?;
+        Some((buffer.to_string(), format!("{} ({}: {})", proof.claim, proof.by, proof.seen)))
+    });
+    grouped(proofs)
+}
+
+fn time(cost: Option<Cost>) -> Option<Cell> {
+    let text = |ns: f64| Nanoseconds(ns).to_string();
+    let hint = format!("{} to {}", text(cost?.ends()[0]), text(cost?.ends()[1]));
+    Some(Cell { text: text(cost?.value()), hint, ..Cell::default() })
+}
+
+fn name(way: &Use) -> String {
+    if way.action == Action::UseWritten { "plain, written to".into() } else { way.buffer.to_string() }
+}
+
+fn uses(on: &OnDevice) -> Table {
+    let is_use = |row: &&DeviceRow| matches!(row.work().action, Action::Use | Action::UseWritten);
+    let bytes = on.rows.iter().find(is_use).map(|row| row.case.working_set.to_string());
+    let rate = |way: &Use| {
+        let bytes = on.row(way.buffer, way.action)?.case.working_set.0 as f64;
+        let rate = way.later_ns?.each(|ns| bytes * 1e9 / ns);
+        Some(format!("{} {}", gbps(rate.value()), spread(&rate)))
+    };
+    Table::new(format!("One use of {}: the processor fills, the device reads", bytes.unwrap_or_default()))
+        .left("buffer", on.uses.iter().map(name))
+        .right("first", on.uses.iter().map(|way| time(way.first_ns)))
+        .right("later", on.uses.iter().map(|way| time(way.later_ns)))
+        .right("GB/s", on.uses.iter().map(rate))
+        .in_room(Room::Wide)
+        .right("speed over\nwritten", on.uses.iter().map(|way| way.gain.map(with_spread)))
+        .left("pays\nafter", on.uses.iter().map(|way| way.break_even.map_or_else(|| "".into(), BreakEven::cell)))
+        .left("device\nsees", on.uses.iter().map(|way| on.sharing(way.buffer).map(Sharing::word)))
+}
+
+/// Kinds of buffers of which an action is known.
+fn kinds(on: &OnDevice, actions: &[Action]) -> Vec<Buffer> {
+    let is_known =
+        |buffer: &Buffer| actions.iter().any(|action| on.row(*buffer, *action).is_some_and(|row| row.ns.is_some()));
+    Buffer::ALL.iter().copied().filter(is_known).collect()
+}
+
+fn preparing(on: &OnDevice) -> Table {
+    const MAPS: [(Action, &str); 3] =
+        [(Action::MapRead, "map\nread"), (Action::MapWrite, "map\nwrite"), (Action::MapInvalidate, "map\ninvalidate")];
+    let kinds = kinds(on, &[Action::Allocate, Action::MapRead]);
+    let small = on.rows.iter().filter(|row| row.work().action == Action::MapRead).map(|row| row.case.working_set).min();
+    let of = |action: Action| kinds.iter().map(move |&buffer| time(on.row(buffer, action)?.ns)).collect::<Vec<_>>();
+    let map_small = |&buffer: &Buffer| {
+        let is_it = |row: &&DeviceRow| {
+            let work = row.work();
+            (work.buffer, work.action, Some(row.case.working_set)) == (buffer, Action::MapRead, small)
+        };
+        time(on.rows.iter().find(is_it)?.ns)
+    };
+    let table = Table::new("What the driver takes to make a buffer, and to map and unmap it")
+        .left("buffer", kinds.iter().map(Buffer::to_string))
+        .right("allocate", of(Action::Allocate));
+    let table = MAPS.into_iter().fold(table, |table, (action, head)| table.right(head, of(action)));
+    let head = format!("map read,\n{}", small.unwrap_or(Bytes(0)));
+    table
+        .right(&head, kinds.iter().map(map_small))
+        .right("copies at", kinds.iter().map(|&buffer| growth(on, buffer)))
+        .without_blanks()
+}
+
+/// Bytes per second that mapping for reading moves, where what it takes grows with the buffer.
+fn growth(on: &OnDevice, buffer: Buffer) -> Option<Cell> {
+    /// Sizes differ by more than a hundred, so that a copy takes many times as long; what is below that is chance.
+    const GROWS: f64 = 4.0;
+    let of_kind = on.rows.iter().filter(|row| (row.work().buffer, row.work().action) == (buffer, Action::MapRead));
+    let mut points: Vec<(f64, Cost)> =
+        of_kind.filter_map(|row| Some((row.case.working_set.0 as f64, row.ns?))).collect();
+    points.sort_by(|a, b| a.0.total_cmp(&b.0));
+    let [(small, least), .., (large, most)] = points[..] else { return None };
+    if !most.is_apart(least) || most.value() < GROWS * least.value() {
+        return Some("no".into());
+    }
+    let bps = (large - small) / (most.value() - least.value()) * 1e9;
+    Some(Cell { text: BytesPerSecond(bps).to_string(), hint: "bytes mapped per second".into(), ..Cell::default() })
+}
+
+/// The processor on the mapped buffer.
+fn touching(on: &OnDevice) -> Table {
+    const WAYS: [(Action, &str); 4] = [
+        (Action::Store, "store"),
+        (Action::StoreNt, "store\nnt"),
+        (Action::Load, "load"),
+        (Action::LoadNt, "load\nnt"),
+    ];
+    let kinds = kinds(on, &WAYS.map(|(action, _)| action));
+    let table = Table::new("The processor on the mapped buffer, GB/s")
+        .left("buffer", kinds.iter().map(Buffer::to_string))
+        .right("first\nstore", kinds.iter().map(|&buffer| first_store(on, buffer)));
+    let add = |table: Table, (action, head): (Action, &str)| {
+        table.right(head, kinds.iter().map(|&buffer| rate(on.row(buffer, action)?.payload_bps?)))
+    };
+    WAYS.into_iter().fold(table, add).without_blanks()
+}
+
+/// Copies, by driver and device. A byte that is copied counts once.
+fn copying(on: &OnDevice) -> Table {
+    const WAYS: [(Action, &str); 4] = [
+        (Action::Write, "write\nto it"),
+        (Action::Read, "read\nfrom it"),
+        (Action::Copy, "copy\nfrom it"),
+        (Action::KernelRead, "kernel\nreads"),
+    ];
+    let kinds = kinds(on, &WAYS.map(|(action, _)| action));
+    let table = Table::new("Copies between it and regular memory or a plain buffer, GB/s copied")
+        .left("buffer", kinds.iter().map(Buffer::to_string));
+    let add = |table: Table, (action, head): (Action, &str)| {
+        table.right(head, kinds.iter().map(|&buffer| rate(on.row(buffer, action)?.payload_bps?.times(0.5))))
+    };
+    WAYS.into_iter().fold(table, add).without_blanks()
+}
+
+fn rate(rate: Rate) -> Option<Cell> {
+    Some(Cell { text: gbps(rate.value()), hint: spread(&rate), ..Cell::default() })
+}
+
+/// Stores to a buffer that was just made.
+fn first_store(on: &OnDevice, buffer: Buffer) -> Option<Cell> {
+    let is_it =
+        |row: &&DeviceRow| (row.work().buffer, row.work().action, row.is_first_use()) == (buffer, Action::Store, true);
+    rate(on.rows.iter().find(is_it)?.payload_bps?)
+}
+
+fn kernels(on: &OnDevice) -> Table {
+    let is_kernel = |row: &&DeviceRow| {
+        let action = row.work().action;
+        (Action::KERNELS.contains(&action) || action == Action::Chase) && row.ns.is_some()
+    };
+    let rows: Vec<&DeviceRow> = on.rows.iter().filter(is_kernel).collect();
+    let mut sizes: Vec<Bytes> = rows.iter().map(|row| row.case.working_set).collect();
+    sizes.sort_unstable();
+    sizes.dedup();
+    let find = |size: Bytes, action: Action| {
+        rows.iter().find(|row| (row.case.working_set, row.work().action) == (size, action)).copied()
+    };
+    let table =
+        Table::new("The device on its own memory: STREAM's kernels in GB/s, a dependent load of one work item in ns");
+    let table = table.right("size", sizes.iter().map(Bytes::to_string));
+    let add = |table: Table, action: &Action| {
+        let rate = |&size: &Bytes| self::rate(find(size, *action)?.payload_bps?);
+        table.right(action.kernel().unwrap_or_default(), sizes.iter().map(rate))
+    };
+    let ns = |&size: &Bytes| Some(significant(find(size, Action::Chase)?.ns?.value()));
+    Action::KERNELS.iter().fold(table, add).right("load\nns", sizes.iter().map(ns)).without_blanks()
+}
+
+/// What each side is called.
+fn side(kept: &Kept) -> &'static str {
+    if kept.action == Action::Copy { "device's copy" } else { "processor's triad" }
+}
+
+fn beside(on: &OnDevice) -> Table {
+    let rate = |of: fn(&Kept) -> Rate| {
+        on.kept.iter().map(move |kept| format!("{} {}", gbps(of(kept).value()), spread(&of(kept)))).collect::<Vec<_>>()
+    };
+    Table::new("Both at once: GB/s read and written")
+        .left("timed", on.kept.iter().map(side))
+        .right("alone", rate(|kept| kept.alone))
+        .right("beside\nthe other", rate(|kept| kept.beside))
+        .right("keeps", on.kept.iter().map(|kept| with_spread(kept.share)))
+        .in_room(Room::Spare)
+}
+
+/// Which buffer to use.
+fn best(on: &OnDevice) -> Option<String> {
+    let written = on.uses.iter().find(|way| way.action == Action::UseWritten)?;
+    let size = on.row(Buffer::Plain, Action::UseWritten)?.case.working_set;
+    let base = Nanoseconds(written.later_ns?.value());
+    let is_faster = |way: &&Use| way.gain.is_some_and(|gain| gain[1] > 1.0);
+    let speed = |way: &&Use| way.gain.map_or(0.0, |gain| gain[0]);
+    let faster = on.uses.iter().filter(is_faster).max_by(|a, b| speed(a).total_cmp(&speed(b)));
+    let head = format!("Handing {size} to the device by clEnqueueWriteBuffer takes {base}");
+    let Some(way) = faster else {
+        return Some(format!("{head}; no kind of mapped buffer is faster."));
+    };
+    let later = Nanoseconds(way.later_ns?.value());
+    let pays = match way.break_even {
+        Some(BreakEven::AtOnce) => ", and is the better choice from the first use on".into(),
+        Some(BreakEven::After { uses, .. }) => format!(", and pays after about {} uses", significant(uses)),
+        _ => String::new(),
+    };
+    Some(format!("{head}; a mapped {} buffer takes {later}, {} the speed{pays}.", way.buffer, times(way.gain?)))
+}
+
+/// Which kinds are shared and which are copied.
+fn sharing(on: &OnDevice) -> Option<String> {
+    let of = |sharing: Sharing| {
+        let kinds = Buffer::of_devices().filter(|&buffer| on.sharing(buffer) == Some(sharing));
+        let kinds: Vec<String> = kinds.map(|buffer| buffer.to_string()).collect();
+        (!kinds.is_empty()).then(|| (sharing, kinds.join(", ")))
+    };
+    let clause = |(sharing, kinds): (Sharing, String)| match sharing {
+        Sharing::Same => format!("the device works on the very memory that the processor maps (zero copy): {kinds}"),
+        Sharing::Copied => format!("mapping copies: {kinds}"),
+        Sharing::OneWay => format!("only one side sees the other's stores: {kinds}"),
+    };
+    let clauses: Vec<String> = Sharing::ALL.iter().filter_map(|&sharing| of(sharing)).map(clause).collect();
+    (!clauses.is_empty()).then(|| format!("By behaviour, {}.", clauses.join("; ")))
+}
+
+/// What reading a mapped buffer costs against regular memory, where that is much, and whether non-temporal loads cure it.
+fn reading(on: &OnDevice) -> Option<String> {
+    /// As slow as memory that is not cached is, and cached memory never.
+    const SLOW: f64 = 0.5;
+    let rate = |buffer: Buffer, action: Action| on.row(buffer, action)?.payload_bps;
+    let regular = rate(Buffer::Regular, Action::Load)?;
+    let slow = |buffer: Buffer| {
+        let load = rate(buffer, Action::Load)?;
+        let nt = rate(buffer, Action::LoadNt).filter(|nt| nt.is_apart(load) && nt.value() > load.value());
+        let cure = nt.map_or_else(String::new, |nt| format!(" (non-temporal loads: {})", per_second(nt.value())));
+        (load.value() < SLOW * regular.value()).then(|| format!("{buffer} at {}{cure}", per_second(load.value())))
+    };
+    let slow: Vec<String> = Buffer::of_devices().filter_map(slow).collect();
+    let usual = per_second(regular.value());
+    (!slow.is_empty()).then(|| format!("The processor reads regular memory at {usual}, but {}.", slow.join(", ")))
+}
+
+fn per_second(bps: f64) -> impl Display {
+    BytesPerSecond(bps)
+}
+
+fn contention(on: &OnDevice) -> Option<String> {
+    let [triad, copy] = &on.kept[..] else { return None };
+    let shares = [triad, copy].map(|kept| percent(kept.share[0]));
+    let sum = triad.share[0] + copy.share[0];
+    Some(format!(
+        "Side by side, the processor's triad keeps {} of its speed and the device's copy {}: in sum {}, where 1 is one path for \
+         both and 2 is nothing shared.",
+        shares[0],
+        shares[1],
+        significant(sum)
+    ))
+}

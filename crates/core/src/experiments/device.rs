@@ -1,0 +1,137 @@
+//! Memory that a device shares with the processor: which buffer to use, what the device does with its own memory, and what
+//! both cost each other.
+
+use crate::case::{Case, Protocol, USUAL_MEMORY, Work, distinct};
+use crate::experiments::frame::{Frame, PlanError};
+use crate::machine::devices::Device;
+use crate::units::Bytes;
+use crate::work::device::{Action, Buffer, DeviceWork};
+
+/// Bytes of a buffer: those of the published experiment (32 MB of doubles).
+pub const BUFFER: Bytes = Bytes::mib(32);
+/// A buffer so small that mapping it costs what mapping costs whatever the size.
+pub const SMALL: Bytes = Bytes::kib(64);
+/// Buffers that are held at the same time: source, destination, memory of the program's own, copies of the driver's.
+const HELD: u64 = 8;
+/// Working sets of the device's kernels, over all arrays.
+const WORKING_SETS: [Bytes; 5] = [Bytes::kib(96), Bytes::kib(768), Bytes::mib(6), Bytes::mib(24), Bytes::mib(96)];
+
+/// What is asked of a device.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Parts {
+    /// Each kind of buffer: what it costs, how fast it is touched, how it is shared.
+    pub buffers: bool,
+    /// STREAM's kernels and a pointer chase, done by the device.
+    pub kernels: bool,
+    /// What the device's copies cost the processor, and the other way round.
+    pub contention: bool,
+}
+
+/// The cases that answer. `size` is the buffers'.
+pub fn device(frame: &Frame, device: &Device, size: Option<Bytes>, parts: Parts) -> Result<Vec<Case>, PlanError> {
+    let most = Bytes(frame.memory_limit.0.min(device.memory.0) / HELD).min(device.largest_buffer);
+    let bytes = whole_pages(size.unwrap_or(BUFFER.min(most)));
+    if bytes > most {
+        return Err(PlanError::TooLarge { size: bytes, limit: most });
+    }
+    let both = frame.placement.most().min(2);
+    // Twice the last-level cache for each array: what both move comes from memory.
+    let contended = whole_pages(Bytes(frame.memory_size(1).0 / 2).min(most));
+    let plan = Plan { device, bytes, contended, cpus: frame.placement.first(1)?, both: frame.placement.first(both)? };
+    let mut cases = Vec::new();
+    if parts.buffers {
+        cases.extend(plan.buffers());
+    }
+    if parts.contention {
+        cases.extend(plan.contention());
+    }
+    if parts.kernels {
+        cases.extend(plan.kernels(Bytes(most.0 * 3)));
+    }
+    Ok(distinct(cases))
+}
+
+/// At least one, so that every action has something to do.
+fn whole_pages(bytes: Bytes) -> Bytes {
+    Bytes(bytes.0.next_multiple_of(4096).max(4096))
+}
+
+struct Plan<'a> {
+    device: &'a Device,
+    bytes: Bytes,
+    /// Bytes of each array where both work at once.
+    contended: Bytes,
+    /// The CPU that works and waits.
+    cpus: Vec<u32>,
+    /// That, and one for what runs beside it.
+    both: Vec<u32>,
+}
+
+impl Plan<'_> {
+    fn buffers(&self) -> Vec<Case> {
+        use Action::{Load, LoadNt, Store, StoreNt, Use, UseWritten};
+        let mut cases = vec![self.first(Buffer::Plain, UseWritten), self.case(Buffer::Plain, UseWritten)];
+        for buffer in Buffer::of_devices() {
+            cases.extend([self.first(buffer, Use), self.case(buffer, Use)]);
+        }
+        for &buffer in Buffer::ALL {
+            cases.push(self.first(buffer, Store));
+            cases.extend([Store, StoreNt, Load, LoadNt].map(|action| self.case(buffer, action)));
+        }
+        Buffer::of_devices().for_each(|buffer| cases.extend(self.by_the_driver(buffer)));
+        cases
+    }
+
+    /// What the driver does with a buffer: makes it, maps it, copies it. Mapping is measured at two sizes: what grows with
+    /// the size moves data.
+    fn by_the_driver(&self, buffer: Buffer) -> Vec<Case> {
+        use Action::{Allocate, Copy, KernelRead, MapInvalidate, MapRead, MapWrite, Read, Write};
+        let mut cases = Vec::from([Allocate, Write, Read, Copy, KernelRead].map(|action| self.case(buffer, action)));
+        if buffer != Buffer::SvmFine {
+            for action in [MapRead, MapWrite, MapInvalidate] {
+                let large = self.case(buffer, action);
+                cases.push(Case { working_set: SMALL.min(self.bytes), ..large.clone() });
+                cases.extend((self.bytes > SMALL).then_some(large));
+            }
+        }
+        cases
+    }
+
+    fn contention(&self) -> Vec<Case> {
+        use Action::{Copy, CopyBesideHostTriad, HostTriad, HostTriadBesideCopy};
+        let on = |cpus: &[u32], buffer, action, arrays: u64| Case {
+            cpus: cpus.to_vec(),
+            working_set: Bytes(arrays * self.contended.0),
+            ..self.case(buffer, action)
+        };
+        vec![
+            on(&self.cpus, Buffer::Regular, HostTriad, 3),
+            on(&self.both, Buffer::Plain, HostTriadBesideCopy, 3),
+            on(&self.cpus, Buffer::Plain, Copy, 1),
+            on(&self.both, Buffer::Plain, CopyBesideHostTriad, 1),
+        ]
+    }
+
+    fn kernels(&self, most: Bytes) -> Vec<Case> {
+        let sizes = WORKING_SETS.into_iter().filter(|size| *size <= most);
+        let actions = Action::KERNELS.into_iter().chain([Action::Chase]);
+        let all = sizes.flat_map(|size| actions.clone().map(move |action| (size, action)));
+        all.map(|(working_set, action)| Case { working_set, ..self.case(Buffer::Plain, action) }).collect()
+    }
+
+    fn first(&self, buffer: Buffer, action: Action) -> Case {
+        Case { protocol: Protocol::FirstUse, ..self.case(buffer, action) }
+    }
+
+    fn case(&self, buffer: Buffer, action: Action) -> Case {
+        Case {
+            work: Work::Device(DeviceWork { device: self.device.name, buffer, action }),
+            memory: USUAL_MEMORY,
+            streams: Vec::new(),
+            cpus: self.cpus.clone(),
+            working_set: self.bytes,
+            misaligned_bytes: 0,
+            protocol: Protocol::Steady,
+        }
+    }
+}

@@ -1,0 +1,170 @@
+//! Memory that a device shares with the processor: what each action on each kind of buffer takes.
+//!
+//! Each visit makes buffers of its own, looks how the device shares them, and takes samples by one thread: it does the
+//! processor's part, and waits while the device does its own.
+
+mod beside;
+mod buffers;
+mod operations;
+mod sampler;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::bench::{CORE_CLOCK_LINKS, Codes, Probe, Tools, compile, volume as volume_of};
+use crate::experiments::device::buffers::Maker;
+use crate::experiments::device::operations::{LINKS, Operation};
+use crate::experiments::device::sampler::Sampler;
+use crate::memory::places::Places;
+use crate::no_visit::NoVisit;
+use crate::opencl;
+use crate::opencl::calls::{Id, Session};
+use crate::opencl::kernels::Kernels;
+use crate::os::clock::Ticker;
+use crate::schedule::Quota;
+use crate::solo::Solo;
+use membound_core::case::{Case, Protocol};
+use membound_core::kernel::catalog::Kernel;
+use membound_core::kernel::isa::Isa;
+use membound_core::kernel::{Element, Variant, Width};
+use membound_core::machine::devices::{Device, DeviceName, Devices};
+use membound_core::memory::Obtained;
+use membound_core::record::{Measured, Unit, Volume};
+use membound_core::units::{Bytes, Hertz};
+use membound_core::work::device::{Action, Buffer, DeviceWork};
+
+/// A command is given and waited for in some 10 us, of which no sample should be made.
+const SAMPLE: Duration = Duration::from_millis(1);
+/// The other side must have done several pieces of its own work meanwhile.
+const CONTENDED_SAMPLE: Duration = Duration::from_millis(100);
+const CALIBRATION: Duration = Duration::from_millis(20);
+
+/// What there is, or why not.
+pub(crate) fn devices() -> Devices {
+    use membound_core::machine::devices::Api;
+    let found = opencl::devices();
+    let absent = found.as_ref().err().map(|why| (Api::OpenCl, why.clone())).into_iter().collect();
+    let devices = found.unwrap_or_default().into_iter().map(|(device, _)| device).collect();
+    Devices { devices, pci_memory: Vec::new(), absent }
+}
+
+/// A device that is ready to work, and what the processor needs for its part.
+pub(crate) struct Bench {
+    session: Arc<Session>,
+    kernels: Kernels,
+    device: Device,
+    codes: Codes<Variant>,
+    /// How buffers of each kind and size are shared, once it was looked at.
+    seen: HashMap<(Buffer, Bytes), Obtained>,
+    isa: Isa,
+    ticker: Ticker,
+    hz: Hertz,
+    probe: Probe,
+    places: Places,
+}
+
+impl Bench {
+    pub fn open(name: DeviceName) -> Result<Self, NoVisit> {
+        let devices = opencl::devices().map_err(NoVisit::impossible)?;
+        let gone = || NoVisit::impossible(format!("there is no {name}; `membound devices` lists what there is"));
+        let (device, id): (Device, Id) =
+            devices.into_iter().find(|(device, _)| device.name == name).ok_or_else(gone)?;
+        let session = Session::new(id)?;
+        let kernels = Kernels::new(&session, device.has_double)?;
+        let ticker = Ticker::detect();
+        Ok(Bench {
+            kernels,
+            session,
+            device,
+            codes: Codes::default(),
+            seen: HashMap::new(),
+            isa: crate::asm::detect(),
+            ticker,
+            hz: ticker.calibrate(CALIBRATION).hz,
+            probe: Probe::new(ticker)?,
+            places: Places::default(),
+        })
+    }
+
+    /// Visits a case.
+    pub fn visit(&mut self, case: &Case, work: DeviceWork, quota: &Quota<'_>) -> Result<Measured, NoVisit> {
+        let sample = if work.action.is_contended() { CONTENDED_SAMPLE } else { SAMPLE };
+        let Bench { isa, ticker, hz, probe, places, .. } = self;
+        let hz = *hz;
+        let tools = Tools { ticker: *ticker, isa: *isa, probe, places, hz, sample };
+        let code = match work.action.kernel_of_the_host() {
+            Some(kernel) => {
+                let variant = variant(kernel, work.action, *isa);
+                Some((variant.clone(), self.codes.get(variant.clone(), || compile(&variant, *isa))?))
+            }
+            None => None,
+        };
+        let maker = Maker { session: &self.session, device: &self.device, buffer: work.buffer };
+        let obtained = match self.seen.get(&(work.buffer, case.working_set)) {
+            Some(seen) => seen.clone(),
+            None => buffers::look(&maker, &mut self.kernels, case.working_set)?,
+        };
+        self.seen.insert((work.buffer, case.working_set), obtained.clone());
+        let solo = Solo::new(case.cpus.first().copied().unwrap_or(0), quota, &tools);
+        let is_first_use = case.protocol == Protocol::FirstUse;
+        let (samples, repetitions) = if work.action.is_contended() {
+            beside::measure(&solo, case, work.action, &maker, code.as_ref().map(|(variant, code)| (variant, *code)))?
+        } else {
+            let code = code.as_ref().map(|(variant, code)| (variant, *code));
+            let mut operation = Operation::new(case, work.action, maker, &mut self.kernels, code)?;
+            solo.measure(&mut Sampler::new(&mut operation, is_first_use || work.action == Action::Allocate))?
+        };
+        let volume = volume(case, work);
+        Ok(Measured { volume, repetitions, core_clock_links: CORE_CLOCK_LINKS, samples, obtained })
+    }
+}
+
+/// What the processor itself runs.
+trait OfTheHost {
+    fn kernel_of_the_host(self) -> Option<&'static str>;
+}
+
+impl OfTheHost for Action {
+    fn kernel_of_the_host(self) -> Option<&'static str> {
+        match self {
+            Action::Use | Action::UseWritten => Some("store"),
+            Action::CopyBesideHostTriad => Some("triad"),
+            action if Action::KERNELS.contains(&action) => None,
+            action => action.kernel(),
+        }
+    }
+}
+
+/// The processor's kernel, as wide as it can be.
+fn variant(kernel: &str, action: Action, isa: Isa) -> Variant {
+    let width = isa.widths().last().copied().unwrap_or(Width::Scalar);
+    let (store, load) = action.access();
+    let (element, unroll) = (Element::Double, membound_core::case::unroll(width));
+    Variant { kernel: kernel.into(), element, width, store, load, unroll }
+}
+
+/// What one repetition moves: by the side that is timed.
+fn volume(case: &Case, work: DeviceWork) -> Volume {
+    let bytes = case.working_set.0;
+    let moved = |loaded, stored| Volume { units: 1, unit: Unit::Operation, loaded, stored, ..Volume::default() };
+    match work.action {
+        Action::Allocate | Action::MapRead | Action::MapWrite | Action::MapInvalidate => moved(0, 0),
+        // Filled, and handed over.
+        Action::Use | Action::UseWritten => moved(0, bytes),
+        Action::Write | Action::Read | Action::Copy | Action::KernelRead | Action::CopyBesideHostTriad => {
+            moved(bytes, bytes)
+        }
+        Action::Chase => Volume { units: LINKS, unit: Unit::Access, ..Volume::default() },
+        action => {
+            let kernel = action.kernel().and_then(|name| Kernel::find(name).ok());
+            let Some(kernel) = kernel else { return moved(0, 0) };
+            let elements = bytes / 8 / kernel.formula().streams.len().max(1) as u64;
+            let usual = Variant { ..variant(kernel.name, action, Isa::NONE) };
+            let counted = volume_of(kernel, &usual, elements);
+            // Whether the buffer is cached, and what a device's stores cause, nobody knows beforehand.
+            let is_known = work.buffer == Buffer::Regular || work.action == Action::HostTriadBesideCopy;
+            Volume { write_allocated: if is_known { counted.write_allocated } else { 0 }, ..counted }
+        }
+    }
+}

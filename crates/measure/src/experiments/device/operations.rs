@@ -1,0 +1,353 @@
+//! What one repetition of each action is, and whether it did its work.
+
+use crate::bench::over_slices;
+use crate::code::Executable;
+use crate::experiments::device::buffers::{Maker, stays_mapped};
+use crate::no_visit::NoVisit;
+use crate::opencl::calls::{Memory, mapping};
+use crate::opencl::host_memory::HostMemory;
+use crate::opencl::kernels::{Cycle, Kernels, Loop, SCALAR};
+use membound_core::case::{Case, Protocol};
+use membound_core::kernel::Variant;
+use membound_core::kernel::catalog::Kernel;
+use membound_core::kernel::chase::{Chase, Order};
+use membound_core::work::device::{Action, Buffer};
+
+/// Links of a repetition of a chase.
+pub(super) const LINKS: u64 = 1 << 14;
+
+/// The processor's code, and what it was made of.
+pub(super) type Code<'a> = (&'a Variant, &'a Executable);
+
+/// What is written to, what is read, and by whom.
+pub(super) struct Operation<'a> {
+    action: Action,
+    bytes: usize,
+    is_first_use: bool,
+    maker: Maker<'a>,
+    kernels: &'a mut Kernels,
+    code: Option<Code<'a>>,
+    /// The buffer, while there is one.
+    memory: Option<Memory>,
+    /// Memory of the program's for the next buffer.
+    host: Option<HostMemory>,
+    /// Regular memory: source, destination, or what is touched itself.
+    regular: Option<HostMemory>,
+    /// Where the device writes to.
+    sink: Option<Memory>,
+    /// STREAM's arrays, or a cycle.
+    arrays: Vec<Memory>,
+    cycle: Option<Cycle>,
+    /// The last value loaded.
+    loaded: f64,
+}
+
+impl<'a> Operation<'a> {
+    pub fn new(
+        case: &Case,
+        action: Action,
+        maker: Maker<'a>,
+        kernels: &'a mut Kernels,
+        code: Option<Code<'a>>,
+    ) -> Result<Self, NoVisit> {
+        let (bytes, is_first_use) = (case.working_set.0 as usize, case.protocol == Protocol::FirstUse);
+        let (memory, host, regular, sink, cycle) = (None, None, None, None, None);
+        let arrays = Vec::new();
+        let loaded = SCALAR;
+        Ok(Operation {
+            action,
+            bytes,
+            is_first_use,
+            maker,
+            kernels,
+            code,
+            memory,
+            host,
+            regular,
+            sink,
+            arrays,
+            cycle,
+            loaded,
+        })
+    }
+
+    /// Makes and fills what all samples work on.
+    pub fn begin(&mut self) -> Result<(), NoVisit> {
+        let is_regular = self.maker.buffer == Buffer::Regular;
+        match self.action {
+            Action::Allocate => {}
+            Action::KernelCopy | Action::KernelScale | Action::KernelAdd | Action::KernelTriad => self.fill_arrays()?,
+            Action::HostTriad => self.regular = Some(filled(self.bytes)),
+            Action::Chase => {
+                let places = (self.bytes / LINE).max(2);
+                let order = order(places);
+                self.cycle = Some(Cycle::new(self.maker.session, &order, LINE / 8)?);
+            }
+            _ if is_regular => self.regular = Some(filled(self.bytes)),
+            _ if self.is_first_use => self.attend()?,
+            _ => {
+                let mut memory = self.maker.fresh(self.bytes)?;
+                memory.write(filled(self.bytes).words())?;
+                if stays_mapped(self.action) {
+                    memory.map(mapping::READ | mapping::WRITE)?;
+                }
+                self.memory = Some(memory);
+                self.attend()?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes what the buffer is copied to or from.
+    fn attend(&mut self) -> Result<(), NoVisit> {
+        match self.action {
+            Action::Use | Action::UseWritten | Action::KernelRead | Action::Copy => {
+                let mut sink = self.maker.plain(self.bytes)?;
+                sink.write(HostMemory::touched(self.bytes, 0).words())?;
+                self.sink = Some(sink);
+            }
+            _ => {}
+        }
+        if matches!(self.action, Action::UseWritten | Action::Write | Action::Read) {
+            self.regular =
+                Some(if self.action == Action::Read { HostMemory::touched(self.bytes, 0) } else { filled(self.bytes) });
+        }
+        Ok(())
+    }
+
+    /// STREAM's arrays: a = 1, b = 2, c = 3.
+    fn fill_arrays(&mut self) -> Result<(), NoVisit> {
+        let bytes = self.bytes / 3 / 4096 * 4096;
+        for value in [1.0, 2.0, 3.0] {
+            let mut memory = self.maker.fresh(bytes)?;
+            match self.kernels.element_bytes() {
+                8 => memory.write(&vec![value; bytes / 8])?,
+                _ => memory.write(&vec![value as f32; bytes / 4])?,
+            }
+            self.arrays.push(memory);
+        }
+        Ok(())
+    }
+
+    /// Before each sample.
+    pub fn prepare(&mut self) -> Result<(), NoVisit> {
+        if self.action == Action::Allocate {
+            self.host = self.maker.touched_host(self.bytes);
+        } else if self.is_first_use && stays_mapped(self.action) {
+            match self.maker.buffer {
+                Buffer::Regular => self.regular = Some(HostMemory::new(self.bytes, 0)),
+                _ => {
+                    let mut memory = self.maker.fresh(self.bytes)?;
+                    memory.map(mapping::WRITE_INVALIDATE)?;
+                    self.memory = Some(memory);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// After each sample.
+    pub fn tidy(&mut self) {
+        if self.is_first_use || self.action == Action::Allocate {
+            self.memory = None;
+        }
+    }
+
+    /// The operation.
+    pub fn once(&mut self) -> Result<(), NoVisit> {
+        match self.action {
+            Action::Use | Action::UseWritten => self.hand_over(),
+            Action::Allocate => {
+                self.memory = Some(self.maker.make(self.bytes, self.host.take())?);
+                Ok(())
+            }
+            Action::MapRead => self.map(mapping::READ),
+            Action::MapWrite => self.map(mapping::WRITE),
+            Action::MapInvalidate => self.map(mapping::WRITE_INVALIDATE),
+            Action::Store | Action::StoreNt | Action::Load | Action::LoadNt => self.touch(),
+            Action::HostTriad => triad(self.code, self.regular.as_mut()),
+            Action::Chase => match &mut self.cycle {
+                Some(cycle) => Ok(cycle.follow(self.kernels, LINKS)?),
+                None => Ok(()),
+            },
+            _ => self.transfer(),
+        }
+    }
+
+    fn map(&mut self, flags: u64) -> Result<(), NoVisit> {
+        let Some(memory) = &mut self.memory else { return Ok(()) };
+        memory.map(flags)?;
+        Ok(memory.unmap()?)
+    }
+
+    fn touch(&mut self) -> Result<(), NoVisit> {
+        let contents = match (&mut self.memory, &mut self.regular) {
+            (Some(memory), _) => memory.contents(),
+            (None, Some(regular)) => regular.words(),
+            (None, None) => return Ok(()),
+        };
+        self.loaded = run(self.code, contents)?;
+        Ok(())
+    }
+
+    /// The processor fills the buffer and the device reads it; a first use makes the buffer, too.
+    fn hand_over(&mut self) -> Result<(), NoVisit> {
+        if self.memory.is_none() {
+            self.memory = Some(self.maker.fresh(self.bytes)?);
+        }
+        let (Some(memory), Some(sink)) = (&mut self.memory, &self.sink) else { return Ok(()) };
+        match &mut self.regular {
+            Some(regular) => {
+                run(self.code, regular.words())?;
+                memory.write(regular.words())?;
+            }
+            None => {
+                memory.map(mapping::WRITE_INVALIDATE)?;
+                run(self.code, memory.contents())?;
+                memory.unmap()?;
+            }
+        }
+        Ok(self.kernels.words(sink, memory)?)
+    }
+
+    fn transfer(&mut self) -> Result<(), NoVisit> {
+        match (self.action, &mut self.memory, &mut self.regular, &mut self.sink, &self.arrays[..]) {
+            (Action::Write, Some(memory), Some(from), ..) => memory.write(from.words())?,
+            (Action::Read, Some(memory), Some(to), ..) => memory.read(to.words())?,
+            (Action::Copy, Some(memory), _, Some(sink), _) => memory.copy(sink)?,
+            (Action::KernelRead, Some(memory), _, Some(sink), _) => self.kernels.words(sink, memory)?,
+            (action, .., [a, b, c]) => self.kernels.stream(which(action), [a, b, c])?,
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// What all samples left behind, against what it must be.
+    pub fn check(&mut self) -> Result<(), NoVisit> {
+        match self.action {
+            // What the first use filled is gone, and was checked by the later ones.
+            _ if self.is_first_use => Ok(()),
+            Action::Allocate | Action::MapWrite | Action::MapInvalidate | Action::HostTriad => Ok(()),
+            Action::Load | Action::LoadNt => check(&[self.loaded], SCALAR),
+            Action::Chase => self.check_cycle(),
+            Action::Read => self.regular.as_mut().map_or(Ok(()), |regular| check(regular.words(), SCALAR)),
+            action if Action::KERNELS.contains(&action) => self.check_arrays(),
+            _ => {
+                let memory = self.sink.as_mut().or(self.memory.as_mut());
+                let mut found = vec![0.0; self.bytes / 8];
+                match (memory, &mut self.regular) {
+                    (Some(memory), _) => {
+                        memory.unmap()?;
+                        memory.read(&mut found)?;
+                    }
+                    (None, Some(regular)) => found.copy_from_slice(regular.words()),
+                    (None, None) => {}
+                }
+                check(&found, SCALAR)
+            }
+        }
+    }
+
+    /// Where a chase stands after whole repetitions: at one of its places, and not where it began unless it came round.
+    fn check_cycle(&mut self) -> Result<(), NoVisit> {
+        let Some(cycle) = &mut self.cycle else { return Ok(()) };
+        let places = (self.bytes / LINE).max(2) as u64;
+        let (at, words) = (cycle.at()?, (LINE / 8) as u64);
+        let is_place = at % words == 0 && at / words < places;
+        if is_place { Ok(()) } else { Err(NoVisit::Wrong(format!("data check failed: the chase stands at word {at}"))) }
+    }
+
+    fn check_arrays(&mut self) -> Result<(), NoVisit> {
+        // With b = 2, c = 3 and the scalar 3.
+        let expect = match self.action {
+            Action::KernelCopy => 2.0,
+            Action::KernelScale => 6.0,
+            Action::KernelAdd => 5.0,
+            _ => 11.0,
+        };
+        let Some(a) = self.arrays.first_mut() else { return Ok(()) };
+        let found: Vec<f64> = match self.kernels.element_bytes() {
+            8 => {
+                let mut found = vec![0f64; a.bytes() / 8];
+                a.read(&mut found)?;
+                found
+            }
+            _ => {
+                let mut found = vec![0f32; a.bytes() / 4];
+                a.read(&mut found)?;
+                found.into_iter().map(f64::from).collect()
+            }
+        };
+        check(&found, expect)
+    }
+}
+
+/// Bytes of a cache line: places of a chase lie so far apart.
+const LINE: usize = membound_core::units::LINE as usize;
+
+/// Regular memory that holds what every check expects.
+fn filled(bytes: usize) -> HostMemory {
+    let mut memory = HostMemory::new(bytes, 0);
+    memory.words().fill(SCALAR);
+    memory
+}
+
+/// A random order of so many places.
+fn order(places: usize) -> Vec<usize> {
+    let bytes = membound_core::units::Bytes((places * LINE) as u64);
+    let cycle = Chase::of(Order::Random).cycle(bytes, 1);
+    let mut words = vec![0.0; cycle.words()];
+    cycle.write(&mut words, 0);
+    let next = |at: &usize| Some(words[*at * LINE / 8].to_bits() as usize / LINE);
+    std::iter::successors(Some(0), next).take(places).collect()
+}
+
+fn which(action: Action) -> Loop {
+    match action {
+        Action::KernelCopy => Loop::Copy,
+        Action::KernelScale => Loop::Scale,
+        Action::KernelAdd => Loop::Add,
+        _ => Loop::Triad,
+    }
+}
+
+/// One pass of the processor's kernel. Returns the last value that it loaded, if it loads.
+fn run(code: Option<Code<'_>>, contents: &mut [f64]) -> Result<f64, NoVisit> {
+    let Some((variant, code)) = code else { return Ok(SCALAR) };
+    let kernel = Kernel::find(&variant.kernel)?;
+    Ok(over_slices(code, &kernel.formula(), variant, &mut [contents], SCALAR)?)
+}
+
+/// One pass of the processor's triad over thirds of its memory.
+pub(super) fn triad(code: Option<Code<'_>>, memory: Option<&mut HostMemory>) -> Result<(), NoVisit> {
+    let (Some((variant, code)), Some(memory)) = (code, memory) else { return Ok(()) };
+    let kernel = Kernel::find(&variant.kernel)?;
+    let words = memory.words();
+    let third = words.len() / 3 / 8 * 8;
+    let (a, rest) = words.split_at_mut(third);
+    let (b, c) = rest.split_at_mut(third);
+    over_slices(code, &kernel.formula(), variant, &mut [a, b, &mut c[..third]], SCALAR)?;
+    Ok(())
+}
+
+fn check(found: &[f64], expect: f64) -> Result<(), NoVisit> {
+    match found.iter().enumerate().find(|(_, value)| **value != expect) {
+        None => Ok(()),
+        Some((at, value)) => {
+            Err(NoVisit::Wrong(format!("data check failed: element {at} is {value}, must be {expect}")))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_order_visits_every_place_once() {
+        let mut places = order(100);
+        assert_ne!(places, (0..100).collect::<Vec<_>>());
+        places.sort_unstable();
+        assert_eq!(places, (0..100).collect::<Vec<_>>());
+    }
+}

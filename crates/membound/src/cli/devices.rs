@@ -1,0 +1,28 @@
+//! `membound devices`: what `--device` can name.
+
+use clap::Args;
+
+use crate::cli::args::{Done, Format};
+use crate::cli::usage;
+use membound_analyze::across::sections::devices as sections;
+use membound_measure::executor::device::discover;
+
+/// Flags of `membound devices`.
+#[derive(Debug, Clone, Args)]
+pub struct DevicesArgs {
+    /// Print them as; json is one object
+    #[arg(long, value_parser = Format::of_answers(), default_value = "table")]
+    pub format: Format,
+}
+
+/// Asks the drivers, and shows what they say. That there is no device is an answer.
+pub fn run(args: &DevicesArgs) -> anyhow::Result<Done> {
+    if args.format == Format::Csv {
+        return Err(usage("devices are no rows; print them with --format table, json or markdown"));
+    }
+    let devices = discover();
+    if args.format == Format::Json {
+        return Ok(Done::ok(serde_json::to_string_pretty(&devices)? + "\n"));
+    }
+    Ok(Done::ok(args.format.drawn(&sections::document(&devices))))
+}

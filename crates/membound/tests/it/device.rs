@@ -1,0 +1,256 @@
+//! Memory that a device shares with the processor: on PoCL, where it is installed, and on an OpenCL of our own that has every
+//! fault. No time is asserted, only what was found and what was refused.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::sync::OnceLock;
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+use crate::common::launched::text;
+use crate::common::skip::skip;
+
+/// The folder of the fake loader, built once; nothing where there is no compiler.
+fn fake() -> Option<&'static Path> {
+    static FOLDER: OnceLock<Option<TempDir>> = OnceLock::new();
+    let build = || {
+        let folder = tempfile::tempdir().unwrap();
+        let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/opencl/fake.c");
+        let out = folder.path().join("libOpenCL.so.1");
+        let built = Command::new("cc").args(["-shared", "-fPIC", "-O1", "-o"]).arg(out).arg(source).output();
+        match built {
+            Ok(output) if output.status.success() => Some(folder),
+            Ok(output) => panic!("{}", text(&output.stderr)),
+            Err(_) => None,
+        }
+    };
+    let folder = FOLDER.get_or_init(build).as_ref().map(TempDir::path);
+    if folder.is_none() {
+        skip("no C compiler");
+    }
+    folder
+}
+
+fn membound(library: &Path, variables: &[(&str, &str)], arguments: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_membound"));
+    command.env("LD_LIBRARY_PATH", library).envs(variables.iter().copied());
+    command.args(arguments).output().unwrap()
+}
+
+/// On the fake device with a fault.
+fn on_fake(fault: &str, arguments: &[&str]) -> Option<Output> {
+    Some(membound(fake()?, &[("FAKE_OPENCL", fault)], arguments))
+}
+
+fn listed(fault: &str) -> Option<Value> {
+    let output = on_fake(fault, &["devices", "--format", "json"])?;
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    Some(serde_json::from_slice(&output.stdout).unwrap())
+}
+
+const KINDS: [&str; 9] = ["kinds", "--device", "opencl:0", "--size", "256KiB", "--samples", "5", "--format", "json"];
+
+/// Rows of a run, and its exit code.
+fn rows(output: &Output) -> (Vec<Value>, Option<i32>) {
+    let stderr = text(&output.stderr);
+    assert!(!stderr.contains("panicked"), "{stderr}");
+    let rows = serde_json::from_slice(&output.stdout).unwrap_or_else(|fault| panic!("{fault}: {stderr}"));
+    (rows, output.status.code())
+}
+
+fn on_fake_rows(fault: &str, more: &[&str]) -> Option<(Vec<Value>, Option<i32>)> {
+    on_fake(fault, &[&KINDS[..], more].concat()).map(|output| rows(&output))
+}
+
+fn sharing<'a>(rows: &'a [Value], buffer: &str) -> Vec<&'a str> {
+    let of_kind = rows.iter().filter(|row| row["buffer"] == buffer);
+    let mut found: Vec<&str> = of_kind.filter_map(|row| row["sharing"].as_str()).collect();
+    found.dedup();
+    found
+}
+
+/// All rows have this outcome, and a reason with this text.
+fn all_are(rows: &[Value], outcome: &str, part: &str) {
+    assert!(!rows.is_empty());
+    for row in rows {
+        assert_eq!(row["outcome"], outcome, "{row}");
+        assert!(row["reason"].as_str().unwrap().contains(part), "{row}");
+    }
+}
+
+#[test]
+fn devices_are_listed_as_their_driver_describes_them() {
+    let Some(one) = listed("") else { return };
+    let device = &one["devices"][0];
+    assert_eq!(
+        (&device["name"], &device["title"], &device["kind"]),
+        (&"opencl:0".into(), &"Fake GPU".into(), &"gpu".into())
+    );
+    assert_eq!((&device["pci"], &device["memory"]), (&"0000:3b:00.0".into(), &(1u64 << 30).into()));
+    let Some(two) = listed("two") else { return };
+    assert_eq!((two["devices"].as_array().unwrap().len(), &two["devices"][1]["name"]), (2, &"opencl:1".into()));
+}
+
+#[test]
+fn why_there_is_no_device_is_told_with_its_cure() {
+    let reason = |fault: &str| Some(listed(fault)?["absent"][0][1].as_str()?.to_string());
+    let (Some(platform), Some(device)) = (reason("no-platform"), reason("no-device")) else { return };
+    assert!(platform.contains("no OpenCL platform; install"), "{platform}");
+    assert!(device.contains("1 OpenCL platform(s) without a device; install"), "{device}");
+    let crash = reason("crash").unwrap();
+    assert!(crash.contains("ended by signal 6"), "{crash}");
+    // A file that is no library, and one that is another.
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("libOpenCL.so.1");
+    std::fs::write(&file, "nothing").unwrap();
+    let output = membound(folder.path(), &[], &["devices"]);
+    assert!(output.status.success() && text(&output.stdout).contains("unavailable: no OpenCL loader"), "{output:?}");
+}
+
+#[test]
+fn a_driver_that_hangs_in_its_first_call_is_ended() {
+    let Some((found, code)) = on_fake_rows("hang", &["--part", "contention", "--budget", "2s"]) else { return };
+    all_are(&found, "unavailable", "has not answered for 20 s");
+    assert_eq!(code, Some(1), "nothing was measured");
+}
+
+/// Aligned memory is shared and other memory is copied: by what both sides see, whatever the flags say.
+#[test]
+fn zero_copy_is_told_from_copying_by_behaviour() {
+    let Some((found, code)) = on_fake_rows("", &["--part", "buffers", "--budget", "20s"]) else { return };
+    assert_eq!(code, Some(0));
+    for (buffer, expect) in [
+        ("plain", "copied"),
+        ("alloc-host", "copied"),
+        ("use-host-4k", "zero-copy"),
+        ("use-host-64", "copied"),
+        ("use-host-8", "copied"),
+    ] {
+        assert_eq!(sharing(&found, buffer), [expect], "{buffer}");
+    }
+    let svm: Vec<Value> =
+        found.iter().filter(|row| row["buffer"].as_str().unwrap().starts_with("svm")).cloned().collect();
+    all_are(&svm, "unavailable", "shared virtual memory");
+}
+
+#[test]
+fn buffers_are_given_back() {
+    let Some(library) = fake() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let log = folder.path().join("most");
+    let arguments = [&KINDS[..], &["--part", "buffers", "--budget", "20s"]].concat();
+    let output = membound(library, &[("FAKE_OPENCL_LOG", log.to_str().unwrap())], &arguments);
+    let (found, _) = rows(&output);
+    let visits: u64 = found.iter().filter_map(|row| row["rounds"].as_u64()).sum();
+    assert!(visits >= 50, "{visits}");
+    // A visit holds a buffer, what it is copied to, and the word of the probe.
+    let most: u32 = std::fs::read_to_string(&log).unwrap().lines().last().unwrap().parse().unwrap();
+    assert!(most <= 4, "{most} buffers lived at once");
+}
+
+#[test]
+fn a_lost_device_and_too_little_memory_are_outcomes() {
+    let Some((found, code)) = on_fake_rows("lost", &["--part", "kernels", "--budget", "3s"]) else { return };
+    // A visit of two slow samples may be done before.
+    let lost: Vec<Value> = found.into_iter().filter(|row| row["outcome"] != "measured").collect();
+    all_are(&lost, "crashed", "the device was lost: CL_INVALID_COMMAND_QUEUE (-36) from clFinish");
+    assert_eq!(code, Some(1));
+    let (found, code) = on_fake_rows("memory", &["--part", "kernels", "--budget", "3s"]).unwrap();
+    all_are(
+        &found,
+        "unavailable",
+        "too little memory: CL_MEM_OBJECT_ALLOCATION_FAILURE (-4) from clCreateBuffer; give a smaller --size",
+    );
+    assert_eq!(code, Some(1), "nothing was measured");
+    let (found, _) = on_fake_rows("no-compiler", &["--part", "kernels", "--budget", "3s"]).unwrap();
+    all_are(
+        &found,
+        "unavailable",
+        "compiler refuses our kernels: CL_BUILD_PROGRAM_FAILURE (-11) from clBuildProgram: line 1: no",
+    );
+}
+
+#[test]
+fn a_device_that_computes_wrongly_is_invalid() {
+    let Some((found, code)) = on_fake_rows("wrong", &["--part", "kernels", "--budget", "15s"]) else { return };
+    let (wrong, right): (Vec<Value>, Vec<Value>) = found.into_iter().partition(|row| row["action"] == "kernel-triad");
+    all_are(&wrong, "invalid", "data check failed: element 0 is 12, must be 11");
+    assert!(right.iter().all(|row| row["outcome"] == "measured"), "{right:?}");
+    assert_eq!(code, Some(1));
+}
+
+#[test]
+fn a_name_of_no_device_and_parts_of_none_are_refused() {
+    let Some((found, code)) = on_fake(
+        "",
+        &[
+            "kinds",
+            "--device",
+            "opencl:7",
+            "--part",
+            "contention",
+            "--size",
+            "64KiB",
+            "--budget",
+            "2s",
+            "--format",
+            "json",
+        ],
+    )
+    .map(|output| rows(&output)) else {
+        return;
+    };
+    all_are(&found, "unavailable", "there is no opencl:7; `membound devices` lists what there is");
+    assert_eq!(code, Some(1));
+    let refuses = |arguments: &[&str], part: &str| {
+        let output = membound(Path::new(""), &[], arguments);
+        let stderr = text(&output.stderr);
+        assert!(output.status.code() == Some(2) && stderr.contains(part), "{stderr}");
+    };
+    refuses(&["kinds", "--part", "kernels"], "--part kernels is one of a device with a driver");
+    refuses(&["kinds", "--device", "opencl:0", "--part", "pages"], "--part pages is one of the processor's own memory");
+    refuses(&["kinds", "--device", "opencl:0", "--memory", "thp"], "leave --memory and --node out");
+    refuses(&["bandwidth", "--device", "opencl:0"], "membound kinds --device opencl:0");
+}
+
+/// PoCL's device is the processor: it works on any memory of the program's, aligned or not.
+#[test]
+fn a_device_on_the_processor_shares_all_memory() {
+    let own = |arguments: &[&str]| Command::new(env!("CARGO_BIN_EXE_membound")).args(arguments).output().unwrap();
+    let listed: Value = serde_json::from_slice(&own(&["devices", "--format", "json"]).stdout).unwrap();
+    let is_pocl = |device: &&Value| device["driver"].as_str().unwrap().starts_with("Portable Computing Language");
+    let Some(device) = listed["devices"].as_array().unwrap().iter().find(is_pocl) else {
+        return skip(format!("no PoCL: {}", listed["absent"]));
+    };
+    let name = device["name"].as_str().unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let record: PathBuf = folder.path().join("run.jsonl");
+    let arguments = [
+        "kinds",
+        "--device",
+        name,
+        "--size",
+        "256KiB",
+        "--samples",
+        "3",
+        "--budget",
+        "60s",
+        "--format",
+        "json",
+        "--record",
+    ];
+    let output = own(&[&arguments[..], &[record.to_str().unwrap()]].concat());
+    let (found, code) = rows(&output);
+    assert_eq!(code, Some(0), "{}", text(&output.stderr));
+    for buffer in ["plain", "alloc-host", "use-host-4k", "use-host-64", "use-host-8", "copy-host"] {
+        assert_eq!(sharing(&found, buffer), ["zero-copy"], "{buffer}");
+    }
+    let is_measured = |row: &Value| row["outcome"] == "measured" && row["ns"]["best"].as_f64().unwrap() > 0.0;
+    assert!(found.iter().all(|row| row["outcome"] == "unavailable" || is_measured(row)), "{found:?}");
+    let beside = found.iter().filter(|row| row["beside_Bps"].as_f64().is_some()).count();
+    assert_eq!(beside, 2, "both sides of the contention");
+    // The record alone gives the same rows again.
+    let again = own(&["report", record.to_str().unwrap(), "--format", "json"]);
+    assert_eq!(text(&again.stdout), text(&output.stdout));
+}
