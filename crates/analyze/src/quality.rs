@@ -38,7 +38,7 @@ pub struct Quality {
     pub samples: usize,
     /// Times the case was visited; of an address map all visits, each with questions of its own.
     pub rounds: usize,
-    /// What came of it.
+    /// The outcome.
     pub outcome: Status,
     /// Why, where not measured.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -44,9 +44,9 @@ pub enum Work {
     Chase(Chase),
     /// A kernel over fresh memory beside a filled page cache: a bandwidth, and where pages come to lie.
     PageCache(PageCache),
-    /// Arithmetic in registers alone: flops a second.
+    /// Arithmetic in registers alone: flops per second.
     Flops(Flops),
-    /// Nothing: the thread sleeps. What the machine draws then is the ground on which a kernel's energy stands.
+    /// Nothing: the thread sleeps. What the machine draws then is what a kernel's energy is held against.
     Idle,
     /// One sum in one of many ways: a result, and how far it is from the exact one.
     Rounding(Summation),

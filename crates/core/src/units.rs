@@ -93,12 +93,12 @@ pub struct Bytes(pub u64);
 #[serde(transparent)]
 pub struct Nanoseconds(pub f64);
 
-/// A frequency in cycles a second.
+/// A frequency in cycles per second.
 #[derive(Debug, Clone, Copy, PartialEq, PartialOrd, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(transparent)]
 pub struct Hertz(pub f64);
 
-/// A rate in bytes a second.
+/// A rate in bytes per second.
 #[derive(Debug, Clone, Copy, PartialEq, PartialOrd, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(transparent)]
 pub struct BytesPerSecond(pub f64);

@@ -8,7 +8,7 @@
 //! and on arithmetic without loads and stores, never on the loop itself. It holds where the median comes within 10 %;
 //! where the whole interval does, that is said.
 //!
-//! Arithmetic of 512 bits has clocks of its own on Intel's cores, which change every few 10 us (METHODOLOGY 25):
+//! Arithmetic of 512 bits has clocks of its own on Intel's cores, which change every few 10 us (docs/method/core-clock.md):
 //! `--without-512` holds the model against the same loops without that.
 
 mod common;

@@ -73,7 +73,7 @@ pub struct Limits {
     pub clock_hz: Option<Limit>,
     /// Each memory: nodes of one kind in one package.
     pub memory: Vec<MemoryLimit>,
-    /// Bytes a second of all modules together; absent where the firmware does not tell.
+    /// Bytes per second of all modules together; absent where the firmware does not tell.
     pub modules_bps: Option<f64>,
     /// What one core moves from and to each cache, nearest first.
     pub caches: Vec<CacheLimit>,
@@ -93,7 +93,7 @@ pub struct MemoryLimit {
     pub kind: NodeKind,
     /// Its nodes; empty where the kernel knows none.
     pub nodes: CpuSet,
-    /// Bytes a second that it moves, reads and writes together; absent where neither sheet nor module nor measurement tells.
+    /// Bytes per second that it moves, reads and writes together; absent where neither sheet nor module nor measurement tells.
     pub bps: Option<Limit>,
 }
 
@@ -102,9 +102,9 @@ pub struct MemoryLimit {
 pub struct CacheLimit {
     /// `L1`, `L2`, `L3`.
     pub level: String,
-    /// Bytes a second that it loads.
+    /// Bytes per second that it loads.
     pub load_bps: Option<Limit>,
-    /// Bytes a second that it stores.
+    /// Bytes per second that it stores.
     pub store_bps: Option<Limit>,
     /// What the sheet tells of it.
     #[serde(skip)]
@@ -342,7 +342,7 @@ impl Limits {
         measured.or_else(|| Some(self.clock_hz.as_ref()?.value))
     }
 
-    /// Payload bytes a second that a row could reach at most at its level; nothing where no limit is known without
+    /// Payload bytes per second that a row could reach at most at its level; nothing where no limit is known without
     /// measuring.
     pub fn of_row(&self, row: &BandwidthRow, machine: &Machine) -> Option<f64> {
         let traffic = Kernel::named(row.kernel())?.traffic(row.store(), row.element());

@@ -1,7 +1,7 @@
 //! Recorded runs of shared hosts: does the interval of one half of the visits hold the other half's capability, and which estimator
 //! do two halves agree on?
 //!
-//! `cargo test -p membound-analyze --test it halves -- --nocapture` prints the tables of METHODOLOGY.
+//! `cargo test -p membound-analyze --test it halves -- --nocapture` prints the tables of docs/method/statistics.md.
 
 use std::collections::BTreeMap;
 use std::fs;

@@ -1,7 +1,7 @@
 //! The model of ping-pongs: against simulated paths, by an engine of its own that shares no code with the model's; the shape of
 //! the published experiment; curves without that form.
 //!
-//! `cargo test --test it pingpong -- --nocapture` prints what METHODOLOGY quotes. Seeds are fixed: results do not vary.
+//! `cargo test --test it pingpong -- --nocapture` prints what the book quotes. Seeds are fixed: results do not vary.
 
 use crate::common::by_hand;
 use crate::common::messages::{HZ, Truth, normal, powers, published, published_record, visit};

@@ -66,7 +66,7 @@ pub enum CoreKind {
     Uniform,
     /// The strongest kind: P-core, big.
     Performance,
-    /// The second kind: E-core, LITTLE; the middle one of three.
+    /// The second kind: E-core, LITTLE; the one between, of three.
     Efficiency,
     /// The third kind and those below.
     LowPower,

@@ -65,9 +65,9 @@ pub struct Access {
     pub class: u32,
     /// The nodes that these values hold for.
     pub initiators: CpuSet,
-    /// Bytes a second.
+    /// Bytes per second.
     pub read_bandwidth: Fact<BytesPerSecond>,
-    /// Bytes a second.
+    /// Bytes per second.
     pub write_bandwidth: Fact<BytesPerSecond>,
     /// Nanoseconds.
     pub read_latency: Fact<Nanoseconds>,

@@ -82,11 +82,11 @@ pub struct Arithmetic {
     pub element_bits: Vec<u32>,
     /// Bits of a register; absent: one element.
     pub width_bits: Option<u32>,
-    /// Fused multiply-adds, two flops an element.
+    /// Fused multiply-adds, two flops per element.
     pub fma: Option<f64>,
-    /// Additions, one flop an element.
+    /// Additions, one flop per element.
     pub add: Option<f64>,
-    /// Multiplications, one flop an element.
+    /// Multiplications, one flop per element.
     pub multiply: Option<f64>,
     /// Additions and multiplications together, where that is more than the greater of the two.
     pub both: Option<f64>,
@@ -136,7 +136,7 @@ pub struct Channels {
     pub mt_s: Option<u32>,
     /// Data bits of a channel, without those for error correction.
     pub width_bits: Option<u32>,
-    /// 1e9 bytes a second that can be read, where reads and writes have wires of their own.
+    /// 1e9 bytes per second that can be read, where reads and writes have wires of their own.
     pub read_gb_s: Option<f64>,
     /// The same for writes; both together are the memory's rate.
     pub write_gb_s: Option<f64>,
@@ -445,7 +445,7 @@ impl SheetCache {
 }
 
 impl Channels {
-    /// Bytes a second of a package: channels x transfers x width, or what is told.
+    /// Bytes per second of a package: channels x transfers x width, or what is told.
     pub fn bytes_per_s(&self) -> Option<f64> {
         self.at(self.mt_s).or_else(|| {
             let told = [self.read_gb_s, self.write_gb_s];

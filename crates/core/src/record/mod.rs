@@ -141,7 +141,7 @@ pub struct Measurement {
     pub started_s: f64,
     /// Seconds that the visit took, preparations included.
     pub elapsed_s: f64,
-    /// What came of it.
+    /// The outcome.
     #[serde(flatten)]
     pub outcome: Outcome,
 }

@@ -6,7 +6,7 @@
 //! [`WINDOW`] of the 90th percentile of visits, or of the second best where that lies beyond: two visits that agree show a state
 //! that is rare. Where a probe told what share of its core a thread had, samples with their whole core alone count if that is more.
 //! Capability is the geometric mean of the undisturbed visits: of the estimators tried, the one that two halves of a run agree on
-//! best without growing with their number, as the best sample does (table in METHODOLOGY).
+//! best without growing with their number, as the best sample does (table in docs/method/statistics.md).
 //!
 //! *Interval.* Visits are what is drawn again (the bootstrap; Efron, 1979), since samples of one visit are not independent; which
 //! of them count as undisturbed is chosen anew in each draw, and that is part of the error. Its width is that of Student's t with

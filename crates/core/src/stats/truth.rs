@@ -1,5 +1,5 @@
 //! Do the statistics find the truth? Simulated memories with a known median, noise, outliers, modes and drift.
-//! `cargo test stats::truth -- --nocapture` prints what METHODOLOGY quotes. Seeds are fixed: results do not vary.
+//! `cargo test stats::truth -- --nocapture` prints what the book quotes. Seeds are fixed: results do not vary.
 
 use super::*;
 use crate::stats::compare::ratio;

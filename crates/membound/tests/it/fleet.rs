@@ -442,7 +442,7 @@ fn the_summary_is_what_its_schema_says() {
     assert!(validator.validate(&serde_json::json!({"schema": 1})).is_err());
 }
 
-/// What gathering costs against the number of ranks, for METHODOLOGY.md:
+/// What gathering costs against the number of ranks, for docs/experiments/fleet-run.md:
 /// `cargo test --release --test fleet -- --ignored --nocapture gathering`.
 #[test]
 #[ignore = "prints a table"]

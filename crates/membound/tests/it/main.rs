@@ -4,6 +4,7 @@ mod common;
 
 mod addrmap;
 mod advisor;
+mod book;
 mod check;
 mod cli;
 mod compare;

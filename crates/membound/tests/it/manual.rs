@@ -226,8 +226,7 @@ fn command_lines(text: &str) -> Vec<String> {
 fn commands_in_docs_are_understood() {
     use clap::error::ErrorKind;
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    let docs = std::fs::read_dir(root.join("docs")).unwrap().map(|entry| entry.unwrap().path());
-    let pages = docs.filter(|path| path.extension().is_some_and(|end| end == "md")).chain([root.join("README.md")]);
+    let pages = crate::book::pages(&root.join("docs")).into_iter().chain([root.join("README.md")]);
     let (mut count, mut wrong) = (0, Vec::new());
     for path in pages.filter(|path| !path.ends_with("exit-status.md")) {
         for line in command_lines(&std::fs::read_to_string(&path).unwrap()) {

@@ -1,5 +1,5 @@
 //! Figures from elsewhere, through records made by hand: what was published must come out. The table in
-//! `docs/experiments/README.md` names the test for each row of the reference; here stand those that no experiment's own
+//! `docs/published/README.md` names the test for each row of the reference; here stand those that no experiment's own
 //! module has.
 
 use crate::common::by_hand::unknown_machine;
@@ -194,7 +194,7 @@ fn reads_from_write_combined_memory() {
 #[test]
 fn every_test_of_the_table_is_there() {
     let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    let table = std::fs::read_to_string(root.join("docs/experiments/README.md")).unwrap();
+    let table = std::fs::read_to_string(root.join("docs/published/README.md")).unwrap();
     let names: Vec<&str> = table.split('`').filter(|part| part.contains("::") && !part.contains(' ')).collect();
     assert!(names.len() >= 30, "{names:?}");
     for name in names {
@@ -210,7 +210,7 @@ fn every_test_of_the_table_is_there() {
 /// Each page shows commands, and the command line understands them. Clap reads all that stands before --help.
 #[test]
 fn commands_of_the_pages_are_understood() {
-    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/experiments");
+    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/published");
     let mut pages = 0;
     for page in std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()) {
         let text = std::fs::read_to_string(&page).unwrap();

@@ -1,5 +1,5 @@
 //! Published figures through the real command: a record, a sheet, a table or a folder of facts goes in, and what people read
-//! comes out. `docs/experiments/README.md` has the table; how each answer is worked out is held by the tests beside these.
+//! comes out. `docs/published/README.md` has the table; how each answer is worked out is held by the tests beside these.
 
 use std::path::Path;
 use std::process::Command;

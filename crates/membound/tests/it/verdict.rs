@@ -88,7 +88,7 @@ fn of_visits(machine: Machine, visits: Vec<Measurement>) -> Diagnosis {
     model::report(&record(machine, visits)).verdict
 }
 
-/// METHODOLOGY, section 29: 42.0 of 76.8 GB/s; nt stores give 12.6 back, 36 % of the gap.
+/// docs/experiments/verdict.md: 42.0 of 76.8 GB/s; nt stores give 12.6 back, 36 % of the gap.
 #[test]
 fn a_share_by_hand() {
     let machine = with_modules(Machines::default().of((1, 4, 1)));

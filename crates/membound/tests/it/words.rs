@@ -110,7 +110,7 @@ fn texts_keep_to_the_glossary() {
     let mut texts = Vec::new();
     helps(&mut cli::command(), "membound", &mut texts);
     let views = files(&root.join("crates/membound/tests/it/snapshots"), ".snap");
-    let docs = files(&root.join("docs"), ".md");
+    let docs = crate::book::pages(&root.join("docs"));
     assert!(texts.len() > 40 && views.len() > 15 && docs.len() >= 5, "{} {} {}", texts.len(), views.len(), docs.len());
     let readme = root.join("README.md");
     for path in views.iter().chain(&docs).chain([&readme]) {

@@ -48,7 +48,7 @@ pub struct NumaFigures {
     /// What the program reads and writes. Absent for a latency, and where nothing was measured.
     #[serde(rename = "payload_Bps")]
     pub payload_bps: Option<Rate>,
-    /// Nanoseconds of a load that waits for the one before. Absent for bandwidths, and where nothing was measured.
+    /// Dependent-load latency, nanoseconds. Absent for bandwidths, and where nothing was measured.
     pub latency_ns: Option<Cost>,
 }
 

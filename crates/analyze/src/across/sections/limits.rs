@@ -12,7 +12,7 @@ pub fn section(limits: &Limits) -> Section {
         Some(name) => format!("Sheet: {name}."),
         None => {
             "No sheet: no specification sheet is for this processor. Name one with --spec (`membound machine --spec \
-                 list` shows those there are), or write one: METHODOLOGY.md, section 26."
+                 list` shows those there are), or write one: docs/experiments/roofline.md."
                 .into()
         }
     };

@@ -239,7 +239,7 @@ impl BandwidthRow {
     }
 }
 
-/// Bytes a second that memory controllers moved: medians of the samples.
+/// Bytes per second that memory controllers moved: medians of the samples.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, JsonSchema)]
 pub struct ControllerRates {
     /// Read from memory.

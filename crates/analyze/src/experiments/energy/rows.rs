@@ -38,7 +38,7 @@ pub struct EnergyFigures {
     /// Watts at rest, where that was measured.
     #[serde(rename = "idle_power_W")]
     pub idle_power_w: Option<Cost>,
-    /// Payload bytes a second in the same samples.
+    /// Payload bytes per second in the same samples.
     #[serde(rename = "payload_Bps")]
     pub payload_bps: Option<Rate>,
     /// Joules for 1e9 payload bytes, what the machine draws at rest included.

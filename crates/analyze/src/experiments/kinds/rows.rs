@@ -21,7 +21,7 @@ pub(crate) struct Pass<'a> {
     pub case: &'a Case,
     /// How far that can be trusted.
     pub quality: &'a Quality,
-    /// Payload bytes a second.
+    /// Payload bytes per second.
     pub payload_bps: Option<Rate>,
     /// Seconds of a first use, and its page faults.
     pub first_use: Option<(Cost, f64)>,
@@ -55,7 +55,7 @@ pub struct Kind {
     pub steady_s: Option<Cost>,
     /// Samples of the first use, or where there are none, of later ones.
     pub samples: usize,
-    /// Payload bytes a second of each way of touching it alone, in the order of [`ALONE`].
+    /// Payload bytes per second of each way of touching it alone, in the order of [`ALONE`].
     pub alone: [Option<Rate>; ALONE.len()],
     /// Page faults of the first copy.
     pub faults: Option<f64>,

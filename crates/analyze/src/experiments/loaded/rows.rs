@@ -31,11 +31,11 @@ pub struct LoadedFigures {
     /// How many times the first CPU's last-level cache the chase is; absent where that cache is unknown.
     #[serde(skip)]
     pub caches: Option<f64>,
-    /// Nanoseconds of a load that waits for the one before. Absent where nothing was measured.
+    /// Dependent-load latency, nanoseconds. Absent where nothing was measured.
     pub latency_ns: Option<Cost>,
     /// The same in core clock cycles: each visit's median by the clock of that visit, and the median of these.
     pub latency_cycles: Option<f64>,
-    /// Bytes a second that the loading threads read and wrote while the chase ran. Absent where none did.
+    /// Bytes per second that the loading threads read and wrote while the chase ran. Absent where none did.
     #[serde(rename = "payload_Bps")]
     pub payload_bps: Option<Rate>,
     /// What of that crossed the bus: the same, since lines are loaded before they are stored.
@@ -131,7 +131,7 @@ pub struct LoadCurve {
     pub threads: usize,
     /// Rows' indices into [`UnderLoad::rows`], by rising load; beside idle threads first, if that was measured.
     pub rows: Vec<usize>,
-    /// Greatest bandwidth measured, bytes a second on the bus.
+    /// Greatest bandwidth measured, bytes per second on the bus.
     pub greatest_bps: f64,
     /// Latency without load, by the fit.
     pub idle_ns: Option<[f64; 3]>,
@@ -194,7 +194,7 @@ fn rate(measured: &[&Measured], hz: f64, bytes: fn(&Measured) -> u64) -> Option<
     figure(&batches, &[], Better::Higher)
 }
 
-/// Bytes a second of the loading threads, sample by sample; empty where none loads.
+/// Bytes per second of the loading threads, sample by sample; empty where none loads.
 pub(crate) fn load_bps(visit: &Measured, hz: f64, bytes: fn(&Measured) -> u64) -> Vec<f64> {
     let pairs = visit.samples.load_repetitions.iter().zip(&visit.samples.ticks);
     pairs.map(|(repetitions, ticks)| (repetitions * bytes(visit)) as f64 / (*ticks as f64 / hz)).collect()

@@ -29,7 +29,7 @@ pub struct PageFigures {
     pub page_bytes: Bytes,
     /// Nanoseconds for each page, by thread. Absent where nothing was measured.
     pub page_ns: Option<Cost>,
-    /// The same as bytes a second over all threads: where pages are made, the rate of zeroing.
+    /// The same as bytes per second over all threads: where pages are made, the rate of zeroing.
     #[serde(rename = "Bps")]
     pub bps: Option<Rate>,
     /// Page faults for each page.

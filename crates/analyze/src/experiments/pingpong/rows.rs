@@ -29,7 +29,7 @@ pub struct PingPongFigures {
     /// Nanoseconds for one way: half a round trip; of a stream the time from a message to the next; of an exchange that in
     /// which one goes each way. Of several pairs the harmonic mean, so that bandwidths add up.
     pub one_way_ns: Option<Cost>,
-    /// Bytes a second as IMB counts them, of all pairs; an exchange counts both ways. Absent for messages without bytes.
+    /// Bytes per second as IMB counts them, of all pairs; an exchange counts both ways. Absent for messages without bytes.
     #[serde(rename = "payload_Bps")]
     pub payload_bps: Option<Rate>,
     /// Nanoseconds for one way of the slowest pair: median. Absent for a single pair.
@@ -163,7 +163,7 @@ pub struct PathModel {
     pub one_pair: Path,
     /// Two pairs and more, as far as they were measured.
     pub predictions: Vec<Together>,
-    /// Two pairs and three, where they were not: bytes, and bytes a second of all together, by one pair and that limit.
+    /// Two pairs and three, where they were not: bytes, and bytes per second of all together, by one pair and that limit.
     pub forecasts: Vec<(usize, Vec<[f64; 2]>)>,
 }
 

@@ -38,7 +38,7 @@ pub struct RoundingFigures {
     pub ulps: Option<u64>,
     /// Whether all samples of all visits came to the same bits.
     pub is_repeatable: bool,
-    /// Payload bytes a second.
+    /// Payload bytes per second.
     #[serde(rename = "payload_Bps")]
     pub payload_bps: Option<Rate>,
 }
@@ -235,7 +235,7 @@ impl Cause {
 pub struct Cost {
     /// What it is.
     pub way: String,
-    /// Payload bytes a second.
+    /// Payload bytes per second.
     pub rate: Rate,
     /// Speed of the fastest way over this: [ratio, low, high] with 95 %.
     pub slower: [f64; 3],
