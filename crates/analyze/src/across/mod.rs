@@ -1,5 +1,6 @@
 //! What several experiments say together.
 
+pub mod adapters;
 pub mod advisor;
 pub mod check;
 pub mod compare;

@@ -2,6 +2,7 @@
 
 mod common;
 
+mod adapters;
 mod halves;
 mod kinds;
 mod machines;

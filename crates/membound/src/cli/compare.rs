@@ -1,4 +1,5 @@
-//! `membound compare`: records, folders of records, or files of figures by hand. Two sides are judged, more are columns.
+//! `membound compare`: records, folders of records, files of figures by hand, or the output of other tools. Two sides are judged,
+//! more are columns.
 
 use std::path::{Path, PathBuf};
 
@@ -7,20 +8,25 @@ use clap::Args;
 use crate::cli::args::{Done, Format, write_page};
 use crate::cli::say;
 use crate::cli::usage;
+use membound_analyze::across::adapters;
+use membound_analyze::across::adapters::counterpart;
+use membound_analyze::across::adapters::tool::Foreign;
 use membound_analyze::across::compare;
 use membound_analyze::across::compare::comparison::{Comparison, Side, Source};
 use membound_analyze::across::compare::figures::Figure;
 use membound_analyze::across::compare::row::Verdict;
 use membound_analyze::across::compare::several::several;
 use membound_analyze::across::sections::compare as sections;
+use membound_analyze::of_record;
 use membound_analyze::output as view;
 use membound_core::record::{Record, records_in};
 
 /// Flags of `membound compare`.
 #[derive(Debug, Clone, Args)]
 pub struct CompareArgs {
-    /// The base: a record (.jsonl), a folder with the records of several runs, or figures by hand (.csv with the columns
-    /// name,unit,better,value and optionally clock)
+    /// The base: a record (.jsonl), a folder with the records of several runs, figures by hand (.csv with the columns
+    /// name,unit,better,value and optionally clock), or the output of STREAM, likwid-bench, lat_mem_rd, Intel MLC, sysbench
+    /// memory, nvbandwidth (JSON), OSU or NetPIPE
     #[arg(value_name = "A")]
     pub a: PathBuf,
     /// What is held against it, likewise
@@ -63,19 +69,23 @@ fn noise(text: &str) -> Result<f64, String> {
 
 /// Compares.
 pub fn run(args: &CompareArgs) -> anyhow::Result<Done> {
-    let (a, b) = (side(&args.a)?, side(&args.b)?);
-    let others = args.others.iter().map(|path| side(path)).collect::<anyhow::Result<Vec<Side>>>()?;
+    let both = [given(&args.a)?, given(&args.b)?];
+    let others = args.others.iter().map(|path| given(path)).collect::<anyhow::Result<Vec<Given>>>()?;
+    let (sides, words) = alike(both)?;
+    let [a, b] = sides;
     let by_hand = |side: &Side| matches!(side.source, Source::Figures(_));
-    if others.iter().chain([&b]).any(|side| by_hand(side) != by_hand(&a)) {
-        return Err(usage("some sides are figures by hand, others are records; give all of a kind"));
+    let others = others.into_iter().map(Given::plain).collect::<anyhow::Result<Vec<Side>>>()?;
+    if others.iter().any(|side| by_hand(side) != by_hand(&a)) || !others.is_empty() && !words.notes.is_empty() {
+        return Err(usage("some sides are figures, others are records; give all of a kind, or two"));
     }
     if !others.is_empty() {
         return side_by_side(args, [a, b].into_iter().chain(others).collect());
     }
     let mut comparison = compare::compare(&a, &b, args.how.noise / 100.0);
     if comparison.rows.is_empty() {
-        return Err(usage(nothing_in_common(&comparison)));
+        return Err(usage([&[nothing_in_common(&comparison)], &words.notes[..]].concat().join("\n")));
     }
+    words.put_into(&mut comparison);
     if is_same(&args.a, &args.b) {
         comparison.notes.insert(0, "A and B are the same: nothing can differ. Give another record.".into());
     }
@@ -126,12 +136,97 @@ fn side_by_side(args: &CompareArgs, mut sides: Vec<Side>) -> anyhow::Result<Done
 }
 
 /// What stands at a path.
-fn side(path: &Path) -> anyhow::Result<Side> {
+enum Given {
+    /// Records or figures by hand.
+    Side(Side),
+    /// The output of another tool, with its file's name.
+    Foreign(String, Foreign),
+}
+
+impl Given {
+    /// A side as it is: of another tool its figures.
+    fn plain(self) -> anyhow::Result<Side> {
+        Ok(match self {
+            Given::Side(side) => side,
+            Given::Foreign(name, foreign) => Side { name, source: Source::Figures(foreign.figures()) },
+        })
+    }
+}
+
+/// What is said of sides that are figures of another tool.
+#[derive(Default)]
+struct Words {
+    about: [Option<String>; 2],
+    notes: Vec<String>,
+}
+
+impl Words {
+    fn put_into(self, comparison: &mut Comparison) {
+        for (about, words) in comparison.about.iter_mut().zip(self.about) {
+            *about = words.unwrap_or_else(|| std::mem::take(about));
+        }
+        comparison.notes.splice(0..0, self.notes);
+    }
+}
+
+/// Both sides, made alike: where one is another tool's and the other a record, that record's rows beside its figures.
+fn alike(given: [Given; 2]) -> anyhow::Result<([Side; 2], Words)> {
+    let about = |given: &Given| match given {
+        Given::Foreign(_, foreign) => Some(format!("{} figures of {}", foreign.readings.len(), foreign.tool.name)),
+        Given::Side(_) => None,
+    };
+    let mut words = Words { about: [about(&given[0]), about(&given[1])], notes: Vec::new() };
+    let sides = match given {
+        [Given::Foreign(name, foreign), Given::Side(side)] if is_records(&side) => {
+            let [theirs, ours] = beside(name, &foreign, side, &mut words.notes)?;
+            [theirs, ours]
+        }
+        [Given::Side(side), Given::Foreign(name, foreign)] if is_records(&side) => {
+            let [theirs, ours] = beside(name, &foreign, side, &mut words.notes)?;
+            [ours, theirs]
+        }
+        [a, b] => [a.plain()?, b.plain()?],
+    };
+    if sides.iter().any(is_records) && !sides.iter().all(is_records) {
+        return Err(usage("some sides are figures by hand, others are records; give all of a kind"));
+    }
+    Ok((sides, words))
+}
+
+fn is_records(side: &Side) -> bool {
+    matches!(side.source, Source::Records(_))
+}
+
+/// Figures of another tool and the rows of one record beside them.
+fn beside(name: String, foreign: &Foreign, side: Side, notes: &mut Vec<String>) -> anyhow::Result<[Side; 2]> {
+    let records = if let Source::Records(records) = &side.source { &records[..] } else { &[] };
+    let [record] = records else {
+        return Err(usage(
+            "the output of another tool is held against one record; give a record (.jsonl) instead of a folder",
+        ));
+    };
+    let held = counterpart::held(foreign, &of_record::report(record));
+    notes.extend(held.notes);
+    let figures = |name, figures| Side { name, source: Source::Figures(figures) };
+    Ok([figures(name, held.theirs), figures(side.name, held.ours)])
+}
+
+fn given(path: &Path) -> anyhow::Result<Given> {
     let name = path.file_name().map_or_else(|| path.display().to_string(), |name| name.to_string_lossy().into_owned());
-    let is_figures = !path.is_dir() && path.extension().is_some_and(|end| end.eq_ignore_ascii_case("csv"));
-    let source =
-        if is_figures { Source::Figures(Figure::read(path).map_err(usage)?) } else { Source::Records(records(path)?) };
-    Ok(Side { name, source })
+    let ends = |with: &str| !path.is_dir() && path.extension().is_some_and(|end| end.eq_ignore_ascii_case(with));
+    let side = |source| Given::Side(Side { name: name.clone(), source });
+    if ends("csv") {
+        return Ok(side(Source::Figures(Figure::read(path).map_err(usage)?)));
+    }
+    // A record may have any name; what is none of its lines may be the text of a tool.
+    match records(path) {
+        Ok(records) => Ok(side(Source::Records(records))),
+        Err(fault) if path.is_dir() || ends("jsonl") || ends("part") || !path.exists() => Err(fault),
+        Err(fault) => match adapters::read(path) {
+            Ok(foreign) => Ok(Given::Foreign(name, foreign)),
+            Err(other) => Err(usage(format!("{other}; read as a record: {fault}"))),
+        },
+    }
 }
 
 /// A record, or those of a folder, by name.

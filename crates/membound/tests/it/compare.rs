@@ -463,6 +463,42 @@ fn the_command_and_its_exit_codes() {
     }
 }
 
+/// STREAM's triad of 480 MB by two threads at 18.9388 GB/s, and ours of 256 MiB whose best sample is 20 GB/s / 0.99 = 20.2: 106.7 %.
+#[test]
+fn output_of_another_tool_stands_beside_our_rows() {
+    let folder = TempDir::new().unwrap();
+    let triad = kernel("triad", &[0, 1], Bytes::mib(256));
+    let ours = written(&folder, "ours.jsonl", &record((0..3).map(|round| at(&triad, round, 20e9)).collect()));
+    let theirs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../analyze/tests/it/adapters/stream.txt");
+    let flat = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
+    let (code, text, talk) = run(&[&theirs, &ours]);
+    assert_eq!(code, Some(0), "{talk}");
+    for part in [
+        "4 figures of STREAM",
+        "regular 256",
+        "2 threads, 256 MiB",
+        "18.9388 GB/s",
+        "20.2",
+        "106.7",
+        "STREAM counts payload without write-allocate",
+        "Without a counterpart",
+        "membound bandwidth --kernel copy --store regular --threads 2",
+    ] {
+        assert!(flat(&text).contains(part), "'{part}' is not in: {text}");
+    }
+    let (code, text, _) = run(&[&ours, &theirs]);
+    assert!(code == Some(0) && flat(&text).contains("93.8"), "{text}");
+    let (code, text, _) = run(&[&theirs, &theirs]);
+    assert!(code == Some(0) && text.contains("100.0") && !text.contains("by hand"), "{text}");
+    let copy = written(&folder, "copy.jsonl", &record(vec![at(&kernel("jacobi", &[0], Bytes::mib(1)), 0, 1e10)]));
+    let (code, _, talk) = run(&[&theirs, &copy]);
+    assert!(code == Some(2) && talk.contains("nothing in common") && talk.contains("measures it"), "{talk}");
+    let unknown = folder.path().join("notes.txt");
+    std::fs::write(&unknown, "hello\n").unwrap();
+    let (code, _, talk) = run(&[&unknown, &ours]);
+    assert!(code == Some(2) && talk.contains("neither a record") && talk.contains("NetPIPE"), "{talk}");
+}
+
 #[test]
 fn bad_input_is_refused_with_the_cure() {
     let folder = TempDir::new().unwrap();
