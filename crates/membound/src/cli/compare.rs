@@ -171,9 +171,10 @@ impl Words {
 
 /// Both sides, made alike: where one is another tool's and the other a record, that record's rows beside its figures.
 fn alike(given: [Given; 2]) -> anyhow::Result<([Side; 2], Words)> {
+    let is_beside = given.iter().any(|given| matches!(given, Given::Foreign(..)));
     let about = |given: &Given| match given {
-        Given::Foreign(_, foreign) => Some(format!("{} figures of {}", foreign.readings.len(), foreign.tool.name)),
-        Given::Side(_) => None,
+        Given::Foreign(_, foreign) => Some(foreign.about()),
+        Given::Side(side) => (is_beside && is_records(side)).then(|| "a record, with its rows of the same work".into()),
     };
     let mut words = Words { about: [about(&given[0]), about(&given[1])], notes: Vec::new() };
     let sides = match given {

@@ -1,5 +1,6 @@
 //! What every adapter speaks of: a tool, its figures, and what each is a figure of.
 
+use crate::wording::counted;
 use membound_core::kernel::chase::Order;
 use membound_core::kernel::{StoreKind, Width};
 use membound_core::stats::states::Better;
@@ -94,6 +95,11 @@ pub struct Foreign {
 }
 
 impl Foreign {
+    /// How many figures there are, and whose.
+    pub fn about(&self) -> String {
+        format!("{} of {}", counted(self.readings.len() as u64, "figure"), self.tool.name)
+    }
+
     /// Its figures as they are, to be held against those of another file.
     pub fn figures(&self) -> Vec<Figure> {
         self.readings.iter().map(|reading| reading.figure(reading.name.clone())).collect()

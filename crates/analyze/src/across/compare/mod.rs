@@ -22,6 +22,7 @@ use crate::across::compare::row::{ComparisonRow, Matched, Verdict};
 use crate::of_record::of_visits;
 use crate::report::Report;
 use crate::visits::Visits;
+use crate::wording::counted;
 use membound_core::in_order::InOrder;
 use membound_core::parallel::{self, both};
 use membound_core::record::Record;
@@ -243,7 +244,7 @@ fn named(a: &Side, b: &Side, reports: [Vec<Report>; 2]) -> Vec<(String, Report)>
 
 fn about(side: &Side) -> String {
     match &side.source {
-        Source::Figures(figures) => format!("{} figures by hand", figures.len()),
+        Source::Figures(figures) => format!("{} by hand", counted(figures.len() as u64, "figure")),
         Source::Records(records) => {
             let count = if records.len() == 1 { "1 record".into() } else { format!("{} records", records.len()) };
             let mut hosts: Vec<&str> = records.iter().map(|record| record.header.host.as_str()).collect();
@@ -259,20 +260,17 @@ fn about(side: &Side) -> String {
 fn findings(comparison: &Comparison) -> Vec<String> {
     let all = comparison.rows.len();
     let count = |verdict| comparison.count(verdict);
-    let cells = if comparison.is_by_hand { "figures" } else { "cells" };
+    let cells = counted(all as u64, if comparison.is_by_hand { "figure" } else { "cell" });
     let mut findings = Vec::new();
     if count(Verdict::TooFew) == all {
         let speeds = || comparison.rows.iter().filter_map(|row| row.speed);
         let (least, most) = speeds().fold((f64::INFINITY, 0f64), |(low, high), x| (low.min(x), high.max(x)));
-        findings.push(format!(
-            "B has {} to {} of A's speed in {all} {cells}; whether that is chance can't be said.",
-            share(least),
-            share(most)
-        ));
+        let range = if all == 1 { share(least) } else { format!("{} to {}", share(least), share(most)) };
+        findings.push(format!("B has {range} of A's speed in {cells}; whether that is chance can't be said."));
     } else {
         let noise = percent(comparison.noise);
         findings.push(format!(
-            "B is faster in {} of {all} {cells} and slower in {} (family-wise 95 %, beyond {noise}).",
+            "B is faster in {} of {cells} and slower in {} (family-wise 95 %, beyond {noise}).",
             count(Verdict::Faster),
             count(Verdict::Slower)
         ));
@@ -324,7 +322,7 @@ fn notes(comparison: &Comparison, a: &Side, b: &Side) -> Vec<String> {
     let few = comparison.count(Verdict::TooFew);
     if few > 0 && comparison.is_by_hand {
         notes.push(format!(
-            "{few} figures have one value a side and so no interval: give each run a line of the same name."
+            "Figures with one value a side, and so without an interval: {few}. Give each run a line of the same name."
         ));
     } else if few > 0 {
         let needed = comparison.rows.iter().filter_map(|row| row.needed).max();
