@@ -214,6 +214,12 @@ impl PlaceArgs {
                  file here"
             )));
         }
+        if let Some(path) = self.device.as_ref().filter(|path| !path.exists()) {
+            return Err(usage(format!(
+                "there is no device {}; `membound devices` lists what --device can name",
+                path.display()
+            )));
+        }
         let usual = Places::default();
         Ok(Places {
             folder: self.dir.clone().unwrap_or(usual.folder),

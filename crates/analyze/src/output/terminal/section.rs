@@ -11,6 +11,8 @@ use crate::section::{Cell, Document, Item, Room, Section, Table};
 const LABEL: usize = 20;
 /// What must be left of a name whose table is too wide.
 const NAME: usize = 12;
+/// A table of more columns is a matrix: in parts it would say nothing.
+const MATRIX: usize = 12;
 
 /// A section: its sentences stand above all sections already, its charts no terminal can show.
 pub fn drawn(section: &Section) -> String {
@@ -118,11 +120,32 @@ fn of_table(all: &Table) -> String {
     }
     let notes: String = all.notes.iter().map(|note| item(note)).collect();
     let caption = if all.caption.is_empty() { String::new() } else { item(&all.caption) };
-    if width(&columns, 1) > columns_across() {
+    let Some(parts) = in_parts(columns) else {
         let lines = item("Wider than a terminal: see the page, or --format markdown.");
         return caption + &lines + &notes;
+    };
+    caption + &parts.iter().map(|columns| table(columns)).collect::<String>() + &notes
+}
+
+/// Columns that stand side by side; those that find no room stand below, behind the first column once more. `None` of a matrix that
+/// finds no room, and of columns that are too wide by themselves.
+fn in_parts(columns: Vec<Column>) -> Option<Vec<Vec<Column>>> {
+    let fits = |columns: &Vec<Column>| width(columns, 1) <= columns_across();
+    if columns.len() > MATRIX {
+        return fits(&columns).then(|| vec![columns]);
     }
-    caption + &table(&columns) + &notes
+    let mut columns = columns.into_iter();
+    let first = columns.next()?;
+    let mut parts = vec![vec![first.clone()]];
+    for column in columns {
+        let last = parts.last_mut()?;
+        last.push(column);
+        if !fits(last) {
+            let column = last.pop()?;
+            parts.push(vec![first.clone(), column]);
+        }
+    }
+    parts.iter().all(fits).then_some(parts)
 }
 
 /// The end is cut: it says least.
@@ -145,4 +168,23 @@ fn of_column(column: &section::Column, place: usize, all: &Table) -> Column {
 
 fn text(cell: &Cell) -> String {
     if cell.flags.is_empty() { cell.text.clone() } else { crate::output::terminal::text::flag_letters(&cell.flags) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Three columns of 40 and one of names at 80: one beside the names at a time.
+    #[test]
+    fn what_finds_no_room_stands_below() {
+        let wide = |letter: char| [String::from(letter).repeat(40), "1".into()];
+        let named = Table::new("").left("kind", ["heap", "wc"].map(String::from));
+        let drawn = of_table(&named.clone().right("a", wide('a')).right("b", wide('b')).right("c", wide('c')));
+        let lines: Vec<&str> = drawn.lines().collect();
+        assert_eq!(lines.len(), 9, "{drawn}");
+        assert!(lines.iter().all(|line| line.len() < 80), "{drawn}");
+        assert_eq!(lines.iter().filter(|line| line.starts_with("heap")).count(), 3, "{drawn}");
+        let too_wide = of_table(&named.right("a", ["a".repeat(90), "1".into()]));
+        assert!(too_wide.contains("Wider than a terminal"), "{too_wide}");
+    }
 }

@@ -41,6 +41,7 @@ pub(crate) fn flag_letters(flags: &[Flag]) -> String {
 }
 
 /// One column of a table, filled from above.
+#[derive(Clone)]
 pub(crate) struct Column {
     pub(crate) head: String,
     pub(crate) cells: Vec<String>,
