@@ -300,10 +300,23 @@ fn groups(command: &Command) -> String {
         let about = command.find_subcommand(name).and_then(Command::get_about).map(ToString::to_string);
         let about = about.unwrap_or_default();
         let first = about.split(['\n', ';', ':']).next().unwrap_or_default().to_string();
-        format!("  {name:<12}{first}\n")
+        let lines = wrapped(&first, 66);
+        format!("  {name:<12}{}\n", lines.join(&format!("\n{:14}", "")))
     };
     let group = |(title, names): (&str, &[&str])| format!("{title}:\n{}", names.iter().map(line).collect::<String>());
     GROUPS.map(group).join("\n")
+}
+
+/// Lines of so many characters at most, but for longer words.
+fn wrapped(text: &str, most: usize) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
+    for word in text.split(' ') {
+        match lines.last_mut() {
+            Some(line) if line.len() + 1 + word.len() <= most => *line += &format!(" {word}"),
+            _ => lines.push(word.into()),
+        }
+    }
+    lines
 }
 
 /// A manual page.

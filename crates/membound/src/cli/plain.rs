@@ -64,7 +64,8 @@ pub fn run(PlainArgs { experiment, args }: &PlainArgs) -> anyhow::Result<Done> {
 
 impl Subcommand for PlainArgs {
     fn augment_subcommands(command: Command) -> Command {
-        let of = |experiment: &Experiment| Flags::augment_args(Command::new(experiment.name).about(experiment.about));
+        // Flags bring what they say of themselves; what the experiment says replaces it.
+        let of = |experiment: &Experiment| Flags::augment_args(Command::new(experiment.name)).about(experiment.about);
         EXPERIMENTS.iter().fold(command, |command, experiment| command.subcommand(of(experiment)))
     }
 

@@ -46,6 +46,22 @@ fn every_command_has_its_group_and_two_examples() {
     }
 }
 
+/// A command says what it does, and not what its flags are; a line that finds no room goes on below its beginning.
+#[test]
+fn every_command_says_what_it_does() {
+    let command = cli::command();
+    let abouts: Vec<String> =
+        command.get_subcommands().map(|one| one.get_about().map(ToString::to_string).unwrap_or_default()).collect();
+    assert_eq!(abouts.iter().collect::<BTreeSet<_>>().len(), abouts.len(), "{abouts:?}");
+    assert!(!abouts.iter().any(|about| about.is_empty() || about.contains("Flags")), "{abouts:?}");
+    let help = cli::command().render_help().to_string();
+    let groups = help.split("Options of the default run").next().unwrap().split("\nMeasure:").nth(1).unwrap();
+    let lines = groups.lines().filter(|line| !line.is_empty() && !line.ends_with(':'));
+    for line in lines {
+        assert!(line.starts_with("  ") && line.len() <= 80, "{line:?}");
+    }
+}
+
 /// Every example is a command line that membound takes, as far as no file is asked for.
 #[test]
 fn examples_are_understood() {
