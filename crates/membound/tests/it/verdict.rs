@@ -111,6 +111,17 @@ fn a_share_by_hand() {
     assert!(sentence.ends_with("first to look at: write-allocate, 36% of the gap."), "{sentence}");
 }
 
+/// Found by mutated records: four times this working set is more than 64 bits hold.
+#[test]
+fn a_working_set_beyond_all_memory_is_no_trouble() {
+    for bps in [50e9, 78e9, 85e9, 200e9] {
+        let machine = with_modules(Machines::default().of((1, 4, 1)));
+        let case = kernel("triad", StoreKind::Regular, 4, Bytes(1 << 62));
+        let verdict = of_visits(machine, vec![visit(&case, bps, &[])]);
+        assert!(verdict.causes.iter().all(|cause| !cause.test.contains("--size 0")), "{verdict:?}");
+    }
+}
+
 /// The same section: 8 of 16 cores, 60 % of its part from each of the last two threads.
 #[test]
 fn idle_cores_by_hand() {

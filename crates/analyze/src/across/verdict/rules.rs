@@ -163,7 +163,7 @@ fn seen_caches(scene: &Scene<'_>) -> Option<Bytes> {
     let levels = &scene.report.levels.all;
     let memory = levels.iter().position(|level| level.name == "memory")?;
     let last = levels[..memory].last()?.capacity?;
-    Some(Bytes(last.0 * scene.plain.threads() as u64))
+    Some(Bytes(last.0.saturating_mul(scene.plain.threads() as u64)))
 }
 
 /// The payload is more than memory can move, the curve still falls at its end, or the working set is less than four times
@@ -172,15 +172,17 @@ fn in_cache(scene: &Scene<'_>) -> Option<Found> {
     let plain = scene.plain;
     let curve = load_curve(scene);
     let last = curve.last().copied();
-    let before = last.and_then(|last| curve.iter().rfind(|point| point.0.0 * 2 <= last.0.0)).copied();
+    let before = last.and_then(|last| curve.iter().rfind(|point| point.0.0 <= last.0.0 / 2)).copied();
     let machine = &scene.report.machine;
     // The CPUs of a virtual machine may lie on caches of their own, whatever it is told.
-    let of_each = || Some(Bytes(machine.last_level(*plain.case.cpus.first()?)?.size.0 * plain.case.cpus.len() as u64));
+    let of_each = || {
+        Some(Bytes(machine.last_level(*plain.case.cpus.first()?)?.size.0.saturating_mul(plain.case.cpus.len() as u64)))
+    };
     let told = || machine.last_level_bytes(&plain.case.cpus.iter().copied().collect());
     let caches = if machine.is_virtual() { of_each() } else { told() };
     // Of a cache whose end the curve shows, programs get so much and no more, whatever the machine tells.
     let caches = caches.map(|told| told.min(seen_caches(scene).unwrap_or(told)));
-    let is_small = |caches: &Bytes| plain.case.working_set.0 < 4 * caches.0;
+    let is_small = |caches: &Bytes| plain.case.working_set.0 / 4 < caches.0;
     let falls = |last: Rate, before: Rate| last.ends()[1] < threshold::FLAT * before.ends()[0];
     let evidence = if let Some((peak, whose)) =
         peak(scene.report, plain).filter(|peak| rate(plain) > threshold::ABOVE_PEAK * peak.0)
@@ -196,7 +198,8 @@ fn in_cache(scene: &Scene<'_>) -> Option<Found> {
     } else {
         return None;
     };
-    let size = Bytes(4 * plain.case.working_set.0.max(last.map_or(0, |last| last.0.0))).to_string().replace(' ', "");
+    let most = plain.case.working_set.0.max(last.map_or(0, |last| last.0.0));
+    let size = Bytes(most.saturating_mul(4)).to_string().replace(' ', "");
     let (kernel, threads) =
         (plain.kernel(), if plain.threads() == 1 { "1".into() } else { format!("1,{}", plain.threads()) });
     let cure =
