@@ -133,9 +133,9 @@ pub(crate) fn assumed(claimed: &[Bytes]) -> Levels {
     for (index, &size) in claimed.iter().enumerate() {
         let (name, to) = (format!("L{}", index + 1), Bytes(size.0 / 8 * 7));
         all.push(Level { name, from, to, claimed: Some(size), ..Level::default() });
-        from = Bytes(size.0 / 4 * 5);
+        from = Bytes((size.0 / 4).saturating_mul(5));
     }
-    let from = Bytes(from.0.max(claimed.last().map_or(0, |size| size.0 * 2)));
+    let from = Bytes(from.0.max(claimed.last().map_or(0, |size| size.0.saturating_mul(2))));
     all.push(Level { name: "memory".into(), from, to: Bytes(u64::MAX), ..Level::default() });
     Levels { all, ..Levels::default() }
 }

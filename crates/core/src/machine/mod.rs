@@ -207,7 +207,8 @@ impl Machine {
 
     /// Memory of the machine; the sum of its nodes where the machine as a whole does not tell.
     fn total_memory(&self) -> Option<Bytes> {
-        let nodes = || self.nodes.iter().map(|node| Some(node.total.get()?.0)).sum::<Option<u64>>();
+        let add = |sum: u64, node: &Node| Some(sum.saturating_add(node.total.get()?.0));
+        let nodes = || self.nodes.iter().try_fold(0, add);
         self.memory.total.get().or_else(|| nodes().filter(|sum| *sum > 0).map(Bytes))
     }
 }
