@@ -55,21 +55,19 @@ fn readings(text: &str) -> Result<Vec<Reading>, Fault> {
 /// `ALL Reads        :  158844.5`.
 fn peak(at: usize, line: &str) -> Result<Option<Reading>, Fault> {
     let Some((name, rate)) = line.rsplit_once(':') else { return Ok(None) };
-    let is_row = name.contains("Reads") || name.contains("triad");
-    if !is_row {
+    if !name.contains("Reads") && !name.contains("triad") {
         return Ok(None);
     }
     let asks = match name.trim() {
-        "ALL Reads" => in_memory("load", StoreKind::Regular),
-        "Stream-triad like" => in_memory("triad", StoreKind::Nt),
+        "ALL Reads" => in_memory("load", &[StoreKind::Regular]),
+        "Stream-triad like" => in_memory("triad", &[StoreKind::Nt]),
         _ => Asks::Nothing("GB/s", MIX),
     };
     Ok(Some(Reading { name: name.trim().into(), value: number(rate.trim(), at)? * MB / 1e9, asks }))
 }
 
 /// A kernel in memory by all threads.
-fn in_memory(kernel: &'static str, store: StoreKind) -> Asks {
-    let stores: &'static [StoreKind] = if store == StoreKind::Nt { &[StoreKind::Nt] } else { &[StoreKind::Regular] };
+fn in_memory(kernel: &'static str, stores: &'static [StoreKind]) -> Asks {
     Asks::Bandwidth(Loop { kernel, stores, width: None, threads: None, bytes: None, is_best: false })
 }
 
@@ -92,7 +90,7 @@ fn matrix(at: usize, line: &str, table: Table) -> Result<Vec<Reading>, Fault> {
         let asks = match (is_own, table) {
             (false, _) => Asks::Nothing(unit, PAIR),
             (true, Table::Idle) => Asks::Latency { orders: &[Order::Random], stride_bytes: 64, bytes: None },
-            (true, _) => in_memory("load", StoreKind::Regular),
+            (true, _) => in_memory("load", &[StoreKind::Regular]),
         };
         Ok(Reading { name: format!("{name}, node {from} to {to}"), value: number(cell, at)? * scale, asks })
     };
