@@ -121,3 +121,35 @@ fn ten_tasks_are_two_clicks_away() {
         assert!(first.contains(&page) || second.contains(&page), "{task}: {}", page.display());
     }
 }
+
+/// The project's source files that a text names in backquotes.
+fn sources(text: &str) -> Vec<&str> {
+    let words = text.split(['`', '\n']).flat_map(str::split_whitespace);
+    words.filter(|word| word.contains('/') && word.ends_with(".rs") && !word.contains('*')).collect()
+}
+
+#[test]
+fn source_files_that_pages_name_are_there() {
+    let root = root();
+    let mut there = Vec::new();
+    let mut folders = vec![root.join("crates")];
+    while let Some(folder) = folders.pop() {
+        for path in std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()) {
+            if path.is_dir() { folders.push(path) } else { there.push(path) }
+        }
+    }
+    let (mut count, mut wrong) = (0, Vec::new());
+    for page in pages(&root.join("docs")) {
+        let text = std::fs::read_to_string(&page).unwrap();
+        let named = sources(&text);
+        count += named.len();
+        let is_gone = |name: &&&str| {
+            !there.iter().any(|path| {
+                path.to_string_lossy().replace("/src/", "/").ends_with(&format!("/{}", name.replace("/src/", "/")))
+            })
+        };
+        wrong.extend(named.iter().filter(is_gone).map(|name| format!("{}: {name}", page.display())));
+    }
+    assert!(count > 20, "{count} files");
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}

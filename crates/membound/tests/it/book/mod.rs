@@ -1,6 +1,7 @@
 //! The book (`docs/`): each page is in its table of contents, each link leads somewhere, what is generated is current, and
 //! a newcomer finds ten tasks in two clicks from the README. `mdbook build` makes pages of it, where that program is there.
 
+mod commands;
 mod links;
 mod reference;
 mod schema;

@@ -1,0 +1,329 @@
+//! The commands that pages show: each of them runs, in small, in a folder that holds what pages name. What a page prints below a
+//! command has the form of what comes.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::io::Read;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use membound::cli;
+use tempfile::TempDir;
+
+use super::{pages, root};
+use crate::common::skip::skip;
+use crate::compare as published;
+
+/// What begins a block of commands that no `$` marks.
+const PROGRAMS: [&str; 7] = ["membound", "mpirun", "srun", "salloc", "ssh", "scp", "for"];
+
+/// What stands for programs that start the program elsewhere, see `stand-in`.
+const STAND_INS: [&str; 6] = ["membound", "mpirun", "srun", "salloc", "ssh", "scp"];
+
+/// Programs that commands of pages need, and that a machine may lack.
+const OTHERS: [(&str, &str); 5] = [
+    ("| jq", "jq"),
+    ("| man", "man"),
+    ("lstopo --", "lstopo"),
+    ("srun", "mpirun.openmpi"),
+    ("mpirun", "mpirun.openmpi"),
+];
+
+/// Folders of a system, below the folder of the test instead.
+const SYSTEM: [&str; 4] = ["/etc/", "/data", "/shared/", "/var/"];
+
+/// Pages name these records; a run of this machine stands for each.
+const RECORDS: [&str; 19] = [
+    "numa.jsonl",
+    "before.jsonl",
+    "after.jsonl",
+    "A.jsonl",
+    "B.jsonl",
+    "healthy.jsonl",
+    "suspect.jsonl",
+    "quadrant.jsonl",
+    "all2all.jsonl",
+    "snc4-local.jsonl",
+    "snc4-remote.jsonl",
+    "before/one.jsonl",
+    "after/one.jsonl",
+    "type-a/one.jsonl",
+    "type-b/one.jsonl",
+    "records/one.jsonl",
+    "march/one.jsonl",
+    "after-installation/one.jsonl",
+    "results/membound-one.jsonl",
+];
+
+/// Commands that a machine as small as this one refuses, or after a run as short as these, and how.
+const REFUSED: [(&str, &str); 4] = [
+    ("--weights 0,1", "node 1 is none"),
+    ("sin(c[i])", "unknown function 'sin'"),
+    ("check --baseline", "give a longer --budget"),
+    ("numa.jsonl", "no record tells how fast"),
+];
+
+/// Commands whose output can't come in the shown form here, and why.
+const ELSEWHERE: [(&str, &str); 2] = [
+    ("check --baseline /etc/membound/n3.jsonl", "a node that has lost a memory module"),
+    ("compare before.jsonl after.jsonl", "columns follow how the two runs differ"),
+];
+
+/// A command, and what its page says that it prints.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Shown {
+    page: PathBuf,
+    command: String,
+    output: Vec<String>,
+}
+
+/// The commands of a page's blocks.
+fn shown(page: &Path, text: &str) -> Vec<Shown> {
+    text.split("```").skip(1).step_by(2).flat_map(|block| of_block(page, block)).collect()
+}
+
+fn of_block(page: &Path, block: &str) -> Vec<Shown> {
+    let lines: Vec<&str> = block.lines().skip(1).collect();
+    // Tables of results and screens name the program, too.
+    let is_output = |line: &str| line.starts_with("membound 0.") || line.split("  #").next().unwrap().contains("   ");
+    if lines.first().is_some_and(|line| is_output(line)) {
+        return Vec::new();
+    }
+    let is_marked = lines.iter().any(|line| line.starts_with("$ "));
+    let first = lines.first().and_then(|line| line.split_whitespace().next()).unwrap_or_default();
+    if !is_marked && !PROGRAMS.contains(&first) {
+        return Vec::new();
+    }
+    let mut found: Vec<Shown> = Vec::new();
+    for line in lines {
+        let typed = if is_marked { line.strip_prefix("$ ") } else { Some(line.trim()) };
+        match (typed, found.last_mut()) {
+            (Some(""), _) => {}
+            (Some(typed), _) => {
+                found.push(Shown { page: page.into(), command: typed.into(), output: Vec::new() });
+            }
+            (None, Some(last)) => last.output.push(line.into()),
+            (None, None) => {}
+        }
+    }
+    found.retain(|one| STAND_INS.iter().any(|name| one.command.contains(name)));
+    found
+}
+
+/// A folder with what pages name, and with stand-ins for programs.
+fn furnished(commands: &[Shown]) -> TempDir {
+    let folder = TempDir::new().unwrap();
+    let at = |name: &str| {
+        let path = folder.path().join(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        path
+    };
+    let cases = ["--kernel", "load,copy,triad", "--size", "16KiB,256KiB,64MiB", "--threads", "1", "--budget", "3s"];
+    let small = at("one.jsonl");
+    membound(&[&["bandwidth", "--quiet", "--record", small.to_str().unwrap()], &cases[..]].concat());
+    // What a page has its reader measure is not there before.
+    let is_made = |name: &str| commands.iter().any(|one| one.command.contains(&format!("--record {name}")));
+    for name in RECORDS.into_iter().filter(|name| !is_made(name)) {
+        fs::copy(&small, at(name)).unwrap();
+    }
+    for name in ["RECORD", "run.jsonl", "today/membound-node1-20261123T080000Z.jsonl"] {
+        fs::write(at(name), readme_record()).unwrap();
+    }
+    let host = fs::read_to_string("/proc/sys/kernel/hostname").unwrap();
+    fs::create_dir_all(at(&format!("etc/membound/{}", host.trim()))).unwrap();
+    let own = (!commands.iter().any(|one| one.command.contains("--record /etc/membound/$(hostname).jsonl")))
+        .then(|| host.trim());
+    for name in own.into_iter().chain(["n3"]) {
+        fs::copy(&small, at(&format!("etc/membound/{name}.jsonl"))).unwrap();
+    }
+    fs::copy(root().join("crates/core/specs/zen4.toml"), at("my-machine.toml")).unwrap();
+    fs::write(at("etc/slurm/topology.conf"), "SwitchName=s0 Nodes=n[0-9]\n").unwrap();
+    fs::create_dir_all(at("data")).unwrap();
+    for year in ["2023", "2026"] {
+        fs::write(at(&format!("stream-{year}.txt")), include_str!("../../../../analyze/tests/it/adapters/stream.txt"))
+            .unwrap();
+    }
+    fs::write(at("k10.csv"), published::K10).unwrap();
+    fs::write(at("jaguar.csv"), published::JAGUAR).unwrap();
+    for name in STAND_INS {
+        symlink(root().join("crates/membound/tests/it/book/stand-in"), at(&format!("bin/{name}"))).unwrap();
+    }
+    folder
+}
+
+/// Measures, as a page's reader has done before.
+fn membound(arguments: &[&str]) {
+    let output = Command::new(env!("CARGO_BIN_EXE_membound")).args(arguments).output().unwrap();
+    assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
+}
+
+/// The run that the README shows.
+fn readme_record() -> Vec<u8> {
+    let packed = fs::File::open(root().join("crates/membound/tests/records/readme.jsonl.bz2")).unwrap();
+    let mut record = Vec::new();
+    bzip2::read::BzDecoder::new(packed).read_to_end(&mut record).unwrap();
+    record
+}
+
+/// Subcommands that take a budget, between blanks.
+fn take_budget() -> String {
+    let command = cli::command();
+    let all = command.get_subcommands().flat_map(|one| std::iter::once(one).chain(one.get_subcommands()));
+    let takes = |one: &&clap::Command| one.get_arguments().any(|flag| flag.get_long() == Some("budget"));
+    all.filter(takes).fold(String::from(" membound "), |text, one| format!("{text}{} ", one.get_name()))
+}
+
+/// Runs a command as a shell would in this folder, whose own folders stand for the system's.
+fn run(folder: &Path, command: &str) -> Output {
+    let typed = SYSTEM.iter().fold(command.to_string(), |typed, path| typed.replace(path, &path[1..]));
+    let path = format!("{}:{}", folder.join("bin").display(), std::env::var("PATH").unwrap());
+    let mut shell = Command::new("timeout");
+    shell.args(["120", "bash", "-c", &typed]).current_dir(folder).env("PATH", path).env("HOME", folder);
+    shell.env("MEMBOUND", env!("CARGO_BIN_EXE_membound")).env("TAKES_BUDGET", take_budget()).output().unwrap()
+}
+
+fn lacks(command: &str) -> Option<&'static str> {
+    let is_there =
+        |name: &str| std::env::split_paths(&std::env::var_os("PATH").unwrap()).any(|at| at.join(name).exists());
+    OTHERS.iter().find(|(part, name)| command.contains(part) && !is_there(name)).map(|(_, name)| *name)
+}
+
+/// What is wrong with how a command ended: it must have done what its page says, or have said why this machine can't.
+fn fault(command: &str, output: &Output) -> Option<String> {
+    let (said, noted) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    let is_understood = match output.status.code() {
+        Some(0) => true,
+        Some(1) => said.lines().chain(noted.lines()).any(|line| line.contains(' ')),
+        Some(2) => REFUSED.iter().any(|(part, why)| command.contains(part) && noted.contains(why)),
+        _ => false,
+    };
+    let is_fine = is_understood && !noted.contains("panicked");
+    (!is_fine).then(|| format!("{}\n{said}\n{noted}", output.status))
+}
+
+/// A line as the words in it, with `#` for each figure.
+fn form(line: &str) -> Vec<String> {
+    let has_digit = |word: &str| word.contains(|c: char| c.is_ascii_digit());
+    line.split_whitespace().map(|word| if has_digit(word) { "#".into() } else { word.to_string() }).collect()
+}
+
+/// The length of the longest sequence of words that two texts have in common.
+fn common(a: &[String], b: &[String]) -> usize {
+    let mut before = vec![0; b.len() + 1];
+    for word in a {
+        let mut row = vec![0; b.len() + 1];
+        for (at, other) in b.iter().enumerate() {
+            row[at + 1] = if word == other { before[at] + 1 } else { before[at + 1].max(row[at]) };
+        }
+        before = row;
+    }
+    before[b.len()]
+}
+
+/// What a page shows that did not come in that form: a table's head that is not there word for word, or a text (up to `...`) of which
+/// fewer than two words in three are. Figures, and how many rows there are, differ from machine to machine.
+fn differs(shown: &[String], came: &str) -> Option<String> {
+    let lines: Vec<Vec<String>> = came.lines().map(form).collect();
+    let all: Vec<String> = lines.concat();
+    for part in shown.split(|line| line.trim() == "...") {
+        let head = part.iter().find(|line| line.trim().contains("  ") && form(line).iter().all(|word| word != "#"));
+        if let Some(head) = head.filter(|head| !lines.contains(&form(head))) {
+            return Some(format!("no such head of a table: {head}"));
+        }
+        let words: Vec<String> = part.iter().flat_map(|line| form(line)).collect();
+        let found = common(&words, &all);
+        if found * 3 < words.len() * 2 {
+            return Some(format!("{found} of {} words of: {}", words.len(), part.join("\n")));
+        }
+    }
+    None
+}
+
+/// Runs a page's commands one after another.
+fn try_page(commands: &[Shown]) -> Vec<String> {
+    let folder = furnished(commands);
+    let mut wrong = Vec::new();
+    for one in commands {
+        if let Some(program) = lacks(&one.command) {
+            skip(format!("no {program} for `{}`", one.command));
+            continue;
+        }
+        let start = std::time::Instant::now();
+        let output = run(folder.path(), &one.command);
+        println!("{:6.1} s, {}: {}", start.elapsed().as_secs_f64(), output.status, one.command);
+        let came = format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+        let is_elsewhere = ELSEWHERE.iter().any(|(part, _)| one.command.contains(part));
+        let shown: &[String] = if is_elsewhere { &[] } else { &one.output };
+        let form = || differs(shown, &came).map(|why| format!("{why}\n--- came:\n{came}"));
+        let fault = fault(&one.command, &output).or_else(form);
+        wrong.extend(fault.map(|why| format!("{}: {}: {why}", one.page.display(), one.command)));
+    }
+    wrong
+}
+
+/// Each command once, by page.
+fn by_page() -> Vec<Vec<Shown>> {
+    let mut seen = BTreeSet::new();
+    let of_page = |page: PathBuf| {
+        let mut all = shown(&page, &fs::read_to_string(&page).unwrap());
+        all.retain(|one| {
+            !one.output.is_empty() || seen.insert(one.command.split("  #").next().unwrap().trim().to_string())
+        });
+        all
+    };
+    let pages = std::iter::once(root().join("README.md")).chain(pages(&root().join("docs")));
+    pages.map(of_page).filter(|commands| !commands.is_empty()).collect()
+}
+
+#[test]
+fn what_pages_show_runs() {
+    let pages = by_page();
+    let count: usize = pages.iter().map(Vec::len).sum();
+    assert!(count > 130, "{count} commands");
+    let (next, wrong) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
+    std::thread::scope(|scope| {
+        for _ in 0..3 {
+            scope.spawn(|| {
+                while let Some(page) = pages.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    let found = try_page(page);
+                    wrong.lock().unwrap().extend(found);
+                }
+            });
+        }
+    });
+    let wrong = wrong.into_inner().unwrap();
+    assert!(wrong.is_empty(), "{} of {count} commands:\n\n{}", wrong.len(), wrong.join("\n\n"));
+}
+
+#[test]
+fn readme_shows_its_record() {
+    let folder = TempDir::new().unwrap();
+    let record = folder.path().join("readme.jsonl");
+    fs::write(&record, readme_record()).unwrap();
+    let output = Command::new(env!("CARGO_BIN_EXE_membound")).arg("report").arg(&record).output().unwrap();
+    let came = String::from_utf8(output.stdout).unwrap();
+    let readme = fs::read_to_string(root().join("README.md")).unwrap();
+    let shown = readme.split("<!-- screen -->\n```\n").nth(1).unwrap().split("```").next().unwrap();
+    assert!(came.starts_with(shown), "docs/refresh makes it anew:\n{came}");
+}
+
+#[test]
+fn forms_are_compared() {
+    let lines = |text: &str| text.lines().map(String::from).collect::<Vec<_>>();
+    let came = "load at 12.5 GB/s\nsize   read  copy\nL1     12.5  13.5\n";
+    assert_eq!(differs(&lines("load at 99 GB/s\nsize     read    copy\nL1  1  2"), came), None);
+    assert_eq!(differs(&lines("load at 99 GB/s\n...\nL1  1  2"), came), None);
+    assert!(differs(&lines("size  read  write"), came).unwrap().contains("head"));
+    assert!(differs(&lines("stores of 99 MB a second"), came).unwrap().contains("words"));
+    let page = Path::new("page");
+    let found = shown(
+        page,
+        "x\n```\nmembound a  # why\nmembound b\n```\ny\n```\n$ membound c\nout\n```\n```\nno command\n```\n",
+    );
+    let commands: Vec<&str> = found.iter().map(|one| one.command.as_str()).collect();
+    assert_eq!(commands, ["membound a  # why", "membound b", "membound c"]);
+    assert_eq!(found[2].output, ["out"]);
+}
