@@ -261,6 +261,14 @@ pub struct Executable {
     fault_exit: usize,
 }
 
+/// Generated code: what it keeps and where its argument is, the convention of Unix says, on whatever system it runs.
+#[cfg(target_arch = "x86_64")]
+type Entry = extern "sysv64" fn(*mut Call);
+
+/// As above.
+#[cfg(not(target_arch = "x86_64"))]
+type Entry = extern "C" fn(*mut Call);
+
 impl Executable {
     /// Copies `code` to fresh pages, then makes them read-and-execute. Never both writable and executable.
     pub fn new(code: &MachineCode) -> std::io::Result<Self> {
@@ -277,8 +285,8 @@ impl Executable {
     pub unsafe fn run(&self, call: &mut Call) -> Result<(), Fault> {
         call.fault = 0;
         let address: *mut Call = call;
-        // SAFETY: `start` is the entry of code that follows the C calling convention and takes one pointer.
-        let entry: extern "C" fn(*mut Call) = unsafe { std::mem::transmute(self.start) };
+        // SAFETY: `start` is the entry of code that follows this calling convention and takes one pointer.
+        let entry: Entry = unsafe { std::mem::transmute(self.start) };
         let code = self.start..self.start + self.length;
         // SAFETY: the exit belongs to that code, which keeps `call` in the register that is restored; `call` outlives it.
         unsafe {

@@ -1,6 +1,6 @@
 //! The machine that this runs on.
 
-use crate::os::thread;
+use crate::os::{machine, thread};
 use membound_core::machine::Machine;
 use membound_core::machine::source::{Hypervisor, Processor, Source};
 
@@ -11,7 +11,7 @@ pub fn live() -> Machine {
 
 /// The files of this machine, and what its processor says.
 pub fn source() -> Source {
-    Source::live(Processor {
+    machine::source(Processor {
         hypervisor: hypervisor(),
         has_invariant_tsc: has_invariant_tsc(),
         may_run_on: thread::affinity(),

@@ -1,5 +1,6 @@
 //! Where facts are read: the files of one machine, live or recorded, under a root folder.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::io::{ErrorKind, Read};
 use std::path::{Path, PathBuf};
@@ -62,8 +63,70 @@ impl fmt::Display for Hypervisor {
 /// The files of one machine. Paths are relative to its root: `sys/devices/system/cpu/online`.
 #[derive(Debug, Clone)]
 pub struct Source {
-    root: PathBuf,
+    files: Files,
     processor: Option<Processor>,
+}
+
+#[derive(Debug, Clone)]
+enum Files {
+    /// Below this folder.
+    Below(PathBuf),
+    /// What a system without such files tells, as if it had them.
+    Told { system: &'static str, texts: BTreeMap<String, String> },
+}
+
+/// What keeps a file from being read.
+enum Missing {
+    NotThere,
+    Refused,
+    Broken(std::io::Error),
+    Untold(&'static str),
+}
+
+impl From<std::io::Error> for Missing {
+    fn from(error: std::io::Error) -> Self {
+        match error.kind() {
+            ErrorKind::NotFound | ErrorKind::NotADirectory => Missing::NotThere,
+            ErrorKind::PermissionDenied => Missing::Refused,
+            _ => Missing::Broken(error),
+        }
+    }
+}
+
+impl Missing {
+    fn fact<T>(self, path: &str) -> Fact<T> {
+        Fact::absent(match self {
+            Missing::NotThere => format!("/{path} is not there"),
+            Missing::Refused => format!("/{path} may not be read by this user"),
+            Missing::Broken(error) => format!("/{path} cannot be read: {error}"),
+            Missing::Untold(system) => format!("{system} does not tell it, or is not asked (Linux has /{path})"),
+        })
+    }
+}
+
+impl Files {
+    fn open(&self, path: &str) -> Result<Box<dyn Read + '_>, Missing> {
+        match self {
+            Files::Below(root) => Ok(Box::new(input::open(&root.join(path))?)),
+            Files::Told { system, texts } => match texts.get(path) {
+                Some(text) => Ok(Box::new(text.as_bytes())),
+                None => Err(Missing::Untold(system)),
+            },
+        }
+    }
+
+    fn names(&self, path: &str) -> BTreeSet<String> {
+        match self {
+            Files::Below(root) => {
+                let Ok(entries) = std::fs::read_dir(root.join(path)) else { return BTreeSet::new() };
+                entries.flatten().filter_map(|entry| entry.file_name().into_string().ok()).collect()
+            }
+            Files::Told { texts, .. } => {
+                let below = texts.keys().filter_map(|name| name.strip_prefix(path)?.strip_prefix('/'));
+                below.filter_map(|rest| rest.split('/').next()).map(String::from).collect()
+            }
+        }
+    }
 }
 
 /// What a processor, and the kernel where it is asked directly, say besides files.
@@ -80,7 +143,13 @@ pub struct Processor {
 impl Source {
     /// The machine this program runs on.
     pub fn live(processor: Processor) -> Self {
-        Source { root: "/".into(), processor: Some(processor) }
+        Source { files: Files::Below("/".into()), processor: Some(processor) }
+    }
+
+    /// The machine this program runs on, where the system has no such files: what it tells otherwise, by the names and in
+    /// the form that Linux gives it.
+    pub fn told(system: &'static str, texts: BTreeMap<String, String>, processor: Processor) -> Self {
+        Source { files: Files::Told { system, texts }, processor: Some(processor) }
     }
 
     /// A recorded machine: a folder with that machine's `sys/` or `proc/`.
@@ -91,7 +160,7 @@ impl Source {
         if !root.join("sys").is_dir() && !root.join("proc").is_dir() {
             return Err(MachineError::NoTree { root: root.into() });
         }
-        Ok(Source { root: root.into(), processor: None })
+        Ok(Source { files: Files::Below(root.into()), processor: None })
     }
 
     /// Whether this is the machine that the program runs on.
@@ -107,15 +176,10 @@ impl Source {
     /// A whole file.
     pub fn bytes(&self, path: &str) -> Fact<Vec<u8>> {
         let mut bytes = Vec::new();
-        let read =
-            input::open(&self.root.join(path)).and_then(|file| file.take(FILE_BYTES_MAX).read_to_end(&mut bytes));
+        let read = self.files.open(path).and_then(|file| Ok(file.take(FILE_BYTES_MAX).read_to_end(&mut bytes)?));
         match read {
             Ok(_) => Fact::Known(bytes),
-            Err(error) => Fact::absent(match error.kind() {
-                ErrorKind::NotFound | ErrorKind::NotADirectory => format!("/{path} is not there"),
-                ErrorKind::PermissionDenied => format!("/{path} may not be read by this user"),
-                _ => format!("/{path} cannot be read: {error}"),
-            }),
+            Err(missing) => missing.fact(path),
         }
     }
 
@@ -134,7 +198,7 @@ impl Source {
 
     /// The first paragraph of a file, up to an empty line: reading all of `/proc/cpuinfo` costs milliseconds.
     pub fn paragraph(&self, path: &str) -> Fact<String> {
-        let Ok(mut file) = input::open(&self.root.join(path)) else { return self.text(path) };
+        let Ok(mut file) = self.files.open(path) else { return self.text(path) };
         let (mut text, mut chunk) = (Vec::new(), [0; 4096]);
         loop {
             let end = text.windows(2).position(|pair| pair == b"\n\n");
@@ -179,10 +243,7 @@ impl Source {
 
     /// The names in a folder, sorted; none when there is no such folder.
     pub fn names(&self, path: &str) -> Vec<String> {
-        let Ok(entries) = std::fs::read_dir(self.root.join(path)) else { return Vec::new() };
-        let mut names: Vec<String> = entries.flatten().filter_map(|e| e.file_name().into_string().ok()).collect();
-        names.sort();
-        names
+        self.files.names(path).into_iter().collect()
     }
 
     /// The numbers N of the entries `prefixN` in a folder, ascending. Numbers may be sparse.
@@ -197,7 +258,10 @@ impl Source {
 
     /// The last part of the name that a symbolic link points to.
     pub fn link_name(&self, path: &str) -> Fact<String> {
-        let target = std::fs::read_link(self.root.join(path)).ok();
+        let target = match &self.files {
+            Files::Below(root) => std::fs::read_link(root.join(path)).ok(),
+            Files::Told { .. } => None,
+        };
         let name = target.and_then(|target| Some(target.file_name()?.to_string_lossy().into_owned()));
         Fact::from_option(name, || format!("/{path} is not there"))
     }
@@ -233,6 +297,18 @@ fn size(text: &str) -> Option<Bytes> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_told_reads_like_files() {
+        let texts = [("sys/devices/system/cpu/cpu0/online", "1\n"), ("sys/devices/system/cpu/cpu11/online", "0")];
+        let texts = texts.map(|(path, text)| (path.to_string(), text.to_string())).into();
+        let source = Source::told("Windows", texts, Processor::default());
+        assert_eq!(source.numbered("sys/devices/system/cpu", "cpu"), [0, 11]);
+        assert_eq!(source.number::<u32>("sys/devices/system/cpu/cpu0/online"), Fact::Known(1));
+        assert_eq!(source.names("sys/devices/system/cpu/cpu1"), [""; 0], "no folder, but the begin of one's name");
+        let untold = source.text("proc/meminfo");
+        assert_eq!(untold.reason(), Some("Windows does not tell it, or is not asked (Linux has /proc/meminfo)"));
+    }
 
     #[test]
     fn sizes_of_sysfs() {

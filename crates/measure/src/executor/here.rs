@@ -12,6 +12,8 @@ use membound_core::record::{Clock, Outcome};
 
 #[cfg(all(feature = "kvm", target_os = "linux", target_arch = "x86_64"))]
 use crate::executor::microvm::MicroVm;
+#[cfg(not(all(feature = "kvm", target_os = "linux", target_arch = "x86_64")))]
+use crate::executor::typed::Typed as MicroVm;
 
 /// The executor for all cases that this machine can run.
 #[derive(Debug)]
@@ -79,37 +81,6 @@ fn natures(cases: &[Case]) -> (Vec<Case>, Vec<Case>) {
 fn has_memory_type(case: &Case) -> bool {
     let streams = case.variant().and_then(Variant::row).map(|kernel| kernel.formula().streams).unwrap_or_default();
     streams.iter().any(|stream| case.memory_of(&stream.name).kind.is_memory_type())
-}
-
-/// Stands in for the micro-VM where it was not built.
-#[cfg(not(all(feature = "kvm", target_os = "linux", target_arch = "x86_64")))]
-#[derive(Debug)]
-struct MicroVm {
-    clock: Clock,
-}
-
-#[cfg(not(all(feature = "kvm", target_os = "linux", target_arch = "x86_64")))]
-impl MicroVm {
-    fn new(_cases: &[Case], _ticker: crate::os::clock::Ticker, clock: Clock, _places: Places, _verify: bool) -> Self {
-        MicroVm { clock }
-    }
-}
-
-#[cfg(not(all(feature = "kvm", target_os = "linux", target_arch = "x86_64")))]
-impl Executor for MicroVm {
-    fn clock(&self) -> Clock {
-        self.clock.clone()
-    }
-
-    fn expect(&mut self, _cases: &[Case]) {}
-
-    fn visit(&mut self, _case: &Case, _quota: &Quota<'_>) -> Outcome {
-        NoVisit::impossible(match cfg!(target_arch = "x86_64") {
-            true => "this build has no micro-VM; build with the feature kvm",
-            false => "memory types are chosen by x86's page tables, in a micro-VM that x86-64 alone has",
-        })
-        .into()
-    }
 }
 
 #[cfg(test)]

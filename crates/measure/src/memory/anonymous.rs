@@ -36,6 +36,9 @@ impl Anonymous {
         Anonymous { kind: MemoryKind::Huge2M, page: 2 << 20, pool: true, advice: None, ..PLAIN };
     pub const HUGE_1G: Anonymous =
         Anonymous { kind: MemoryKind::Huge1G, page: 1 << 30, pool: true, advice: None, ..PLAIN };
+    pub const WRITE_BACK: Anonymous = Anonymous { kind: MemoryKind::Wb, ..PLAIN };
+    pub const WRITE_COMBINING: Anonymous = Anonymous { kind: MemoryKind::Wc, ..PLAIN };
+    pub const UNCACHED: Anonymous = Anonymous { kind: MemoryKind::Uc, ..PLAIN };
     /// The system decides on huge pages (`shmem_enabled`).
     pub const SHARED: Anonymous = Anonymous { kind: MemoryKind::Shared, shared: true, advice: None, ..PLAIN };
     pub const LOCKED: Anonymous = Anonymous { kind: MemoryKind::Locked, lock: true, ..PLAIN };

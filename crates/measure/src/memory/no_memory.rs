@@ -73,6 +73,8 @@ impl NoMemory {
     pub(crate) fn refused(kind: MemoryKind, bytes: usize, source: io::Error) -> Self {
         use MemoryKind as Kind;
         let hint = match kind {
+            // Not the kernel's words but ours, which say all.
+            _ if source.raw_os_error().is_none() => "",
             Kind::Huge2M => "; reserve pages with `sysctl vm.nr_hugepages=N` (2 MiB each)",
             Kind::Huge1G => "; reserve pages with `hugepagesz=1G hugepages=N` on the kernel's command line",
             Kind::Locked => "; raise the limit with `ulimit -l` or ask for less with --size",

@@ -10,6 +10,7 @@ use crate::memory::no_memory::NoMemory;
 use crate::memory::places::Places;
 use crate::memory::recipe::{Provider, Recipe};
 use crate::memory::{anonymous, device, file};
+use crate::os::memory::TYPES;
 
 /// The provider of a kind.
 pub(crate) fn provider(kind: MemoryKind) -> &'static dyn Provider {
@@ -35,8 +36,16 @@ pub(crate) fn provider(kind: MemoryKind) -> &'static dyn Provider {
         Kind::DmaHeap => &DmaHeap::SYSTEM,
         Kind::DmaHeapUncached => &DmaHeap::UNCACHED,
         Kind::Udmabuf => &device::Udmabuf,
+        Kind::Wb if is_mapped(kind) => &Anonymous::WRITE_BACK,
+        Kind::Wc if is_mapped(kind) => &Anonymous::WRITE_COMBINING,
+        Kind::Uc if is_mapped(kind) => &Anonymous::UNCACHED,
         Kind::Wb | Kind::Wc | Kind::Uc | Kind::UcMinus | Kind::Wt | Kind::Wp => &Nowhere,
     }
+}
+
+/// Whether the system maps memory of this type for any program.
+fn is_mapped(kind: MemoryKind) -> bool {
+    TYPES.contains(&kind)
 }
 
 /// No memory of this process.

@@ -13,6 +13,7 @@ use crate::memory::places::Places;
 use crate::memory::providers::provider;
 use crate::memory::recipe::{Backing, Cached, Recipe};
 use crate::os::memory::{Advice, Mapped};
+use crate::os::pages;
 use crate::os::pages::Smaps;
 use crate::os::{files, memory, numa};
 use membound_core::memory::located::{Located, NodePages, summed};
@@ -290,11 +291,11 @@ impl Region {
         let of = |part: Bytes| (format!("{part} of {}", self.bytes()), part >= self.bytes());
         if let (true, Some(smaps)) = (self.recipe.lock, &smaps) {
             let (seen, holds) = of(smaps.locked);
-            proofs.push(Proof::new("locked in memory", "smaps", seen, holds));
+            proofs.push(Proof::new("locked in memory", pages::SOURCE, seen, holds));
         }
         if let Some(populated) = self.populated {
             let (seen, holds) = of(populated);
-            proofs.push(Proof::new("present before the first touch", "smaps", seen, holds));
+            proofs.push(Proof::new("present before the first touch", pages::SOURCE, seen, holds));
         }
         proofs.extend(self.cached_proof());
         proofs.extend(self.recipe.part.as_ref().and_then(|part| part.memory_type(self.recipe.kind)));
@@ -392,7 +393,7 @@ impl Recipe {
         let what = match &self.backing {
             Backing::Heap => return memory::allocate(self.bytes.saturating_add(self.page)),
             Backing::Anonymous { shared, pool } => {
-                Mapped::Anonymous { shared: *shared, pool_page: pool.then_some(self.page) }
+                Mapped::Anonymous { shared: *shared, pool_page: pool.then_some(self.page), kind: self.kind }
             }
             Backing::File { file, shared, .. } => {
                 Mapped::File { file, shared: *shared, offset: self.part.as_ref().map_or(0, Part::offset) }

@@ -12,7 +12,8 @@
 use std::ffi::{c_char, c_int, c_void};
 use std::path::Path;
 
-use libloading::os::unix::{Library as Loaded, RTLD_GLOBAL, RTLD_NOW};
+use crate::os::dynamic;
+use crate::os::dynamic::Library as Loaded;
 
 use crate::mpi::library::abi;
 use membound_core::record::world::Abi;
@@ -137,7 +138,7 @@ impl Calls {
     pub fn load(path: &Path) -> Result<(Self, String), Refusal> {
         // SAFETY: loading runs the library's constructors: the user chose this file, or the loader found it under a name that
         // belongs to MPI libraries.
-        let library = unsafe { Loaded::open(Some(path), RTLD_NOW | RTLD_GLOBAL) };
+        let library = unsafe { dynamic::open(path, true) };
         let library = library.map_err(|fault| Refusal::NotLoaded(said(&fault)))?;
         let functions = Functions::find(&library).map_err(|name| Refusal::Unknown(format!("it has no {name}")))?;
         // The functions are pointers into it.

@@ -10,13 +10,14 @@ use std::ffi::{CStr, CString, c_char, c_void};
 use std::ptr;
 use std::sync::Arc;
 
-use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
+use crate::os::dynamic;
+use crate::os::dynamic::Library;
 
 use crate::opencl::failure::{DEVICE_NOT_FOUND, Failure, PLATFORM_NOT_FOUND};
 use crate::opencl::host_memory::HostMemory;
 
 /// The loader's name with the version of its interface; without one only where development files are installed.
-const LIBRARY: [&str; 2] = ["libOpenCL.so.1", "libOpenCL.so"];
+const LIBRARY: &[&str] = if cfg!(windows) { &["OpenCL.dll"] } else { &["libOpenCL.so.1", "libOpenCL.so"] };
 /// CL_SUCCESS.
 const SUCCESS: i32 = 0;
 /// CL_TRUE.
@@ -129,7 +130,7 @@ impl Loader {
         for name in LIBRARY {
             // SAFETY: loading runs the library's constructors; the system's loader found it under the name that belongs to
             // OpenCL, and the caller is a process of its own that may crash.
-            match unsafe { Library::open(Some(name), RTLD_NOW | RTLD_LOCAL) } {
+            match unsafe { dynamic::open(name, false) } {
                 Ok(library) => {
                     let functions = Functions::find(&library).map_err(|missing| format!("{name} has no {missing}"))?;
                     std::mem::forget(library);

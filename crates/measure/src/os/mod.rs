@@ -1,4 +1,7 @@
-//! The operating system: one folder each, with the same files.
+//! The operating system: one folder each, with the same files, and what is the same on all of them.
+
+pub mod clock;
+pub mod outfile;
 
 #[cfg(target_os = "linux")]
 mod linux;
@@ -6,7 +9,17 @@ mod linux;
 #[cfg(target_os = "linux")]
 pub use linux::*;
 
-#[cfg(not(target_os = "linux"))]
+#[cfg(windows)]
+mod windows;
+
+#[cfg(windows)]
+pub use windows::*;
+
+#[cfg(all(test, not(windows)))]
+#[path = "windows/topology.rs"]
+mod topology_of_windows;
+
+#[cfg(not(any(target_os = "linux", windows)))]
 compile_error!(
     "nothing can be measured on this operating system: it needs a folder beside os/linux with the same files"
 );

@@ -349,7 +349,7 @@ fn a_fault_ends_the_call_and_not_the_process() {
         for _ in 0..3 {
             // SAFETY: page 0 is never mapped; the call must end in a fault that is caught.
             let fault = unsafe { executable.run(&mut call) }.unwrap_err();
-            assert!(fault.to_string().contains("SIGSEGV"), "{fault}");
+            assert!(fault.to_string().contains("an address that is not mapped"), "{fault}");
         }
     }
 }
@@ -380,9 +380,10 @@ fn an_instruction_that_the_processor_lacks_is_a_fault() {
     let undefined: &[u8] = if cfg!(target_arch = "x86_64") { &[0x0f, 0x0b] } else { &[0; 4] };
     code.bytes[at..at + undefined.len()].copy_from_slice(undefined);
     let data = vec![0f64; 1000];
-    assert!(load_fault(&code, data.as_ptr() as u64, 1000).contains("SIGILL"));
+    assert!(load_fault(&code, data.as_ptr() as u64, 1000).contains("an instruction this processor does not have"));
 }
 
+#[cfg(unix)]
 #[test]
 fn memory_that_is_taken_away_is_a_fault() {
     use std::os::fd::AsRawFd;

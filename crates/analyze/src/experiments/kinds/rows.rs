@@ -205,7 +205,7 @@ fn proof<'a>(kind: MemoryKind, mut passes: impl Iterator<Item = &'a Pass<'a>> + 
     };
     // smaps counts whole pages, `bytes` those that were used.
     let share = (huge.0 as f64 / obtained.bytes.0.max(1) as f64).min(1.0);
-    words.push(format!("{} in huge pages (smaps)", percent(share)));
+    words.push(format!("{} in huge pages", percent(share)));
     (words.join("; "), holds && if promises { share >= 0.9 } else { share == 0.0 })
 }
 

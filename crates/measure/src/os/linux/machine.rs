@@ -2,8 +2,14 @@
 
 use std::io::Read;
 
+use membound_core::machine::source::{Processor, Source};
 use membound_core::record::Environment;
 use membound_core::units::Bytes;
+
+/// The facts of this machine: its files.
+pub(crate) fn source(processor: Processor) -> Source {
+    Source::live(processor)
+}
 
 /// The host's name; empty where it has none.
 pub fn host_name() -> String {

@@ -6,6 +6,11 @@ use std::fs::File;
 use std::os::fd::AsRawFd;
 use std::{io, ptr};
 
+use membound_core::memory::MemoryKind;
+
+/// Memory types that programs may ask for: none without page tables of their own.
+pub(crate) const TYPES: &[MemoryKind] = &[];
+
 /// What is mapped.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Mapped<'a> {
@@ -15,6 +20,9 @@ pub(crate) enum Mapped<'a> {
         shared: bool,
         /// Bytes of a page, where pages come from the pool of huge pages.
         pool_page: Option<usize>,
+        /// The kind, where the system maps memory types.
+        #[allow(dead_code)] // Not here.
+        kind: MemoryKind,
     },
     /// A file or device.
     File {
@@ -33,7 +41,7 @@ pub(crate) fn map(what: Mapped, bytes: usize, is_writable: bool) -> io::Result<u
     let sharing = |shared: bool| if shared { libc::MAP_SHARED } else { libc::MAP_PRIVATE };
     let (file, flags, offset) = match what {
         // Pool pages are reserved now, so that touching them later can't fail with SIGBUS.
-        Mapped::Anonymous { shared, pool_page: Some(page) } => {
+        Mapped::Anonymous { shared, pool_page: Some(page), .. } => {
             let size = (page.trailing_zeros() as libc::c_int) << libc::MAP_HUGE_SHIFT;
             (-1, sharing(shared) | libc::MAP_ANONYMOUS | libc::MAP_HUGETLB | size, 0)
         }
@@ -80,7 +88,7 @@ pub(crate) fn base_page() -> usize {
 /// Copies code to fresh pages, then makes them read-and-execute: never both writable and executable.
 pub(crate) fn code(bytes: &[u8]) -> io::Result<(usize, usize)> {
     let length = bytes.len().next_multiple_of(base_page());
-    let start = map(Mapped::Anonymous { shared: false, pool_page: None }, length, true)?;
+    let start = map(Mapped::Anonymous { shared: false, pool_page: None, kind: MemoryKind::Base }, length, true)?;
     // SAFETY: the mapping is at least as long as the code, writable and ours alone.
     unsafe { ptr::copy_nonoverlapping(bytes.as_ptr(), start as *mut u8, bytes.len()) };
     // SAFETY: the whole mapping is ours; no reference to it exists.

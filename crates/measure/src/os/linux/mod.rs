@@ -1,15 +1,15 @@
 //! Linux.
 
 pub mod busy;
-pub mod clock;
 pub mod counters;
+pub(crate) mod dynamic;
 pub mod faults;
 pub mod files;
 pub mod library;
 pub mod machine;
 pub mod memory;
+pub(crate) mod names;
 pub mod numa;
-pub mod outfile;
 pub mod pages;
 pub mod processes;
 pub mod signals;
@@ -17,3 +17,4 @@ pub mod signals;
 pub mod sve;
 pub mod terminal;
 pub mod thread;
+pub(crate) mod time;

@@ -7,6 +7,9 @@ use std::os::unix::fs::FileExt;
 use crate::os::memory::base_page;
 use membound_core::units::{BASE_PAGE, Bytes};
 
+/// Who tells what [`Smaps`] holds.
+pub(crate) const SOURCE: &str = "smaps";
+
 /// What smaps says of a range of addresses.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Smaps {

@@ -5,7 +5,7 @@
 use std::io;
 use std::mem::MaybeUninit;
 
-use crate::os::linux::clock::clock_ns;
+use super::time::clock_ns;
 use membound_core::machine::cpuset::CpuSet;
 use membound_core::record::Sample;
 

@@ -7,12 +7,7 @@ use std::time::{Duration, Instant};
 use membound_core::record::Clock;
 use membound_core::units::Hertz;
 
-pub(super) fn clock_ns(clock: libc::clockid_t) -> u64 {
-    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: clock_gettime writes the timespec it is given.
-    unsafe { libc::clock_gettime(clock, &mut time) };
-    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
-}
+use super::time;
 
 /// The clock that all threads share: the processor's counter where it runs at one rate on all cores, else the kernel's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -22,7 +17,7 @@ pub enum Ticker {
     /// cntvct_el0, the generic timer of Arm, which ticks at one rate on all cores of every machine (Arm Architecture
     /// Reference Manual, D12): at 1 GHz from Armv8.6 on, before that mostly at 25 to 100 MHz.
     Generic,
-    /// CLOCK_MONOTONIC_RAW, in nanoseconds.
+    /// The system's own clock, in nanoseconds.
     Raw,
 }
 
@@ -61,18 +56,18 @@ impl Ticker {
                 }
                 ticks
             }
-            _ => clock_ns(libc::CLOCK_MONOTONIC_RAW),
+            _ => time::raw_ns(),
         }
     }
 
-    /// Measures the clock's rate against CLOCK_MONOTONIC_RAW over `span`, and its own cost.
+    /// Measures the clock's rate against the system's own clock over `span`, and its own cost.
     pub fn calibrate(self, span: Duration) -> Clock {
         let overhead_ticks = (0..1000).map(|_| self.pair()).min().unwrap_or(0);
         let (name, hz) = match self {
             Ticker::Tsc => ("tsc", self.rate(span)),
             // Measured, too: what firmware says of the rate (cntfrq_el0) is sometimes wrong.
             Ticker::Generic => ("cntvct_el0", self.rate(span)),
-            Ticker::Raw => ("CLOCK_MONOTONIC_RAW", 1e9),
+            Ticker::Raw => (time::RAW, 1e9),
         };
         Clock { name: name.into(), hz: Hertz(hz), overhead_ticks }
     }
@@ -96,7 +91,7 @@ impl Ticker {
     fn simultaneous(self) -> (u64, u64) {
         let reading = || {
             let before = self.now();
-            let ns = clock_ns(libc::CLOCK_MONOTONIC_RAW);
+            let ns = time::raw_ns();
             let after = self.now();
             (after - before, before + (after - before) / 2, ns)
         };

@@ -4,8 +4,10 @@
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::io::{ErrorKind, Write};
-use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+
+pub use super::names::lock_holder;
+use super::names::{for_locks, keep_lock_to_ourselves, kind, warily};
 
 /// Who may read a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -74,20 +76,18 @@ impl Drop for Reserved {
 
 /// A file that this process created, opened once more to read and append; a link that took its place is not followed.
 pub fn reopen(path: &Path) -> io::Result<File> {
-    regular(OpenOptions::new().read(true).append(true).custom_flags(WARY).open(path)?)
+    regular(warily(OpenOptions::new().read(true).append(true)).open(path)?)
 }
 
 /// A file for locks, made if need be, this user's alone where that is root: who can open a file can lock it, and nobody is to
 /// keep root from measuring. Of others' files root uses none.
 pub fn lock_file(path: &Path) -> io::Result<File> {
-    let user = super::files::user();
-    let mode = if user == 0 { 0o600 } else { 0o644 };
     // An existing file is only read: one that another user made can be locked all the same, and in a folder for all the
     // kernel does not let us open it as if to create it.
-    let existing = || OpenOptions::new().read(true).custom_flags(WARY).open(path);
+    let existing = || warily(OpenOptions::new().read(true)).open(path);
     let file = match existing() {
         Err(fault) if fault.kind() == ErrorKind::NotFound => {
-            match OpenOptions::new().read(true).append(true).create_new(true).mode(mode).open(path) {
+            match for_locks(OpenOptions::new().read(true).append(true).create_new(true)).open(path) {
                 Err(fault) if fault.kind() == ErrorKind::AlreadyExists => existing(),
                 created => created,
             }
@@ -95,32 +95,8 @@ pub fn lock_file(path: &Path) -> io::Result<File> {
         opened => opened,
     };
     let file = regular(file?)?;
-    let about = file.metadata()?;
-    if user == 0 && about.uid() != 0 {
-        return Err(io::Error::new(
-            ErrorKind::PermissionDenied,
-            "it belongs to another user, who could lock it for ever",
-        ));
-    }
-    if user == 0 && about.mode() & 0o077 != 0 {
-        file.set_permissions(std::os::unix::fs::PermissionsExt::from_mode(0o600))?;
-    }
+    keep_lock_to_ourselves(&file)?;
     Ok(file)
-}
-
-/// Who holds the lock on a file, in words, as far as the kernel tells.
-pub fn lock_holder(path: &Path) -> String {
-    let locks = std::fs::read_to_string("/proc/locks").unwrap_or_default();
-    let inode = path.symlink_metadata().map_or(0, |about| about.ino()).to_string();
-    let holder = locks.lines().find_map(|line| {
-        let mut words = line.split_whitespace().skip(1).filter(|word| *word != "->");
-        let (kind, pid, file) = (words.next()?, words.nth(2)?, words.next()?);
-        (kind == "FLOCK" && file.rsplit(':').next() == Some(&inode)).then_some(pid)
-    });
-    match holder.and_then(|pid| Some((pid, std::fs::metadata(format!("/proc/{pid}")).ok()?.uid()))) {
-        Some((pid, user)) => format!("process {pid} of user {user}"),
-        None => "another process".into(),
-    }
 }
 
 /// Writes a file as a whole, beside its older self and then over it.
@@ -149,9 +125,6 @@ pub fn rename(from: &Path, to: &Path) -> io::Result<()> {
     std::fs::rename(from, to)
 }
 
-/// Neither a link is followed, nor is a pipe's other end waited for.
-const WARY: i32 = libc::O_NOFOLLOW | libc::O_NONBLOCK;
-
 fn regular(file: File) -> io::Result<File> {
     kind(&file.metadata()?.file_type()).map_or(Ok(file), |kind| Err(refused(kind)))
 }
@@ -161,18 +134,6 @@ fn may_be_replaced(path: &Path) -> io::Result<()> {
         Ok(about) => kind(&about.file_type()).map_or(Ok(()), |kind| Err(refused(kind))),
         Err(fault) if fault.kind() == ErrorKind::NotFound => Ok(()),
         Err(fault) => Err(fault),
-    }
-}
-
-/// What something is, if it is no regular file.
-fn kind(of: &std::fs::FileType) -> Option<&'static str> {
-    match of {
-        kind if kind.is_file() => None,
-        kind if kind.is_dir() => Some("a folder"),
-        kind if kind.is_symlink() => Some("a link, and links are not followed"),
-        kind if kind.is_fifo() => Some("a pipe"),
-        kind if kind.is_socket() => Some("a socket"),
-        _ => Some("a device"),
     }
 }
 
@@ -194,9 +155,10 @@ fn unfinished(path: &Path) -> io::Result<(PathBuf, File)> {
     Err(fault)
 }
 
-#[cfg(test)]
+#[cfg(all(test, unix))]
 mod tests {
     use super::*;
+    use std::os::unix::fs::MetadataExt;
 
     #[test]
     fn a_reader_sees_the_old_file_or_the_new_one() {

@@ -1,0 +1,124 @@
+//! What this machine is, by the names that Linux has for it, and what changes from moment to moment.
+
+use std::collections::BTreeMap;
+
+use membound_core::machine::source::{Processor, Source};
+use membound_core::record::Environment;
+use membound_core::units::Bytes;
+
+use super::{system, topology};
+
+/// The host's name; empty where it has none.
+pub fn host_name() -> String {
+    system::host_name().unwrap_or_default()
+}
+
+/// What no other machine and no other boot has: not told; empty.
+pub fn boot_id() -> String {
+    String::new()
+}
+
+/// Reads the machine's changing state.
+pub fn environment() -> Environment {
+    Environment {
+        available: system::memory().map(|memory| Bytes(memory.available)),
+        page_cache: None,
+        node_free: nodes().into_iter().filter_map(|node| Some((node, Bytes(system::node_free(node)?)))).collect(),
+        load_average: None,
+        steal_s: None,
+    }
+}
+
+fn nodes() -> Vec<u32> {
+    let told = topology::parse(&system::processors());
+    let nodes = told.into_iter().filter_map(|(shared, _)| match shared {
+        topology::Shared::Node(node) => Some(node),
+        _ => None,
+    });
+    let mut nodes: Vec<u32> = nodes.collect();
+    nodes.sort_unstable();
+    nodes.dedup();
+    nodes
+}
+
+/// Steal time: Windows tells its guests none.
+pub(crate) fn steal_jiffies() -> Option<u64> {
+    None
+}
+
+/// No file of Windows drops its cache.
+pub(crate) const DROP_CACHES: &str = "drop_caches (Linux)";
+
+/// The facts of this machine.
+pub(crate) fn source(processor: Processor) -> Source {
+    Source::told("Windows", texts(), processor)
+}
+
+fn texts() -> BTreeMap<String, String> {
+    const PROCESSOR: &str = r"HARDWARE\DESCRIPTION\System\CentralProcessor\0";
+    const WINDOWS: &str = r"SOFTWARE\Microsoft\Windows NT\CurrentVersion";
+    const BIOS: &str = r"HARDWARE\DESCRIPTION\System\BIOS";
+    let mut texts = topology::texts(&topology::parse(&system::processors()));
+    let mut put = |path: &str, text: Option<String>| drop(text.map(|text| texts.insert(path.into(), text)));
+    put("proc/cpuinfo", Some(cpuinfo()));
+    let build = system::registry_text(WINDOWS, "CurrentBuildNumber").unwrap_or_default();
+    let major = system::registry_number(WINDOWS, "CurrentMajorVersionNumber").unwrap_or(10);
+    put("proc/sys/kernel/osrelease", Some(format!("Windows {major}, build {build}")));
+    put("sys/class/dmi/id/sys_vendor", system::registry_text(BIOS, "SystemManufacturer"));
+    put("sys/class/dmi/id/product_name", system::registry_text(BIOS, "SystemProductName"));
+    put(
+        "proc/meminfo",
+        system::memory().map(|memory| {
+            let fields = [
+                ("MemTotal", memory.total),
+                ("MemFree", memory.available),
+                ("MemAvailable", memory.available),
+                ("SwapTotal", memory.swap),
+                ("SwapFree", memory.swap_free),
+            ];
+            topology::meminfo("", &fields)
+        }),
+    );
+    let all = nodes();
+    for node in &all {
+        let free = system::node_free(*node);
+        // Windows tells what a node has free, and what it has in all only where there is one node.
+        let total = system::memory().filter(|_| all.len() == 1).map(|memory| ("MemTotal", memory.total));
+        let fields: Vec<(&str, u64)> = total.into_iter().chain(free.map(|free| ("MemFree", free))).collect();
+        let text = topology::meminfo(&format!("Node {node} "), &fields);
+        put(&format!("sys/devices/system/node/node{node}/meminfo"), Some(text));
+        put(&format!("sys/devices/system/node/node{node}/distance"), (all.len() == 1).then(|| "10".into()));
+    }
+    if let Some(mhz) = system::registry_number(PROCESSOR, "~MHz") {
+        put("sys/devices/system/cpu/cpufreq/policy0/base_frequency", Some((u64::from(mhz) * 1000).to_string()));
+        let online = topology_cpus();
+        put("sys/devices/system/cpu/cpufreq/policy0/related_cpus", Some(online));
+    }
+    texts
+}
+
+fn topology_cpus() -> String {
+    topology::texts(&topology::parse(&system::processors())).remove("sys/devices/system/cpu/online").unwrap_or_default()
+}
+
+/// What CPUID says, as Linux' file has it.
+#[cfg(target_arch = "x86_64")]
+fn cpuinfo() -> String {
+    let cpuid = raw_cpuid::CpuId::new();
+    let vendor = cpuid.get_vendor_info().map(|vendor| vendor.as_str().to_string()).unwrap_or_default();
+    let model = cpuid.get_processor_brand_string().map(|brand| brand.as_str().trim().to_string()).unwrap_or_default();
+    let (family, number, stepping) = cpuid
+        .get_feature_info()
+        .map(|about| (about.family_id(), about.model_id(), about.stepping_id()))
+        .unwrap_or_default();
+    let invariant = cpuid.get_advanced_power_mgmt_info().is_some_and(|about| about.has_invariant_tsc());
+    let flags = if invariant { "lm constant_tsc nonstop_tsc" } else { "lm" };
+    format!(
+        "vendor_id: {vendor}\ncpu family: {family}\nmodel: {number}\nmodel name: {model}\nstepping: {stepping}\nflags: {flags}\n"
+    )
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+fn cpuinfo() -> String {
+    String::new()
+}

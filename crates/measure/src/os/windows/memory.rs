@@ -1,0 +1,177 @@
+//! Mapping memory, and saying what is to become of its pages.
+
+#![allow(unsafe_code)]
+
+use std::fs::File;
+use std::{io, ptr};
+
+use membound_core::memory::MemoryKind;
+use windows_sys::Win32::System::Diagnostics::Debug::FlushInstructionCache;
+use windows_sys::Win32::System::Memory::{
+    GetLargePageMinimum, MEM_COMMIT, MEM_LARGE_PAGES, MEM_RELEASE, MEM_RESERVE, PAGE_EXECUTE_READ, PAGE_NOCACHE,
+    PAGE_READONLY, PAGE_READWRITE, PAGE_WRITECOMBINE, VirtualAlloc, VirtualFree, VirtualLock, VirtualProtect,
+};
+use windows_sys::Win32::System::SystemInformation::{GetSystemInfo, SYSTEM_INFO};
+use windows_sys::Win32::System::Threading::{GetCurrentProcess, SetProcessWorkingSetSize};
+
+use super::checked;
+
+/// Memory types that programs may ask for.
+pub(crate) const TYPES: &[MemoryKind] = &[MemoryKind::Wb, MemoryKind::Wc, MemoryKind::Uc];
+
+/// What is mapped.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Mapped<'a> {
+    /// Memory without a file.
+    Anonymous {
+        /// Whether children share it: Windows' children share nothing.
+        shared: bool,
+        /// Bytes of a page, where pages are large.
+        pool_page: Option<usize>,
+        /// The kind, which may be a memory type.
+        kind: MemoryKind,
+    },
+    /// A file or device.
+    #[allow(dead_code)] // Read by systems that map files.
+    File {
+        /// It, long enough.
+        file: &'a File,
+        /// Whether writes reach it.
+        shared: bool,
+        /// Where to start, bytes.
+        offset: u64,
+    },
+}
+
+/// Maps so many bytes at a fresh address.
+pub(crate) fn map(what: Mapped, bytes: usize, is_writable: bool) -> io::Result<usize> {
+    let protection = if is_writable { PAGE_READWRITE } else { PAGE_READONLY };
+    match what {
+        Mapped::Anonymous { shared: true, .. } => super::lacks("anonymous memory that children share"),
+        Mapped::Anonymous { pool_page: None, kind, .. } => {
+            let caching = match kind {
+                MemoryKind::Wc => PAGE_WRITECOMBINE,
+                MemoryKind::Uc => PAGE_NOCACHE,
+                _ => 0,
+            };
+            reserve(bytes, MEM_RESERVE | MEM_COMMIT, protection | caching)
+        }
+        Mapped::Anonymous { pool_page: Some(page), .. } => {
+            // SAFETY: asks for a number.
+            let large = unsafe { GetLargePageMinimum() };
+            if large != page {
+                return Err(io::Error::new(
+                    io::ErrorKind::Unsupported,
+                    format!("this processor's large pages have {large} bytes"),
+                ));
+            }
+            super::system::allow_large_pages()?;
+            reserve(bytes, MEM_RESERVE | MEM_COMMIT | MEM_LARGE_PAGES, protection)
+        }
+        Mapped::File { .. } => super::lacks("mappings of files in this program yet"),
+    }
+}
+
+fn reserve(bytes: usize, how: u32, protection: u32) -> io::Result<usize> {
+    // SAFETY: fresh memory at no fixed address; nothing existing is touched.
+    let start = unsafe { VirtualAlloc(ptr::null(), bytes, how, protection) };
+    if start.is_null() { Err(io::Error::last_os_error()) } else { Ok(start as usize) }
+}
+
+/// Ends a mapping.
+///
+/// # Safety
+/// [`map`] or [`code`] made it with this length, and nothing refers to it.
+pub(crate) unsafe fn unmap(start: usize, _bytes: usize) {
+    // SAFETY: as promised; what is released is always a whole reservation, whose length is 0 here.
+    unsafe { VirtualFree(start as *mut _, 0, MEM_RELEASE) };
+}
+
+/// What malloc gives.
+pub(crate) fn allocate(bytes: usize) -> io::Result<usize> {
+    // SAFETY: asks for fresh memory.
+    let start = unsafe { libc::malloc(bytes) };
+    if start.is_null() { Err(io::Error::last_os_error()) } else { Ok(start as usize) }
+}
+
+/// Gives it back.
+///
+/// # Safety
+/// It came from [`allocate`], and nothing refers to it.
+pub(crate) unsafe fn free(start: usize) {
+    // SAFETY: as promised.
+    unsafe { libc::free(start as *mut libc::c_void) };
+}
+
+/// Bytes of a page of the processor's page tables.
+pub(crate) fn base_page() -> usize {
+    // SAFETY: all-zero is a valid value of the struct, which the call fills.
+    let about = unsafe {
+        let mut about: SYSTEM_INFO = std::mem::zeroed();
+        GetSystemInfo(&mut about);
+        about
+    };
+    Some(about.dwPageSize as usize).filter(|page| page.is_power_of_two()).unwrap_or(4096)
+}
+
+/// Copies code to fresh pages, then makes them read-and-execute: never both writable and executable.
+pub(crate) fn code(bytes: &[u8]) -> io::Result<(usize, usize)> {
+    let length = bytes.len().next_multiple_of(base_page());
+    let start = reserve(length, MEM_RESERVE | MEM_COMMIT, PAGE_READWRITE)?;
+    // SAFETY: the memory is at least as long as the code, writable and ours alone.
+    unsafe { ptr::copy_nonoverlapping(bytes.as_ptr(), start as *mut u8, bytes.len()) };
+    let mut before = 0;
+    // SAFETY: the whole of it is ours; no reference to it exists.
+    checked(unsafe { VirtualProtect(start as *const _, length, PAGE_EXECUTE_READ, &mut before) })?;
+    // SAFETY: drops what was fetched as instructions from our own memory.
+    checked(unsafe { FlushInstructionCache(GetCurrentProcess(), start as *const _, length) })?;
+    Ok((start, length))
+}
+
+/// What Linux is asked to do with the pages of a mapping.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Advice {
+    /// Make them.
+    Populate,
+    /// Take them back at once.
+    Dontneed,
+    /// Take them back when memory is short.
+    Free,
+    /// Make no huge pages of them.
+    NoHuge,
+    /// Make them huge pages when it pleases.
+    Huge,
+    /// Make them huge pages now.
+    Collapse,
+    /// Let forked children share them.
+    Fork,
+    /// Hide them from forked children.
+    NoFork,
+}
+
+impl Advice {
+    /// Its name, and what it needs.
+    pub(crate) fn needs(self) -> (&'static str, &'static str) {
+        ("madvise", "it needs Linux")
+    }
+}
+
+/// Refused but for what always holds here: base pages are never made huge, and there are no forked children.
+///
+/// # Safety
+/// The range is the caller's own mapping, and nothing relies on what it holds: that stays or becomes zero.
+pub(crate) unsafe fn advise(_start: usize, _bytes: usize, advice: Advice) -> io::Result<()> {
+    match advice {
+        Advice::NoHuge | Advice::Fork | Advice::NoFork => Ok(()),
+        _ => super::lacks("such advice on pages (madvise)"),
+    }
+}
+
+/// Locks the pages of a range in memory. A process may lock as much as its working set holds at least, so that grows first.
+pub(crate) fn lock(start: usize, bytes: usize) -> io::Result<()> {
+    const BESIDE: usize = 64 << 20;
+    // SAFETY: changes a limit of this process.
+    checked(unsafe { SetProcessWorkingSetSize(GetCurrentProcess(), bytes + BESIDE, 2 * bytes + BESIDE) })?;
+    // SAFETY: makes pages of our own and keeps them; it changes nothing of what they hold.
+    checked(unsafe { VirtualLock(start as *const _, bytes) })
+}

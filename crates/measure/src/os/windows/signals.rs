@@ -1,0 +1,63 @@
+//! Ctrl-C, and what ends a process that does not come back.
+
+#![allow(unsafe_code)]
+
+use std::io::Write;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use windows_sys::Win32::System::Console::SetConsoleCtrlHandler;
+use windows_sys::core::BOOL;
+
+static INTERRUPTED: AtomicBool = AtomicBool::new(false);
+static HAS_OVERRUN: AtomicBool = AtomicBool::new(false);
+/// The watch that is on; its watchdog looks whether it still is.
+static WATCH: AtomicU64 = AtomicU64::new(0);
+
+/// From now on Ctrl-C, Ctrl-Break and the closing of the console only raise [`interrupted`]; a second one ends the process
+/// at once.
+pub fn catch_interrupts() {
+    unsafe extern "system" fn raise(_event: u32) -> BOOL {
+        // Not handled: the default handler ends the process.
+        BOOL::from(!INTERRUPTED.swap(true, Ordering::Relaxed))
+    }
+    // SAFETY: `raise` touches nothing but an atomic.
+    unsafe { SetConsoleCtrlHandler(Some(raise), 1) };
+}
+
+/// From now on [`interrupted`] is raised after `ask`, as by Ctrl-C, and the process ends after `end`, whatever it waits for. A
+/// thread of its own sleeps until then. To be called off by [`dismiss_watchdog`].
+pub fn watch(ask: Duration, end: Duration) {
+    let watch = WATCH.fetch_add(1, Ordering::Relaxed) + 1;
+    let is_on = move || WATCH.load(Ordering::Relaxed) == watch;
+    let bark = move || {
+        std::thread::sleep(ask);
+        if is_on() {
+            HAS_OVERRUN.store(true, Ordering::Relaxed);
+            INTERRUPTED.store(true, Ordering::Relaxed);
+        }
+        std::thread::sleep(end.saturating_sub(ask));
+        if is_on() {
+            let note = b"membound: ended by its watchdog: a visit did not come back; every finished case is kept\n";
+            let _ = std::io::stderr().write_all(note);
+            super::processes::end_process(1);
+        }
+    };
+    // Without a watchdog the run goes on unwatched: a machine that refuses it threads soon refuses the run its own.
+    let _ = std::thread::Builder::new().name("watchdog".into()).spawn(bark);
+}
+
+/// Nothing is watched any more.
+pub fn dismiss_watchdog() {
+    WATCH.fetch_add(1, Ordering::Relaxed);
+}
+
+/// Whether the user wants to stop.
+pub fn interrupted() -> bool {
+    INTERRUPTED.load(Ordering::Relaxed)
+}
+
+/// Whether it was the watchdog that raised [`interrupted`].
+pub fn has_overrun() -> bool {
+    HAS_OVERRUN.load(Ordering::Relaxed)
+}

@@ -1,0 +1,136 @@
+//! Threads: where they run, and what disturbs them. CPUs have numbers as in Linux: 64 to a processor group.
+
+#![allow(unsafe_code)]
+
+use std::io;
+
+use membound_core::machine::cpuset::CpuSet;
+use membound_core::record::Sample;
+use windows_sys::Win32::Foundation::{CloseHandle, FILETIME, HANDLE};
+use windows_sys::Win32::System::Kernel::PROCESSOR_NUMBER;
+use windows_sys::Win32::System::SystemInformation::GROUP_AFFINITY;
+use windows_sys::Win32::System::Threading::{
+    GetActiveProcessorGroupCount, GetCurrentProcess, GetCurrentProcessorNumberEx, GetCurrentThread, GetCurrentThreadId,
+    GetProcessAffinityMask, GetThreadTimes, OpenThread, SetThreadGroupAffinity, THREAD_QUERY_INFORMATION,
+    THREAD_SET_INFORMATION,
+};
+
+use super::{checked, time};
+
+/// CPUs of a processor group, at most.
+pub(super) const GROUP: u32 = 64;
+
+/// Pins the calling thread to one CPU.
+pub fn pin(cpu: u32) -> io::Result<()> {
+    let group = u16::try_from(cpu / GROUP).map_err(|_| io::Error::from(io::ErrorKind::InvalidInput))?;
+    let at = GROUP_AFFINITY { Mask: 1 << (cpu % GROUP), Group: group, Reserved: [0; 3] };
+    // SAFETY: reads the affinity, and acts on the calling thread.
+    checked(unsafe { SetThreadGroupAffinity(GetCurrentThread(), &at, std::ptr::null_mut()) })
+}
+
+/// The CPUs that this process may run on: of the first group what its mask says, of others all, as a process may use every group.
+pub fn affinity() -> Option<CpuSet> {
+    let (mut process, mut system) = (0usize, 0usize);
+    // SAFETY: writes two masks.
+    let is_told = unsafe { GetProcessAffinityMask(GetCurrentProcess(), &mut process, &mut system) } != 0;
+    // SAFETY: asks for a number.
+    let groups = unsafe { GetActiveProcessorGroupCount() };
+    // A process in several groups is told zeros.
+    let is_whole = is_told && groups == 1 && process != 0;
+    is_whole.then(|| (0..GROUP).filter(|cpu| process >> cpu & 1 == 1).collect())
+}
+
+/// The CPU that the calling thread is on.
+pub fn current_cpu() -> Option<u32> {
+    let mut at = PROCESSOR_NUMBER { Group: 0, Number: 0, Reserved: 0 };
+    // SAFETY: writes the number it is given.
+    unsafe { GetCurrentProcessorNumberEx(&mut at) };
+    Some(u32::from(at.Group) * GROUP + u32::from(at.Number))
+}
+
+/// The system's number of the calling thread.
+pub fn thread_id() -> u32 {
+    // SAFETY: no arguments; it always succeeds.
+    unsafe { GetCurrentThreadId() }
+}
+
+/// Lets a thread of this process run wherever the process may in its group. No thread has number 0.
+pub fn unpin(thread: u32) {
+    let mut every = GROUP_AFFINITY { Mask: 0, Group: 0, Reserved: [0; 3] };
+    if thread == 0 {
+        return;
+    }
+    // SAFETY: a handle of our own, closed below; should the thread have ended, there is none. The mask of the process is a
+    // valid one for the first group, the only one where it is told.
+    unsafe {
+        let (mut process, mut system) = (0usize, 0usize);
+        GetProcessAffinityMask(GetCurrentProcess(), &mut process, &mut system);
+        every.Mask = process;
+        let handle: HANDLE = OpenThread(THREAD_SET_INFORMATION | THREAD_QUERY_INFORMATION, 0, thread);
+        if !handle.is_null() {
+            SetThreadGroupAffinity(handle, &every, std::ptr::null_mut());
+            CloseHandle(handle);
+        }
+    }
+}
+
+/// Another thread of this process, watched from outside: Windows tells nobody who interrupted it.
+#[derive(Debug)]
+pub struct Peer;
+
+impl Peer {
+    /// The thread with this number, which is pinned to `cpu`.
+    pub fn new(_thread: u32, _cpu: u32) -> Self {
+        Peer
+    }
+
+    /// Nothing is told.
+    pub fn since_last(&mut self) -> (u32, bool) {
+        (0, false)
+    }
+
+    /// Nothing is told.
+    pub fn disturb(&mut self, _sample: &mut Sample) {}
+}
+
+/// Counters of the calling thread since it started.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ThreadUsage {
+    /// CPU time in nanoseconds.
+    pub cpu_ns: u64,
+    /// Wall time in nanoseconds.
+    pub wall_ns: u64,
+    /// Involuntary context switches, which Windows does not tell: 0.
+    pub switches: u64,
+    /// Page faults, which Windows does not tell of a thread: 0.
+    pub faults: u64,
+}
+
+/// A thread's CPU time moves in steps of the system's tick, 15.6 ms at most: what is lost is told of longer spans alone.
+const TICKS_NS: u64 = 10 * 15_625_000;
+
+impl ThreadUsage {
+    /// Reads the counters.
+    pub fn now() -> Self {
+        let mut times = [FILETIME { dwLowDateTime: 0, dwHighDateTime: 0 }; 4];
+        let [created, ended, kernel, user] = &mut times;
+        // SAFETY: writes the four times it is given.
+        unsafe { GetThreadTimes(GetCurrentThread(), created, ended, kernel, user) };
+        let [_, _, kernel, user] = times.map(number);
+        ThreadUsage { cpu_ns: 100 * (kernel + user), wall_ns: time::raw_ns(), switches: 0, faults: 0 }
+    }
+
+    /// What the calling thread has lost since then, as a sample's columns.
+    pub fn until_now(self) -> Sample {
+        let now = ThreadUsage::now();
+        let wall_ns = now.wall_ns.saturating_sub(self.wall_ns);
+        let lost_ns = wall_ns.saturating_sub(now.cpu_ns.saturating_sub(self.cpu_ns));
+        let told = if wall_ns >= TICKS_NS { lost_ns } else { 0 };
+        Sample { lost_us: u32::try_from(told / 1000).unwrap_or(u32::MAX), ..Sample::default() }
+    }
+}
+
+/// A time as a number of 100 ns.
+pub(super) fn number(time: FILETIME) -> u64 {
+    u64::from(time.dwHighDateTime) << 32 | u64::from(time.dwLowDateTime)
+}
