@@ -2,11 +2,11 @@
 
 #![allow(unsafe_code)]
 
-use std::io::Write;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use windows_sys::Win32::System::Console::SetConsoleCtrlHandler;
+use windows_sys::Win32::Storage::FileSystem::WriteFile;
+use windows_sys::Win32::System::Console::{GetStdHandle, STD_ERROR_HANDLE, SetConsoleCtrlHandler};
 use windows_sys::core::BOOL;
 
 static INTERRUPTED: AtomicBool = AtomicBool::new(false);
@@ -39,7 +39,12 @@ pub fn watch(ask: Duration, end: Duration) {
         std::thread::sleep(end.saturating_sub(ask));
         if is_on() {
             let note = b"membound: ended by its watchdog: a visit did not come back; every finished case is kept\n";
-            let _ = std::io::stderr().write_all(note);
+            let mut written = 0;
+            // SAFETY: so many bytes of a constant are read; how many left is written to a number of ours.
+            unsafe {
+                let errors = GetStdHandle(STD_ERROR_HANDLE);
+                WriteFile(errors, note.as_ptr(), note.len() as u32, &mut written, std::ptr::null_mut());
+            }
             super::processes::end_process(1);
         }
     };
