@@ -174,24 +174,33 @@ impl Watcher {
         (best.evidence >= EVIDENCE).then_some(best.count)
     }
 
-    /// What the last `count` figures changed. They are the level from now on, whether that is told or not.
+    /// What the last `count` figures changed, if that is enough to be told. They are the level from now on, unless it takes more of
+    /// them to see how far they lie off.
     fn change(&mut self, count: usize) -> Option<Change> {
         let scale = self.model()?.1;
-        let mut all = std::mem::take(&mut self.undecided);
         // A sum may be older than what is undecided: the figures before are of the level by now.
-        let after = all.split_off(all.len().saturating_sub(count));
-        self.remember(all);
-        let before: Vec<f64> = std::mem::take(&mut self.level).into();
+        let from = self.undecided.len().saturating_sub(count);
+        let (earlier, after) = self.undecided.split_at(from);
+        let before: Vec<f64> = self.level.iter().chain(earlier).copied().collect();
+        let after = after.to_vec();
+        let shift = shift(&before, &after);
+        let is_told = shift[0].abs() >= self.least.max(LEAST_SCALES * scale);
+        if !is_told && shift[0].abs() >= self.least && self.undecided.len() <= UNDECIDED {
+            return None;
+        }
+        self.undecided.clear();
+        self.level.clear();
         self.remember(after.clone());
         self.scale_before = Some(scale);
         self.sums.iter_mut().for_each(Sum::clear);
         let side = |figures: &[f64]| Some(Side { count: figures.len(), median: median(figures.iter().copied())? });
         let (earlier, later) = (side(&before)?, side(&after)?);
-        let shift = shift(&before, &after);
-        if shift[0].abs() < self.least.max(LEAST_SCALES * scale) {
-            return None;
-        }
-        Some(Change { turn: self.turn(shift[0], earlier.median, later.median), before: earlier, after: later, shift })
+        is_told.then(|| Change {
+            turn: self.turn(shift[0], earlier.median, later.median),
+            before: earlier,
+            after: later,
+            shift,
+        })
     }
 
     fn turn(&mut self, shift: f64, before: f64, after: f64) -> Turn {

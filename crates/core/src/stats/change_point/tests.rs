@@ -9,7 +9,7 @@ use crate::stats::normal;
 use crate::stats::states::undisturbed_level;
 
 /// Samples of a probe, seconds apart: each meets a state of its own.
-const SAMPLES: usize = 12;
+const SAMPLES: usize = 20;
 
 /// What a host's figures are like: each is what the undisturbed ones of a probe's samples come to.
 struct Host {
