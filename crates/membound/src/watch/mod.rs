@@ -215,6 +215,9 @@ impl Watcher<'_> {
         // Where its pages lie is drawn anew in each probe, and between probes memory is others'.
         executor.begin_round();
         self.came.probes += u64::from(is_whole);
+        if is_whole {
+            self.resume(world);
+        }
         is_whole
     }
 
@@ -242,7 +245,6 @@ impl Watcher<'_> {
             }
             None => {
                 self.note_trouble(quantity, None, world);
-                self.resume(world);
                 true
             }
         }
@@ -275,7 +277,7 @@ impl Watcher<'_> {
 
     fn resume(&mut self, world: &impl World) {
         if self.pause.take().is_some() {
-            self.say(Event::Resumed, "the machine is idle", world);
+            self.say(Event::Resumed, "probes go on", world);
         }
     }
 
