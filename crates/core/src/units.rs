@@ -166,6 +166,11 @@ pub fn utc(unix_s: u64) -> String {
     instant(unix_s).strftime("%Y-%m-%d %H:%M UTC").to_string()
 }
 
+/// An instant to the second: `2024-01-31T23:59:58Z`.
+pub fn utc_second(unix_s: u64) -> String {
+    instant(unix_s).strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
+}
+
 /// A time as it stands in file names: `20261121T074100Z`.
 pub fn utc_compact(unix_s: u64) -> String {
     instant(unix_s).strftime("%Y%m%dT%H%M%SZ").to_string()

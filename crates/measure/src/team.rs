@@ -38,6 +38,9 @@ const SETTLING: Duration = Duration::from_millis(4);
 /// From the decision to go to the start, for all threads to see it.
 const GO_AHEAD: Duration = Duration::from_micros(2);
 
+/// How often a thread that sleeps looks whether the user wants to stop.
+const LOOKS_EVERY: Duration = Duration::from_millis(500);
+
 /// Round trips of a line between two threads: those that bring it there, and those that are timed, of which the fastest group
 /// counts.
 const TRIPS_BEFORE: u32 = 4;
@@ -214,6 +217,8 @@ pub(crate) struct Team<'a> {
     meters: Option<&'a Mutex<Meters>>,
     /// Counters of the memory controllers that are read around each sample.
     controllers: Option<&'a Mutex<Controllers>>,
+    /// What lies between two samples; nothing where they follow each other.
+    apart: Duration,
     shared: Shared,
 }
 
@@ -223,7 +228,8 @@ impl<'a> Team<'a> {
         let go_ahead_ticks = (GO_AHEAD.as_secs_f64() * tools.hz.0) as u64;
         let warm_up = WarmUp::new(sample, tools.hz).lasting(settling(&case.work));
         let shared = Shared::new(case.cpus.len());
-        Team { case, quota, tools, warm_up, go_ahead_ticks, meters: None, controllers: None, shared }
+        let apart = Duration::ZERO;
+        Team { case, quota, tools, warm_up, go_ahead_ticks, meters: None, controllers: None, apart, shared }
     }
 
     /// The same with meters read around each sample, and samples as long as they need.
@@ -236,6 +242,12 @@ impl<'a> Team<'a> {
     /// The same with counters of the memory controllers read around each sample.
     pub fn counted(self, controllers: &'a Mutex<Controllers>) -> Self {
         Team { controllers: Some(controllers), ..self }
+    }
+
+    /// The same of a lone thread that sleeps so long between two samples: each may then meet another state of the machine, for
+    /// little of its time. Threads that wait for each other spin, and would do so all the while: they get no pauses.
+    pub fn with_pauses(self, apart: Duration) -> Self {
+        Team { apart: if self.shared.threads == 1 { apart } else { Duration::ZERO }, ..self }
     }
 
     /// Has each thread do its task, the first the leader's. Returns samples, and the repetitions of each.
@@ -378,6 +390,8 @@ struct Leader<'a> {
     steal: StealMeter,
     /// Tick at which warming up, and then sampling, began; 0 until all threads are ready.
     since: u64,
+    /// Whether a pause is due: a sample was taken since the last one.
+    is_pause_due: bool,
 }
 
 impl<'a> Leader<'a> {
@@ -389,6 +403,7 @@ impl<'a> Leader<'a> {
             deadline: Instant::now() + team.quota.time,
             steal: StealMeter::new(),
             since: 0,
+            is_pause_due: false,
         }
     }
 
@@ -399,13 +414,29 @@ impl<'a> Leader<'a> {
         let shared = &self.team.shared;
         let enough = self.samples.ticks.len() >= self.team.quota.most_samples
             || (self.samples.ticks.len() >= self.team.quota.least_samples && Instant::now() >= self.deadline);
-        let stop = enough || shared.stop.is_raised() || (self.team.quota.interrupted)();
+        let is_ended = || enough || shared.stop.is_raised() || (self.team.quota.interrupted)();
+        if !is_ended() {
+            self.pause();
+        }
+        let stop = is_ended();
         if !stop {
             self.with_meters(|meters, now| meters.begin(now));
             self.with_controllers(Controllers::begin);
         }
         let go_at = if stop { 0 } else { self.team.tools.ticker.now() + self.team.go_ahead_ticks };
         shared.go_at.store(go_at, Ordering::Release);
+    }
+
+    /// Sleeps after a sample, where samples are to lie apart; passes that warm up again come next.
+    fn pause(&mut self) {
+        let until = Instant::now() + self.team.apart;
+        if self.team.apart.is_zero() || !std::mem::take(&mut self.is_pause_due) {
+            return;
+        }
+        while Instant::now() < until && !(self.team.quota.interrupted)() {
+            std::thread::sleep(LOOKS_EVERY.min(until.saturating_duration_since(Instant::now())));
+        }
+        self.warm_up = Some(self.team.warm_up.again(self.team.shared.repetitions.load(Ordering::Relaxed)));
     }
 
     /// Does something with the meters, where there are any.
@@ -474,6 +505,7 @@ impl<'a> Leader<'a> {
         });
         samples.sampling_ticks += self.ticks();
         self.samples = samples;
+        self.is_pause_due = true;
     }
 }
 
@@ -547,6 +579,56 @@ mod tests {
     fn a_thread_that_panics_ends_the_visit_for_all() {
         let outcome = std::panic::catch_unwind(|| outcome([0, 1].map(|index| Panicking { index, samples: 0 })));
         assert!(outcome.is_err(), "{outcome:?}");
+    }
+
+    /// Counts how often it is run.
+    struct Counted<'a>(&'a AtomicUsize);
+
+    impl Task for Counted<'_> {
+        fn begin(&mut self) -> Result<(), NoVisit> {
+            Ok(())
+        }
+
+        fn renew(&mut self) -> Result<u64, NoVisit> {
+            Ok(0)
+        }
+
+        fn run(&mut self, _repetitions: u64) -> Result<(), NoVisit> {
+            self.0.fetch_add(1, Ordering::Relaxed);
+            std::thread::sleep(Duration::from_micros(50));
+            Ok(())
+        }
+
+        fn end(&mut self) -> Result<(), NoVisit> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn between_samples_that_lie_apart_is_one_pause_and_one_pass() {
+        let case = Case {
+            work: Work::Chase(Chase::of(Order::Forward)),
+            memory: USUAL_MEMORY,
+            streams: Vec::new(),
+            cpus: vec![thread::current_cpu().unwrap()],
+            working_set: Bytes::kib(4),
+            misaligned_bytes: 0,
+            protocol: Protocol::Steady,
+        };
+        let runs = [Duration::ZERO, Duration::from_millis(1)].map(|apart| {
+            let quota =
+                Quota { least_samples: 5, most_samples: 5, time: Duration::from_secs(9), interrupted: &|| false };
+            let (ticker, isa, hz) = (Ticker::detect(), crate::asm::detect(), Hertz(1e9));
+            let (probe, places) = (Probe::new(ticker).unwrap(), Places::default());
+            let tools = Tools { ticker, isa, probe: &probe, places: &places, hz, sample: SAMPLE };
+            let runs = AtomicUsize::new(0);
+            let (samples, _) =
+                Team::new(&case, &quota, &tools).with_pauses(apart).measure(&mut [Counted(&runs)]).unwrap();
+            assert_eq!(samples.ticks.len(), 5);
+            runs.into_inner() - 5
+        });
+        // How many passes warm up at first is the machine's; four pauses have one each.
+        assert!((4..=4 + 8).contains(&runs[1]) && runs[0] <= 9, "{runs:?}");
     }
 
     #[test]

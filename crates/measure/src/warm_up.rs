@@ -41,6 +41,12 @@ impl WarmUp {
         WarmUp { least_ticks: ticks as u64, ..self }
     }
 
+    /// What brings a core back to its clock that has slept since its last sample, and code and data back to where a pass finds
+    /// them: one pass at least. Its repetitions stay.
+    pub fn again(self, repetitions: u64) -> WarmUp {
+        WarmUp { repetitions, passes: Self::PASSES_MOST, fastest: u64::MAX, spent: 0, sample_ticks: 0, ..self }
+    }
+
     /// Takes note of a pass of `repetitions` that took `ticks`; returns the repetitions of the next one, or nothing
     /// when it is warm. One pass alone is never believed: it may have been cold, or interrupted.
     pub fn next(&mut self, ticks: u64, repetitions: u64) -> Option<u64> {
@@ -82,6 +88,18 @@ mod tests {
             (repetitions, pass) = (next, pass + 1);
         }
         (repetitions, pass)
+    }
+
+    #[test]
+    fn after_a_pause_a_pass_is_enough_or_what_the_clock_takes() {
+        let passes = |least: u64, ticks: u64| {
+            let mut warm_up =
+                WarmUp::new(Duration::from_micros(200), Hertz(5e6)).lasting(Duration::from_micros(least)).again(7);
+            (1..).find(|_| warm_up.next(ticks, 7).is_none())
+        };
+        assert_eq!((passes(0, 10), passes(0, 1_000_000)), (Some(1), Some(1)));
+        // 4 ms are 20,000 ticks.
+        assert_eq!((passes(4000, 10_000), passes(4000, 30_000)), (Some(2), Some(1)));
     }
 
     #[test]

@@ -17,4 +17,5 @@ pub mod tiers;
 pub mod traffic;
 pub mod verdict;
 pub mod warnings;
+pub mod watch;
 pub mod weights;

@@ -8,6 +8,7 @@ use crate::across::compare::row::ComparisonRow;
 use crate::across::fleet::rows::ScreenRow;
 use crate::across::verdict::diagnosis::Diagnosis;
 use crate::across::warnings::of_machine;
+use crate::across::watch::WatchRow;
 use crate::report::Report;
 use crate::row::AnyRow;
 use crate::warning::Warning;
@@ -33,6 +34,11 @@ pub fn comparison(comparison: &Comparison) -> String {
 /// One array of the figures of a check.
 pub fn check(checkup: &Checkup) -> String {
     array(&checkup.rows)
+}
+
+/// What is told of a machine that is watched, as an object on a line.
+pub fn watch(row: &WatchRow) -> String {
+    serde_json::to_string(row).expect("rows and warnings have string keys only") + "\n"
 }
 
 /// One array of what screening a fleet found.

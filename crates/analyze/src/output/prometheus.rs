@@ -1,4 +1,4 @@
-//! A check as a file for Prometheus' textfile collector, in the text format of version 0.0.4.
+//! A check, or a machine that is watched, as a file for Prometheus' textfile collector, in the text format of version 0.0.4.
 //!
 //! Names follow its conventions: base units (seconds, bytes, hertz), the unit last, ratios and not percent. A figure that
 //! was not measured is absent, never zero. There is no label for the host: the collector adds the instance.
@@ -6,6 +6,7 @@
 use std::fmt::Write;
 
 use crate::across::check::{Against, CheckRow, Checkup, Health};
+use crate::across::watch::{Series, Watch};
 
 /// What came of a check.
 #[derive(Debug, Clone, Copy)]
@@ -75,7 +76,86 @@ pub fn check(told: Told<'_>, finished_unix_s: u64, seconds: f64) -> String {
         families.extend(figures(checkup));
         families.extend(judgements(checkup));
     }
+    whole(&families)
+}
+
+fn whole(families: &[Family]) -> String {
     families.iter().filter(|family| !family.samples.is_empty()).map(text).collect()
+}
+
+/// Where watching a machine stands.
+#[derive(Debug, Clone, Copy)]
+pub struct Standing<'a> {
+    /// Its figures.
+    pub watch: &'a Watch,
+    /// When the last probe ended, in seconds since 1970; absent before the first.
+    pub last_probe_unix_s: Option<u64>,
+    /// Probes made since watching began.
+    pub probes: u64,
+    /// Whether others use the machine, so that nothing is probed.
+    pub is_paused: bool,
+    /// Lines that could not be written to the record yet.
+    pub unwritten: usize,
+    /// CPU time taken since watching began, in seconds.
+    pub cpu_s: f64,
+}
+
+/// What is told of each figure that is watched.
+type Watched = (&'static str, &'static str, fn(&Series) -> Option<f64>);
+
+const WATCHED: &[Watched] = &[
+    ("membound_watch_bytes_per_second", "Bytes read or written a second, as the last probe found them.", |series| {
+        series.last.filter(|_| series.unit == "B/s")
+    }),
+    ("membound_watch_latency_seconds", "Dependent-load latency, as the last probe found it.", |series| {
+        series.last.filter(|_| series.unit == "ns").map(|ns| ns * 1e-9)
+    }),
+    ("membound_watch_core_clock_hertz", "Clock of the core, as the last probe found it.", |series| {
+        series.last.filter(|_| series.unit == "Hz")
+    }),
+    (
+        "membound_watch_fallen",
+        "1 if this figure fell and has not recovered; absent while too few probes were made.",
+        |series| (series.needed() == 0).then(|| f64::from(u8::from(series.is_fallen()))),
+    ),
+    (
+        "membound_watch_ratio_to_before",
+        "Speed against that before the first fall which has not recovered: below 1 is slower.",
+        |series| series.ratio().filter(|_| series.needed() == 0),
+    ),
+];
+
+/// The whole file of a machine that is watched. Names are others than those of a check: both files may lie in one folder.
+pub fn watch(standing: &Standing<'_>) -> String {
+    let one = |name, help, value: Option<f64>| Family {
+        name,
+        help,
+        samples: value.map(|value| (String::new(), value)).into_iter().collect(),
+    };
+    let mut families = vec![
+        one(
+            "membound_watch_timestamp_seconds",
+            "When the last probe ended, in seconds since 1970.",
+            standing.last_probe_unix_s.map(|time| time as f64),
+        ),
+        one("membound_watch_probes", "Probes made since watching began.", Some(standing.probes as f64)),
+        one(
+            "membound_watch_paused",
+            "1 if nothing is probed because others use the machine.",
+            Some(f64::from(u8::from(standing.is_paused))),
+        ),
+        one(
+            "membound_watch_unwritten",
+            "Visits that could not be written to the record yet.",
+            Some(standing.unwritten as f64),
+        ),
+        one("membound_watch_cpu_seconds", "CPU time taken since watching began.", Some(standing.cpu_s)),
+    ];
+    families.extend(WATCHED.iter().map(|(name, help, value)| {
+        let sample = |series: &Series| Some((labels(&[("quantity", series.quantity.clone())]), value(series)?));
+        Family { name, help, samples: standing.watch.series.iter().filter_map(sample).collect() }
+    }));
+    whole(&families)
 }
 
 /// What the labels of a figure are made of, and the figure in base units.

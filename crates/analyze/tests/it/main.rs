@@ -7,3 +7,4 @@ mod halves;
 mod kinds;
 mod machines;
 mod pingpong;
+mod watch;

@@ -7,6 +7,7 @@
 //!
 //! Samples that are not finite are left out; samples that lie far off are counted and kept.
 
+pub mod change_point;
 pub mod cohort;
 pub mod compare;
 pub mod draws;

@@ -246,6 +246,11 @@ pub fn are_undisturbed(levels: &[f64]) -> Vec<bool> {
     levels.iter().map(|level| *level >= fast.least).collect()
 }
 
+/// What the undisturbed ones of visits come to, each of which has this level: the capability without its interval.
+pub fn undisturbed_level(levels: &[f64]) -> Option<f64> {
+    Fast::of(levels).map(|fast| fast.mean)
+}
+
 /// The undisturbed ones of some visits.
 struct Fast {
     mean: f64,

@@ -1,5 +1,7 @@
 //! This machine as a whole: memory types in the micro-VM, devices by their drivers, all else natively.
 
+use std::time::Duration;
+
 use crate::executor::device::{self, OnDevices};
 use crate::executor::native::Native;
 use crate::memory::allowance::Allowance;
@@ -32,6 +34,11 @@ impl Here {
         let devices = OnDevices::new(places.no_device.clone());
         let microvm = MicroVm::new(&typed, native.ticker(), native.clock(), places, verify);
         Ok(Here { native, microvm, devices })
+    }
+
+    /// From now on a lone thread sleeps so long between two samples of a kernel or a chase on this machine.
+    pub fn pause(&mut self, apart: Duration) {
+        self.native.pause(apart);
     }
 }
 

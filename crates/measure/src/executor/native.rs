@@ -57,6 +57,8 @@ pub struct Native {
     arenas: Arenas,
     /// Check every element, not windows.
     verify: bool,
+    /// What lies between two samples of a lone thread.
+    apart: Duration,
     scanner: Scanner,
     passer: Passer,
     loader: Loader,
@@ -81,6 +83,7 @@ impl Native {
             codes: Codes::default(),
             arenas: Arenas::new(places, |spec| spec),
             verify,
+            apart: Duration::ZERO,
             scanner: Scanner::default(),
             passer: Passer::default(),
             loader: Loader::default(),
@@ -92,6 +95,11 @@ impl Native {
         };
         native.expect(cases);
         Ok(native)
+    }
+
+    /// From now on a lone thread sleeps so long between two samples of a kernel or a chase.
+    pub fn pause(&mut self, apart: Duration) {
+        self.apart = apart;
     }
 
     /// The clock that samples are read from.
@@ -146,7 +154,7 @@ impl Native {
         };
         // A team decides by itself how long its samples are.
         let of_team = tools(team::SAMPLE);
-        let team = || Team::new(case, quota, &of_team);
+        let team = || Team::new(case, quota, &of_team).with_pauses(self.apart);
         match &case.work {
             Work::Kernel(variant) => {
                 self.run_kernel(case, variant, quota, &|_, _| Ok(()), &mut together).map(|(measured, _)| measured)
@@ -199,7 +207,7 @@ impl Native {
         let places = self.arenas.places();
         let (ticker, hz, sample) = (self.ticker, self.clock.hz, team::SAMPLE);
         let tools = Tools { ticker, isa, probe: &self.probe, places, hz, sample };
-        let team = metered(Team::new(case, quota, &tools), case, &self.meters);
+        let team = metered(Team::new(case, quota, &tools).with_pauses(self.apart), case, &self.meters);
         let team = match &self.controllers {
             Some(Some(controllers)) if case.working_set >= controllers::LEAST => team.counted(controllers),
             _ => team,

@@ -7,7 +7,7 @@ use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
 pub use super::names::lock_holder;
-use super::names::{for_locks, keep_lock_to_ourselves, kind, warily};
+use super::names::{for_locks, is_at, keep_lock_to_ourselves, kind, warily};
 
 /// Who may read a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -77,6 +77,88 @@ impl Drop for Reserved {
 /// A file that this process created, opened once more to read and append; a link that took its place is not followed.
 pub fn reopen(path: &Path) -> io::Result<File> {
     regular(warily(OpenOptions::new().read(true).append(true)).open(path)?)
+}
+
+/// A file that lines are added to over months, by one process at a time. It holds whole lines only, whatever happens: a line that
+/// could not be written is taken back, and one that was cut off when its writer was killed goes when the file is mended.
+#[derive(Debug)]
+pub struct Journal {
+    path: PathBuf,
+    file: File,
+    length: u64,
+}
+
+impl Journal {
+    /// Opens the file, or makes it.
+    ///
+    /// # Errors
+    /// It is no regular file, may not be written, or another process adds to it.
+    pub fn open(path: &Path) -> io::Result<Journal> {
+        let file = match reopen(path) {
+            Err(fault) if fault.kind() == ErrorKind::NotFound => {
+                create(path)?;
+                reopen(path)?
+            }
+            opened => opened?,
+        };
+        match file.try_lock() {
+            Err(std::fs::TryLockError::WouldBlock) => {
+                return Err(io::Error::new(ErrorKind::WouldBlock, "another process adds to it"));
+            }
+            // A file system without locks has one writer if its users see to it.
+            Err(std::fs::TryLockError::Error(_)) | Ok(()) => {}
+        }
+        let length = file.metadata()?.len();
+        Ok(Journal { path: path.into(), file, length })
+    }
+
+    /// Cuts off a last line that has no end. Only for who knows that the file is a journal of its own kind.
+    ///
+    /// # Errors
+    /// It can't be read, or not be written.
+    pub fn mend(&mut self) -> io::Result<()> {
+        self.length = whole_lines(&self.file)?;
+        self.file.set_len(self.length)
+    }
+
+    /// Whether it holds nothing.
+    pub fn is_empty(&self) -> bool {
+        self.length == 0
+    }
+
+    /// Whether the file still has its name: a tool that turns logs over gives it another.
+    pub fn is_in_place(&self) -> bool {
+        is_at(&self.file, &self.path)
+    }
+
+    /// Adds whole lines, all or none of them.
+    ///
+    /// # Errors
+    /// The disk may be full.
+    pub fn add(&mut self, lines: &[u8]) -> io::Result<()> {
+        if let Err(fault) = self.file.write_all(lines) {
+            self.file.set_len(self.length)?;
+            return Err(fault);
+        }
+        self.length += lines.len() as u64;
+        Ok(())
+    }
+}
+
+/// Up to where a file holds whole lines.
+fn whole_lines(file: &File) -> io::Result<u64> {
+    let mut end = file.metadata()?.len();
+    let mut block = [0; 1 << 16];
+    while end > 0 {
+        let start = end.saturating_sub(block.len() as u64);
+        let part = &mut block[..(end - start) as usize];
+        super::files::read_at(file, part, start)?;
+        if let Some(last) = part.iter().rposition(|byte| *byte == b'\n') {
+            return Ok(start + last as u64 + 1);
+        }
+        end = start;
+    }
+    Ok(0)
 }
 
 /// A file for locks, made if need be, this user's alone where that is root: who can open a file can lock it, and nobody is to
@@ -172,6 +254,29 @@ mod tests {
         assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1, "nothing unfinished is left");
         assert!(replace(&folder.path().join("no/such/folder"), b"x", Readers::Usual).is_err());
         assert!(replace(Path::new("/"), b"x", Readers::Usual).is_err());
+    }
+
+    #[test]
+    fn a_journal_holds_whole_lines_of_one_writer() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("journal");
+        let mut journal = Journal::open(&path).unwrap();
+        assert!(journal.is_empty() && journal.is_in_place());
+        journal.add(b"one\ntwo\n").unwrap();
+        assert!(Journal::open(&path).unwrap_err().to_string().contains("another process"));
+        drop(journal);
+        let long = [b'x'; 100_000];
+        std::fs::write(&path, [b"one\ntwo\n", &long[..]].concat()).unwrap();
+        let mut journal = Journal::open(&path).unwrap();
+        assert_eq!(path.metadata().unwrap().len(), 100_008, "nothing goes before it is known what the file is");
+        journal.mend().unwrap();
+        journal.add(b"three\n").unwrap();
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), "one\ntwo\nthree\n");
+        std::fs::rename(&path, folder.path().join("turned over")).unwrap();
+        assert!(!journal.is_in_place());
+        std::fs::write(&path, "other\n").unwrap();
+        assert!(!journal.is_in_place());
+        assert!(Journal::open(folder.path()).is_err());
     }
 
     #[test]

@@ -87,7 +87,7 @@ const GRACE: Duration = Duration::from_secs(4);
 /// Samples of one visit.
 const SAMPLES: usize = 7;
 
-fn percent(text: &str) -> Result<f64, String> {
+pub(crate) fn percent(text: &str) -> Result<f64, String> {
     let percent = text.trim().trim_end_matches('%').trim_end().parse::<f64>().ok();
     percent
         .filter(|percent| (0.0..=99.0).contains(percent))

@@ -35,7 +35,7 @@ pub const GROUPS: [(&str, &[&str]); 4] = [
     ),
     ("Explain", &["machine", "devices", "roofline", "advise", "report"]),
     ("Compare", &["compare", "diff"]),
-    ("Operate", &["check", "fleet", "sweep", "schema", "completions", "man"]),
+    ("Operate", &["check", "watch", "fleet", "sweep", "schema", "completions", "man"]),
 ];
 
 /// Two for each command, whose name stands first: what to type, and what it does.
@@ -202,6 +202,16 @@ pub const EXAMPLES: &[(&str, [(&str, &str); 2])] = &[
         ],
     ),
     (
+        "watch",
+        [
+            (
+                "membound watch --record /var/lib/membound/watch.jsonl",
+                "Probe this node every 5 minutes until told to end",
+            ),
+            ("membound watch --every 10s --for 15min --format jsonl", "For a quarter of an hour, as JSON lines"),
+        ],
+    ),
+    (
         "fleet run",
         [
             ("srun --ntasks-per-node=1 membound fleet run --out fleet", "The default run on each node"),
@@ -258,6 +268,12 @@ const EXIT_STATUS_OF_CHECK: [(&str, &str); 3] = [
     ("0", "Healthy, skipped because the node is busy, or too noisy to tell: a note says which."),
     ("1", "Degraded."),
     ("2", "The node could not be checked, or wrong usage."),
+];
+
+const EXIT_STATUS_OF_WATCH: [(&str, &str); 3] = [
+    ("0", "Watching ended, as told or after its time, and no figure fell."),
+    ("1", "A figure fell while it was watched, whether it has recovered or not."),
+    ("2", "Wrong usage: nothing was watched."),
 ];
 
 const ENVIRONMENT: [(&str, &str); 4] = [
@@ -357,7 +373,11 @@ fn sections(name: &str) -> Roff {
     for (command, what) in examples.flat_map(|(_, examples)| examples) {
         roff.control("TP", []).text([bold(*command)]).text([roman(format!("{what}."))]);
     }
-    let status = if name == "check" { EXIT_STATUS_OF_CHECK } else { EXIT_STATUS };
+    let status = match name {
+        "check" => EXIT_STATUS_OF_CHECK,
+        "watch" => EXIT_STATUS_OF_WATCH,
+        _ => EXIT_STATUS,
+    };
     for (title, terms) in [("EXIT STATUS", &status[..]), ("ENVIRONMENT", &ENVIRONMENT[..])] {
         roff.control("SH", [title]);
         for (term, meaning) in terms {

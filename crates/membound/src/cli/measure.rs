@@ -419,7 +419,8 @@ fn settled(batches: &[Vec<f64>]) -> bool {
     batches.len() >= LEAST_ROUNDS && stats::is_settled(&batches, TARGET)
 }
 
-fn header(executor: &dyn Executor, session: &Session) -> Header {
+/// What stands above the visits of a record that begins now.
+pub(crate) fn header(executor: &dyn Executor, session: &Session) -> Header {
     Header {
         schema: SCHEMA,
         tool: format!("membound {}", env!("CARGO_PKG_VERSION")),

@@ -31,6 +31,7 @@ pub mod rounding;
 pub mod say;
 pub mod sweep;
 pub mod usage;
+pub mod watch;
 pub mod words;
 
 use crate::cli::args::{Color, Done, RunArgs};
@@ -102,14 +103,17 @@ pub enum Command {
     /// Is this node as healthy as it was, or as it should be? Exit code 0 healthy, 1 degraded, 2 unable; for schedulers and
     /// Prometheus
     Check(check::CheckArgs),
+    /// Probe this node every few minutes at almost no cost, and say when its memory, a cache or its clock gets slower: a node gets slow
+    /// between checks
+    Watch(watch::WatchArgs),
     /// Many machines that should be alike: measure them all, started by mpirun or srun; find those that are not
     Fleet(fleet::FleetArgs),
     /// Redraw summary and report from records
     Report(report::ReportArgs),
     /// Measure a loop of your own, such as 'a[i] = b[i] + s*c[i]'; list the kernels, or the machine code that will run
     Kernel(Box<kernel::KernelArgs>),
-    /// Print the JSON schema of a record's lines, of result rows, of the cells of a comparison, of a check's rows, of a fleet's
-    /// summary, or of a screened fleet
+    /// Print the JSON schema of a record's lines, of result rows, of the cells of a comparison, of a check's rows, of what watching
+    /// tells, of a fleet's summary, or of a screened fleet
     Schema {
         /// Which schema
         #[arg(value_enum, default_value_t = SchemaOf::Record)]
@@ -141,6 +145,8 @@ pub enum SchemaOf {
     Comparison,
     /// One row of `check --format json`
     Check,
+    /// One line of `watch --format jsonl`
+    Watch,
     /// The summary of a fleet's run, fleet.json
     Fleet,
     /// One row of `fleet screen --format json`
@@ -181,6 +187,7 @@ pub fn execute(cli: &Cli) -> anyhow::Result<Done> {
         Some(Command::Compare(args)) => compare::run(args),
         Some(Command::Diff(args)) => diff::run(args),
         Some(Command::Check(args)) => check::run(args),
+        Some(Command::Watch(args)) => watch::run(args),
         Some(Command::Fleet(args)) => fleet::run(args, planned),
         Some(Command::Report(args)) => report::run(args),
         Some(Command::Kernel(args)) => kernel::run(args),
@@ -192,6 +199,7 @@ pub fn execute(cli: &Cli) -> anyhow::Result<Done> {
                     schemars::schema_for!(membound_analyze::across::compare::row::ComparisonRow).to_value()
                 }
                 SchemaOf::Check => schemars::schema_for!(membound_analyze::across::check::CheckRow).to_value(),
+                SchemaOf::Watch => schemars::schema_for!(membound_analyze::across::watch::WatchRow).to_value(),
                 SchemaOf::Fleet => crate::fleet::summary::schema(),
                 SchemaOf::Screen => schemars::schema_for!(membound_analyze::across::fleet::rows::ScreenRow).to_value(),
             };

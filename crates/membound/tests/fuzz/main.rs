@@ -1,5 +1,5 @@
 //! Mutated input for every parser, for as long as it is told to: `cargo test --test fuzz -- --seconds 60 --seed 7`, or
-//! `--inputs 1000000`. Seeds are what the program itself writes and reads. An input that makes it panic, takes more than 2 s or
+//! `--inputs 1000000`. Without `--seed` one is drawn and told. Seeds of inputs are what the program itself writes and reads. An input that makes it panic, takes more than 2 s or
 //! more than 256 MiB is kept in target/tmp, and the exit code is 1.
 
 #![allow(unsafe_code)] // The allocator that counts.
@@ -17,6 +17,7 @@ use std::time::{Duration, Instant};
 
 use common::{by_hand, recorded, simulated};
 use membound::fleet::word::{Hello, NodeOutcome, Piece, State, Word, shortened};
+use membound_analyze::across::adapters;
 use membound_analyze::across::compare::figures::Figure;
 use membound_analyze::across::fleet::gather::gather;
 use membound_analyze::across::fleet::topology::{Topology, hosts};
@@ -208,6 +209,20 @@ fn figures() -> Target {
     }
 }
 
+/// What other tools print, as it was recorded.
+fn tools() -> Target {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../analyze/tests/it/adapters");
+    let files = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    let outputs = files.filter(|path| path.extension().is_none_or(|extension| extension != "md"));
+    let seeds = outputs.map(|path| std::fs::read(path).unwrap()).collect();
+    let parse = |bytes: &[u8]| {
+        let text = text(bytes);
+        adapters::parse(&text, Path::new("input"))
+            .is_ok_and(|foreign| !foreign.figures().is_empty() && !visible(&foreign.about()).is_empty())
+    };
+    Target { name: "tools", share: 10, seeds, parse: Box::new(parse) }
+}
+
 /// A tree of a machine; an input is one of its files with another's text.
 fn trees(folder: &Path) -> Target {
     let root = folder.join("tree");
@@ -350,10 +365,13 @@ fn number(name: &str) -> Option<u64> {
 }
 
 fn main() -> ExitCode {
-    let (inputs, seed) = (number("--inputs").unwrap_or(u64::MAX), number("--seed").unwrap_or(1));
+    let inputs = number("--inputs").unwrap_or(u64::MAX);
+    let seed = number("--seed").unwrap_or_else(|| fastrand::u64(..1_000_000_000));
     let seconds = number("--seconds").unwrap_or(if inputs == u64::MAX { 60 } else { u64::MAX / 4 });
+    println!("seed {seed}; the same inputs again: cargo test -p membound --test fuzz -- --inputs N --seed {seed}");
     let folder = tempfile::tempdir().unwrap();
-    let targets = [records(folder.path()), loops(), sheets(), topologies(), words(), figures(), trees(folder.path())];
+    let targets =
+        [records(folder.path()), loops(), sheets(), topologies(), words(), figures(), tools(), trees(folder.path())];
     let mut tallies: Vec<Tally> = targets.iter().map(|_| Tally::default()).collect();
     let mut random = fastrand::Rng::with_seed(seed);
     // What a panic says stands in the way of the table; the input is kept.

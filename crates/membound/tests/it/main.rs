@@ -54,4 +54,5 @@ mod uncore;
 mod verdict;
 mod views;
 mod warnings;
+mod watch;
 mod words;

@@ -14,21 +14,37 @@ pub(super) const TOOL: Tool = Tool {
 };
 
 /// What a table is a table of.
-#[derive(Clone, Copy, PartialEq)]
+#[derive(Clone, Copy)]
 enum Table {
-    Idle,
+    Matrix(&'static Matrix),
     Peak,
-    Nodes,
     Loaded,
     None,
 }
 
+/// Nodes against nodes: what its figures are, and what those of a node's own memory ask for.
+struct Matrix {
+    what: &'static str,
+    unit: &'static str,
+    scale: f64,
+    own: Asks,
+}
+
+const IDLE: Matrix = Matrix {
+    what: "idle latency",
+    unit: "ns",
+    scale: 1.0,
+    own: Asks::Latency { orders: &[Order::Random], stride_bytes: 64, bytes: None },
+};
+const READS: Matrix =
+    Matrix { what: "reads", unit: "GB/s", scale: MB / 1e9, own: in_memory("load", &[StoreKind::Regular]) };
+
 /// Its headings.
 const TABLES: [(&str, Table); 5] = [
-    ("Measuring idle latencies", Table::Idle),
+    ("Measuring idle latencies", Table::Matrix(&IDLE)),
     ("Measuring Peak Injection", Table::Peak),
     ("Measuring Maximum Memory Bandwidths", Table::Peak),
-    ("Measuring Memory Bandwidths between", Table::Nodes),
+    ("Measuring Memory Bandwidths between", Table::Matrix(&READS)),
     ("Measuring Loaded Latencies", Table::Loaded),
 ];
 const MIX: &str = "no kernel of ours mixes reads and writes like this; `membound loaded` has such mixes beside a chase";
@@ -44,7 +60,7 @@ fn readings(text: &str) -> Result<Vec<Reading>, Fault> {
         }
         match table {
             Table::Peak => found.extend(peak(at, line)?),
-            Table::Idle | Table::Nodes => found.extend(matrix(at, line, table)?),
+            Table::Matrix(of) => found.extend(matrix(at, line, of)?),
             Table::Loaded => found.extend(loaded(at, line)?),
             Table::None => {}
         }
@@ -67,12 +83,12 @@ fn peak(at: usize, line: &str) -> Result<Option<Reading>, Fault> {
 }
 
 /// A kernel in memory by all threads.
-fn in_memory(kernel: &'static str, stores: &'static [StoreKind]) -> Asks {
+const fn in_memory(kernel: &'static str, stores: &'static [StoreKind]) -> Asks {
     Asks::Bandwidth(Loop { kernel, stores, width: None, threads: None, bytes: None, is_best: false })
 }
 
 /// `       0   82.1   141.0`: a row of nodes against nodes.
-fn matrix(at: usize, line: &str, table: Table) -> Result<Vec<Reading>, Fault> {
+fn matrix(at: usize, line: &str, of: &Matrix) -> Result<Vec<Reading>, Fault> {
     let words: Vec<&str> = line.split_whitespace().collect();
     let Some((from, cells)) = words.split_first().filter(|(from, _)| from.parse::<u16>().is_ok()) else {
         return Ok(Vec::new());
@@ -81,20 +97,13 @@ fn matrix(at: usize, line: &str, table: Table) -> Result<Vec<Reading>, Fault> {
     if cells.is_empty() || cells.iter().all(|cell| cell.parse::<u16>().is_ok()) {
         return Ok(Vec::new());
     }
-    let of = |(to, cell): (usize, &&str)| {
+    let reading = |(to, cell): (usize, &&str)| {
         let is_own = from.parse() == Ok(to);
-        let (name, unit, scale) = match table {
-            Table::Idle => ("idle latency", "ns", 1.0),
-            _ => ("reads", "GB/s", MB / 1e9),
-        };
-        let asks = match (is_own, table) {
-            (false, _) => Asks::Nothing(unit, PAIR),
-            (true, Table::Idle) => Asks::Latency { orders: &[Order::Random], stride_bytes: 64, bytes: None },
-            (true, _) => in_memory("load", &[StoreKind::Regular]),
-        };
-        Ok(Reading { name: format!("{name}, node {from} to {to}"), value: number(cell, at)? * scale, asks })
+        let asks = if is_own { of.own.clone() } else { Asks::Nothing(of.unit, PAIR) };
+        let name = format!("{}, node {from} to {to}", of.what);
+        Ok(Reading { name, value: number(cell, at)? * of.scale, asks })
     };
-    cells.iter().enumerate().map(of).collect()
+    cells.iter().enumerate().map(reading).collect()
 }
 
 /// ` 00100  325.98  158992.6`: delay, latency, bandwidth.

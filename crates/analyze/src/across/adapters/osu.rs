@@ -10,26 +10,51 @@ pub(super) const TOOL: Tool = Tool {
     readings,
 };
 
+/// A benchmark: a word of its title, how the title of its plain form begins, and what its figures are.
+struct Benchmark {
+    word: &'static str,
+    plain: &'static str,
+    what: &'static str,
+    unit: &'static str,
+    mode: MessageMode,
+    scale: f64,
+}
+
+/// All of them; what has no other word is a bandwidth.
+const BENCHMARKS: [Benchmark; 2] = [
+    Benchmark {
+        word: "Latency",
+        plain: "Latency Test",
+        what: "latency",
+        unit: "ns",
+        mode: MessageMode::PingPong,
+        scale: 1e3,
+    },
+    Benchmark {
+        word: "",
+        plain: "Bandwidth Test",
+        what: "bandwidth",
+        unit: "GB/s",
+        mode: MessageMode::OneWay,
+        scale: MB / 1e9,
+    },
+];
+
 const OTHER: &str = "no mode of ours is the same: both ways at once, or several pairs";
 
 fn readings(text: &str) -> Result<Vec<Reading>, Fault> {
     let (mut found, mut table) = (Vec::new(), None);
     for (at, line) in lines(text) {
         if let Some(title) = line.strip_prefix("# OSU MPI") {
-            let is_latency = title.contains("Latency");
-            let is_plain = ["Latency Test", "Bandwidth Test"].iter().any(|plain| title.trim().starts_with(plain));
-            table = Some((is_latency, is_plain));
+            let benchmark = BENCHMARKS.iter().find(|benchmark| title.contains(benchmark.word));
+            table = benchmark.map(|benchmark| (benchmark, title.trim().starts_with(benchmark.plain)));
         }
         let words: Vec<&str> = line.split_whitespace().collect();
-        let (Some((is_latency, is_plain)), [size, value, ..]) = (table, &words[..]) else { continue };
+        let (Some((of, is_plain)), [size, value, ..]) = (table, &words[..]) else { continue };
         let Ok(size) = size.parse::<u64>() else { continue };
-        let (what, unit, mode, scale) = match is_latency {
-            true => ("latency", "ns", MessageMode::PingPong, 1e3),
-            false => ("bandwidth", "GB/s", MessageMode::OneWay, MB / 1e9),
-        };
         let size = bytes(size as f64);
-        let asks = if is_plain { Asks::Message(mode, size) } else { Asks::Nothing(unit, OTHER) };
-        found.push(Reading { name: format!("{what}, {size}"), value: number(value, at)? * scale, asks });
+        let asks = if is_plain { Asks::Message(of.mode, size) } else { Asks::Nothing(of.unit, OTHER) };
+        found.push(Reading { name: format!("{}, {size}", of.what), value: number(value, at)? * of.scale, asks });
     }
     Ok(found)
 }

@@ -25,6 +25,13 @@ pub(crate) fn kind(of: &FileType) -> Option<&'static str> {
     }
 }
 
+/// Whether an open file still has this name.
+pub(crate) fn is_at(file: &File, path: &Path) -> bool {
+    let number = |about: std::fs::Metadata| (about.dev(), about.ino());
+    let here = file.metadata().map(number).ok();
+    here.is_some() && path.symlink_metadata().map(number).ok() == here
+}
+
 /// Makes a file for locks: whoever can open it can lock it.
 pub(crate) fn for_locks(options: &mut OpenOptions) -> &mut OpenOptions {
     options.mode(if user() == 0 { 0o600 } else { 0o644 })

@@ -8,6 +8,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Command, ExitStatus, Stdio};
+use std::time::Duration;
 
 /// Should memory run out after all, the kernel ends this process before any other. Anyone may ask for that; where the file
 /// is not there, nothing changes.
@@ -69,13 +70,23 @@ pub fn signal_of(status: ExitStatus) -> Option<i32> {
 
 /// Largest resident set of the process so far, in bytes.
 pub fn peak_memory() -> u64 {
+    usage().ru_maxrss as u64 * 1024
+}
+
+/// CPU time of the process so far, over all its threads, in it and in the kernel for it.
+pub fn cpu_time() -> Duration {
+    let usage = usage();
+    let of = |time: libc::timeval| Duration::from_secs(time.tv_sec as u64) + Duration::from_micros(time.tv_usec as u64);
+    of(usage.ru_utime) + of(usage.ru_stime)
+}
+
+fn usage() -> libc::rusage {
     let mut usage = MaybeUninit::<libc::rusage>::zeroed();
     // SAFETY: getrusage fills the struct it is given; all-zero is valid should it fail.
-    let usage = unsafe {
+    unsafe {
         libc::getrusage(libc::RUSAGE_SELF, usage.as_mut_ptr());
         usage.assume_init()
-    };
-    usage.ru_maxrss as u64 * 1024
+    }
 }
 
 /// A forked child that shares this process's memory and stands still: it is stopped, so it never runs while something

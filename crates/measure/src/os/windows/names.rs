@@ -22,6 +22,11 @@ pub(crate) fn kind(of: &FileType) -> Option<&'static str> {
     }
 }
 
+/// Whether an open file still has this name: nobody can give it another while it is open.
+pub(crate) fn is_at(_file: &File, path: &Path) -> bool {
+    path.symlink_metadata().is_ok()
+}
+
 /// Makes a file for locks. Who may open it, its folder says.
 pub(crate) fn for_locks(options: &mut OpenOptions) -> &mut OpenOptions {
     options

@@ -5,9 +5,11 @@
 use std::io;
 use std::io::{Read, Write};
 use std::process::{Command, ExitStatus};
+use std::time::Duration;
 
+use windows_sys::Win32::Foundation::FILETIME;
 use windows_sys::Win32::System::ProcessStatus::{K32GetProcessMemoryInfo, PROCESS_MEMORY_COUNTERS};
-use windows_sys::Win32::System::Threading::{ExitProcess, GetCurrentProcess};
+use windows_sys::Win32::System::Threading::{ExitProcess, GetCurrentProcess, GetProcessTimes};
 
 use super::lacks;
 
@@ -44,7 +46,7 @@ impl Talk {
     }
 
     /// There is none.
-    pub fn set_read_timeout(&self, _span: Option<std::time::Duration>) -> io::Result<()> {
+    pub fn set_read_timeout(&self, _span: Option<Duration>) -> io::Result<()> {
         match *self {}
     }
 }
@@ -95,6 +97,16 @@ pub fn peak_memory() -> u64 {
         counters
     };
     counters.PeakWorkingSetSize as u64
+}
+
+/// CPU time of the process so far, over all its threads, in it and in the kernel for it.
+pub fn cpu_time() -> Duration {
+    let mut times = [FILETIME { dwLowDateTime: 0, dwHighDateTime: 0 }; 4];
+    let [created, ended, kernel, user] = &mut times;
+    // SAFETY: writes the four times it is given.
+    unsafe { GetProcessTimes(GetCurrentProcess(), created, ended, kernel, user) };
+    let [_, _, kernel, user] = times.map(super::thread::number);
+    Duration::from_nanos(100 * (kernel + user))
 }
 
 /// A forked child: Windows has none.

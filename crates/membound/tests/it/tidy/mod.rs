@@ -55,7 +55,7 @@ const WALLS: [(&str, &[&[&str]]); 4] = [
             &["output"],
         ],
     ),
-    ("membound", &[&["fleet"], &["cli"]]),
+    ("membound", &[&["fleet", "watch"], &["cli"]]),
 ];
 
 /// Files among the experiments of `core` that are none: what all of them ask of a machine, and plans that put experiments
