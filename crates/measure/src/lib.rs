@@ -10,6 +10,7 @@ pub mod controllers;
 pub mod crew;
 pub mod executor;
 pub mod experiments;
+pub mod linkage;
 pub mod machine;
 pub mod memory;
 pub mod meters;

@@ -64,7 +64,9 @@ fn played(runs: &[Vec<f64>]) -> (usize, Vec<usize>) {
     let told = (0..PROBES).filter(|_| watcher.note(probe(runs, &mut random)).is_some()).count();
     let mut delay = |_| {
         let mut watcher = Watcher::new(0.05);
-        (0..60).for_each(|_| drop(watcher.note(probe(runs, &mut random))));
+        (0..60).for_each(|_| {
+            watcher.note(probe(runs, &mut random));
+        });
         let fall = (1..=60).find_map(|n| Some((n, watcher.note(probe(runs, &mut random) + 0.9f64.ln())?)));
         let (delay, change) = fall.expect("a fall of 10 % is told within 60 probes");
         assert_eq!(change.turn, Turn::Fall);

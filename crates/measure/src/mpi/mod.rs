@@ -8,6 +8,7 @@ pub mod calls;
 pub mod launcher;
 pub mod library;
 
+use crate::linkage::{IS_STATIC, STATIC};
 use crate::mpi::launcher::launched;
 use crate::mpi::library::OVERRIDE;
 use membound_core::record::world::{Launcher, Library, ThreadLevel};
@@ -28,6 +29,9 @@ pub enum MpiError {
          `srun -n 2 membound ...`"
     )]
     NotLaunched,
+    /// This program can load no library at all.
+    #[error("no MPI: {STATIC}")]
+    Static,
     /// No library to load.
     #[error(
         "no {library} can be loaded (tried {tried}); install it, add its folder to LD_LIBRARY_PATH (on a cluster: load the \
@@ -141,6 +145,9 @@ impl Mpi {
     /// joins another world than the launcher's, or this process has joined before.
     pub fn join(level: ThreadLevel) -> Result<Mpi, MpiError> {
         let launched = launched().ok_or(MpiError::NotLaunched)?;
+        if IS_STATIC {
+            return Err(MpiError::Static);
+        }
         let (calls, library) = load(launched.launcher)?;
         if HAS_JOINED.swap(true, Ordering::SeqCst) {
             return Err(MpiError::Again);
@@ -319,6 +326,7 @@ mod tests {
     fn errors_name_the_cure() {
         let check = |error: MpiError, cure: &str| assert!(error.to_string().contains(cure), "{error}");
         check(MpiError::NotLaunched, "mpirun -np 2 membound");
+        check(MpiError::Static, "built for glibc");
         check(MpiError::Missing { library: "MPI".into(), tried: "libmpi.so.40".into() }, "MEMBOUND_MPI=");
         check(MpiError::UnknownAbi { library: "libm.so".into(), said: "it has no MPI_Init".into() }, "MEMBOUND_MPI=");
         check(count(usize::MAX).unwrap_err(), "send parts of it");

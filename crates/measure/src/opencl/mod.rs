@@ -6,6 +6,7 @@ pub(crate) mod failure;
 pub(crate) mod host_memory;
 pub(crate) mod kernels;
 
+use crate::linkage::{IS_STATIC, STATIC};
 use crate::opencl::calls::{Id, Loader};
 use membound_core::machine::devices::{Api, Device, DeviceKind, DeviceName, node_of};
 use membound_core::machine::source::Source;
@@ -35,6 +36,9 @@ const CURE: &str = "install the device's driver, or pocl-opencl-icd for the proc
 
 /// All devices, with what makes them usable; or why there are none.
 pub(crate) fn devices() -> Result<Vec<(Device, Id)>, String> {
+    if IS_STATIC {
+        return Err(format!("no OpenCL: {STATIC}"));
+    }
     let loader = Loader::load().map_err(|why| format!("no OpenCL loader ({why}); install ocl-icd-libopencl1"))?;
     let (platforms, devices) = loader.devices().map_err(|failure| format!("OpenCL's loader answers {failure}"))?;
     match (platforms, &devices[..]) {

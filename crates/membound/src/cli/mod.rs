@@ -37,6 +37,8 @@ pub mod words;
 use crate::cli::args::{Color, Done, RunArgs};
 use crate::cli::usage::usage;
 
+use membound_measure::linkage::IS_STATIC;
+
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 
 /// Measures what bounds memory-bound code: every level of the memory system, every width, every kind of store, from
@@ -153,9 +155,14 @@ pub enum SchemaOf {
     Screen,
 }
 
+/// What `--version` says of a static program; `-V` and the manual say the version alone, whatever is linked.
+const VERSION_OF_STATIC: &str =
+    concat!(env!("CARGO_PKG_VERSION"), " (static: it can load neither MPI nor the driver of a device)");
+
 /// The whole command line, with what its help says beside flags.
 pub fn command() -> clap::Command {
-    manual::dressed(Cli::command())
+    let command = manual::dressed(Cli::command());
+    if IS_STATIC { command.long_version(VERSION_OF_STATIC) } else { command }
 }
 
 /// The command line that this process was given; ends it where that is wrong, or asks for help.

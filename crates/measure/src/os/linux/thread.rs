@@ -40,7 +40,7 @@ pub fn current_cpu() -> Option<u32> {
 /// The kernel's number of the calling thread.
 pub fn thread_id() -> u32 {
     // SAFETY: no arguments; it always succeeds.
-    unsafe { libc::gettid() as u32 }
+    unsafe { libc::syscall(libc::SYS_gettid) as u32 }
 }
 
 /// Lets a thread of this process run wherever the process may. No thread has number 0.

@@ -67,7 +67,9 @@ const REFUSED: [(&str, &str); 4] = [
 ];
 
 /// Commands whose output can't come in the shown form here, and why.
-const ELSEWHERE: [(&str, &str); 2] = [
+const ELSEWHERE: [(&str, &str); 4] = [
+    ("membound --version", "a static program"),
+    ("mpirun -np 2 membound pingpong", "a static program, which has no MPI"),
     ("check --baseline /etc/membound/n3.jsonl", "a node that has lost a memory module"),
     ("compare before.jsonl after.jsonl", "columns follow how the two runs differ"),
 ];

@@ -6,6 +6,7 @@ mod files;
 mod fleet;
 mod input;
 mod limits;
+mod touches;
 
 use std::io::Read;
 use std::path::{Path, PathBuf};
