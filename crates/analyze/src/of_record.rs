@@ -45,6 +45,7 @@ pub(crate) fn of_visits(visits: &Visits<'_>) -> Report {
         before: header.before.clone(),
         kinds: crate::experiments::kinds::rows::compare(&passes(&rows)),
         device: crate::experiments::device::rows::on_device(visits),
+        copies: crate::experiments::copies::rows::copies(visits),
         pages: crate::experiments::pages::rows::rows(visits),
         offsets: crate::experiments::offsets::rows::rows(visits),
         latency: chases.latency(&mut levels, streaming, is_beside_bandwidth),

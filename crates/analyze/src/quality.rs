@@ -252,7 +252,11 @@ pub(crate) fn flags(
     let round_medians = batches.iter().filter_map(|batch| median(batch.iter().copied())).collect();
     let clocks = measured.iter().filter_map(|visit| core_clock(&[visit], hz)).collect();
     // Who waits for a device is not running, gives its CPU to the driver's threads, and has pages made by the driver.
-    let waits = matches!(case.work, Work::Device(work) if !work.is_of_the_host());
+    let waits = match case.work {
+        Work::Device(work) => !work.is_of_the_host(),
+        Work::Copies(_) => true,
+        _ => false,
+    };
     let half_width = (summary.ci95[1] - summary.ci95[0]) / 2.0 / summary.median;
     let tests = [
         (Flag::FewSamples, n < threshold::FEW_SAMPLES),

@@ -15,6 +15,7 @@ use crate::experiments::bandwidth::rows::BandwidthRow;
 use crate::experiments::bandwidth::stores::Crossover;
 use crate::experiments::bandwidth::stream::{Scaling, StreamTable};
 use crate::experiments::c2c::rows::Handovers;
+use crate::experiments::copies::rows::Copies;
 use crate::experiments::device::rows::OnDevice;
 use crate::experiments::energy::rows::EnergyRow;
 use crate::experiments::flops::FlopsRow;
@@ -57,6 +58,8 @@ pub struct Report {
     pub rows: Vec<BandwidthRow>,
     /// Memory that a device shares with the processor.
     pub device: OnDevice,
+    /// Copies between the host's memory and devices'.
+    pub copies: Copies,
     /// What pages cost: one row a case, by work, memory and threads.
     pub pages: Vec<PageRow>,
     /// What offsets cost: one row for each access and place.

@@ -2,6 +2,7 @@
 
 use crate::work::c2c::Handover;
 use crate::work::common::Common;
+use crate::work::copies::CopyWork;
 use crate::work::device::DeviceWork;
 use crate::work::loaded::Loaded;
 use crate::work::pages::PageWork;
@@ -60,6 +61,8 @@ pub enum Work {
     PingPong(PingPong),
     /// Work on memory that a device shares with the processor: a cost, and a bandwidth where bytes move.
     Device(DeviceWork),
+    /// A copy between the host's memory and a device's, or between two devices': a time and a bandwidth.
+    Copies(CopyWork),
 }
 
 /// How samples are taken.
@@ -138,7 +141,8 @@ impl Case {
             | Work::Common(_)
             | Work::Plain(_)
             | Work::PingPong(_)
-            | Work::Device(_) => None,
+            | Work::Device(_)
+            | Work::Copies(_) => None,
         }
     }
 
@@ -181,7 +185,7 @@ impl Case {
             (Work::Chase(_), _) => bytes / (TOUCHES_PER_S * self.threads() as f64).min(MACHINE_BYTES_PER_S),
             (_, Protocol::Stream) => 10.0 * pass,
             // The device's program is compiled and its buffers are filled before anything is timed.
-            (Work::Device(_), _) => 0.05 + 4.0 * pass,
+            (Work::Device(_) | Work::Copies(_), _) => 0.05 + 4.0 * pass,
             // A warm-up and two samples of a fifth of a second.
             (_, Protocol::Energy) => 0.6 + 4.0 * pass,
             _ => 4.0 * pass,
@@ -193,7 +197,8 @@ impl Case {
     /// that.
     pub fn filling_time(&self) -> Duration {
         let is_counted = matches!(self.work, Work::Page(_) | Work::Chase(_)) || self.protocol == Protocol::FirstUse;
-        let moves_memory = !matches!(self.work, Work::Flops(_) | Work::Idle | Work::PingPong(_) | Work::Device(_));
+        let is_elsewhere = matches!(self.work, Work::PingPong(_) | Work::Device(_) | Work::Copies(_));
+        let moves_memory = !is_elsewhere && !matches!(self.work, Work::Flops(_) | Work::Idle);
         let rate = (TOUCHES_PER_S * self.threads() as f64).min(MACHINE_BYTES_PER_S);
         let filled = if moves_memory && !is_counted { self.working_set.0 as f64 / rate } else { 0.0 };
         Duration::from_secs_f64(filled)
@@ -247,6 +252,7 @@ impl fmt::Display for Case {
             Work::Idle => return f.write_str("idle, energy"),
             Work::Rounding(way) => return write!(f, "{way}, {}", self.working_set),
             Work::PingPong(work) => return write!(f, "{work}, {}", self.working_set),
+            Work::Copies(work) => return write!(f, "{work}, {}", self.working_set),
             Work::Device(work) => {
                 let first = if self.protocol == Protocol::FirstUse { ", first use" } else { "" };
                 return write!(f, "{work}, {}{first}", self.working_set);

@@ -27,7 +27,7 @@ use crate::team::{SAMPLE, Task};
 use crate::threads;
 use crate::warm_up::WarmUp;
 use membound_core::case::Case;
-use membound_core::machine::devices::DeviceName;
+use membound_core::machine::devices::{Api, DeviceName};
 use membound_core::memory::Obtained;
 use membound_core::memory::policy::Policy;
 use membound_core::record::probes::Reading;
@@ -41,8 +41,8 @@ const GO_AHEAD: Duration = Duration::from_millis(2);
 pub(crate) enum Errand<P> {
     /// A part of a case.
     Part(P),
-    /// To list the devices.
-    Devices,
+    /// To list the devices of an interface.
+    Devices(Api),
     /// To take samples on a device, until nobody asks any more.
     Device(DeviceName),
 }

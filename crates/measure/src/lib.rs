@@ -8,6 +8,10 @@ pub mod chaser;
 pub mod code;
 pub mod controllers;
 pub mod crew;
+#[cfg(feature = "cuda")]
+pub mod cuda;
+#[cfg(any(feature = "opencl", feature = "cuda"))]
+pub mod driver;
 pub mod executor;
 pub mod experiments;
 pub mod linkage;

@@ -107,6 +107,11 @@ impl NoVisit {
         NoVisit::Impossible(reason.into())
     }
 
+    /// A device that is not there.
+    pub fn no_device(name: membound_core::machine::devices::DeviceName) -> Self {
+        NoVisit::impossible(format!("there is no {name}; `membound devices` lists what there is"))
+    }
+
     /// Whether it went wrong while it ran: memory may be missing since.
     pub fn is_crash(&self) -> bool {
         use NoVisit::{Broken, Fault, TakenAway};

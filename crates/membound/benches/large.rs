@@ -73,6 +73,7 @@ fn header(cpus: u32) -> Header {
         world: None,
         sheet: None,
         device: None,
+        devices: Vec::new(),
     }
 }
 

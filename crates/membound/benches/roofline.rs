@@ -96,6 +96,7 @@ fn main() {
             streams: false,
             sheet: None,
             device: None,
+            devices: Vec::new(),
         };
         let finished = measure(&cases, &mut here, &session).unwrap_or_else(|fault| stop(fault));
         let counts = show(&model::report(&finished.record), level);

@@ -99,6 +99,7 @@ fn write(folder: &std::path::Path, count: usize) -> Vec<PathBuf> {
             world: None,
             sheet: None,
             device: None,
+            devices: Vec::new(),
         };
         let node = if index % 1000 == 7 { 1.1 } else { 1.0 };
         let after = Environment::default();

@@ -3,6 +3,7 @@
 pub mod addrmap;
 pub mod bandwidth;
 pub mod c2c;
+pub mod copies;
 pub mod device;
 pub mod energy;
 pub mod flops;
@@ -29,6 +30,7 @@ use crate::experiments::addrmap::rows::AddrmapRow;
 use crate::experiments::bandwidth::rows::BandwidthRow;
 use crate::experiments::bandwidth::stream::StreamTable;
 use crate::experiments::c2c::rows::Handovers;
+use crate::experiments::copies::rows::Copies;
 use crate::experiments::device::rows::OnDevice;
 use crate::experiments::energy::rows::EnergyRow;
 use crate::experiments::flops::FlopsRow;
@@ -94,6 +96,7 @@ const EXPERIMENTS: &[Experiment] = &[
     answer!(weightings: Vec<Weighting>),
     answer!(kinds: Option<Kinds>),
     answer!(device: OnDevice),
+    answer!(copies: Copies),
     answer!(latency: Latency),
     answer!(pages: Vec<PageRow>),
     answer!(offsets: Vec<OffsetRow>),

@@ -3,7 +3,7 @@
 
 use crate::case::{Case, Protocol, USUAL_MEMORY, Work, distinct};
 use crate::experiments::frame::{Frame, PlanError};
-use crate::machine::devices::Device;
+use crate::machine::devices::{Api, Device};
 use crate::units::Bytes;
 use crate::work::device::{Action, Buffer, DeviceWork};
 
@@ -71,30 +71,41 @@ impl Plan<'_> {
     fn buffers(&self) -> Vec<Case> {
         use Action::{Load, LoadNt, Store, StoreNt, Use, UseWritten};
         let mut cases = vec![self.first(Buffer::Plain, UseWritten), self.case(Buffer::Plain, UseWritten)];
-        for buffer in Buffer::of_devices() {
+        let kinds = Buffer::of(self.device.name.api);
+        let reached: Vec<Buffer> =
+            kinds.iter().copied().filter(|buffer| buffer.is_reached_by_host(self.device.name.api)).collect();
+        for &buffer in &reached {
             cases.extend([self.first(buffer, Use), self.case(buffer, Use)]);
         }
-        for &buffer in Buffer::ALL {
+        for &buffer in [Buffer::Regular].iter().chain(&reached) {
             cases.push(self.first(buffer, Store));
             cases.extend([Store, StoreNt, Load, LoadNt].map(|action| self.case(buffer, action)));
         }
-        Buffer::of_devices().for_each(|buffer| cases.extend(self.by_the_driver(buffer)));
+        kinds.iter().for_each(|&buffer| cases.extend(self.by_the_driver(buffer)));
         cases
     }
 
-    /// What the driver does with a buffer: makes it, maps it, copies it. Mapping is measured at two sizes: what grows with
-    /// the size moves data.
+    /// What the driver does with a buffer: makes it, maps it, copies it. Making and mapping are measured at two sizes: what
+    /// grows with the size makes pages, pins them or moves data.
     fn by_the_driver(&self, buffer: Buffer) -> Vec<Case> {
-        use Action::{Allocate, Copy, KernelRead, MapInvalidate, MapRead, MapWrite, Read, Write};
-        let mut cases = Vec::from([Allocate, Write, Read, Copy, KernelRead].map(|action| self.case(buffer, action)));
-        if buffer != Buffer::SvmFine {
-            for action in [MapRead, MapWrite, MapInvalidate] {
-                let large = self.case(buffer, action);
-                cases.push(Case { working_set: SMALL.min(self.bytes), ..large.clone() });
-                cases.extend((self.bytes > SMALL).then_some(large));
-            }
+        use Action::{Allocate, Copy, CopyBack, CopyBoth, KernelRead, MapInvalidate, MapRead, MapWrite, Read, Write};
+        let api = self.device.name.api;
+        let mut sized = vec![Allocate];
+        if buffer.is_mapped_by_command() && buffer.is_reached_by_host(api) {
+            sized.extend([MapRead, MapWrite, MapInvalidate]);
         }
+        let mut cases: Vec<Case> = sized.into_iter().flat_map(|action| self.small_and_large(buffer, action)).collect();
+        // CUDA's host buffers are what a copy begins or ends at: nobody copies them to other memory of the host by the driver.
+        let by_host: &[Action] = if api == Api::OpenCl || buffer == Buffer::Plain { &[Write, Read] } else { &[] };
+        let all = by_host.iter().chain(&[Copy, CopyBack, CopyBoth, KernelRead]);
+        cases.extend(all.map(|&action| self.case(buffer, action)));
         cases
+    }
+
+    fn small_and_large(&self, buffer: Buffer, action: Action) -> Vec<Case> {
+        let large = self.case(buffer, action);
+        let small = Case { working_set: SMALL.min(self.bytes), ..large.clone() };
+        std::iter::once(small).chain((self.bytes > SMALL).then_some(large)).collect()
     }
 
     fn contention(&self) -> Vec<Case> {

@@ -6,6 +6,7 @@ pub mod c2c;
 pub mod characterise;
 pub mod check;
 pub mod choice;
+pub mod copies;
 pub mod device;
 pub mod energy;
 pub mod frame;

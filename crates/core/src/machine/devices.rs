@@ -15,6 +15,8 @@ words! {
     Api, "device interface" {
         /// OpenCL, through the system's loader of drivers.
         OpenCl = "opencl",
+        /// CUDA, through the driver's own library.
+        Cuda = "cuda",
     }
 }
 
@@ -77,6 +79,64 @@ words! {
     }
 }
 
+/// The state of a PCI Express link.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct LinkState {
+    /// Megatransfers per second of a lane: 16000 in generation 4.
+    #[serde(rename = "lane_MTps")]
+    pub lane_mtps: u32,
+    /// Lanes.
+    pub lanes: u32,
+}
+
+/// A device's link, as sysfs tells it. What is idle may have been slowed down to save power.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Link {
+    /// As it was when it was asked.
+    pub now: LinkState,
+    /// The most that device and slot can do; absent where that is not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub most: Option<LinkState>,
+}
+
+impl LinkState {
+    /// The generation of PCI Express that has this speed.
+    pub fn generation(self) -> Option<u32> {
+        (1..).zip(GENERATIONS).find(|(_, mtps)| *mtps == self.lane_mtps).map(|(generation, _)| generation)
+    }
+
+    /// Bytes per second of one direction, before packets' headers: 8 of 10 bits carry data up to generation 2, 128 of 130
+    /// up to generation 5, 242 of 256 bytes from generation 6 on (PCI Express Base Specification).
+    pub fn bps(self) -> f64 {
+        let coding = match self.generation() {
+            Some(1 | 2) => 0.8,
+            Some(3..=5) => 128.0 / 130.0,
+            _ => 242.0 / 256.0,
+        };
+        f64::from(self.lane_mtps) * 1e6 * f64::from(self.lanes) * coding / 8.0
+    }
+}
+
+/// Megatransfers per second of a lane, by generation of PCI Express, from 1 on.
+const GENERATIONS: [u32; 7] = [2500, 5000, 8000, 16_000, 32_000, 64_000, 128_000];
+
+impl fmt::Display for LinkState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.generation() {
+            Some(generation) => write!(f, "PCIe {generation} x{}", self.lanes),
+            None => write!(f, "{} MT/s x{}", self.lane_mtps, self.lanes),
+        }
+    }
+}
+
+impl fmt::Display for Link {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let most = self.most.filter(|most| *most != self.now);
+        write!(f, "{}", self.now)?;
+        most.map_or(Ok(()), |most| write!(f, " of {most}"))
+    }
+}
+
 /// A device, as its driver describes it. None of that is measured.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Device {
@@ -108,6 +168,12 @@ pub struct Device {
     /// The NUMA node that it is attached to, by sysfs; absent where that is not known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub node: Option<u32>,
+    /// Its link to the processor; absent where sysfs does not tell.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub link: Option<Link>,
+    /// What its memory can move by its own figures, clock and width of the bus; absent where the driver does not tell.
+    #[serde(default, rename = "peak_Bps", skip_serializing_if = "Option::is_none")]
+    pub peak_bps: Option<u64>,
 }
 
 impl Device {
@@ -127,6 +193,8 @@ impl Device {
             svm: Vec::new(),
             pci: None,
             node: None,
+            link: None,
+            peak_bps: None,
         }
     }
 }
@@ -174,6 +242,19 @@ pub fn node_of(source: &Source, address: &str) -> Option<u32> {
     source.text(&format!("{PCI}/{address}/numa_node")).known()?.trim().parse().ok()
 }
 
+/// A PCI device's link, now and at most.
+pub fn link_of(source: &Source, address: &str) -> Option<Link> {
+    let text = |file: &str| source.text(&format!("{PCI}/{address}/{file}")).known().map(|text| text.trim().to_string());
+    let state = |which: &str| {
+        // `16.0 GT/s PCIe`, and `Unknown` of what has no link.
+        let speed: f64 = text(&format!("{which}_link_speed"))?.split_whitespace().next()?.parse().ok()?;
+        let lanes = text(&format!("{which}_link_width"))?.parse().ok().filter(|lanes| (1..=32).contains(lanes))?;
+        let is_speed = speed.is_finite() && (0.1..1e5).contains(&speed);
+        is_speed.then_some(LinkState { lane_mtps: (speed * 1e3).round() as u32, lanes })
+    };
+    Some(Link { now: state("current")?, most: state("max") })
+}
+
 /// The memory of all PCI devices.
 pub fn pci_memory(source: &Source) -> Vec<PciMemory> {
     let mut addresses = source.names(PCI);
@@ -209,9 +290,73 @@ mod tests {
         assert_eq!((name.api, name.number, name.to_string()), (Api::OpenCl, 1, "opencl:1".to_string()));
         assert_eq!(serde_json::from_str::<DeviceName>("\"opencl:1\"").unwrap(), name);
         assert_eq!(serde_json::to_string(&name).unwrap(), "\"opencl:1\"");
-        for text in ["", "opencl", "opencl:", "opencl:-1", "cuda:0", "0"] {
+        for text in ["", "opencl", "opencl:", "opencl:-1", "vulkan:0", "0"] {
             let said = text.parse::<DeviceName>().unwrap_err().to_string();
             assert!(said.contains("membound devices"), "{said}");
         }
+    }
+
+    /// A folder that looks as /sys does.
+    fn tree(files: &[(&str, &str)]) -> tempfile::TempDir {
+        let folder = tempfile::tempdir().unwrap();
+        for (path, text) in files {
+            let path = folder.path().join(PCI).join(path);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, text).unwrap();
+        }
+        folder
+    }
+
+    #[test]
+    fn memory_of_pci_devices_by_hand() {
+        let lines = "0x00000000e0000000 0x00000000e0ffffff 0x0000000000040200\n\
+                     0x000000000000c000 0x000000000000c01f 0x0000000000040101\n\
+                     0x0000000000000000 0x0000000000000000 0x0000000000000000\n\
+                     0x0000004000000000 0x00000043ffffffff 0x000000000014220c\n\
+                     not a resource\n\
+                     0x0000000000000010 0x000000000000000f 0x0000000000000200\n\
+                     0x00000000e1000000 0x00000000e100ffff 0x0000000000046200\n";
+        let folder = tree(&[
+            ("0000:3b:00.0/resource", lines),
+            ("0000:3b:00.0/vendor", "0x10de\n"),
+            ("0000:3b:00.0/device", "0x2330\n"),
+            ("0000:3b:00.0/enable", "1\n"),
+            ("0000:3b:00.0/numa_node", "1\n"),
+            ("0000:02:00.0/resource", "0xfe000000 0xfe000fff 0x40200\n"),
+            ("0000:02:00.0/enable", "0\n"),
+            ("0000:02:00.0/numa_node", "-1\n"),
+        ]);
+        let found = pci_memory(&Source::recorded(folder.path()).unwrap());
+        let told: Vec<_> = found.iter().map(|bar| (bar.path.as_str(), bar.bytes, bar.is_prefetchable)).collect();
+        // Ports, empty slots, what is no resource or ends before it begins, and the ROM after the six BARs are left out.
+        assert_eq!(
+            told,
+            [
+                ("/sys/bus/pci/devices/0000:02:00.0/resource0", Bytes::kib(4), false),
+                ("/sys/bus/pci/devices/0000:3b:00.0/resource0", Bytes::mib(16), false),
+                ("/sys/bus/pci/devices/0000:3b:00.0/resource3", Bytes::gib(16), true),
+            ]
+        );
+        assert_eq!((found[0].is_enabled, found[0].node, found[0].id.as_str()), (false, None, "?:?"));
+        assert_eq!((found[1].is_enabled, found[1].node, found[1].id.as_str()), (true, Some(1), "10de:2330"));
+    }
+
+    #[test]
+    fn links_by_hand() {
+        let folder = tree(&[
+            ("0000:3b:00.0/current_link_speed", "2.5 GT/s PCIe\n"),
+            ("0000:3b:00.0/current_link_width", "16\n"),
+            ("0000:3b:00.0/max_link_speed", "32.0 GT/s PCIe\n"),
+            ("0000:3b:00.0/max_link_width", "16\n"),
+            ("0000:00:01.0/current_link_speed", "Unknown\n"),
+            ("0000:00:01.0/current_link_width", "0\n"),
+        ]);
+        let source = Source::recorded(folder.path()).unwrap();
+        let link = link_of(&source, "0000:3b:00.0").unwrap();
+        assert_eq!(link.to_string(), "PCIe 1 x16 of PCIe 5 x16");
+        // 2.5 GT/s x 16 lanes x 8/10 / 8 bits = 4 GB/s; 32 GT/s x 16 x 128/130 / 8 = 63.0 GB/s.
+        assert_eq!(link.now.bps(), 4e9);
+        assert_eq!((link.most.unwrap().bps() / 1e8).round(), 630.0);
+        assert_eq!((link_of(&source, "0000:00:01.0"), link_of(&source, "0000:99:00.0")), (None, None));
     }
 }

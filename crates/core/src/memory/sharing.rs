@@ -6,6 +6,9 @@
 //!                       | device stores B, host loads without remapping: B or still A
 //! unmap           |     | device loads: B where there is one memory; A where unmapping has copied
 //! ```
+//! Where both see each other's stores at once, the processor's load after the device's store tells more: a page fault each time
+//! means that the page went to the device and came back (CUDA's managed memory), and is no sharing of one memory.
+//!
 //! Flags are wishes and drivers do as they like: USE_HOST_PTR copies where alignment does not suit, a plain buffer of an
 //! integrated device is shared. What a device does to a mapped buffer is undefined by OpenCL's standard (section 5.4.2), so it
 //! is looked at, and nothing relies on it.
@@ -21,6 +24,8 @@ words! {
         Copied = "copied",
         /// On memory of which one side sees the other's stores, and not the other way round.
         OneWay = "one-way",
+        /// At the same addresses, whose pages move to whoever touches them.
+        Migrated = "migrated",
     }
 }
 
@@ -41,6 +46,8 @@ pub trait Shared {
     fn device_store(&mut self, word: u64) -> Result<(), Self::Fault>;
     /// The device loads it.
     fn device_load(&mut self) -> Result<u64, Self::Fault>;
+    /// Page faults of the calling thread so far; always the same where that is not known.
+    fn faults(&self) -> u64;
 }
 
 /// What was seen.
@@ -52,7 +59,12 @@ pub struct Seen {
     pub by_device: bool,
     /// Whether the processor saw the device's store while it was mapped.
     pub by_host: bool,
+    /// Whether each of the processor's loads after a store of the device's made a page fault.
+    pub with_faults: bool,
 }
+
+/// Times that the device stores before the processor loads, for page faults. A single one may be chance.
+const TURNS: usize = 3;
 
 /// Words that no memory holds by chance.
 const WORDS: [u64; 3] = [0x6d65_6d62_6f75_6e64, 0x5a5a_0001_a5a5_fffe, 0x0123_4567_89ab_cdef];
@@ -67,25 +79,41 @@ pub fn observe<S: Shared>(buffer: &mut S) -> Result<Seen, S::Fault> {
     let seen_by_device = buffer.device_load()? == by_host;
     buffer.device_store(by_device)?;
     let seen_by_host = buffer.host_load()? == by_device;
+    let with_faults = seen_by_host && moves_pages(buffer, by_device)?;
     buffer.unmap()?;
     // Whoever copies back on unmapping brings the processor's word, whoever shares keeps the device's.
     let left = buffer.device_load()?;
     let is_kept = left == by_host || left == by_device;
     let sharing = match (seen_by_device, seen_by_host) {
         _ if !is_sound || !is_kept => None,
+        (true, true) if with_faults => Some(Sharing::Migrated),
         (true, true) => Some(Sharing::Same),
         (false, false) => Some(Sharing::Copied),
         _ => Some(Sharing::OneWay),
     };
-    Ok(Seen { sharing, by_device: seen_by_device, by_host: seen_by_host })
+    Ok(Seen { sharing, by_device: seen_by_device, by_host: seen_by_host, with_faults })
+}
+
+/// Whether every load of the processor's after a store of the device's has to fetch the page.
+fn moves_pages<S: Shared>(buffer: &mut S, word: u64) -> Result<bool, S::Fault> {
+    for _ in 0..TURNS {
+        buffer.device_store(word)?;
+        let before = buffer.faults();
+        buffer.host_load()?;
+        if buffer.faults() == before {
+            return Ok(false);
+        }
+    }
+    Ok(true)
 }
 
 impl Seen {
     /// In words.
     pub fn describe(&self) -> String {
         let sees = |sees: bool| if sees { "sees" } else { "does not see" };
+        let how = if self.with_faults { ", each time by a page fault" } else { "" };
         format!(
-            "while it is mapped the device {} the processor's store, and the processor {} the device's",
+            "while it is mapped the device {} the processor's store, and the processor {} the device's{how}",
             sees(self.by_device),
             sees(self.by_host)
         )
@@ -105,6 +133,9 @@ mod tests {
         /// The device reads what the processor wrote, but writes to memory of its own.
         reads_through: bool,
         loses: bool,
+        /// The page is fetched from the device when the processor loads it, and so often.
+        fetches: u64,
+        fetched: u64,
     }
 
     impl Shared for Simulated {
@@ -131,6 +162,7 @@ mod tests {
         }
 
         fn host_load(&mut self) -> Result<u64, ()> {
+            self.fetched += u64::from(self.fetched < self.fetches);
             Ok(self.host)
         }
 
@@ -145,6 +177,10 @@ mod tests {
         fn device_load(&mut self) -> Result<u64, ()> {
             Ok(self.device)
         }
+
+        fn faults(&self) -> u64 {
+            self.fetched
+        }
     }
 
     #[test]
@@ -153,6 +189,9 @@ mod tests {
         check(Simulated { is_one: true, ..Simulated::default() }, Some(Sharing::Same));
         check(Simulated::default(), Some(Sharing::Copied));
         check(Simulated { reads_through: true, ..Simulated::default() }, Some(Sharing::OneWay));
+        check(Simulated { is_one: true, fetches: 9, ..Simulated::default() }, Some(Sharing::Migrated));
+        // A fault or two at first is chance.
+        check(Simulated { is_one: true, fetches: 4, ..Simulated::default() }, Some(Sharing::Same));
         check(Simulated { loses: true, ..Simulated::default() }, None);
     }
 }

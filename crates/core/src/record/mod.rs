@@ -71,6 +71,9 @@ pub struct Header {
     /// The device that shares memory with the processor; absent where none was named.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub device: Option<Device>,
+    /// The devices between which copies were measured; empty where none were.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub devices: Vec<Device>,
 }
 
 /// Processes that an MPI launcher started, and what they speak.

@@ -6,7 +6,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::kernel::{LoadKind, StoreKind};
-use crate::machine::devices::DeviceName;
+use crate::machine::devices::{Api, DeviceName};
+use crate::memory::MemoryKind;
 use crate::units::words;
 
 words! {
@@ -14,7 +15,7 @@ words! {
     Buffer, "kind of buffer" {
         /// No device's buffer: what malloc gives, for comparison.
         Regular = "regular",
-        /// No flag: wherever the driver likes.
+        /// No flag: wherever the driver likes. With CUDA the device's own memory (cuMemAlloc), which the host can't touch.
         Plain = "plain",
         /// CL_MEM_ALLOC_HOST_PTR: memory that the host can reach, pinned as a rule.
         AllocHost = "alloc-host",
@@ -30,10 +31,79 @@ words! {
         SvmCoarse = "svm-coarse",
         /// The same without mapping (CL_MEM_SVM_FINE_GRAIN_BUFFER).
         SvmFine = "svm-fine",
+        /// cuMemHostAlloc: pinned memory, copied to the device before it reads it.
+        Pinned = "pinned",
+        /// The same write-combined (CU_MEMHOSTALLOC_WRITECOMBINED).
+        PinnedWc = "pinned-wc",
+        /// The same that the device reads where it lies (CU_MEMHOSTALLOC_DEVICEMAP).
+        Mapped = "mapped",
+        /// cuMemAllocManaged: one address for both, the driver moves pages.
+        Managed = "managed",
+        /// The same, moved in advance (cuMemPrefetchAsync).
+        ManagedPrefetch = "managed-prefetch",
+        /// The same that is to stay with the host, and to be reached from there (cuMemAdvise).
+        ManagedAdvised = "managed-advised",
+        /// cuMemHostRegister on memory in base pages, copied to the device before it reads it.
+        Registered4k = "registered-4k",
+        /// The same in transparent huge pages.
+        RegisteredThp = "registered-thp",
+        /// The same in huge pages from the pool.
+        RegisteredHuge = "registered-huge-2m",
     }
 }
 
 impl Buffer {
+    /// Kinds that the devices of an interface hand out.
+    pub fn of(api: Api) -> &'static [Buffer] {
+        use Buffer::{AllocHost, CopyHost, Plain, SvmCoarse, SvmFine, UseHostLine, UseHostPage, UseHostUnaligned};
+        use Buffer::{
+            Managed, ManagedAdvised, ManagedPrefetch, Mapped, Pinned, PinnedWc, Registered4k, RegisteredHuge,
+            RegisteredThp,
+        };
+        match api {
+            Api::OpenCl => {
+                &[Plain, AllocHost, UseHostPage, UseHostLine, UseHostUnaligned, CopyHost, SvmCoarse, SvmFine]
+            }
+            Api::Cuda => &[
+                Plain,
+                Pinned,
+                PinnedWc,
+                Mapped,
+                Managed,
+                ManagedPrefetch,
+                ManagedAdvised,
+                Registered4k,
+                RegisteredThp,
+                RegisteredHuge,
+            ],
+        }
+    }
+
+    /// Whether the host can touch it, mapped or not.
+    pub fn is_reached_by_host(self, api: Api) -> bool {
+        (api, self) != (Api::Cuda, Buffer::Plain)
+    }
+
+    /// Whether mapping it is a command of its own.
+    pub fn is_mapped_by_command(self) -> bool {
+        !matches!(self, Buffer::SvmFine | Buffer::Regular) && Buffer::of(Api::OpenCl).contains(&self)
+    }
+
+    /// Whether a program copies it to the device before the device works on it.
+    pub fn is_staged(self) -> bool {
+        matches!(self, Buffer::Pinned | Buffer::PinnedWc) || self.backing().is_some()
+    }
+
+    /// The pages of memory that the program brings along, where it chooses them.
+    pub fn backing(self) -> Option<MemoryKind> {
+        Some(match self {
+            Buffer::Registered4k => MemoryKind::Base,
+            Buffer::RegisteredThp => MemoryKind::Thp,
+            Buffer::RegisteredHuge => MemoryKind::Huge2M,
+            _ => return None,
+        })
+    }
+
     /// Kinds that a device hands out.
     pub fn of_devices() -> impl Iterator<Item = Buffer> {
         Buffer::ALL.iter().copied().filter(|buffer| *buffer != Buffer::Regular)
@@ -60,7 +130,7 @@ words! {
     Action, "action on a buffer" {
         /// One use: the processor fills the mapped buffer, the device reads it.
         Use = "use",
-        /// The same by way of regular memory: the processor fills that, clEnqueueWriteBuffer copies it, the device reads it.
+        /// The same by way of regular memory: the processor fills that, it is written to the buffer, the device reads it.
         UseWritten = "use-written",
         /// Making the buffer. Memory that the program brings along is there already: pinning alone.
         Allocate = "allocate",
@@ -78,12 +148,16 @@ words! {
         Load = "load",
         /// The same by non-temporal loads (movntdqa).
         LoadNt = "load-nt",
-        /// Copying to it from regular memory (clEnqueueWriteBuffer).
+        /// Copying to it from regular memory (clEnqueueWriteBuffer, cuMemcpyAsync).
         Write = "write",
-        /// Copying from it to regular memory (clEnqueueReadBuffer).
+        /// Copying from it to regular memory (clEnqueueReadBuffer, cuMemcpyAsync).
         Read = "read",
-        /// Copying from it to a plain buffer (clEnqueueCopyBuffer).
+        /// Copying from it to a plain buffer (clEnqueueCopyBuffer, cuMemcpyAsync).
         Copy = "copy",
+        /// Copying to it from a plain buffer.
+        CopyBack = "copy-back",
+        /// Both at once, by two queues.
+        CopyBoth = "copy-both",
         /// The device reads it, and writes what it reads to a plain buffer.
         KernelRead = "kernel-read",
         /// STREAM's copy, done by the device.

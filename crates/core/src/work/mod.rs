@@ -3,6 +3,7 @@
 pub mod addrmap;
 pub mod c2c;
 pub mod common;
+pub mod copies;
 pub mod device;
 pub mod loaded;
 pub mod page_cache;

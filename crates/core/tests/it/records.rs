@@ -31,6 +31,7 @@ fn header() -> Line {
         world: None,
         sheet: None,
         device: None,
+        devices: Vec::new(),
     }))
 }
 

@@ -4,6 +4,8 @@
 //! every later sample. So this process loads none: it starts itself once more, as `crew` does, asks that process for samples, and
 //! ends it when it does not answer.
 
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::io::{self, BufRead, BufReader};
 use std::process::Child;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
@@ -17,9 +19,8 @@ use crate::no_visit::NoVisit;
 use crate::os::processes::{signal_of, start_worker};
 use crate::schedule::Quota;
 use membound_core::case::{Case, Work};
-use membound_core::machine::devices::{DeviceName, Devices, pci_memory};
+use membound_core::machine::devices::{Api, DeviceName, Devices, pci_memory};
 use membound_core::record::Outcome;
-use membound_core::work::device::DeviceWork;
 use serde::Deserialize;
 
 /// A driver that has not answered for so long hangs: compiling all kernels takes some seconds on a slow host.
@@ -36,26 +37,36 @@ pub(crate) struct Visit {
     pub time: Duration,
 }
 
-/// The work on a device, where a case is that.
-pub(crate) fn work(case: &Case) -> Option<DeviceWork> {
-    if let Work::Device(work) = case.work { Some(work) } else { None }
+/// The device that a case is about, if it is about one.
+pub(crate) fn device_of(case: &Case) -> Option<DeviceName> {
+    match case.work {
+        Work::Device(work) => Some(work.device),
+        Work::Copies(work) => Some(work.device),
+        _ => None,
+    }
 }
 
-/// All that `--device` can name, or why there is nothing. Takes as long as drivers need to start.
-pub fn discover() -> Devices {
-    let listed = Process::start(&Errand::Devices).and_then(|mut process| process.hear(PATIENCE, &|| false));
-    let mut devices: Devices = listed.unwrap_or_else(|why| Devices {
-        absent: vec![(membound_core::machine::devices::Api::OpenCl, why.to_string())],
-        ..Devices::default()
-    });
-    devices.pci_memory = pci_memory(&crate::machine::source());
-    devices
+/// The devices of these interfaces, or why there are none, and the memory of PCI devices. Takes as long as drivers need to start:
+/// each interface has a process of its own, so that one that hangs hides no other.
+pub fn discover(apis: &[Api]) -> Devices {
+    let started: Vec<_> = apis.iter().map(|&api| (api, Process::start(&Errand::Devices(api)))).collect();
+    let mut all = Devices { pci_memory: pci_memory(&crate::machine::source()), ..Devices::default() };
+    for (api, process) in started {
+        match process.and_then(|mut process| process.hear::<Devices>(PATIENCE, &|| false)) {
+            Ok(found) => {
+                all.devices.extend(found.devices);
+                all.absent.extend(found.absent);
+            }
+            Err(why) => all.absent.push((api, why.to_string())),
+        }
+    }
+    all
 }
 
 /// Measures on devices. Nothing is started before a case needs it.
 #[derive(Debug)]
 pub(crate) struct OnDevices {
-    running: Option<(DeviceName, Process)>,
+    running: BTreeMap<DeviceName, Process>,
     /// Why there is none to start, where that is known.
     refused: Option<String>,
 }
@@ -63,32 +74,32 @@ pub(crate) struct OnDevices {
 impl OnDevices {
     /// `refused` is why the device can't be used, where that is known already.
     pub fn new(refused: Option<String>) -> Self {
-        OnDevices { running: None, refused }
+        OnDevices { running: BTreeMap::new(), refused }
     }
 
-    pub fn visit(&mut self, case: &Case, work: DeviceWork, quota: &Quota<'_>) -> Outcome {
-        let outcome = self.try_visit(case, work, quota);
+    pub fn visit(&mut self, case: &Case, name: DeviceName, quota: &Quota<'_>) -> Outcome {
+        let outcome = self.try_visit(case, name, quota);
         outcome.unwrap_or_else(|why| {
             // What it is doing nobody knows.
-            self.running = None;
+            self.running.remove(&name);
             why.into()
         })
     }
 
-    fn try_visit(&mut self, case: &Case, work: DeviceWork, quota: &Quota<'_>) -> Result<Outcome, NoVisit> {
+    fn try_visit(&mut self, case: &Case, name: DeviceName, quota: &Quota<'_>) -> Result<Outcome, NoVisit> {
         if let Some(why) = &self.refused {
             return Err(NoVisit::impossible(why.clone()));
         }
-        if self.running.as_ref().is_none_or(|(name, _)| *name != work.device) {
-            self.running = Some((work.device, Process::start(&Errand::Device(work.device))?));
-        }
-        let Some((_, process)) = &mut self.running else { return Err(NoVisit::Stopped) };
+        let process = match self.running.entry(name) {
+            Entry::Occupied(running) => running.into_mut(),
+            Entry::Vacant(place) => place.insert(Process::start(&Errand::Device(name))?),
+        };
         let (least_samples, most_samples, time) = (quota.least_samples, quota.most_samples, quota.time);
         process.say(&Visit { case: case.clone(), least_samples, most_samples, time })?;
         let outcome = process.hear(PATIENCE + 3 * time, quota.interrupted)?;
         // A lost device stays lost for whoever lost it.
         if matches!(outcome, Outcome::Crashed { .. }) {
-            self.running = None;
+            self.running.remove(&name);
         }
         Ok(outcome)
     }

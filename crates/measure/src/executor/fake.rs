@@ -339,7 +339,7 @@ impl Executor for Fake {
                 self.measured(case, volume, (Flops::CHAINS * Flops::LINKS) as f64, quota)
             }
             Work::PingPong(_) => NoVisit::impossible("the simulated machine has one process").into(),
-            Work::Device(_) => NoVisit::impossible("the simulated machine has no devices").into(),
+            Work::Device(_) | Work::Copies(_) => NoVisit::impossible("the simulated machine has no devices").into(),
             Work::Plain(_) => NoVisit::impossible("the simulated machine has no C library").into(),
             Work::Rounding(_) => NoVisit::impossible("the simulated machine adds up nothing").into(),
             Work::Streams(streams) => {

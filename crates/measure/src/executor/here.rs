@@ -59,8 +59,8 @@ impl Executor for Here {
     }
 
     fn visit(&mut self, case: &Case, quota: &Quota<'_>) -> Outcome {
-        if let Some(work) = device::work(case) {
-            return self.devices.visit(case, work, quota);
+        if let Some(name) = device::device_of(case) {
+            return self.devices.visit(case, name, quota);
         }
         let outcome =
             if has_memory_type(case) { self.microvm.visit(case, quota) } else { self.native.visit(case, quota) };
@@ -81,7 +81,7 @@ fn in_place(outcome: Outcome) -> Outcome {
 
 /// Cases of the micro-VM, and those of this machine; devices have neither's memory.
 fn natures(cases: &[Case]) -> (Vec<Case>, Vec<Case>) {
-    cases.iter().filter(|case| device::work(case).is_none()).cloned().partition(has_memory_type)
+    cases.iter().filter(|case| device::device_of(case).is_none()).cloned().partition(has_memory_type)
 }
 
 /// Whether a kernel's stream lies in memory of a type that only page tables of our own can ask for.

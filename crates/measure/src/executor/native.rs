@@ -174,7 +174,9 @@ impl Native {
             Work::Loaded(work) => {
                 self.loader.visit(case, work.load, &mut self.chaser, quota, &tools(loaded::sample(work.load)))
             }
-            Work::Device(_) => Err(NoVisit::impossible("a device is measured in a process with its driver")),
+            Work::Device(_) | Work::Copies(_) => {
+                Err(NoVisit::impossible("a device is measured in a process with its driver"))
+            }
             Work::PingPong(_) => {
                 Err(NoVisit::impossible("messages need processes; start them with `mpirun membound pingpong`"))
             }

@@ -1,6 +1,8 @@
 //! A process that does something for its parent: measures its part of a case beside others, or lives with a device's driver.
 
 use crate::crew::{Answer, Errand, Line, Part};
+#[cfg(any(feature = "opencl", feature = "cuda"))]
+use crate::executor::drivers;
 use crate::executor::native::Native;
 use crate::memory::places::Places;
 use crate::no_visit::NoVisit;
@@ -21,8 +23,8 @@ pub fn serve() -> bool {
             };
             let _ = line.say(&answer);
         }
-        Ok(Some(Errand::Devices)) => {
-            let _ = line.say(&drivers::list());
+        Ok(Some(Errand::Devices(api))) => {
+            let _ = line.say(&drivers::list(api));
         }
         Ok(Some(Errand::Device(name))) => drivers::serve(name, &mut line),
         Ok(None) | Err(_) => {}
@@ -35,54 +37,15 @@ fn work(part: &Part, line: &mut Line) -> Result<(Volume, Obtained), NoVisit> {
     Native::new(cases, Places::default(), part.verify)?.work(part, line)
 }
 
-/// Devices, in a process that may load their drivers.
-#[cfg(feature = "opencl")]
-mod drivers {
-    use crate::crew::Line;
-    use crate::executor::device::{Visit, work};
-    use crate::experiments::device::{Bench, devices};
-    use crate::no_visit::NoVisit;
-    use crate::schedule::Quota;
-    use membound_core::machine::devices::{DeviceName, Devices};
-    use membound_core::record::Outcome;
-
-    pub fn list() -> Devices {
-        devices()
-    }
-
-    /// Visits as it is asked to, until nobody asks any more.
-    pub fn serve(name: DeviceName, line: &mut Line) {
-        let mut bench = Bench::open(name);
-        while let Ok(Some(visit)) = line.hear::<Visit>() {
-            let outcome = bench.as_mut().map_err(|why| why.clone()).and_then(|bench| visited(bench, &visit));
-            let outcome = outcome.unwrap_or_else(Outcome::from);
-            if line.say(&outcome).is_err() {
-                return;
-            }
-        }
-    }
-
-    fn visited(
-        bench: &mut Bench,
-        Visit { case, least_samples, most_samples, time }: &Visit,
-    ) -> Result<Outcome, NoVisit> {
-        let Some(work) = work(case) else { return Err(NoVisit::impossible("this is no work on a device")) };
-        // Whoever wants to stop ends this process.
-        let quota =
-            Quota { least_samples: *least_samples, most_samples: *most_samples, time: *time, interrupted: &|| false };
-        Ok(Outcome::Measured(Box::new(bench.visit(case, work, &quota)?)))
-    }
-}
-
-/// Stands in for drivers where they were left out.
-#[cfg(not(feature = "opencl"))]
+/// Stands in for drivers where all were left out.
+#[cfg(not(any(feature = "opencl", feature = "cuda")))]
 mod drivers {
     use crate::crew::Line;
     use membound_core::machine::devices::{Api, DeviceName, Devices};
 
-    pub fn list() -> Devices {
-        let why = "this build has no OpenCL; build with the feature opencl".to_string();
-        Devices { absent: vec![(Api::OpenCl, why)], ..Devices::default() }
+    pub fn list(api: Api) -> Devices {
+        let why = format!("this build leaves {api} out; build with the feature {api}");
+        Devices { absent: vec![(api, why)], ..Devices::default() }
     }
 
     pub fn serve(_name: DeviceName, _line: &mut Line) {}

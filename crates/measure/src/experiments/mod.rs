@@ -2,7 +2,9 @@
 
 pub mod addrmap;
 pub mod c2c;
-#[cfg(feature = "opencl")]
+#[cfg(any(feature = "opencl", feature = "cuda"))]
+pub mod copies;
+#[cfg(any(feature = "opencl", feature = "cuda"))]
 pub mod device;
 pub mod energy;
 pub mod flops;

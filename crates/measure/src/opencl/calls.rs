@@ -13,8 +13,10 @@ use std::sync::Arc;
 use crate::os::dynamic;
 use crate::os::dynamic::Library;
 
+use crate::driver::host_memory::HostMemory;
+use crate::driver::{Access, Copying, Word};
+use crate::no_visit::NoVisit;
 use crate::opencl::failure::{DEVICE_NOT_FOUND, Failure, PLATFORM_NOT_FOUND};
-use crate::opencl::host_memory::HostMemory;
 
 /// The loader's name with the version of its interface; without one only where development files are installed.
 const LIBRARY: &[&str] = if cfg!(windows) { &["OpenCL.dll"] } else { &["libOpenCL.so.1", "libOpenCL.so"] };
@@ -22,6 +24,8 @@ const LIBRARY: &[&str] = if cfg!(windows) { &["OpenCL.dll"] } else { &["libOpenC
 const SUCCESS: i32 = 0;
 /// CL_TRUE.
 const BLOCKING: u32 = 1;
+/// CL_FALSE.
+const NOT_BLOCKING: u32 = 0;
 /// CL_DEVICE_TYPE_ALL.
 const ALL_TYPES: u64 = 0xffff_ffff;
 /// CL_PROGRAM_BUILD_LOG.
@@ -41,10 +45,14 @@ pub(crate) mod flags {
 }
 
 /// cl_map_flags.
-pub(crate) mod mapping {
-    pub const READ: u64 = 1;
-    pub const WRITE: u64 = 2;
-    pub const WRITE_INVALIDATE: u64 = 4;
+fn mapping(access: Access) -> u64 {
+    match access {
+        Access::Read => 1,
+        Access::Write => 2,
+        Access::ReadWrite => 3,
+        // CL_MAP_WRITE_INVALIDATE_REGION.
+        Access::Renew => 4,
+    }
 }
 
 type Out<T> = *mut T;
@@ -83,6 +91,7 @@ functions! {
     release_context = "clReleaseContext"(usize) -> i32,
     create_queue = "clCreateCommandQueue"(usize, usize, u64, Out<i32>) -> usize,
     release_queue = "clReleaseCommandQueue"(usize) -> i32,
+    flush = "clFlush"(usize) -> i32,
     finish = "clFinish"(usize) -> i32,
     create_buffer = "clCreateBuffer"(usize, u64, usize, Out<c_void>, Out<i32>) -> usize,
     release_buffer = "clReleaseMemObject"(usize) -> i32,
@@ -220,12 +229,14 @@ impl Id {
     }
 }
 
-/// A context with one device, and a queue whose commands run in order.
+/// A context with one device, and two queues whose commands run in order: all is done by the first, the second does what is
+/// to be done at the same time.
 pub(crate) struct Session {
     functions: &'static Functions,
     device: usize,
     context: usize,
     queue: usize,
+    second: usize,
 }
 
 impl Session {
@@ -234,11 +245,29 @@ impl Session {
         // SAFETY: no properties and no callback, which the standard allows; one device of this loader; an int for the answer.
         let context = unsafe { (functions.create_context)(ptr::null(), 1, &id.device, 0, 0, &mut code) };
         done("clCreateContext", code)?;
-        let mut session = Session { functions, device: id.device, context, queue: 0 };
-        // SAFETY: the context was made with this device.
-        session.queue = unsafe { (functions.create_queue)(context, id.device, 0, &mut code) };
-        done("clCreateCommandQueue", code)?;
+        let mut session = Session { functions, device: id.device, context, queue: 0, second: 0 };
+        for queue in [&mut session.queue, &mut session.second] {
+            // SAFETY: the context was made with this device.
+            *queue = unsafe { (functions.create_queue)(context, id.device, 0, &mut code) };
+            done("clCreateCommandQueue", code)?;
+        }
         Ok(Arc::new(session))
+    }
+
+    /// Does two copies at once, and waits for both.
+    pub fn both(&self, copies: [Copying<'_, Memory>; 2]) -> Result<(), Failure> {
+        let queues = [self.queue, self.second];
+        let mut started = Ok(());
+        for (copying, queue) in copies.into_iter().zip(queues) {
+            // SAFETY: both queues are waited for below, whatever happens, while all is borrowed by the caller.
+            started = started.and_then(|()| unsafe { copying.start(queue) });
+        }
+        // SAFETY: queues of this session. What is not flushed need not begin before another queue is waited for.
+        let flushed = queues.map(|queue| unsafe { (self.functions.flush)(queue) });
+        let finished = queues.map(|queue| unsafe { (self.functions.finish)(queue) });
+        started?;
+        flushed.into_iter().try_for_each(|code| done("clFlush", code))?;
+        finished.into_iter().try_for_each(|code| done("clFinish", code))
     }
 
     /// Waits until all commands are done.
@@ -264,10 +293,10 @@ impl Session {
 
 impl Drop for Session {
     fn drop(&mut self) {
-        // SAFETY: both were made by `new` (a queue that was not is 0) and are released once.
+        // SAFETY: all were made by `new` (a queue that was not is 0) and are released once.
         unsafe {
-            if self.queue != 0 {
-                (self.functions.release_queue)(self.queue);
+            for queue in [self.queue, self.second].into_iter().filter(|queue| *queue != 0) {
+                (self.functions.release_queue)(queue);
             }
             (self.functions.release_context)(self.context);
         }
@@ -376,12 +405,6 @@ enum Place {
     Svm(usize),
 }
 
-/// What is copied: any bits are one.
-pub(crate) trait Word: Copy {}
-impl Word for u64 {}
-impl Word for f64 {}
-impl Word for f32 {}
-
 /// Memory of a device.
 pub(crate) struct Memory {
     session: Arc<Session>,
@@ -429,14 +452,10 @@ impl Memory {
         self.bytes
     }
 
-    /// Where the host sees it; nothing while it is not mapped.
-    pub fn address(&self) -> Option<usize> {
-        self.mapped
-    }
-
     /// Maps all of it, and waits until it is mapped.
-    pub fn map(&mut self, flags: u64) -> Result<(), Failure> {
+    pub fn map(&mut self, access: Access) -> Result<(), Failure> {
         let Session { functions, queue, .. } = *self.session;
+        let flags = mapping(access);
         if self.mapped.is_some() {
             return Ok(());
         }
@@ -515,62 +534,97 @@ impl Memory {
 
     /// Copies `from` to its start.
     pub fn write<W: Word>(&mut self, from: &[W]) -> Result<(), Failure> {
-        let Session { functions, queue, .. } = *self.session;
-        let (bytes, data) = (size_of_val(from), from.as_ptr().cast::<c_void>());
-        assert!(bytes <= self.bytes);
-        match self.place {
-            Place::Buffer(buffer) => {
-                let write = functions.write;
-                // SAFETY: it reads borrowed bytes, no more than the buffer has, before it returns: it is blocking.
-                let code = unsafe { write(queue, buffer, BLOCKING, 0, bytes, data, 0, ptr::null(), ptr::null_mut()) };
-                done("clEnqueueWriteBuffer", code)?;
-            }
-            Place::Svm(address) => self.svm_copy(address as *mut c_void, data, bytes)?,
-        }
+        // SAFETY: it is blocking.
+        unsafe { self.start_write(self.session.queue, BLOCKING, from) }?;
         self.session.finish()
     }
 
     /// Copies its start to `to`.
     pub fn read<W: Word>(&mut self, to: &mut [W]) -> Result<(), Failure> {
-        let Session { functions, queue, .. } = *self.session;
-        let (bytes, data) = (size_of_val(to), to.as_mut_ptr().cast::<c_void>());
-        assert!(bytes <= self.bytes);
-        match self.place {
-            Place::Buffer(buffer) => {
-                let read = functions.read;
-                // SAFETY: it writes borrowed bytes, no more than the buffer has, before it returns: it is blocking.
-                let code = unsafe { read(queue, buffer, BLOCKING, 0, bytes, data, 0, ptr::null(), ptr::null_mut()) };
-                done("clEnqueueReadBuffer", code)?;
-            }
-            Place::Svm(address) => self.svm_copy(data, address as Data, bytes)?,
-        }
+        // SAFETY: it is blocking.
+        unsafe { self.start_read(self.session.queue, BLOCKING, to) }?;
         self.session.finish()
     }
 
     /// Copies all of it to `to`, which is as long: by the device, if it does so itself.
     pub fn copy(&mut self, to: &mut Memory) -> Result<(), Failure> {
-        let Session { functions, queue, .. } = *self.session;
+        // SAFETY: it is waited for right after.
+        let started = unsafe { self.start_copy(self.session.queue, to) };
+        self.session.finish()?;
+        started
+    }
+
+    /// # Safety
+    /// Where it is not blocking, the queue must be waited for while `from` is borrowed.
+    unsafe fn start_write<W: Word>(&mut self, queue: usize, blocking: u32, from: &[W]) -> Result<(), Failure> {
+        let (bytes, data) = (size_of_val(from), from.as_ptr().cast::<c_void>());
+        assert!(bytes <= self.bytes);
+        match self.place {
+            Place::Buffer(buffer) => {
+                let write = self.session.functions.write;
+                // SAFETY: it reads bytes that stay borrowed, no more than the buffer has.
+                let code = unsafe { write(queue, buffer, blocking, 0, bytes, data, 0, ptr::null(), ptr::null_mut()) };
+                done("clEnqueueWriteBuffer", code)
+            }
+            Place::Svm(address) => self.svm_copy(queue, blocking, address as *mut c_void, data, bytes),
+        }
+    }
+
+    /// # Safety
+    /// Where it is not blocking, the queue must be waited for while `to` is borrowed.
+    unsafe fn start_read<W: Word>(&mut self, queue: usize, blocking: u32, to: &mut [W]) -> Result<(), Failure> {
+        let (bytes, data) = (size_of_val(to), to.as_mut_ptr().cast::<c_void>());
+        assert!(bytes <= self.bytes);
+        match self.place {
+            Place::Buffer(buffer) => {
+                let read = self.session.functions.read;
+                // SAFETY: it writes bytes that stay borrowed, no more than the buffer has.
+                let code = unsafe { read(queue, buffer, blocking, 0, bytes, data, 0, ptr::null(), ptr::null_mut()) };
+                done("clEnqueueReadBuffer", code)
+            }
+            Place::Svm(address) => self.svm_copy(queue, blocking, data, address as Data, bytes),
+        }
+    }
+
+    /// # Safety
+    /// The queue must be waited for while both are borrowed.
+    unsafe fn start_copy(&mut self, queue: usize, to: &mut Memory) -> Result<(), Failure> {
         assert!(to.bytes >= self.bytes && Arc::ptr_eq(&self.session, &to.session));
         match (self.place, to.place) {
             (Place::Buffer(from), Place::Buffer(to)) => {
-                let (copy, bytes) = (functions.copy, self.bytes);
+                let (copy, bytes) = (self.session.functions.copy, self.bytes);
                 // SAFETY: two buffers of this session that have so many bytes, and are not one: both are borrowed.
                 let code = unsafe { copy(queue, from, to, 0, 0, bytes, 0, ptr::null(), ptr::null_mut()) };
-                done("clEnqueueCopyBuffer", code)?;
+                done("clEnqueueCopyBuffer", code)
             }
-            (Place::Svm(from), Place::Svm(to)) => self.svm_copy(to as *mut c_void, from as Data, self.bytes)?,
-            _ => return Err(Failure { call: "a copy between a buffer and shared virtual memory", code: -59 }),
+            (Place::Svm(from), Place::Svm(to)) => {
+                self.svm_copy(queue, NOT_BLOCKING, to as *mut c_void, from as Data, self.bytes)
+            }
+            _ => Err(Failure { call: "a copy between a buffer and shared virtual memory", code: -59 }),
         }
-        self.session.finish()
     }
 
-    /// Both are borrowed by the callers and have so many bytes.
-    fn svm_copy(&self, to: *mut c_void, from: Data, bytes: usize) -> Result<(), Failure> {
-        let Session { functions, queue, .. } = *self.session;
-        let copy = functions.svm_copy.ok_or(MISSING)?;
-        // SAFETY: shared virtual memory of this context on one side or both, borrowed bytes on the other; it is blocking.
-        let code = unsafe { copy(queue, BLOCKING, to, from, bytes, 0, ptr::null(), ptr::null_mut()) };
+    /// Both are borrowed by the callers, which wait for what is not blocking, and have so many bytes.
+    fn svm_copy(&self, queue: usize, blocking: u32, to: *mut c_void, from: Data, bytes: usize) -> Result<(), Failure> {
+        let copy = self.session.functions.svm_copy.ok_or(MISSING)?;
+        // SAFETY: shared virtual memory of this context on one side or both, borrowed bytes on the other.
+        let code = unsafe { copy(queue, blocking, to, from, bytes, 0, ptr::null(), ptr::null_mut()) };
         done("clEnqueueSVMMemcpy", code)
+    }
+}
+
+impl Copying<'_, Memory> {
+    /// # Safety
+    /// The queue must be waited for while all of it is borrowed.
+    unsafe fn start(self, queue: usize) -> Result<(), Failure> {
+        // SAFETY: as the caller promises.
+        unsafe {
+            match self {
+                Copying::Write { from, to } => to.start_write(queue, NOT_BLOCKING, from),
+                Copying::Read { from, to } => from.start_read(queue, NOT_BLOCKING, to),
+                Copying::Within { from, to } => from.start_copy(queue, to),
+            }
+        }
     }
 }
 
@@ -591,5 +645,47 @@ impl Drop for Memory {
         }
         // The driver may free later what it was told to release; it must be done before the host's memory goes.
         let _ = self.session.finish();
+    }
+}
+
+impl crate::driver::Memory for Memory {
+    fn bytes(&self) -> usize {
+        Memory::bytes(self)
+    }
+
+    fn address(&self) -> Option<usize> {
+        self.mapped
+    }
+
+    fn map(&mut self, access: Access) -> Result<(), NoVisit> {
+        Ok(Memory::map(self, access)?)
+    }
+
+    fn unmap(&mut self) -> Result<(), NoVisit> {
+        Ok(Memory::unmap(self)?)
+    }
+
+    fn contents(&mut self) -> &mut [f64] {
+        Memory::contents(self)
+    }
+
+    fn host_store(&mut self, word: u64) {
+        Memory::host_store(self, word);
+    }
+
+    fn host_load(&mut self) -> u64 {
+        Memory::host_load(self)
+    }
+
+    fn write<W: Word>(&mut self, from: &[W]) -> Result<(), NoVisit> {
+        Ok(Memory::write(self, from)?)
+    }
+
+    fn read<W: Word>(&mut self, to: &mut [W]) -> Result<(), NoVisit> {
+        Ok(Memory::read(self, to)?)
+    }
+
+    fn copy(&mut self, to: &mut Self) -> Result<(), NoVisit> {
+        Ok(Memory::copy(self, to)?)
     }
 }

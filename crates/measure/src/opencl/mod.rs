@@ -3,14 +3,20 @@
 
 pub(crate) mod calls;
 pub(crate) mod failure;
-pub(crate) mod host_memory;
 pub(crate) mod kernels;
 
+use std::sync::Arc;
+
+use crate::driver::host_memory::HostMemory;
+use crate::driver::{Copying, Driver};
 use crate::linkage::{IS_STATIC, STATIC};
-use crate::opencl::calls::{Id, Loader};
-use membound_core::machine::devices::{Api, Device, DeviceKind, DeviceName, node_of};
+use crate::no_visit::NoVisit;
+use crate::opencl::calls::{Id, Loader, Memory, Session, flags};
+use crate::opencl::kernels::Kernels;
+use membound_core::machine::devices::{Api, Device, DeviceKind, DeviceName, link_of, node_of};
 use membound_core::machine::source::Source;
 use membound_core::units::Bytes;
+use membound_core::work::device::Buffer;
 
 /// What cl_device_info and cl_platform_info call what is asked (cl.h).
 mod ask {
@@ -65,7 +71,9 @@ fn describe(number: u32, id: Id, source: &Source) -> Device {
         has_double: id.number(ask::DOUBLE) != 0,
         svm: svm(id.number(ask::SVM)),
         node: pci.as_ref().and_then(|address| node_of(source, address)),
+        link: pci.as_ref().and_then(|address| link_of(source, address)),
         pci,
+        peak_bps: None,
     }
 }
 
@@ -93,6 +101,63 @@ fn pci(id: Id) -> Option<String> {
     let of_nvidia = ask::PCI_NV.map(|what| id.words(what).first().copied());
     let [Some(bus), Some(slot), domain] = of_nvidia else { return None };
     Some(address([domain.unwrap_or(0), bus, slot >> 3, slot & 7]))
+}
+
+/// A device that is open: its buffers by their flags.
+pub(crate) struct OpenCl {
+    session: Arc<Session>,
+    device: Device,
+}
+
+impl Driver for OpenCl {
+    type Memory = Memory;
+    type Kernels = Kernels;
+
+    fn open(name: DeviceName) -> Result<Self, NoVisit> {
+        let found = devices().map_err(NoVisit::impossible)?.into_iter().find(|(device, _)| device.name == name);
+        let (device, id) = found.ok_or_else(|| NoVisit::no_device(name))?;
+        Ok(OpenCl { session: Session::new(id)?, device })
+    }
+
+    fn beside(&self, _peer: DeviceName) -> Result<Self, NoVisit> {
+        Err(NoVisit::impossible(
+            "OpenCL copies from no device to another: buffers are a context's, and the driver moves them when it likes",
+        ))
+    }
+
+    fn device(&self) -> &Device {
+        &self.device
+    }
+
+    fn kernels(&self) -> Result<Kernels, NoVisit> {
+        Kernels::new(&self.session, self.device.has_double)
+    }
+
+    fn make(&self, buffer: Buffer, bytes: usize, host: Option<HostMemory>) -> Result<Memory, NoVisit> {
+        let has = |capability: &str| self.device.svm.iter().any(|svm| svm == capability);
+        let asked = match buffer {
+            Buffer::SvmCoarse if !has("coarse-grained buffers") => {
+                return Err(NoVisit::impossible("the device has no shared virtual memory (OpenCL 2.0)"));
+            }
+            Buffer::SvmFine if !has("fine-grained buffers") => {
+                return Err(NoVisit::impossible("the device has no fine-grained shared virtual memory"));
+            }
+            Buffer::SvmCoarse => return Ok(Memory::svm(&self.session, flags::READ_WRITE, bytes)?),
+            Buffer::SvmFine => {
+                return Ok(Memory::svm(&self.session, flags::READ_WRITE | flags::SVM_FINE_GRAIN, bytes)?);
+            }
+            Buffer::Plain => 0,
+            Buffer::AllocHost => flags::ALLOC_HOST_PTR,
+            Buffer::UseHostPage | Buffer::UseHostLine | Buffer::UseHostUnaligned => flags::USE_HOST_PTR,
+            Buffer::CopyHost => flags::COPY_HOST_PTR,
+            other => return Err(NoVisit::impossible(format!("{other} is no buffer of OpenCL"))),
+        };
+        Ok(Memory::buffer(&self.session, flags::READ_WRITE | asked, bytes, host)?)
+    }
+
+    fn both(&self, copies: [Copying<'_, Memory>; 2]) -> Result<(), NoVisit> {
+        Ok(self.session.both(copies)?)
+    }
 }
 
 #[cfg(test)]

@@ -298,6 +298,7 @@ fn measure_cases(
         streams: false,
         sheet: None,
         device: None,
+        devices: Vec::new(),
     };
     let mut here = Here::new(cases, Places::default(), false)?;
     let finished = measure::measure(cases, &mut here, &session)?;

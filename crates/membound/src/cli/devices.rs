@@ -5,6 +5,7 @@ use clap::Args;
 use crate::cli::args::{Done, Format};
 use crate::cli::usage;
 use membound_analyze::across::sections::devices as sections;
+use membound_core::machine::devices::Api;
 use membound_measure::executor::device::discover;
 
 /// Flags of `membound devices`.
@@ -20,7 +21,7 @@ pub fn run(args: &DevicesArgs) -> anyhow::Result<Done> {
     if args.format == Format::Csv {
         return Err(usage("devices are no rows; print them with --format table, json or markdown"));
     }
-    let devices = discover();
+    let devices = discover(Api::ALL);
     if args.format == Format::Json {
         return Ok(Done::ok(serde_json::to_string_pretty(&devices)? + "\n"));
     }

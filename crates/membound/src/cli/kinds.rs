@@ -144,7 +144,7 @@ pub fn run(args: &KindsArgs) -> anyhow::Result<Done> {
 /// The same on a device with a driver. What can't be planned without knowing the device is planned for one of no limits, so
 /// that a machine without a driver has its outcome in the record.
 fn run_on(args: &KindsArgs, name: DeviceName, machine: Machine, frame: &Frame) -> anyhow::Result<Done> {
-    let listed = discover();
+    let listed = discover(&[name.api]);
     let absent = listed.absent.iter().find(|(api, _)| *api == name.api).map(|(_, why)| why.clone());
     let gone = || format!("there is no {name}; `membound devices` lists what there is");
     let found = listed.devices.into_iter().find(|device| device.name == name);

@@ -23,6 +23,7 @@ pub const GROUPS: [(&str, &[&str]); 4] = [
             "library",
             "strings",
             "kinds",
+            "copies",
             "latency",
             "c2c",
             "loaded",
@@ -94,6 +95,13 @@ pub const EXAMPLES: &[(&str, [(&str, &str); 2])] = &[
         [
             ("membound devices", "What --device can name here, and what its driver says of it"),
             ("membound devices --format json", "The same for programs"),
+        ],
+    ),
+    (
+        "copies",
+        [
+            ("membound copies", "All devices, each way and both at once"),
+            ("membound copies --device opencl:0 --sizes 64..256MiB", "One device, at powers of two"),
         ],
     ),
     (

@@ -60,6 +60,8 @@ pub struct Session {
     pub sheet: Option<Sheet>,
     /// The device whose memory is measured, if the user named one.
     pub device: Option<Device>,
+    /// The devices between which copies are measured.
+    pub devices: Vec<Device>,
 }
 
 impl Session {
@@ -76,6 +78,7 @@ impl Session {
             streams: args.format == Format::Jsonl,
             sheet: None,
             device: None,
+            devices: Vec::new(),
         }
     }
 }
@@ -171,6 +174,12 @@ impl<'a> Job<'a> {
             Ok(device) => self.session.device = Some(device),
             Err(why) => self.no_device = Some(why),
         }
+        self
+    }
+
+    /// Between these devices.
+    pub fn between(mut self, devices: Vec<Device>) -> Self {
+        self.session.devices = devices;
         self
     }
 
@@ -434,6 +443,7 @@ pub(crate) fn header(executor: &dyn Executor, session: &Session) -> Header {
         world: executor.world(),
         sheet: session.sheet.clone(),
         device: session.device.clone(),
+        devices: session.devices.clone(),
     }
 }
 

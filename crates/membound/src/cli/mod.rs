@@ -7,6 +7,7 @@ pub mod bandwidth;
 pub mod characterise;
 pub mod check;
 pub mod compare;
+pub mod copies;
 pub mod cores;
 pub mod count;
 pub mod devices;
@@ -75,6 +76,8 @@ pub enum Command {
     Kinds(kinds::KindsArgs),
     /// Show the devices that share memory with the processor, and what their drivers say of them
     Devices(devices::DevicesArgs),
+    /// Measure copies between the host's memory and devices', and between devices: each way and both at once, over sizes
+    Copies(copies::CopiesArgs),
     /// Measure what passing a line between each two CPUs costs
     C2c(cores::C2cArgs),
     /// Measure memory latency while other CPUs load the memory: latency over bandwidth, its knee, where it saturates
@@ -181,6 +184,7 @@ pub fn execute(cli: &Cli) -> anyhow::Result<Done> {
         Some(Command::Plain(args)) => plain::run(args),
         Some(Command::Kinds(args)) => kinds::run(args),
         Some(Command::Devices(args)) => devices::run(args),
+        Some(Command::Copies(args)) => copies::run(args),
         Some(Command::C2c(args)) => cores::c2c(args),
         Some(Command::Loaded(args)) => cores::loaded(args),
         Some(Command::Addrmap(args)) => addrmap::run(args),
@@ -250,6 +254,7 @@ impl Cli {
             Some(Command::Bandwidth(args) | Command::Stores(args) | Command::Stream(args)) => &args.run,
             Some(Command::Plain(args)) => &args.args.run,
             Some(Command::Kinds(args)) => &args.run,
+            Some(Command::Copies(args)) => &args.run,
             Some(Command::Kernel(args)) => &args.run,
             Some(Command::C2c(args)) => &args.run,
             Some(Command::Loaded(args)) => &args.run,

@@ -192,6 +192,7 @@ fn session(machine: &Machine, args: &WatchArgs) -> Session {
         streams: false,
         sheet: None,
         device: None,
+        devices: Vec::new(),
     }
 }
 

@@ -11,28 +11,30 @@ use tempfile::TempDir;
 use crate::common::launched::text;
 use crate::common::skip::skip;
 
+/// A folder with a library of our own, compiled; nothing where there is no compiler.
+pub(crate) fn built(source: &str, library: &str, flags: &[&str]) -> Option<TempDir> {
+    let folder = tempfile::tempdir().unwrap();
+    let (source, out) = (Path::new(env!("CARGO_MANIFEST_DIR")).join(source), folder.path().join(library));
+    let mut compiler = Command::new("cc");
+    compiler.args(["-shared", "-fPIC", "-O1", "-o"]).arg(out).args(flags).arg(source);
+    match compiler.output() {
+        Ok(output) if output.status.success() => Some(folder),
+        Ok(output) => panic!("{}", text(&output.stderr)),
+        Err(_) => None,
+    }
+}
+
 /// The folder of the fake loader, built once; nothing where there is no compiler.
 fn fake() -> Option<&'static Path> {
     static FOLDER: OnceLock<Option<TempDir>> = OnceLock::new();
-    let build = || {
-        let folder = tempfile::tempdir().unwrap();
-        let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/opencl/fake.c");
-        let out = folder.path().join("libOpenCL.so.1");
-        let built = Command::new("cc").args(["-shared", "-fPIC", "-O1", "-o"]).arg(out).arg(source).output();
-        match built {
-            Ok(output) if output.status.success() => Some(folder),
-            Ok(output) => panic!("{}", text(&output.stderr)),
-            Err(_) => None,
-        }
-    };
-    let folder = FOLDER.get_or_init(build).as_ref().map(TempDir::path);
+    let folder = FOLDER.get_or_init(|| built("tests/opencl/fake.c", "libOpenCL.so.1", &[])).as_ref().map(TempDir::path);
     if folder.is_none() {
         skip("no C compiler");
     }
     folder
 }
 
-fn membound(library: &Path, variables: &[(&str, &str)], arguments: &[&str]) -> Output {
+pub(crate) fn membound(library: &Path, variables: &[(&str, &str)], arguments: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_membound"));
     command.env("LD_LIBRARY_PATH", library).envs(variables.iter().copied());
     command.args(arguments).output().unwrap()
@@ -52,7 +54,7 @@ fn listed(fault: &str) -> Option<Value> {
 const KINDS: [&str; 9] = ["kinds", "--device", "opencl:0", "--size", "256KiB", "--samples", "5", "--format", "json"];
 
 /// Rows of a run, and its exit code.
-fn rows(output: &Output) -> (Vec<Value>, Option<i32>) {
+pub(crate) fn rows(output: &Output) -> (Vec<Value>, Option<i32>) {
     let stderr = text(&output.stderr);
     assert!(!stderr.contains("panicked"), "{stderr}");
     let rows = serde_json::from_slice(&output.stdout).unwrap_or_else(|fault| panic!("{fault}: {stderr}"));
@@ -63,7 +65,7 @@ fn on_fake_rows(fault: &str, more: &[&str]) -> Option<(Vec<Value>, Option<i32>)>
     on_fake(fault, &[&KINDS[..], more].concat()).map(|output| rows(&output))
 }
 
-fn sharing<'a>(rows: &'a [Value], buffer: &str) -> Vec<&'a str> {
+pub(crate) fn sharing<'a>(rows: &'a [Value], buffer: &str) -> Vec<&'a str> {
     let of_kind = rows.iter().filter(|row| row["buffer"] == buffer);
     let mut found: Vec<&str> = of_kind.filter_map(|row| row["sharing"].as_str()).collect();
     found.dedup();
@@ -71,7 +73,7 @@ fn sharing<'a>(rows: &'a [Value], buffer: &str) -> Vec<&'a str> {
 }
 
 /// All rows have this outcome, and a reason with this text.
-fn all_are(rows: &[Value], outcome: &str, part: &str) {
+pub(crate) fn all_are(rows: &[Value], outcome: &str, part: &str) {
     assert!(!rows.is_empty());
     for row in rows {
         assert_eq!(row["outcome"], outcome, "{row}");
@@ -251,6 +253,30 @@ fn a_device_on_the_processor_shares_all_memory() {
     let beside = found.iter().filter(|row| row["beside_Bps"].as_f64().is_some()).count();
     assert_eq!(beside, 2, "both sides of the contention");
     // The record alone gives the same rows again.
+    let again = own(&["report", record.to_str().unwrap(), "--format", "json"]);
+    assert_eq!(text(&again.stdout), text(&output.stdout));
+}
+
+/// A copy of the host's memory to the device and back, at two sizes, on PoCL; and the report of the record again.
+#[test]
+fn copies_go_to_a_device_on_the_processor() {
+    let folder = tempfile::tempdir().unwrap();
+    let record = folder.path().join("run.jsonl");
+    let own = |arguments: &[&str]| Command::new(env!("CARGO_BIN_EXE_membound")).args(arguments).output().unwrap();
+    let arguments = ["copies", "--device", "opencl:0", "--sizes", "64,256KiB", "--samples", "3", "--budget", "10s"];
+    let output = own(&[&arguments[..], &["--format", "json", "--record", record.to_str().unwrap()]].concat());
+    let (found, code) = rows(&output);
+    if found[0]["outcome"] == "unavailable" {
+        return skip(format!("no PoCL: {}", found[0]["reason"]));
+    }
+    assert!(found.iter().all(|row| row["outcome"] == "measured"), "{found:?}");
+    assert_eq!((found.len(), code), (14, Some(0)), "six ways with the host and one within, at two sizes");
+    for row in &found {
+        let both = if row["route"] == "host-both-ways" { 2.0 } else { 1.0 };
+        let [ns, bps] = ["ns", "copied_Bps"].map(|figure| row[figure]["median"].as_f64().unwrap());
+        let bytes = row["bytes"].as_f64().unwrap() * both;
+        assert!((bps * ns / 1e9 / bytes - 1.0).abs() < 1e-6, "{row}");
+    }
     let again = own(&["report", record.to_str().unwrap(), "--format", "json"]);
     assert_eq!(text(&again.stdout), text(&output.stdout));
 }

@@ -8,6 +8,7 @@ mod book;
 mod check;
 mod cli;
 mod compare;
+mod cuda;
 mod device;
 mod energy;
 mod exits;

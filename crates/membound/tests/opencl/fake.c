@@ -71,6 +71,8 @@ int clReleaseContext(uintptr_t context) { return 0; }
 uintptr_t clCreateCommandQueue(uintptr_t c, uintptr_t d, uint64_t p, int *code) { *code = 0; return 1; }
 int clReleaseCommandQueue(uintptr_t queue) { return 0; }
 
+int clFlush(uintptr_t queue) { return 0; }
+
 int clFinish(uintptr_t queue) {
     static int finished;
     return is("lost") && ++finished > 20 ? -36 : 0;

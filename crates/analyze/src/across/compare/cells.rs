@@ -8,7 +8,7 @@ use crate::experiments::c2c::rows as handover;
 use crate::experiments::latency::rows as latency;
 use crate::experiments::latency::rows::LatencyRow;
 use crate::experiments::loaded::rows as loaded;
-use crate::experiments::{device, flops, offsets, pages};
+use crate::experiments::{copies, device, flops, offsets, pages};
 use crate::quality::{Quality, Status};
 use crate::report::Report;
 use crate::visits::{Visits, core_clock, first_use_s, payload_bps};
@@ -320,6 +320,7 @@ pub(crate) fn quantities(case: &Case, visits: &[(u32, &Measured)], hz: f64) -> V
             vec![("", "s", Lower, each(&|visit| first_use_s(visit, hz)))]
         }
         Work::Device(_) => vec![("", "ns", Lower, each(&|visit| device::rows::ns(visit, hz)))],
+        Work::Copies(_) => vec![("", "ns", Lower, each(&|visit| copies::rows::ns(visit, hz)))],
         Work::Kernel(_) | Work::PageCache(_) | Work::Streams(_) | Work::Common(_) | Work::Plain(_) => {
             vec![("", "B/s", Higher, each(&|visit| payload_bps(visit, hz)))]
         }
@@ -405,5 +406,6 @@ pub(crate) fn experiment(case: &Case) -> Option<&'static str> {
         Work::Plain(_) => "plain experiments",
         Work::PingPong(_) => "messages",
         Work::Device(_) => "devices",
+        Work::Copies(_) => "copies",
     })
 }

@@ -1,6 +1,7 @@
 //! What `--device` can name: a line a device.
 
 use crate::section::{Document, Room, Section, Table};
+use crate::wording::gbps;
 use membound_core::machine::devices::{Device, Devices, PciMemory};
 use membound_core::units::count;
 
@@ -19,6 +20,10 @@ fn with_drivers(all: &Devices) -> Section {
         .right("memory", devices.iter().map(|device| device.memory.to_string()))
         .left("the\nhost's", devices.iter().map(|device| yes(device.is_unified)))
         .left("PCI address", devices.iter().map(|device| device.pci.clone()))
+        .left("link", devices.iter().map(|device| device.link.map(|link| link.to_string())))
+        .in_room(Room::Wide)
+        .right("memory\nGB/s", devices.iter().map(|device| device.peak_bps.map(|bps| gbps(bps as f64))))
+        .in_room(Room::Wide)
         .right("node", devices.iter().map(|device| device.node.map(|node| node.to_string())))
         .without_blanks();
     Section {

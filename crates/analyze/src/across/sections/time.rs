@@ -108,6 +108,7 @@ fn group(record: &Record, case: &Case) -> Group {
         Work::Plain(_) => "plain",
         Work::PingPong(_) => "messages",
         Work::Device(_) => "device",
+        Work::Copies(_) => "copies",
     };
     let protocol = match case.protocol {
         Protocol::FirstUse => ", first use",

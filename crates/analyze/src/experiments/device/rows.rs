@@ -1,7 +1,8 @@
 //! Memory that a device shares with the processor: from visits to rows, and after how many uses a kind of buffer pays.
 //!
 //! A use: the processor fills the buffer, the device reads it. The first one is counted from asking for the buffer. What others
-//! are held against is a plain buffer that is written to (clEnqueueWriteBuffer), which needs no promise of any driver.
+//! are held against is a plain buffer that regular memory is copied to (clEnqueueWriteBuffer, cuMemcpyAsync), which needs no promise
+//! of any driver.
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -13,7 +14,7 @@ use crate::row::{Metric, Row};
 use crate::visits::{Gauge, Visits, measured, payload_bps};
 use membound_core::case::{Case, Protocol, Work};
 use membound_core::in_order::InOrder;
-use membound_core::machine::devices::{Device, DeviceName};
+use membound_core::machine::devices::{Api, Device, DeviceName};
 use membound_core::memory::Obtained;
 use membound_core::memory::sharing::Sharing;
 use membound_core::record::{Measured, Measurement, Unit};
@@ -253,11 +254,24 @@ fn kept(rows: &[DeviceRow], visits: &Visits<'_>) -> Vec<Kept> {
 impl OnDevice {
     /// The row of an action on a kind of buffer, by the largest working set.
     pub fn row(&self, buffer: Buffer, action: Action) -> Option<&DeviceRow> {
-        let is_it = |row: &&DeviceRow| {
+        self.later(buffer, action).max_by_key(|row| row.case.working_set)
+    }
+
+    /// The same by one working set.
+    pub fn row_of(&self, buffer: Buffer, action: Action, size: Bytes) -> Option<&DeviceRow> {
+        self.later(buffer, action).find(|row| row.case.working_set == size)
+    }
+
+    fn later(&self, buffer: Buffer, action: Action) -> impl Iterator<Item = &DeviceRow> {
+        self.rows.iter().filter(move |row| {
             let work = row.work();
             (work.buffer, work.action) == (buffer, action) && !row.is_first_use()
-        };
-        self.rows.iter().filter(is_it).max_by_key(|row| row.case.working_set)
+        })
+    }
+
+    /// The interface of the device.
+    pub fn api(&self) -> Api {
+        self.rows.first().map_or(Api::OpenCl, |row| row.work().device.api)
     }
 
     /// How the device shares a kind of buffer.

@@ -9,7 +9,10 @@ use crate::rate::{Cost, Rate};
 use crate::row::{AnyRow, any};
 use crate::section::{Cell, Room, Section, Table};
 use crate::wording::{SPREAD_CAPTION, gbps, grouped, reasons, spread, times, with_spread};
+use membound_core::machine::devices::Api;
 use membound_core::machine::devices::Device;
+use membound_core::memory::located::NodePages;
+use membound_core::memory::proof::Proof;
 use membound_core::memory::sharing::Sharing;
 use membound_core::units::{Bytes, BytesPerSecond, Nanoseconds, percent, significant};
 use membound_core::work::device::{Action, Buffer};
@@ -63,10 +66,24 @@ fn single_precision(on: &OnDevice) -> Option<String> {
 fn evidence(on: &OnDevice) -> Vec<String> {
     let proofs = Buffer::of_devices().filter_map(|buffer| {
         let of_kind = on.rows.iter().filter(|row| row.work().buffer == buffer);
-        let proof = of_kind.filter_map(|row| row.obtained.as_ref()?.proofs.first()).next()?;
-        Some((buffer.to_string(), format!("{} ({}: {})", proof.claim, proof.by, proof.seen)))
+        let obtained = of_kind.filter_map(|row| row.obtained.as_ref()).find(|obtained| !obtained.proofs.is_empty())?;
+        let proof = |proof: &Proof| {
+            let not = if proof.holds { "" } else { "not " };
+            format!("{not}{} ({}: {})", proof.claim, proof.by, proof.seen)
+        };
+        let mut told: Vec<String> = obtained.proofs.iter().map(proof).collect();
+        told.extend(nodes(on, &obtained.pages_on_node));
+        Some((buffer.to_string(), told.join("; ")))
     });
     grouped(proofs)
+}
+
+/// Where a buffer's pages lie, against the device.
+fn nodes(on: &OnDevice, pages: &[NodePages]) -> Option<String> {
+    let lie: Vec<String> = pages.iter().map(|found| found.node.to_string()).collect();
+    let node = on.device.as_ref().and_then(|device| device.node);
+    let device = node.map_or_else(String::new, |node| format!(", the device is attached to node {node}"));
+    (!lie.is_empty()).then(|| format!("its pages lie on node {}{device}", lie.join(", ")))
 }
 
 fn time(cost: Option<Cost>) -> Option<Cell> {
@@ -75,8 +92,12 @@ fn time(cost: Option<Cost>) -> Option<Cell> {
     Some(Cell { text: text(cost?.value()), hint, ..Cell::default() })
 }
 
-fn name(way: &Use) -> String {
-    if way.action == Action::UseWritten { "plain, written to".into() } else { way.buffer.to_string() }
+fn name(way: &Use, api: Api) -> String {
+    match (way.action, api) {
+        (Action::UseWritten, Api::OpenCl) => "plain, written to".into(),
+        (Action::UseWritten, Api::Cuda) => "pageable".into(),
+        _ => way.buffer.to_string(),
+    }
 }
 
 fn uses(on: &OnDevice) -> Table {
@@ -88,12 +109,15 @@ fn uses(on: &OnDevice) -> Table {
         Some(format!("{} {}", gbps(rate.value()), spread(&rate)))
     };
     Table::new(format!("One use of {}: the processor fills, the device reads", bytes.unwrap_or_default()))
-        .left("buffer", on.uses.iter().map(name))
+        .left("buffer", on.uses.iter().map(|way| name(way, on.api())))
         .right("first", on.uses.iter().map(|way| time(way.first_ns)))
         .right("later", on.uses.iter().map(|way| time(way.later_ns)))
         .right("GB/s", on.uses.iter().map(rate))
         .in_room(Room::Wide)
-        .right("speed over\nwritten", on.uses.iter().map(|way| way.gain.map(with_spread)))
+        .right(
+            if on.api() == Api::Cuda { "speed over\npageable" } else { "speed over\nwritten" },
+            on.uses.iter().map(|way| way.gain.map(with_spread)),
+        )
         .left("pays\nafter", on.uses.iter().map(|way| way.break_even.map_or_else(|| "".into(), BreakEven::cell)))
         .left("device\nsees", on.uses.iter().map(|way| on.sharing(way.buffer).map(Sharing::word)))
 }
@@ -109,22 +133,24 @@ fn preparing(on: &OnDevice) -> Table {
     const MAPS: [(Action, &str); 3] =
         [(Action::MapRead, "map\nread"), (Action::MapWrite, "map\nwrite"), (Action::MapInvalidate, "map\ninvalidate")];
     let kinds = kinds(on, &[Action::Allocate, Action::MapRead]);
-    let small = on.rows.iter().filter(|row| row.work().action == Action::MapRead).map(|row| row.case.working_set).min();
-    let of = |action: Action| kinds.iter().map(move |&buffer| time(on.row(buffer, action)?.ns)).collect::<Vec<_>>();
-    let map_small = |&buffer: &Buffer| {
-        let is_it = |row: &&DeviceRow| {
-            let work = row.work();
-            (work.buffer, work.action, Some(row.case.working_set)) == (buffer, Action::MapRead, small)
-        };
-        time(on.rows.iter().find(is_it)?.ns)
+    let sizes =
+        |action: Action| on.rows.iter().filter(move |row| row.work().action == action).map(|row| row.case.working_set);
+    let at = |action: Action, size: Option<Bytes>| {
+        kinds.iter().map(move |&buffer| time(on.row_of(buffer, action, size?)?.ns)).collect::<Vec<_>>()
     };
-    let table = Table::new("What the driver takes to make a buffer, and to map and unmap it")
+    let (small, large) = (sizes(Action::Allocate).min(), sizes(Action::Allocate).max());
+    let make = |size: Option<Bytes>| format!("make\n{}", size.unwrap_or(Bytes(0)));
+    let mut table = Table::new("What the driver takes to make a buffer, to pin it, and to map and unmap it")
         .left("buffer", kinds.iter().map(Buffer::to_string))
-        .right("allocate", of(Action::Allocate));
-    let table = MAPS.into_iter().fold(table, |table, (action, head)| table.right(head, of(action)));
-    let head = format!("map read,\n{}", small.unwrap_or(Bytes(0)));
-    table
-        .right(&head, kinds.iter().map(map_small))
+        .right(&make(small), at(Action::Allocate, small));
+    if small < large {
+        table = table.right(&make(large), at(Action::Allocate, large));
+    }
+    let mapped = |table: Table, (action, head)| table.right(head, at(action, sizes(action).max()));
+    let least = sizes(Action::MapRead).min();
+    MAPS.into_iter()
+        .fold(table, mapped)
+        .right(&format!("map read,\n{}", least.unwrap_or(Bytes(0))), at(Action::MapRead, least))
         .right("copies at", kinds.iter().map(|&buffer| growth(on, buffer)))
         .without_blanks()
 }
@@ -165,10 +191,12 @@ fn touching(on: &OnDevice) -> Table {
 
 /// Copies, by driver and device. A byte that is copied counts once.
 fn copying(on: &OnDevice) -> Table {
-    const WAYS: [(Action, &str); 4] = [
+    const WAYS: [(Action, &str); 6] = [
         (Action::Write, "write\nto it"),
         (Action::Read, "read\nfrom it"),
         (Action::Copy, "copy\nfrom it"),
+        (Action::CopyBack, "copy\nto it"),
+        (Action::CopyBoth, "both\nways"),
         (Action::KernelRead, "kernel\nreads"),
     ];
     let kinds = kinds(on, &WAYS.map(|(action, _)| action));
@@ -239,9 +267,13 @@ fn best(on: &OnDevice) -> Option<String> {
     let is_faster = |way: &&Use| way.gain.is_some_and(|gain| gain[1] > 1.0);
     let speed = |way: &&Use| way.gain.map_or(0.0, |gain| gain[0]);
     let faster = on.uses.iter().filter(is_faster).max_by(|a, b| speed(a).total_cmp(&speed(b)));
-    let head = format!("Handing {size} to the device by clEnqueueWriteBuffer takes {base}");
+    let (call, mapped) = match on.api() {
+        Api::OpenCl => ("by clEnqueueWriteBuffer", "mapped "),
+        Api::Cuda => ("from pageable memory", ""),
+    };
+    let head = format!("Handing {size} to the device {call} takes {base}");
     let Some(way) = faster else {
-        return Some(format!("{head}; no kind of mapped buffer is faster."));
+        return Some(format!("{head}; no other kind of buffer is faster."));
     };
     let later = Nanoseconds(way.later_ns?.value());
     let pays = match way.break_even {
@@ -249,7 +281,7 @@ fn best(on: &OnDevice) -> Option<String> {
         Some(BreakEven::After { uses, .. }) => format!(", and pays after about {} uses", significant(uses)),
         _ => String::new(),
     };
-    Some(format!("{head}; a mapped {} buffer takes {later}, {} the speed{pays}.", way.buffer, times(way.gain?)))
+    Some(format!("{head}; a {mapped}{} buffer takes {later}, {} the speed{pays}.", way.buffer, times(way.gain?)))
 }
 
 /// Which kinds are shared and which are copied.
@@ -262,6 +294,7 @@ fn sharing(on: &OnDevice) -> Option<String> {
     let clause = |(sharing, kinds): (Sharing, String)| match sharing {
         Sharing::Same => format!("the device works on the very memory that the processor maps (zero copy): {kinds}"),
         Sharing::Copied => format!("mapping copies: {kinds}"),
+        Sharing::Migrated => format!("pages move to whoever touches them: {kinds}"),
         Sharing::OneWay => format!("only one side sees the other's stores: {kinds}"),
     };
     let clauses: Vec<String> = Sharing::ALL.iter().filter_map(|&sharing| of(sharing)).map(clause).collect();

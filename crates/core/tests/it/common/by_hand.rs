@@ -39,6 +39,7 @@ pub fn record(clock: Clock, machine: Machine, measurements: Vec<Measurement>) ->
         world: None,
         sheet: None,
         device: None,
+        devices: Vec::new(),
     };
     Record { header, measurements, end: None }
 }

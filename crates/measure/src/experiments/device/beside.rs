@@ -3,11 +3,11 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::bench::pin;
+use crate::driver::host_memory::HostMemory;
+use crate::driver::{Driver, Memory};
 use crate::experiments::device::buffers::Maker;
 use crate::experiments::device::operations::{Code, triad};
 use crate::no_visit::NoVisit;
-use crate::opencl::calls::Memory;
-use crate::opencl::host_memory::HostMemory;
 use crate::solo::{Solo, Task};
 use crate::threads::{Stop, join, start};
 use membound_core::case::Case;
@@ -15,16 +15,16 @@ use membound_core::record::{Sample, Samples};
 use membound_core::work::device::Action;
 
 /// One side's work: again and again over its own memory.
-enum Side<'a> {
+enum Side<'a, M> {
     Triad { code: Option<Code<'a>>, memory: HostMemory },
-    Copy { from: Memory, to: Memory },
+    Copy { from: M, to: M },
 }
 
-impl Side<'_> {
+impl<M: Memory> Side<'_, M> {
     fn once(&mut self) -> Result<(), NoVisit> {
         match self {
             Side::Triad { code, memory } => triad(*code, Some(memory)),
-            Side::Copy { from, to } => Ok(from.copy(to)?),
+            Side::Copy { from, to } => from.copy(to),
         }
     }
 }
@@ -37,7 +37,7 @@ struct Other {
 }
 
 impl Other {
-    fn run(&self, cpu: u32, side: &mut Side<'_>) {
+    fn run<M: Memory>(&self, cpu: u32, side: &mut Side<'_, M>) {
         let mut work = || {
             pin(cpu)?;
             while !self.stop.is_raised() {
@@ -53,15 +53,15 @@ impl Other {
 }
 
 /// The timed side, and what it knows of the other.
-struct Timed<'a, 'b> {
-    side: Side<'a>,
+struct Timed<'a, 'b, M> {
+    side: Side<'a, M>,
     other: &'b Other,
     before: u64,
     /// What the other did while each sample ran.
     meanwhile: Vec<u64>,
 }
 
-impl Task for Timed<'_, '_> {
+impl<M: Memory> Task for Timed<'_, '_, M> {
     fn begin(&mut self) -> Result<(), NoVisit> {
         // Both are at work before anything is timed.
         while self.other.done.load(Ordering::Acquire) == 0 && !self.other.stop.is_raised() {
@@ -92,11 +92,11 @@ impl Task for Timed<'_, '_> {
 }
 
 /// Measures one side beside the other.
-pub(super) fn measure(
+pub(super) fn measure<D: Driver>(
     solo: &Solo<'_>,
     case: &Case,
     action: Action,
-    maker: &Maker<'_>,
+    maker: &Maker<'_, D>,
     code: Option<Code<'_>>,
 ) -> Result<(Samples, u64), NoVisit> {
     // Arrays of one length on both sides, three of the triad and two of the copy.
@@ -106,7 +106,7 @@ pub(super) fn measure(
     memory.words().fill(1.0);
     let (mut from, mut to) = (maker.plain(array)?, maker.plain(array)?);
     for memory in [&mut from, &mut to] {
-        memory.write(HostMemory::touched(array, 0).words())?;
+        memory.write(HostMemory::new(array, 0).touched().words())?;
     }
     let (triad, copy) = (Side::Triad { code, memory }, Side::Copy { from, to });
     let (side, mut beside) = if is_triad { (triad, copy) } else { (copy, triad) };

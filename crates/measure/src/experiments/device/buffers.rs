@@ -1,18 +1,14 @@
 //! Buffers of each kind, and how the device shares them with the processor.
 
-use std::sync::Arc;
-
+use crate::driver::host_memory::HostMemory;
+use crate::driver::{Access, Driver, Kernels, Memory};
 use crate::no_visit::NoVisit;
-use crate::opencl::calls::{Memory, Session, flags, mapping};
-use crate::opencl::failure::Failure;
-use crate::opencl::host_memory::HostMemory;
-use crate::opencl::kernels::Kernels;
 use crate::os::numa;
-use membound_core::machine::devices::Device;
-use membound_core::memory::Obtained;
+use crate::os::thread::ThreadUsage;
 use membound_core::memory::located::NodePages;
 use membound_core::memory::proof::Proof;
 use membound_core::memory::sharing::{Shared, observe};
+use membound_core::memory::{MemoryKind, Obtained};
 use membound_core::units::Bytes;
 use membound_core::work::device::{Action, Buffer};
 
@@ -20,105 +16,112 @@ use membound_core::work::device::{Action, Buffer};
 const PAGES_LOOKED_UP: usize = 1024;
 
 /// Makes buffers of a kind.
-#[derive(Clone, Copy)]
-pub(super) struct Maker<'a> {
-    pub session: &'a Arc<Session>,
-    pub device: &'a Device,
+pub(super) struct Maker<'a, D> {
+    pub driver: &'a D,
     pub buffer: Buffer,
 }
 
-impl Maker<'_> {
+impl<D> Clone for Maker<'_, D> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<D> Copy for Maker<'_, D> {}
+
+impl<D: Driver> Maker<'_, D> {
     /// Memory that the program brings along for a buffer of so many bytes: fresh.
-    pub fn host(&self, bytes: usize) -> Option<HostMemory> {
-        self.buffer.host_offset().map(|offset| HostMemory::new(bytes, offset))
+    pub fn host(&self, bytes: usize) -> Result<Option<HostMemory>, NoVisit> {
+        match (self.buffer.backing(), self.buffer.host_offset()) {
+            (Some(kind), _) => HostMemory::in_pages(kind, bytes).map(Some),
+            (None, offset) => Ok(offset.map(|offset| HostMemory::new(bytes, offset))),
+        }
     }
 
     /// The same with its pages made.
-    pub fn touched_host(&self, bytes: usize) -> Option<HostMemory> {
-        self.buffer.host_offset().map(|offset| HostMemory::touched(bytes, offset))
+    pub fn touched_host(&self, bytes: usize) -> Result<Option<HostMemory>, NoVisit> {
+        Ok(self.host(bytes)?.map(HostMemory::touched))
     }
 
     /// A buffer; `host` is what [`Maker::host`] gave.
-    pub fn make(&self, bytes: usize, host: Option<HostMemory>) -> Result<Memory, NoVisit> {
-        let has = |capability: &str| self.device.svm.iter().any(|svm| svm == capability);
-        let asked = match self.buffer {
-            Buffer::Regular => return Err(NoVisit::impossible("regular memory is no buffer of a device")),
-            Buffer::SvmCoarse if !has("coarse-grained buffers") => {
-                return Err(NoVisit::impossible("the device has no shared virtual memory (OpenCL 2.0)"));
-            }
-            Buffer::SvmFine if !has("fine-grained buffers") => {
-                return Err(NoVisit::impossible("the device has no fine-grained shared virtual memory"));
-            }
-            Buffer::SvmCoarse => return Ok(Memory::svm(self.session, flags::READ_WRITE, bytes)?),
-            Buffer::SvmFine => {
-                return Ok(Memory::svm(self.session, flags::READ_WRITE | flags::SVM_FINE_GRAIN, bytes)?);
-            }
-            Buffer::Plain => 0,
-            Buffer::AllocHost => flags::ALLOC_HOST_PTR,
-            Buffer::UseHostPage | Buffer::UseHostLine | Buffer::UseHostUnaligned => flags::USE_HOST_PTR,
-            Buffer::CopyHost => flags::COPY_HOST_PTR,
-        };
-        Ok(Memory::buffer(self.session, flags::READ_WRITE | asked, bytes, host)?)
+    pub fn make(&self, bytes: usize, host: Option<HostMemory>) -> Result<D::Memory, NoVisit> {
+        match self.buffer {
+            Buffer::Regular => Err(NoVisit::impossible("regular memory is no buffer of a device")),
+            buffer => self.driver.make(buffer, bytes, host),
+        }
     }
 
     /// A buffer with fresh memory of the program's, where it works on that.
-    pub fn fresh(&self, bytes: usize) -> Result<Memory, NoVisit> {
-        self.make(bytes, self.host(bytes))
+    pub fn fresh(&self, bytes: usize) -> Result<D::Memory, NoVisit> {
+        self.make(bytes, self.host(bytes)?)
     }
 
     /// A buffer without flags, of whatever kind the others are that it takes part with.
-    pub fn plain(&self, bytes: usize) -> Result<Memory, NoVisit> {
+    pub fn plain(&self, bytes: usize) -> Result<D::Memory, NoVisit> {
         let buffer = if self.buffer.is_svm() { Buffer::SvmCoarse } else { Buffer::Plain };
         Maker { buffer, ..*self }.make(bytes, None)
     }
 }
 
 /// A buffer, and the device's ways to touch it.
-struct Probed<'a> {
-    memory: Memory,
-    word: Memory,
-    kernels: &'a mut Kernels,
+struct Probed<'a, K: Kernels> {
+    memory: K::Memory,
+    word: K::Memory,
+    kernels: &'a mut K,
 }
 
-impl Shared for Probed<'_> {
-    type Fault = Failure;
+impl<M: Memory, K: Kernels<Memory = M>> Shared for Probed<'_, K> {
+    type Fault = NoVisit;
 
-    fn map(&mut self) -> Result<(), Failure> {
-        self.memory.map(mapping::READ | mapping::WRITE)
+    fn map(&mut self) -> Result<(), NoVisit> {
+        self.memory.map(Access::ReadWrite)
     }
 
-    fn unmap(&mut self) -> Result<(), Failure> {
+    fn unmap(&mut self) -> Result<(), NoVisit> {
         self.memory.unmap()
     }
 
-    fn host_store(&mut self, word: u64) -> Result<(), Failure> {
+    fn host_store(&mut self, word: u64) -> Result<(), NoVisit> {
         self.memory.host_store(word);
         Ok(())
     }
 
-    fn host_load(&mut self) -> Result<u64, Failure> {
+    fn host_load(&mut self) -> Result<u64, NoVisit> {
         Ok(self.memory.host_load())
     }
 
-    fn device_store(&mut self, word: u64) -> Result<(), Failure> {
+    fn device_store(&mut self, word: u64) -> Result<(), NoVisit> {
         self.kernels.put(&self.memory, word)
     }
 
-    fn device_load(&mut self) -> Result<u64, Failure> {
+    fn device_load(&mut self) -> Result<u64, NoVisit> {
         self.kernels.words(&self.word, &self.memory)?;
         let mut word = [0u64];
         self.word.read(&mut word)?;
         Ok(word[0])
     }
+
+    fn faults(&self) -> u64 {
+        ThreadUsage::now().faults
+    }
 }
 
 /// Looks how the device shares a buffer of that size, and where its pages lie.
-pub(super) fn look(maker: &Maker<'_>, kernels: &mut Kernels, size: Bytes) -> Result<Obtained, NoVisit> {
+pub(super) fn look<D: Driver>(
+    maker: &Maker<'_, D>,
+    kernels: &mut D::Kernels,
+    size: Bytes,
+) -> Result<Obtained, NoVisit> {
     let (mut obtained, bytes) = (Obtained { bytes: size, ..Obtained::default() }, size.0 as usize);
     if maker.buffer == Buffer::Regular {
         return Ok(obtained);
     }
-    let (memory, word) = (maker.fresh(bytes)?, Maker { buffer: Buffer::Plain, ..*maker }.make(8, None)?);
+    let (host, word) = (maker.touched_host(bytes)?, Maker { buffer: Buffer::Plain, ..*maker }.make(8, None)?);
+    let pages = host.as_ref().and_then(|host| page_proof(maker.buffer.backing()?, &host.inspect()?));
+    let memory = maker.make(bytes, host)?;
+    if !maker.buffer.is_reached_by_host(maker.driver.device().name.api) {
+        return Ok(obtained);
+    }
     let mut probed = Probed { memory, word, kernels };
     // A driver may refuse what the standard leaves undefined: then nothing is known.
     let Ok(seen) = observe(&mut probed) else { return Ok(obtained) };
@@ -126,12 +129,24 @@ pub(super) fn look(maker: &Maker<'_>, kernels: &mut Kernels, size: Bytes) -> Res
         return Err(NoVisit::Wrong("data check failed: mapping a buffer loses what the device stored to it".into()));
     };
     obtained.proofs.push(Proof::new(sharing.word(), "behaviour", seen.describe(), true));
+    obtained.proofs.extend(pages);
     let mut memory = probed.memory;
-    memory.map(mapping::WRITE)?;
+    memory.map(Access::Write)?;
     memory.contents().fill(1.0);
     obtained.pages_on_node = memory.address().map_or_else(Vec::new, |start| nodes(start, bytes));
     memory.unmap()?;
     Ok(obtained)
+}
+
+/// Whether the program's memory lies in the pages that it was to lie in; nothing where the kernel does not tell.
+fn page_proof(kind: MemoryKind, found: &Obtained) -> Option<Proof> {
+    // The mapping may be longer than the buffer.
+    let (huge, all) = (found.huge_bytes?.min(found.bytes), found.bytes);
+    let (claim, holds) = match kind {
+        MemoryKind::Base => ("registered in base pages", huge == Bytes(0)),
+        _ => ("registered in huge pages", huge.0 >= all.0 / 2),
+    };
+    Some(Proof::new(claim, "smaps", format!("{huge} of {all} in huge pages"), holds))
 }
 
 /// The nodes of some of a mapping's pages; empty where the kernel does not tell.

@@ -9,98 +9,64 @@ mod operations;
 mod sampler;
 
 use std::collections::HashMap;
-use std::sync::Arc;
 use std::time::Duration;
 
-use crate::bench::{CORE_CLOCK_LINKS, Codes, Probe, Tools, compile, volume as volume_of};
+use crate::bench::{CORE_CLOCK_LINKS, Codes, compile, volume as volume_of};
+use crate::driver::Driver;
+use crate::driver::tools::HostTools;
 use crate::experiments::device::buffers::Maker;
 use crate::experiments::device::operations::{LINKS, Operation};
 use crate::experiments::device::sampler::Sampler;
-use crate::memory::places::Places;
 use crate::no_visit::NoVisit;
-use crate::opencl;
-use crate::opencl::calls::{Id, Session};
-use crate::opencl::kernels::Kernels;
-use crate::os::clock::Ticker;
 use crate::schedule::Quota;
 use crate::solo::Solo;
 use membound_core::case::{Case, Protocol};
 use membound_core::kernel::catalog::Kernel;
 use membound_core::kernel::isa::Isa;
 use membound_core::kernel::{Element, Variant, Width};
-use membound_core::machine::devices::{Device, DeviceName, Devices};
 use membound_core::memory::Obtained;
 use membound_core::record::{Measured, Unit, Volume};
-use membound_core::units::{Bytes, Hertz};
+use membound_core::units::Bytes;
 use membound_core::work::device::{Action, Buffer, DeviceWork};
 
 /// A command is given and waited for in some 10 us, of which no sample should be made.
 const SAMPLE: Duration = Duration::from_millis(1);
 /// The other side must have done several pieces of its own work meanwhile.
 const CONTENDED_SAMPLE: Duration = Duration::from_millis(100);
-const CALIBRATION: Duration = Duration::from_millis(20);
 
-/// What there is, or why not.
-pub(crate) fn devices() -> Devices {
-    use membound_core::machine::devices::Api;
-    let found = opencl::devices();
-    let absent = found.as_ref().err().map(|why| (Api::OpenCl, why.clone())).into_iter().collect();
-    let devices = found.unwrap_or_default().into_iter().map(|(device, _)| device).collect();
-    Devices { devices, pci_memory: Vec::new(), absent }
-}
-
-/// A device that is ready to work, and what the processor needs for its part.
-pub(crate) struct Bench {
-    session: Arc<Session>,
-    kernels: Kernels,
-    device: Device,
+/// What visits to a device's cases share.
+pub(crate) struct DeviceBench<D: Driver> {
+    kernels: D::Kernels,
     codes: Codes<Variant>,
     /// How buffers of each kind and size are shared, once it was looked at.
     seen: HashMap<(Buffer, Bytes), Obtained>,
-    isa: Isa,
-    ticker: Ticker,
-    hz: Hertz,
-    probe: Probe,
-    places: Places,
 }
 
-impl Bench {
-    pub fn open(name: DeviceName) -> Result<Self, NoVisit> {
-        let devices = opencl::devices().map_err(NoVisit::impossible)?;
-        let gone = || NoVisit::impossible(format!("there is no {name}; `membound devices` lists what there is"));
-        let (device, id): (Device, Id) =
-            devices.into_iter().find(|(device, _)| device.name == name).ok_or_else(gone)?;
-        let session = Session::new(id)?;
-        let kernels = Kernels::new(&session, device.has_double)?;
-        let ticker = Ticker::detect();
-        Ok(Bench {
-            kernels,
-            session,
-            device,
-            codes: Codes::default(),
-            seen: HashMap::new(),
-            isa: crate::asm::detect(),
-            ticker,
-            hz: ticker.calibrate(CALIBRATION).hz,
-            probe: Probe::new(ticker)?,
-            places: Places::default(),
-        })
+impl<D: Driver> DeviceBench<D> {
+    /// Has the driver compile the kernels.
+    pub fn new(driver: &D) -> Result<Self, NoVisit> {
+        Ok(DeviceBench { kernels: driver.kernels()?, codes: Codes::default(), seen: HashMap::new() })
     }
 
     /// Visits a case.
-    pub fn visit(&mut self, case: &Case, work: DeviceWork, quota: &Quota<'_>) -> Result<Measured, NoVisit> {
-        let sample = if work.action.is_contended() { CONTENDED_SAMPLE } else { SAMPLE };
-        let Bench { isa, ticker, hz, probe, places, .. } = self;
-        let hz = *hz;
-        let tools = Tools { ticker: *ticker, isa: *isa, probe, places, hz, sample };
+    pub fn visit(
+        &mut self,
+        driver: &D,
+        host: &HostTools,
+        case: &Case,
+        work: DeviceWork,
+        quota: &Quota<'_>,
+    ) -> Result<Measured, NoVisit> {
+        let tools = host.with_samples_of(if work.action.is_contended() { CONTENDED_SAMPLE } else { SAMPLE });
         let code = match work.action.kernel_of_the_host() {
             Some(kernel) => {
-                let variant = variant(kernel, work.action, *isa);
-                Some((variant.clone(), self.codes.get(variant.clone(), || compile(&variant, *isa))?))
+                let variant = variant(kernel, work.action, host.isa);
+                Some((variant.clone(), self.codes.get(variant.clone(), || compile(&variant, host.isa))?))
             }
             None => None,
         };
-        let maker = Maker { session: &self.session, device: &self.device, buffer: work.buffer };
+        let code = code.as_ref().map(|(variant, code)| (variant, *code));
+        let maker = Maker { driver, buffer: work.buffer };
         let obtained = match self.seen.get(&(work.buffer, case.working_set)) {
             Some(seen) => seen.clone(),
             None => buffers::look(&maker, &mut self.kernels, case.working_set)?,
@@ -109,10 +75,9 @@ impl Bench {
         let solo = Solo::new(case.cpus.first().copied().unwrap_or(0), quota, &tools);
         let is_first_use = case.protocol == Protocol::FirstUse;
         let (samples, repetitions) = if work.action.is_contended() {
-            beside::measure(&solo, case, work.action, &maker, code.as_ref().map(|(variant, code)| (variant, *code)))?
+            beside::measure(&solo, case, work.action, &maker, code)?
         } else {
-            let code = code.as_ref().map(|(variant, code)| (variant, *code));
-            let mut operation = Operation::new(case, work.action, maker, &mut self.kernels, code)?;
+            let mut operation = Operation::new(case, work.action, maker, &mut self.kernels, code);
             solo.measure(&mut Sampler::new(&mut operation, is_first_use || work.action == Action::Allocate))?
         };
         let volume = volume(case, work);
@@ -152,9 +117,9 @@ fn volume(case: &Case, work: DeviceWork) -> Volume {
         Action::Allocate | Action::MapRead | Action::MapWrite | Action::MapInvalidate => moved(0, 0),
         // Filled, and handed over.
         Action::Use | Action::UseWritten => moved(0, bytes),
-        Action::Write | Action::Read | Action::Copy | Action::KernelRead | Action::CopyBesideHostTriad => {
-            moved(bytes, bytes)
-        }
+        Action::Write | Action::Read | Action::Copy | Action::CopyBack => moved(bytes, bytes),
+        Action::KernelRead | Action::CopyBesideHostTriad => moved(bytes, bytes),
+        Action::CopyBoth => moved(2 * bytes, 2 * bytes),
         Action::Chase => Volume { units: LINKS, unit: Unit::Access, ..Volume::default() },
         action => {
             let kernel = action.kernel().and_then(|name| Kernel::find(name).ok());

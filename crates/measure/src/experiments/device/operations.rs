@@ -2,11 +2,10 @@
 
 use crate::bench::over_slices;
 use crate::code::Executable;
+use crate::driver::host_memory::HostMemory;
+use crate::driver::{Access, Copying, Driver, Kernels, Loop, Memory, SCALAR};
 use crate::experiments::device::buffers::{Maker, stays_mapped};
 use crate::no_visit::NoVisit;
-use crate::opencl::calls::{Memory, mapping};
-use crate::opencl::host_memory::HostMemory;
-use crate::opencl::kernels::{Cycle, Kernels, Loop, SCALAR};
 use membound_core::case::{Case, Protocol};
 use membound_core::kernel::Variant;
 use membound_core::kernel::catalog::Kernel;
@@ -20,55 +19,59 @@ pub(super) const LINKS: u64 = 1 << 14;
 pub(super) type Code<'a> = (&'a Variant, &'a Executable);
 
 /// What is written to, what is read, and by whom.
-pub(super) struct Operation<'a> {
+pub(super) struct Operation<'a, D: Driver> {
     action: Action,
     bytes: usize,
     is_first_use: bool,
-    maker: Maker<'a>,
-    kernels: &'a mut Kernels,
+    maker: Maker<'a, D>,
+    kernels: &'a mut D::Kernels,
     code: Option<Code<'a>>,
     /// The buffer, while there is one.
-    memory: Option<Memory>,
+    memory: Option<D::Memory>,
+    /// Another of its kind, where two copies run at once.
+    second: Option<D::Memory>,
     /// Memory of the program's for the next buffer.
     host: Option<HostMemory>,
     /// Regular memory: source, destination, or what is touched itself.
     regular: Option<HostMemory>,
-    /// Where the device writes to.
-    sink: Option<Memory>,
+    /// Where the buffer is copied to for the device to read it, if it must be.
+    staging: Option<D::Memory>,
+    /// Where the device reads from, and where it writes to.
+    source: Option<D::Memory>,
+    sink: Option<D::Memory>,
     /// STREAM's arrays, or a cycle.
-    arrays: Vec<Memory>,
-    cycle: Option<Cycle>,
+    arrays: Vec<D::Memory>,
+    cycle: Option<<D::Kernels as Kernels>::Cycle>,
     /// The last value loaded.
     loaded: f64,
 }
 
-impl<'a> Operation<'a> {
+impl<'a, D: Driver> Operation<'a, D> {
     pub fn new(
         case: &Case,
         action: Action,
-        maker: Maker<'a>,
-        kernels: &'a mut Kernels,
+        maker: Maker<'a, D>,
+        kernels: &'a mut D::Kernels,
         code: Option<Code<'a>>,
-    ) -> Result<Self, NoVisit> {
-        let (bytes, is_first_use) = (case.working_set.0 as usize, case.protocol == Protocol::FirstUse);
-        let (memory, host, regular, sink, cycle) = (None, None, None, None, None);
-        let arrays = Vec::new();
-        let loaded = SCALAR;
-        Ok(Operation {
+    ) -> Self {
+        Operation {
             action,
-            bytes,
-            is_first_use,
+            bytes: case.working_set.0 as usize,
+            is_first_use: case.protocol == Protocol::FirstUse,
             maker,
             kernels,
             code,
-            memory,
-            host,
-            regular,
-            sink,
-            arrays,
-            cycle,
-            loaded,
-        })
+            memory: None,
+            second: None,
+            host: None,
+            regular: None,
+            staging: None,
+            source: None,
+            sink: None,
+            arrays: Vec::new(),
+            cycle: None,
+            loaded: SCALAR,
+        }
     }
 
     /// Makes and fills what all samples work on.
@@ -80,16 +83,17 @@ impl<'a> Operation<'a> {
             Action::HostTriad => self.regular = Some(filled(self.bytes)),
             Action::Chase => {
                 let places = (self.bytes / LINE).max(2);
-                let order = order(places);
-                self.cycle = Some(Cycle::new(self.maker.session, &order, LINE / 8)?);
+                self.cycle = Some(self.kernels.cycle(&order(places), LINE / 8)?);
             }
             _ if is_regular => self.regular = Some(filled(self.bytes)),
             _ if self.is_first_use => self.attend()?,
             _ => {
                 let mut memory = self.maker.fresh(self.bytes)?;
-                memory.write(filled(self.bytes).words())?;
+                memory.write(
+                    if self.action == Action::CopyBack { empty(self.bytes) } else { filled(self.bytes) }.words(),
+                )?;
                 if stays_mapped(self.action) {
-                    memory.map(mapping::READ | mapping::WRITE)?;
+                    memory.map(Access::ReadWrite)?;
                 }
                 self.memory = Some(memory);
                 self.attend()?;
@@ -100,19 +104,32 @@ impl<'a> Operation<'a> {
 
     /// Makes what the buffer is copied to or from.
     fn attend(&mut self) -> Result<(), NoVisit> {
-        match self.action {
-            Action::Use | Action::UseWritten | Action::KernelRead | Action::Copy => {
-                let mut sink = self.maker.plain(self.bytes)?;
-                sink.write(HostMemory::touched(self.bytes, 0).words())?;
-                self.sink = Some(sink);
-            }
-            _ => {}
+        use Action::{Copy, CopyBack, CopyBoth, KernelRead, Read, Use, UseWritten, Write};
+        if matches!(self.action, Use | UseWritten | KernelRead | Copy | CopyBoth) {
+            self.sink = Some(self.plain(empty(self.bytes))?);
         }
-        if matches!(self.action, Action::UseWritten | Action::Write | Action::Read) {
-            self.regular =
-                Some(if self.action == Action::Read { HostMemory::touched(self.bytes, 0) } else { filled(self.bytes) });
+        if matches!(self.action, CopyBack | CopyBoth) {
+            self.source = Some(self.plain(filled(self.bytes))?);
+        }
+        if self.action == CopyBoth {
+            let mut second = self.maker.fresh(self.bytes)?;
+            second.write(empty(self.bytes).words())?;
+            self.second = Some(second);
+        }
+        if self.action == Use && self.maker.buffer.is_staged() && !self.is_first_use {
+            self.staging = Some(self.plain(empty(self.bytes))?);
+        }
+        if matches!(self.action, UseWritten | Write | Read) {
+            self.regular = Some(if self.action == Read { empty(self.bytes) } else { filled(self.bytes) });
         }
         Ok(())
+    }
+
+    /// A plain buffer with these contents.
+    fn plain(&self, mut contents: HostMemory) -> Result<D::Memory, NoVisit> {
+        let mut memory = self.maker.plain(self.bytes)?;
+        memory.write(contents.words())?;
+        Ok(memory)
     }
 
     /// STREAM's arrays: a = 1, b = 2, c = 3.
@@ -132,13 +149,13 @@ impl<'a> Operation<'a> {
     /// Before each sample.
     pub fn prepare(&mut self) -> Result<(), NoVisit> {
         if self.action == Action::Allocate {
-            self.host = self.maker.touched_host(self.bytes);
+            self.host = self.maker.touched_host(self.bytes)?;
         } else if self.is_first_use && stays_mapped(self.action) {
             match self.maker.buffer {
                 Buffer::Regular => self.regular = Some(HostMemory::new(self.bytes, 0)),
                 _ => {
                     let mut memory = self.maker.fresh(self.bytes)?;
-                    memory.map(mapping::WRITE_INVALIDATE)?;
+                    memory.map(Access::Renew)?;
                     self.memory = Some(memory);
                 }
             }
@@ -150,6 +167,7 @@ impl<'a> Operation<'a> {
     pub fn tidy(&mut self) {
         if self.is_first_use || self.action == Action::Allocate {
             self.memory = None;
+            self.staging = None;
         }
     }
 
@@ -161,23 +179,23 @@ impl<'a> Operation<'a> {
                 self.memory = Some(self.maker.make(self.bytes, self.host.take())?);
                 Ok(())
             }
-            Action::MapRead => self.map(mapping::READ),
-            Action::MapWrite => self.map(mapping::WRITE),
-            Action::MapInvalidate => self.map(mapping::WRITE_INVALIDATE),
+            Action::MapRead => self.map(Access::Read),
+            Action::MapWrite => self.map(Access::Write),
+            Action::MapInvalidate => self.map(Access::Renew),
             Action::Store | Action::StoreNt | Action::Load | Action::LoadNt => self.touch(),
             Action::HostTriad => triad(self.code, self.regular.as_mut()),
             Action::Chase => match &mut self.cycle {
-                Some(cycle) => Ok(cycle.follow(self.kernels, LINKS)?),
+                Some(cycle) => self.kernels.follow(cycle, LINKS),
                 None => Ok(()),
             },
             _ => self.transfer(),
         }
     }
 
-    fn map(&mut self, flags: u64) -> Result<(), NoVisit> {
+    fn map(&mut self, access: Access) -> Result<(), NoVisit> {
         let Some(memory) = &mut self.memory else { return Ok(()) };
-        memory.map(flags)?;
-        Ok(memory.unmap()?)
+        memory.map(access)?;
+        memory.unmap()
     }
 
     fn touch(&mut self) -> Result<(), NoVisit> {
@@ -190,10 +208,13 @@ impl<'a> Operation<'a> {
         Ok(())
     }
 
-    /// The processor fills the buffer and the device reads it; a first use makes the buffer, too.
+    /// The processor fills the buffer and the device reads it; a first use makes the buffer, too, and what it is copied to.
     fn hand_over(&mut self) -> Result<(), NoVisit> {
         if self.memory.is_none() {
             self.memory = Some(self.maker.fresh(self.bytes)?);
+        }
+        if self.staging.is_none() && self.action == Action::Use && self.maker.buffer.is_staged() {
+            self.staging = Some(self.maker.plain(self.bytes)?);
         }
         let (Some(memory), Some(sink)) = (&mut self.memory, &self.sink) else { return Ok(()) };
         match &mut self.regular {
@@ -202,24 +223,38 @@ impl<'a> Operation<'a> {
                 memory.write(regular.words())?;
             }
             None => {
-                memory.map(mapping::WRITE_INVALIDATE)?;
+                memory.map(Access::Renew)?;
                 run(self.code, memory.contents())?;
                 memory.unmap()?;
             }
         }
-        Ok(self.kernels.words(sink, memory)?)
+        match &mut self.staging {
+            Some(staging) => {
+                memory.copy(staging)?;
+                self.kernels.words(sink, staging)
+            }
+            None => self.kernels.words(sink, memory),
+        }
     }
 
     fn transfer(&mut self) -> Result<(), NoVisit> {
-        match (self.action, &mut self.memory, &mut self.regular, &mut self.sink, &self.arrays[..]) {
-            (Action::Write, Some(memory), Some(from), ..) => memory.write(from.words())?,
-            (Action::Read, Some(memory), Some(to), ..) => memory.read(to.words())?,
-            (Action::Copy, Some(memory), _, Some(sink), _) => memory.copy(sink)?,
-            (Action::KernelRead, Some(memory), _, Some(sink), _) => self.kernels.words(sink, memory)?,
-            (action, .., [a, b, c]) => self.kernels.stream(which(action), [a, b, c])?,
-            _ => {}
+        if let [a, b, c] = &self.arrays[..] {
+            return self.kernels.stream(which(self.action), [a, b, c]);
         }
-        Ok(())
+        let Some(memory) = &mut self.memory else { return Ok(()) };
+        let (regular, source, sink) = (&mut self.regular, &mut self.source, &mut self.sink);
+        match (self.action, regular, source, sink, &mut self.second) {
+            (Action::Write, Some(from), ..) => memory.write(from.words()),
+            (Action::Read, Some(to), ..) => memory.read(to.words()),
+            (Action::Copy, _, _, Some(sink), _) => memory.copy(sink),
+            (Action::CopyBack, _, Some(source), ..) => source.copy(memory),
+            (Action::CopyBoth, _, Some(source), Some(sink), Some(second)) => self
+                .maker
+                .driver
+                .both([Copying::Within { from: memory, to: sink }, Copying::Within { from: source, to: second }]),
+            (Action::KernelRead, _, _, Some(sink), _) => self.kernels.words(sink, memory),
+            _ => Ok(()),
+        }
     }
 
     /// What all samples left behind, against what it must be.
@@ -233,6 +268,11 @@ impl<'a> Operation<'a> {
             Action::Read => self.regular.as_mut().map_or(Ok(()), |regular| check(regular.words(), SCALAR)),
             action if Action::KERNELS.contains(&action) => self.check_arrays(),
             _ => {
+                if let Some(second) = &mut self.second {
+                    let mut found = vec![0.0; self.bytes / 8];
+                    second.read(&mut found)?;
+                    check(&found, SCALAR)?;
+                }
                 let memory = self.sink.as_mut().or(self.memory.as_mut());
                 let mut found = vec![0.0; self.bytes / 8];
                 match (memory, &mut self.regular) {
@@ -252,7 +292,7 @@ impl<'a> Operation<'a> {
     fn check_cycle(&mut self) -> Result<(), NoVisit> {
         let Some(cycle) = &mut self.cycle else { return Ok(()) };
         let places = (self.bytes / LINE).max(2) as u64;
-        let (at, words) = (cycle.at()?, (LINE / 8) as u64);
+        let (at, words) = (self.kernels.stands_at(cycle)?, (LINE / 8) as u64);
         let is_place = at % words == 0 && at / words < places;
         if is_place { Ok(()) } else { Err(NoVisit::Wrong(format!("data check failed: the chase stands at word {at}"))) }
     }
@@ -290,6 +330,11 @@ fn filled(bytes: usize) -> HostMemory {
     let mut memory = HostMemory::new(bytes, 0);
     memory.words().fill(SCALAR);
     memory
+}
+
+/// Regular memory that holds something else.
+fn empty(bytes: usize) -> HostMemory {
+    HostMemory::new(bytes, 0).touched()
 }
 
 /// A random order of so many places.

@@ -1,24 +1,25 @@
 //! Samples of an operation, by one thread that does its part of it and waits for the device's.
 
+use crate::driver::Driver;
 use crate::experiments::device::operations::Operation;
 use crate::no_visit::NoVisit;
 use crate::solo::{Solo, Task};
 use membound_core::record::Samples;
 
 /// Repeats an operation.
-pub(super) struct Sampler<'a, 'b> {
-    operation: &'a mut Operation<'b>,
+pub(super) struct Sampler<'a, 'b, D: Driver> {
+    operation: &'a mut Operation<'b, D>,
     /// Each sample is one operation, on what was prepared for it.
     is_single: bool,
 }
 
-impl<'a, 'b> Sampler<'a, 'b> {
-    pub fn new(operation: &'a mut Operation<'b>, is_single: bool) -> Self {
+impl<'a, 'b, D: Driver> Sampler<'a, 'b, D> {
+    pub fn new(operation: &'a mut Operation<'b, D>, is_single: bool) -> Self {
         Sampler { operation, is_single }
     }
 }
 
-impl Task for Sampler<'_, '_> {
+impl<D: Driver> Task for Sampler<'_, '_, D> {
     fn begin(&mut self) -> Result<(), NoVisit> {
         self.operation.begin()
     }

@@ -1,0 +1,135 @@
+//! Copies between the host's memory and devices': a line a route, and bandwidth over size.
+
+use crate::answer::{Answer, SchemaOf, schema};
+use crate::chart::{Axis, Chart, LEAST_POINTS, MOST_LINES, Point, Scale, Series, line, rounded};
+use crate::experiments::copies::rows::{Copies, CopyRow};
+use crate::rate::{Cost, Rate};
+use crate::row::{AnyRow, any};
+use crate::section::{Cell, Room, Section, Table};
+use crate::wording::{gbps, reasons, spread};
+use membound_core::machine::devices::{Device, DeviceName};
+use membound_core::units::{Bytes, BytesPerSecond, Nanoseconds, percent};
+use membound_core::work::copies::{CopyWork, Route};
+
+impl Answer for Copies {
+    const NAME: &'static str = "copies";
+    const SCHEMAS: &'static [SchemaOf] = &[schema::<CopyRow>];
+
+    fn rows(&self) -> Vec<&dyn AnyRow> {
+        any(&self.rows)
+    }
+
+    fn sentences(&self) -> Vec<String> {
+        self.devices.iter().filter_map(|device| fastest(self, device.name)).collect()
+    }
+
+    fn sections(&self) -> Vec<Section> {
+        if self.rows.is_empty() {
+            return Vec::new();
+        }
+        let device = |device: &Device| {
+            let link = device.link.map_or_else(String::new, |link| format!(", {link}"));
+            format!("{}: {} ({}, {}){link}", device.name, device.title, device.kind, device.driver)
+        };
+        vec![Section {
+            id: "copies",
+            title: "Copies between the host's memory and devices'".into(),
+            about: "Each byte that arrives counts once; of both ways (<->) those of both. A copy is timed from giving the command \
+                    to its end."
+                .into(),
+            sentences: self.sentences(),
+            tables: vec![table(self)],
+            charts: chart(self).into_iter().collect(),
+            notes: self.devices.iter().map(device).collect(),
+            missing: reasons(&self.rows),
+            ..Section::default()
+        }]
+    }
+}
+
+/// The row of one size; nothing where that was not measured.
+fn at<'a>(rows: &[&'a CopyRow], size: Option<Bytes>) -> Option<&'a CopyRow> {
+    rows.iter().copied().find(|row| Some(row.case.working_set) == size && row.ns.is_some())
+}
+
+/// A line a route: what the smallest copies take, how fast the largest are, and where half of the best rate is reached.
+fn table(copies: &Copies) -> Table {
+    let routes = copies.routes();
+    let sizes = || copies.rows.iter().map(|row| row.case.working_set);
+    let (small, large) = (sizes().min(), sizes().max());
+    let head = |size: Option<Bytes>, unit: &str| format!("{}\n{unit}", size.unwrap_or(Bytes(0)));
+    Table::new("Each route, one command at a time")
+        .left("route", routes.iter().map(|(work, _)| work.ends()))
+        .right(&head(small, "takes"), routes.iter().map(|(_, rows)| time(at(rows, small)?.ns)))
+        .right(&head(large, "GB/s"), routes.iter().map(|(_, rows)| rate(at(rows, large)?.copied_bps?)))
+        .right("of its\nlink", routes.iter().map(|(work, rows)| share(copies, *work, at(rows, large)?)))
+        .right("best\nGB/s", routes.iter().map(|(_, rows)| rate(best(rows)?.copied_bps?)))
+        .right("at", routes.iter().map(|(_, rows)| Some(best(rows)?.case.working_set.to_string())))
+        .right("half of it\nfrom", routes.iter().map(|(_, rows)| Some(half(rows)?.to_string())))
+        .in_room(Room::Wide)
+        .without_blanks()
+}
+
+fn time(cost: Option<Cost>) -> Option<Cell> {
+    let [low, high] = cost?.ends().map(Nanoseconds);
+    Some(Cell { text: Nanoseconds(cost?.value()).to_string(), hint: format!("{low} to {high}"), ..Cell::default() })
+}
+
+fn rate(rate: Rate) -> Option<Cell> {
+    Some(Cell { text: gbps(rate.value()), hint: spread(&rate), ..Cell::default() })
+}
+
+fn share(copies: &Copies, work: CopyWork, row: &CopyRow) -> Option<String> {
+    Some(percent(row.copied_bps?.value() / copies.link_bps(work)?))
+}
+
+fn best<'a>(rows: &[&'a CopyRow]) -> Option<&'a CopyRow> {
+    let value = |row: &&CopyRow| row.copied_bps.map_or(0.0, |rate| rate.value());
+    let known = rows.iter().copied().filter(|row| row.copied_bps.is_some());
+    known.max_by(|a, b| value(a).total_cmp(&value(b)))
+}
+
+/// The smallest size that reaches half of the best rate.
+fn half(rows: &[&CopyRow]) -> Option<Bytes> {
+    let enough = best(rows)?.copied_bps?.value() / 2.0;
+    let reaches = |row: &&&CopyRow| row.copied_bps.is_some_and(|rate| rate.value() >= enough);
+    rows.iter().find(reaches).map(|row| row.case.working_set)
+}
+
+/// From and to which memory of the host copies are fastest, at the largest size that was copied to the device.
+fn fastest(copies: &Copies, device: DeviceName) -> Option<String> {
+    let known = |route: Route| {
+        let is_it = move |row: &&CopyRow| (row.work().device, row.work().route) == (device, route);
+        copies.rows.iter().filter(is_it).filter(|row| row.copied_bps.is_some())
+    };
+    let size = known(Route::ToDevice).map(|row| row.case.working_set).max()?;
+    let best = |route: Route| {
+        let all: Vec<&CopyRow> = known(route).filter(|row| row.case.working_set == size).collect();
+        let row = best(&all)?;
+        Some((row.work().host?, BytesPerSecond(row.copied_bps?.value())))
+    };
+    let (kind, to) = best(Route::ToDevice)?;
+    let back =
+        best(Route::FromDevice).map_or_else(String::new, |(kind, bps)| format!(", and come back at {bps} (to {kind})"));
+    let both = best(Route::HostBothWays).map_or_else(String::new, |(_, bps)| format!("; both at once {bps} in sum"));
+    Some(format!("{device}: {size} go to the device at {to} at best (from {kind} memory){back}{both}."))
+}
+
+fn chart(copies: &Copies) -> Option<Chart> {
+    let curve = |(index, (work, rows)): (usize, &(CopyWork, Vec<&CopyRow>))| {
+        let points = rows.iter().filter_map(|row| point(row)).collect();
+        Series { colour: index, symbol: work.route as usize, shown: index < MOST_LINES, ..line(work.ends(), points) }
+    };
+    let series: Vec<Series> = copies.routes().iter().enumerate().map(curve).collect();
+    if !series.iter().any(|series| series.points.len() >= LEAST_POINTS) {
+        return None;
+    }
+    let (x, y) = (Axis::new("bytes of a copy", "", Scale::Sizes), Axis::new("copied, MB/s", "MB/s", Scale::Log));
+    let about = "Where a line rises steadily, a copy's overhead decides; where it is level, the path does.".into();
+    Some(Chart::new("Bandwidth of copies over their size".into(), about, x, y, series))
+}
+
+fn point(row: &CopyRow) -> Option<Point> {
+    let [median, low, high] = row.copied_bps?.interval().map(|bps| rounded(bps / 1e6));
+    Some((row.case.working_set.0 as f64, median, low, high, row.quality.samples))
+}

@@ -1,0 +1,77 @@
+//! Memory that a program brings along for a buffer of a device: so many bytes beyond the start of a page, or in pages of a kind.
+
+use crate::memory::places::Places;
+use crate::memory::region::Region;
+use crate::no_visit::NoVisit;
+use membound_core::memory::{MemoryKind, MemorySpec, Obtained};
+use membound_core::units::Bytes;
+
+const PAGE: usize = 4096;
+
+/// Fresh memory: its pages are made when they are first touched.
+pub(crate) struct HostMemory {
+    backing: Backing,
+    length: usize,
+}
+
+enum Backing {
+    Heap { words: Vec<f64>, first: usize },
+    Pages(Box<Region>),
+}
+
+impl HostMemory {
+    /// `bytes`, rounded up to whole words, that begin `offset` bytes into a page; whole words too.
+    pub fn new(bytes: usize, offset: usize) -> Self {
+        let length = bytes.div_ceil(8);
+        let words = vec![0f64; length + 2 * PAGE / 8];
+        let beyond = words.as_ptr() as usize % PAGE;
+        let first = (PAGE - beyond + offset) / 8;
+        HostMemory { backing: Backing::Heap { words, first }, length }
+    }
+
+    /// The same in pages of a kind.
+    pub fn in_pages(kind: MemoryKind, bytes: usize) -> Result<Self, NoVisit> {
+        let region = Region::new(MemorySpec::of(kind), Bytes(bytes as u64), &Places::default())?;
+        Ok(HostMemory { backing: Backing::Pages(Box::new(region)), length: bytes.div_ceil(8) })
+    }
+
+    /// Makes its pages.
+    pub fn touched(mut self) -> Self {
+        self.words().fill(1.0);
+        self
+    }
+
+    pub fn words(&mut self) -> &mut [f64] {
+        let (words, first) = match &mut self.backing {
+            Backing::Heap { words, first } => (&mut words[..], *first),
+            Backing::Pages(region) => (region.words(), 0),
+        };
+        &mut words[first..][..self.length]
+    }
+
+    /// What pages it got, where it was made in pages of a kind; they must have been touched.
+    pub fn inspect(&self) -> Option<Obtained> {
+        match &self.backing {
+            Backing::Heap { .. } => None,
+            Backing::Pages(region) => Some(region.inspect(Bytes(8 * self.length as u64))),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_begins_where_it_was_to() {
+        for offset in [0, 8, 64, 4088] {
+            let mut memory = HostMemory::new(100, offset);
+            let words = memory.words();
+            assert_eq!((words.as_ptr() as usize % PAGE, words.len()), (offset, 13));
+        }
+        let mut memory = HostMemory::in_pages(MemoryKind::Base, 100).unwrap().touched();
+        let words = memory.words();
+        assert_eq!((words.as_ptr() as usize % PAGE, words.len(), words[12]), (0, 13, 1.0));
+        assert_eq!(memory.inspect().unwrap().bytes, Bytes(104));
+    }
+}

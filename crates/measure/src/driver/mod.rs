@@ -1,0 +1,146 @@
+//! Drivers of devices: what experiments need of any interface. OpenCL and CUDA are two of them; each is a folder of its own
+//! that says how its calls do this, and nothing else knows which it is.
+//!
+//! Every command is waited for before the function that gave it returns: so nothing that is borrowed for a call is touched
+//! after it, and a sample holds what a program waits for.
+
+pub(crate) mod host_memory;
+pub(crate) mod tools;
+
+use crate::driver::host_memory::HostMemory;
+use crate::no_visit::NoVisit;
+use membound_core::machine::devices::{Device, DeviceName};
+use membound_core::work::device::Buffer;
+
+/// STREAM's scalar, which single precision holds exactly, too.
+pub(crate) const SCALAR: f64 = 3.0;
+
+/// STREAM's loops.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Loop {
+    Copy,
+    Scale,
+    Add,
+    Triad,
+}
+
+/// What memory is mapped for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Access {
+    Read,
+    Write,
+    ReadWrite,
+    /// All of it will be written: what it held may be lost.
+    Renew,
+}
+
+/// What is copied: any bits are one.
+pub(crate) trait Word: Copy {}
+impl Word for u64 {}
+impl Word for f64 {}
+impl Word for f32 {}
+
+/// A device that is open.
+pub(crate) trait Driver: Sized + Sync {
+    type Memory: Memory;
+    type Kernels: Kernels<Memory = Self::Memory>;
+
+    /// Opens a device, by whatever its interface needs.
+    fn open(name: DeviceName) -> Result<Self, NoVisit>;
+    /// Opens another device, which this one is to copy to.
+    fn beside(&self, peer: DeviceName) -> Result<Self, NoVisit>;
+    /// The device, as it describes itself.
+    fn device(&self) -> &Device;
+    /// The kernels, compiled for it.
+    fn kernels(&self) -> Result<Self::Kernels, NoVisit>;
+    /// Makes a buffer; `host` is memory of the program's, where the kind works on that.
+    fn make(&self, buffer: Buffer, bytes: usize, host: Option<HostMemory>) -> Result<Self::Memory, NoVisit>;
+    /// Does two copies at once, each by a queue of its own, and waits for both.
+    fn both(&self, copies: [Copying<'_, Self::Memory>; 2]) -> Result<(), NoVisit>;
+}
+
+/// A copy of all that the shorter side holds.
+pub(crate) enum Copying<'a, M> {
+    Write { from: &'a [f64], to: &'a mut M },
+    Read { from: &'a mut M, to: &'a mut [f64] },
+    Within { from: &'a mut M, to: &'a mut M },
+}
+
+impl<M: Memory> Copying<'_, M> {
+    /// Does it, and waits for it.
+    pub fn alone(self) -> Result<(), NoVisit> {
+        match self {
+            Copying::Write { from, to } => to.write(from),
+            Copying::Read { from, to } => from.read(to),
+            Copying::Within { from, to } => from.copy(to),
+        }
+    }
+}
+
+/// Memory of a device, or that a device shares.
+pub(crate) trait Memory: Send {
+    /// Its size.
+    fn bytes(&self) -> usize;
+    /// Where the host sees it; nothing while it does not.
+    fn address(&self) -> Option<usize>;
+    /// Has the host see all of it, and waits until it does.
+    fn map(&mut self, access: Access) -> Result<(), NoVisit>;
+    /// Hands it to the device, and waits until that is done.
+    fn unmap(&mut self) -> Result<(), NoVisit>;
+    /// What the host sees of it; empty while it sees nothing.
+    fn contents(&mut self) -> &mut [f64];
+    /// Stores its first word, where the host sees it.
+    fn host_store(&mut self, word: u64);
+    /// Loads its first word; 0 where the host does not see it.
+    fn host_load(&mut self) -> u64;
+    /// Copies `from` to its start.
+    fn write<W: Word>(&mut self, from: &[W]) -> Result<(), NoVisit>;
+    /// Copies its start to `to`.
+    fn read<W: Word>(&mut self, to: &mut [W]) -> Result<(), NoVisit>;
+    /// Copies all of it to `to`, which is as long: by the device, if it does so itself.
+    fn copy(&mut self, to: &mut Self) -> Result<(), NoVisit>;
+}
+
+/// What a device computes, each command waited for.
+pub(crate) trait Kernels: Send {
+    type Memory;
+    /// Indices in memory of the device, each of the place after its own, and where a chase through them stands.
+    type Cycle: Send;
+
+    /// Bytes of an element of STREAM's arrays.
+    fn element_bytes(&self) -> usize;
+    /// Runs a loop over three arrays.
+    fn stream(&mut self, which: Loop, arrays: [&Self::Memory; 3]) -> Result<(), NoVisit>;
+    /// Has the device read `from` into `to`, as many words as both have.
+    fn words(&mut self, to: &Self::Memory, from: &Self::Memory) -> Result<(), NoVisit>;
+    /// Has the device store a word to the start of `to`.
+    fn put(&mut self, to: &Self::Memory, word: u64) -> Result<(), NoVisit>;
+    /// One cycle through places so many words apart, in this order.
+    fn cycle(&self, order: &[usize], words: usize) -> Result<Self::Cycle, NoVisit>;
+    /// Follows so many links of it.
+    fn follow(&mut self, cycle: &mut Self::Cycle, links: u64) -> Result<(), NoVisit>;
+    /// The word at which the chase stands.
+    fn stands_at(&self, cycle: &mut Self::Cycle) -> Result<u64, NoVisit>;
+}
+
+/// The words of a cycle: at each place the index of the next one's first word.
+pub(crate) fn indices(order: &[usize], words: usize) -> Vec<u64> {
+    let mut indices = vec![0u64; order.len().max(1) * words];
+    for (&place, &next) in order.iter().zip(order.iter().cycle().skip(1)) {
+        indices[place * words] = (next * words) as u64;
+    }
+    indices
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cycle_comes_back_to_where_it_began() {
+        let next = indices(&[0, 2, 1], 2);
+        assert_eq!(next, [4, 0, 0, 0, 2, 0]);
+        let (first, second) = (next[0] as usize, next[next[0] as usize] as usize);
+        assert_eq!((first, second, next[second]), (4, 2, 0));
+    }
+}

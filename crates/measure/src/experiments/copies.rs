@@ -1,0 +1,187 @@
+//! Copies between the host's memory and devices', and between devices. Each visit makes buffers of its own; one thread gives
+//! the commands and waits for them.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use crate::bench::CORE_CLOCK_LINKS;
+use crate::driver::host_memory::HostMemory;
+use crate::driver::tools::HostTools;
+use crate::driver::{Access, Copying, Driver, Memory, SCALAR};
+use crate::no_visit::NoVisit;
+use crate::schedule::Quota;
+use crate::solo::{Solo, Task};
+use membound_core::case::Case;
+use membound_core::machine::devices::DeviceName;
+use membound_core::memory::Obtained;
+use membound_core::record::{Measured, Samples, Unit, Volume};
+use membound_core::work::copies::{CopyWork, Route};
+use membound_core::work::device::Buffer;
+
+/// A command is given and waited for in some 10 us, of which no sample should be made.
+const SAMPLE: Duration = Duration::from_millis(1);
+
+/// Other devices that a device copies to, opened when they are first needed.
+pub(crate) type Peers<D> = HashMap<DeviceName, D>;
+
+/// Visits a case.
+pub(crate) fn visit<D: Driver>(
+    driver: &D,
+    peers: &mut Peers<D>,
+    host: &HostTools,
+    case: &Case,
+    work: CopyWork,
+    quota: &Quota<'_>,
+) -> Result<Measured, NoVisit> {
+    let peer = match work.peer.filter(|peer| *peer != work.device) {
+        None => driver,
+        Some(name) => {
+            if !peers.contains_key(&name) {
+                peers.insert(name, driver.beside(name)?);
+            }
+            peers.get(&name).unwrap_or(driver)
+        }
+    };
+    let tools = host.with_samples_of(SAMPLE);
+    let solo = Solo::new(case.cpus.first().copied().unwrap_or(0), quota, &tools);
+    let ends = Ends { driver, peer, host: work.host.unwrap_or(Buffer::Regular), bytes: case.working_set.0 as usize };
+    let mut copier = Copier { ends, route: work.route, legs: Vec::new() };
+    let (samples, repetitions) = solo.measure(&mut copier)?;
+    let moved = case.working_set.0 * if work.route.is_both_ways() { 2 } else { 1 };
+    let volume = Volume { units: 1, unit: Unit::Operation, loaded: moved, stored: moved, ..Volume::default() };
+    let obtained = Obtained { bytes: case.working_set, ..Obtained::default() };
+    Ok(Measured { volume, repetitions, core_clock_links: CORE_CLOCK_LINKS, samples, obtained })
+}
+
+/// Between what is copied.
+struct Ends<'a, D> {
+    driver: &'a D,
+    peer: &'a D,
+    host: Buffer,
+    bytes: usize,
+}
+
+/// Memory of the host.
+enum OnHost<M> {
+    Regular(HostMemory),
+    Pinned(M),
+}
+
+impl<M: Memory> OnHost<M> {
+    fn words(&mut self) -> &mut [f64] {
+        match self {
+            OnHost::Regular(memory) => memory.words(),
+            OnHost::Pinned(memory) => memory.contents(),
+        }
+    }
+}
+
+/// One copy with its two ends.
+enum Leg<M> {
+    To { host: OnHost<M>, device: M },
+    From { device: M, host: OnHost<M> },
+    Between { from: M, to: M },
+}
+
+impl<M: Memory> Leg<M> {
+    fn copying(&mut self) -> Copying<'_, M> {
+        match self {
+            Leg::To { host, device } => Copying::Write { from: host.words(), to: device },
+            Leg::From { device, host } => Copying::Read { from: device, to: host.words() },
+            Leg::Between { from, to } => Copying::Within { from, to },
+        }
+    }
+
+    /// What arrived.
+    fn arrived(&mut self, bytes: usize) -> Result<Vec<f64>, NoVisit> {
+        let mut found = vec![0.0; bytes / 8];
+        match self {
+            Leg::To { device: to, .. } | Leg::Between { to, .. } => to.read(&mut found)?,
+            Leg::From { host, .. } => found.copy_from_slice(host.words()),
+        }
+        Ok(found)
+    }
+}
+
+impl<D: Driver> Ends<'_, D> {
+    /// Memory of the host, full of a number.
+    fn on_host(&self, value: f64) -> Result<OnHost<D::Memory>, NoVisit> {
+        let mut memory = match self.host {
+            Buffer::Regular => OnHost::Regular(HostMemory::new(self.bytes, 0)),
+            kind => {
+                let mut memory = self.driver.make(kind, self.bytes, None)?;
+                memory.map(Access::ReadWrite)?;
+                OnHost::Pinned(memory)
+            }
+        };
+        memory.words().fill(value);
+        Ok(memory)
+    }
+
+    /// Memory of a device, full of a number.
+    fn on_device(&self, driver: &D, value: f64) -> Result<D::Memory, NoVisit> {
+        let mut memory = driver.make(Buffer::Plain, self.bytes, None)?;
+        memory.write(&vec![value; self.bytes / 8])?;
+        Ok(memory)
+    }
+
+    fn to(&self) -> Result<Leg<D::Memory>, NoVisit> {
+        Ok(Leg::To { host: self.on_host(SCALAR)?, device: self.on_device(self.driver, 0.0)? })
+    }
+
+    fn from(&self) -> Result<Leg<D::Memory>, NoVisit> {
+        Ok(Leg::From { device: self.on_device(self.driver, SCALAR)?, host: self.on_host(0.0)? })
+    }
+
+    fn between(&self, from: &D, to: &D) -> Result<Leg<D::Memory>, NoVisit> {
+        Ok(Leg::Between { from: self.on_device(from, SCALAR)?, to: self.on_device(to, 0.0)? })
+    }
+
+    fn legs(&self, route: Route) -> Result<Vec<Leg<D::Memory>>, NoVisit> {
+        let (here, there) = (self.driver, self.peer);
+        Ok(match route {
+            Route::ToDevice => vec![self.to()?],
+            Route::FromDevice => vec![self.from()?],
+            Route::HostBothWays => vec![self.to()?, self.from()?],
+            Route::BetweenDevices => vec![self.between(here, there)?],
+            Route::DevicesBothWays => vec![self.between(here, there)?, self.between(there, here)?],
+        })
+    }
+}
+
+/// Repeats a copy, or two at once.
+struct Copier<'a, D: Driver> {
+    ends: Ends<'a, D>,
+    route: Route,
+    legs: Vec<Leg<D::Memory>>,
+}
+
+impl<D: Driver> Task for Copier<'_, D> {
+    fn begin(&mut self) -> Result<(), NoVisit> {
+        self.legs = self.ends.legs(self.route)?;
+        Ok(())
+    }
+
+    fn run(&mut self, repetitions: u64) -> Result<bool, NoVisit> {
+        for _ in 0..repetitions {
+            match &mut self.legs[..] {
+                [one] => one.copying().alone()?,
+                [one, other] => self.ends.driver.both([one.copying(), other.copying()])?,
+                _ => {}
+            }
+        }
+        Ok(true)
+    }
+
+    fn end(&mut self, _samples: &mut Samples) -> Result<(), NoVisit> {
+        for leg in &mut self.legs {
+            let found = leg.arrived(self.ends.bytes)?;
+            if let Some((at, value)) = found.iter().enumerate().find(|(_, value)| **value != SCALAR) {
+                return Err(NoVisit::Wrong(format!(
+                    "data check failed: word {at} arrived as {value}, must be {SCALAR}"
+                )));
+            }
+        }
+        Ok(())
+    }
+}

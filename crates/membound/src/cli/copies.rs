@@ -1,0 +1,62 @@
+//! `membound copies`: how fast bytes go between the host's memory and devices', and between devices.
+
+use std::time::{Duration, Instant};
+
+use clap::Args;
+
+use crate::cli::args::{Done, RunArgs};
+use crate::cli::measure::Job;
+use crate::cli::usage::usage;
+use membound_analyze::output::terminal;
+use membound_analyze::report::Report;
+use membound_core::experiments::copies;
+use membound_core::experiments::pingpong::Sizes;
+use membound_core::machine::devices::{Api, Device, DeviceName, Devices};
+use membound_measure::executor::device::discover;
+
+/// Flags of `membound copies`.
+#[derive(Debug, Clone, Args)]
+pub struct CopiesArgs {
+    /// Devices, such as cuda:0,cuda:1 (`membound devices` lists them) [default: all]
+    #[arg(long, value_name = "LIST", value_delimiter = ',')]
+    pub device: Vec<DeviceName>,
+    /// Bytes of a copy: sizes, and ranges of powers of two such as 64..64MiB [default: eight sizes from 64 B to 64 MiB]
+    #[arg(long, value_name = "LIST", value_delimiter = ',')]
+    pub sizes: Vec<Sizes>,
+    /// Sizes of a range for each doubling
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=16))]
+    pub steps: u32,
+    /// How to run
+    #[command(flatten)]
+    pub run: RunArgs,
+}
+
+const BUDGET: Duration = Duration::from_secs(60);
+
+/// Measures and shows.
+pub fn run(args: &CopiesArgs) -> anyhow::Result<Done> {
+    let (machine, frame) = args.run.frame()?;
+    let devices = devices(args)?;
+    let sizes = Sizes::all(&args.sizes, args.steps);
+    let cases = copies::copies(&frame, &devices, &sizes).map_err(usage)?;
+    // Drivers take some seconds to start, which are no part of the budget.
+    let deadline = Instant::now() + args.run.budget.unwrap_or(BUDGET);
+    let table = |report: &Report| terminal::answer(report, &report.copies);
+    Job::new(&args.run, machine, deadline, table).between(devices).finish(&cases)
+}
+
+/// The devices that were named, or all there are. One that was named and is not there is planned for, so that a record has
+/// its outcome.
+fn devices(args: &CopiesArgs) -> anyhow::Result<Vec<Device>> {
+    let mut apis: Vec<Api> = args.device.iter().map(|name| name.api).collect();
+    apis.sort();
+    apis.dedup();
+    let Devices { devices, absent, .. } = discover(if apis.is_empty() { Api::ALL } else { &apis });
+    if args.device.is_empty() {
+        let why = || absent.iter().map(|(api, why)| format!("{api}: {why}")).collect::<Vec<_>>().join("; ");
+        anyhow::ensure!(!devices.is_empty(), "there is no device to copy to: {}", why());
+        return Ok(devices);
+    }
+    let find = |name: &DeviceName| devices.iter().find(|device| device.name == *name).cloned();
+    Ok(args.device.iter().map(|name| find(name).unwrap_or_else(|| Device::unknown(*name))).collect())
+}
