@@ -8,13 +8,13 @@ use clap::Args;
 
 use crate::cli::args::{Done, Format, working_set};
 use crate::cli::check::percent;
-use crate::cli::measure::{Session, header, host};
+use crate::cli::measure::{Session, header, host, list};
 use crate::cli::say;
 use crate::cli::usage::usage;
 use crate::cli::words::{chosen, kernels};
+use crate::watch;
 use crate::watch::diary::{Before, Diary};
 use crate::watch::{Plan, Standing, World};
-use crate::{cli, watch};
 use membound_analyze::across::check::stranger;
 use membound_analyze::across::watch::{Watch, WatchRow, named};
 use membound_analyze::output::{json, prometheus};
@@ -141,7 +141,7 @@ pub fn run(args: &WatchArgs) -> anyhow::Result<Done> {
     let frame = Frame::new(&machine, membound_measure::asm::detect(), args.cpus.as_ref()).map_err(usage)?;
     let cases = args.cases(&frame)?;
     if args.list {
-        return Ok(Done::ok(cli::measure::list(&cases)));
+        return Ok(Done::ok(list(&cases)));
     }
     let probes = named(&cases, &frame);
     let mut here = Here::new(&cases, Places::default(), false)?;
