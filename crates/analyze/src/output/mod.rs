@@ -1,4 +1,4 @@
-//! Views: a finished [`Report`](crate::report::Report) as bytes. A view decides how an answer looks, never what it is:
+//! Views: a finished [`Report`] as bytes. A view decides how an answer looks, never what it is:
 //! it measures nothing, prints nothing and works out no figure that the model does not hold.
 
 pub mod csv;

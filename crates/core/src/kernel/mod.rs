@@ -1,4 +1,4 @@
-//! Kernels: what is done to memory. A kernel is a row of [`CATALOG`] or a loop of a user's own; its text decides its
+//! Kernels: what is done to memory. A kernel is a row of [`CATALOG`](catalog::CATALOG) or a loop of a user's own; its text decides its
 //! streams, its traffic and the machine code that runs. [`Variant`] adds what the streams are arrays of and how they are
 //! touched: element, width, store kind, load kind, unroll.
 

@@ -1,5 +1,8 @@
 //! The command line: flags to a plan, a plan to a record, a record to a view. One file per subcommand.
 
+// Comments of flags are their help, where a loop stands as it is typed: `a[i]` is no link.
+#![allow(rustdoc::broken_intra_doc_links)]
+
 pub mod addrmap;
 pub mod advise;
 pub mod args;

@@ -13,7 +13,7 @@ use crate::code::MachineCode;
 pub struct Step {
     /// Address of the code; 0 ends the list.
     pub code: u64,
-    /// Address of its [`Call`].
+    /// Address of its `Call`.
     pub call: u64,
     /// Ticks of the time stamp counter before the call.
     pub start: u64,

@@ -18,8 +18,8 @@ const RUNS: [(&str, &str); 8] = [
     ("machine", "machine"),
     ("report", "report INPUT --all --html PAGE"),
     ("compare", "compare INPUT INPUT"),
-    ("check", "check --budget 3s --lock LOCK --prometheus METRICS"),
-    ("check", "check --budget 3s --lock LOCK --record RECORD"),
+    ("check", "check --force --budget 3s --lock LOCK --prometheus METRICS"),
+    ("check", "check --force --budget 3s --lock LOCK --record RECORD"),
 ];
 
 /// Calls that name what they open; those that name what they change; those that only speak with what is open already.
