@@ -2,6 +2,7 @@
 //! the commands and waits for them.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::time::Duration;
 
 use crate::bench::CORE_CLOCK_LINKS;
@@ -35,12 +36,10 @@ pub(crate) fn visit<D: Driver>(
 ) -> Result<Measured, NoVisit> {
     let peer = match work.peer.filter(|peer| *peer != work.device) {
         None => driver,
-        Some(name) => {
-            if !peers.contains_key(&name) {
-                peers.insert(name, driver.beside(name)?);
-            }
-            peers.get(&name).unwrap_or(driver)
-        }
+        Some(name) => match peers.entry(name) {
+            Entry::Occupied(open) => open.into_mut(),
+            Entry::Vacant(place) => place.insert(driver.beside(name)?),
+        },
     };
     let tools = host.with_samples_of(SAMPLE);
     let solo = Solo::new(case.cpus.first().copied().unwrap_or(0), quota, &tools);

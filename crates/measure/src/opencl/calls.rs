@@ -264,6 +264,7 @@ impl Session {
         }
         // SAFETY: queues of this session. What is not flushed need not begin before another queue is waited for.
         let flushed = queues.map(|queue| unsafe { (self.functions.flush)(queue) });
+        // SAFETY: likewise.
         let finished = queues.map(|queue| unsafe { (self.functions.finish)(queue) });
         started?;
         flushed.into_iter().try_for_each(|code| done("clFlush", code))?;

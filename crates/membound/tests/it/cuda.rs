@@ -65,7 +65,9 @@ fn why_there_is_no_device_is_told_with_its_cure() {
     let says = |library: &Path, fault: &str, parts: [&str; 2]| {
         let (devices, absent) = listed(library, fault);
         assert!(devices.is_empty());
-        parts.map(|part| assert!(absent[0].contains(part), "{absent:?}"));
+        for part in parts {
+            assert!(absent[0].contains(part), "{absent:?}");
+        }
     };
     says(library, "no-device", ["CUDA_ERROR_NO_DEVICE (100) from cuInit", "/dev/nvidia"]);
     says(library, "mismatch", ["CUDA_ERROR_SYSTEM_DRIVER_MISMATCH (803) from cuInit", "restart the machine"]);

@@ -46,6 +46,7 @@ const LEVELS: [(&str, u64, f64); 4] =
 pub fn empty() -> Report {
     Report {
         device: Default::default(),
+        copies: Default::default(),
         kinds: None,
         numa: None,
         pages: Vec::new(),
