@@ -47,6 +47,41 @@ fn registers_are_as_long_as_the_emulator_was_asked_for() {
     }
 }
 
+/// Code for registers that are not there is not made; made all the same, it ends by a signal.
+#[cfg(target_arch = "aarch64")]
+#[test]
+fn code_for_registers_that_are_not_there_is_refused() {
+    let here = membound_measure::asm::detect();
+    let wide = Variant { width: Width::W512, ..plain("triad") };
+    let refused = assemble(&wide, Isa { sve_bytes: 0, ..here });
+    assert_eq!(refused, Err(Unsupported::NotOnThisProcessor("SVE with registers of 512 bits or more")));
+    if here.sve_bytes == 0 {
+        let code = Executable::new(&assemble(&wide, Isa { sve_bytes: 64, ..here }).unwrap()).unwrap();
+        // SAFETY: the prologue's first instruction of SVE ends the call; nothing is read but the call itself.
+        let outcome = unsafe { code.run(&mut Call::empty(1)) };
+        assert_eq!(outcome.unwrap_err().signal, libc::SIGILL);
+    }
+}
+
+/// A program may be given shorter registers than the plan that it runs was made with.
+#[cfg(target_arch = "aarch64")]
+#[test]
+fn registers_that_became_shorter_are_seen() {
+    // Linux, include/uapi/linux/prctl.h; the length is this thread's alone.
+    const PR_SVE_SET_VL: libc::c_int = 50;
+    let shortened = std::thread::spawn(|| {
+        let before = membound_measure::asm::detect();
+        // SAFETY: this thread has no vector in use across the call.
+        unsafe { libc::prctl(PR_SVE_SET_VL, 16) };
+        (before, membound_measure::asm::detect())
+    });
+    let (before, after) = shortened.join().unwrap();
+    assert_eq!(after.sve_bytes, before.sve_bytes.min(16));
+    let wide = Variant { width: Width::W512, ..plain("triad") };
+    assert!(matches!(assemble(&wide, after), Err(Unsupported::NotOnThisProcessor(_))));
+    assert_eq!(assemble(&wide, before).is_ok(), before.sve_bytes >= 64);
+}
+
 const GUARD: usize = 256;
 const CANARY: u8 = 0xa5;
 
