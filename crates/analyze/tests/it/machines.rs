@@ -215,7 +215,52 @@ fn arm_with_clusters() {
     assert!(machine.cpus.iter().all(|cpu| cpu.die.reason().is_some_and(|reason| reason.contains("says -1"))));
     assert_eq!(machine.last_level(0).unwrap().line, Bytes(128));
     assert_eq!(machine.last_level_bytes(&set("0-127")), Some(Bytes::mib(128)));
-    assert_eq!(machine.pages.base.reason(), Some("/proc/self/auxv is not there"));
+    assert_eq!(machine.pages.base, Fact::Known(Bytes::kib(4)), "hwloc's own file tells it");
+}
+
+#[test]
+fn arm_with_two_designs_of_cores() {
+    let machine = recorded("nvidia-dgx-gb10");
+    assert_eq!((machine.packages(), machine.cores().len(), machine.nodes.len()), (1, 20, 1));
+    // Ten X925 and ten A725, of which some have a higher clock, and with it a higher capacity.
+    assert_eq!(machine.kinds(), [(CoreKind::Performance, set("5-9,15-19")), (CoreKind::Efficiency, set("0-4,10-14"))]);
+    let capacities: std::collections::BTreeSet<_> = machine.cpus.iter().map(|cpu| cpu.capacity.get()).collect();
+    assert!(capacities.len() > 2, "{capacities:?}");
+    assert_eq!(machine.identity.model, Fact::Known("ARM Cortex-X925 (0xd85) + Cortex-A725 (0xd87)".into()));
+    assert_eq!(machine.identity.product, Fact::Known("NVIDIA_DGX_Spark".into()));
+    assert_eq!(machine.pages.base, Fact::Known(Bytes::kib(4)));
+    let clock = |cpu: usize| machine.cpus[cpu].frequency.known().unwrap().base.get();
+    assert_eq!((clock(5), clock(0)), (Some(Hertz(3.9e9)), Some(Hertz(2.808e9))), "the firmware's nominal frequencies");
+    assert_eq!(machine.last_level(0).unwrap().size, Bytes::mib(8));
+    assert_eq!(machine.last_level(19).unwrap().size, Bytes::mib(16));
+    assert_eq!(machine.caches.iter().filter(|cache| cache.level == 2).count(), 20);
+}
+
+/// No flag of an ARM processor says so; firmware does, by a list of words with zero bytes between them.
+#[test]
+fn an_arm_guest_is_known_by_its_device_tree() {
+    let cpuinfo = ("proc/cpuinfo", "processor : 0\nCPU implementer : 0x41\nCPU architecture: 8\nCPU part : 0xd0c\n");
+    let hypervisor = |file: &str, words: &str| {
+        let tree = Tree::new(&[cpuinfo, (&format!("sys/firmware/devicetree/base/{file}"), words)]);
+        tree.cpu(0, "64K");
+        tree.machine().identity.hypervisor
+    };
+    let named = |name: &str| Fact::Known(Hypervisor::Vendor(name.into()));
+    assert_eq!(hypervisor("compatible", "linux,dummy-virt\0"), named("QEMU"));
+    assert_eq!(hypervisor("hypervisor/compatible", "xen,xen-4.17\0xen,xen\0"), named("Xen"));
+    let reason = hypervisor("compatible", "nvidia,p3737\0nvidia,tegra234\0");
+    assert_eq!(reason.reason(), Some("an ARM processor has no such flag"));
+}
+
+/// A kernel that tells in a paragraph of its own what all cores are.
+#[test]
+fn arm_of_32_bits() {
+    let machine = recorded("2arm-2c");
+    assert_eq!((machine.packages(), machine.cores().len(), machine.nodes.len()), (1, 2, 0));
+    assert_eq!(machine.identity.architecture, Fact::Known("arm".into()));
+    assert_eq!(machine.identity.vendor, Fact::Known("ARM".into()));
+    assert_eq!(machine.identity.model, Fact::Known("ARM Cortex-A9 (0xc09)".into()));
+    assert_eq!(machine.kinds(), [(CoreKind::Uniform, set("0-1"))]);
 }
 
 /// A made-up machine: files and what they say.

@@ -26,7 +26,8 @@ const IMPLEMENTERS: [(u8, &str); 9] = [
 
 /// Names of designs, from the list of the Linux kernel (arch/arm64/include/asm/cputype.h), which quotes each core's
 /// technical reference manual.
-const NAMES: [(u8, u16, &str); 38] = [
+const NAMES: [(u8, u16, &str); 39] = [
+    (0x41, 0xc09, "Cortex-A9"),
     (0x41, 0xd03, "Cortex-A53"),
     (0x41, 0xd05, "Cortex-A55"),
     (0x41, 0xd07, "Cortex-A57"),

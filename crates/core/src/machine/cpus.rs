@@ -168,7 +168,7 @@ impl Policies {
         for policy in source.numbered(&format!("{FOLDER}/cpufreq"), "policy") {
             let folder = format!("{FOLDER}/cpufreq/policy{policy}");
             let cpus = source.list(&format!("{folder}/related_cpus")).known().cloned();
-            let frequency = frequency(source, &folder);
+            let frequency = frequency(source, &folder, policy);
             // `related_cpus` of old kernels has blanks instead of commas; the policy's own number is its first CPU.
             for cpu in cpus.unwrap_or_else(|| CpuSet::from_iter([policy])).iter() {
                 of_cpu.insert(cpu, frequency.clone());
@@ -184,20 +184,31 @@ impl Policies {
         let folder = format!("{FOLDER}/cpu{cpu}/cpufreq");
         match source.names(&folder).is_empty() {
             true => Fact::absent(format!("/{folder} is not there: the kernel does not control this clock")),
-            false => Fact::Known(frequency(source, &folder)),
+            false => Fact::Known(frequency(source, &folder, cpu)),
         }
     }
 }
 
-fn frequency(source: &Source, folder: &str) -> Frequency {
+/// `cpu` is one of those whose clock the folder is about.
+fn frequency(source: &Source, folder: &str, cpu: u32) -> Frequency {
     let hertz = |file: &str| source.number::<u64>(&format!("{folder}/{file}")).map(|khz| Hertz(khz as f64 * 1e3));
     Frequency {
         min: hertz("scaling_min_freq"),
         max: hertz("scaling_max_freq"),
         hardware_max: hertz("cpuinfo_max_freq"),
-        base: hertz("base_frequency"),
+        base: hertz("base_frequency").or_else(|| nominal(source, cpu)),
         governor: source.word(&format!("{folder}/scaling_governor")),
     }
+}
+
+/// What the firmware (ACPI, CPPC) calls the nominal frequency, which is written in MHz; zero is none.
+fn nominal(source: &Source, cpu: u32) -> Fact<Hertz> {
+    let path = format!("{FOLDER}/cpu{cpu}/acpi_cppc/nominal_freq");
+    source.number::<u64>(&path).and_then(|mhz| {
+        Fact::from_option((mhz > 0).then_some(Hertz(mhz as f64 * 1e6)), || {
+            format!("/{path} says 0, which means not reported")
+        })
+    })
 }
 
 /// Writes into each CPU the node whose list names it.

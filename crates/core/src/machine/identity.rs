@@ -65,14 +65,15 @@ pub(crate) fn read(source: &Source) -> Identity {
     }
 }
 
-/// `/proc/cpuinfo`: on x86 its first paragraph, as all cores but for the clock say the same; on ARM all of it.
+/// `/proc/cpuinfo`: on x86 its first paragraph, as all cores but for the clock say the same; on ARM all of it. Old kernels
+/// have a paragraph for each ARM core and tell what all of them are in one of its own.
 struct CpuInfo(Fact<String>);
 
 impl CpuInfo {
     fn read(source: &Source) -> Self {
         let first = source.paragraph(CPUINFO);
-        let arm = first.known().is_some_and(|text| field(text, "CPU implementer").is_some());
-        CpuInfo(if arm { source.text(CPUINFO) } else { first })
+        let x86 = first.known().is_some_and(|text| field(text, "flags").is_some());
+        CpuInfo(if x86 { first } else { source.text(CPUINFO) })
     }
 
     fn field(&self, name: &str) -> Fact<String> {
@@ -88,6 +89,9 @@ impl CpuInfo {
         let long_mode = |flags: &String| flags.split(' ').any(|flag| flag == "lm");
         self.0.as_ref().and_then(|text| match (field(text, "CPU architecture"), field(text, "flags")) {
             (Some(version), _) if version == "8" || version == "AArch64" => Fact::Known("aarch64".into()),
+            (Some(version), _) if ["5", "5TE", "5TEJ", "6", "6TEJ", "7"].contains(&version.as_str()) => {
+                Fact::Known("arm".into())
+            }
             (_, Some(flags)) if long_mode(&flags) => Fact::Known("x86_64".into()),
             _ => Fact::absent(format!("/{CPUINFO} is of an architecture that is not known here")),
         })
@@ -173,7 +177,7 @@ fn hypervisor(source: &Source, flags: &Fact<Vec<String>>) -> Fact<Hypervisor> {
 
 /// Names that hypervisors give to the machines they make up.
 fn named_by_firmware(source: &Source) -> Option<String> {
-    const SIGNS: [(&str, &str); 9] = [
+    const SIGNS: [(&str, &str); 12] = [
         ("QEMU", "QEMU"),
         ("Standard PC (", "QEMU"),
         ("KVM", "KVM"),
@@ -183,8 +187,18 @@ fn named_by_firmware(source: &Source) -> Option<String> {
         ("Virtual Machine", "Hyper-V"),
         ("Google Compute Engine", "KVM"),
         ("Bochs", "Bochs"),
+        // Of device trees (Linux, Documentation/devicetree/bindings): QEMU's machine `virt`, and hypervisors' own nodes.
+        ("linux,dummy-virt", "QEMU"),
+        ("linux,kvm", "KVM"),
+        ("xen,xen", "Xen"),
     ];
-    let words = ["sys_vendor", "product_name"].map(|file| source.word(&format!("sys/class/dmi/id/{file}")));
+    const FILES: [&str; 4] = [
+        "sys/class/dmi/id/sys_vendor",
+        "sys/class/dmi/id/product_name",
+        "sys/firmware/devicetree/base/compatible",
+        "sys/firmware/devicetree/base/hypervisor/compatible",
+    ];
+    let words = FILES.map(|file| source.word(file));
     let words = words.iter().filter_map(Fact::known);
     let mut names = words.filter_map(|word| SIGNS.iter().find(|(sign, _)| word.contains(sign)));
     names.next().map(|(_, name)| name.to_string())

@@ -95,6 +95,9 @@ pub(crate) fn meminfo(text: &Fact<String>, path: &str, name: &str) -> Fact<Bytes
     })
 }
 
+/// Where a recording by hwloc-gather-topology has what no file of the kernel's tells.
+const GATHERED: &str = "proc/hwloc-nofile-info";
+
 /// `architecture`: x86-64 has one base page size.
 pub(crate) fn pages(source: &Source, architecture: &Fact<String>) -> Pages {
     const THP: &str = "sys/kernel/mm/transparent_hugepage";
@@ -113,6 +116,15 @@ fn base(source: &Source, architecture: &Fact<String>) -> Fact<Bytes> {
     let told = source
         .bytes("proc/self/auxv")
         .and_then(|auxv| Fact::from_option(auxv_page_size(&auxv), || "/proc/self/auxv has no page size".into()));
+    let gathered = || {
+        let text = source.text(GATHERED);
+        let page =
+            text.known()?.lines().find_map(|line| line.strip_prefix("PageSize: "))?.trim().parse::<u64>().ok()?;
+        page.is_power_of_two().then_some(Bytes(page))
+    };
+    if let Some(page) = told.get().or_else(gathered) {
+        return Fact::Known(page);
+    }
     told.or_else(|| match architecture.known().map(String::as_str) {
         Some("x86_64") => Fact::Known(Bytes(4096)),
         _ => Fact::absent("only the running machine tells its page size"),

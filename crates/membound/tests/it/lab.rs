@@ -1,7 +1,7 @@
 //! The lab: emulated machines boot, membound runs in them, and what it says is held against what each machine's file
 //! declares. See lab/README.md. Without the emulator or the guest's kernel it skips. `LAB_ONLY=bar,tiny` boots some machines only, `MEMBOUND=FILE` runs another membound in them.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -18,6 +18,8 @@ const SIDE_BY_SIDE: usize = 2;
 #[derive(Debug, Clone, Default)]
 struct Boot {
     machine: String,
+    /// The guest's architecture, and maybe a kernel of it: `x86_64`, `aarch64`, `aarch64-16k`.
+    arch: String,
     /// The job and its flags.
     job: Vec<String>,
     expectations: Vec<Expectation>,
@@ -44,18 +46,22 @@ impl Expectation {
 /// The boots that a machine's file declares:
 ///
 /// ```text
+/// arch aarch64               the guest's architecture, if it is not x86_64
 /// test JOB FLAGS...          a boot
 /// expect NAME exit CODE      a result of it; NAME may end in *
 ///   /nodes/id=1/cpus = ""    a claim about its output, see `holds`
 /// ```
 fn boots(machine: &str, text: &str) -> Vec<Boot> {
     let mut boots: Vec<Boot> = Vec::new();
+    let mut arch = String::from("x86_64");
     for line in text.lines() {
         let words: Vec<String> = line.split_whitespace().map(String::from).collect();
         let place = || panic!("{machine}: `{line}` stands before its `test` or `expect` line");
         match words.first().map(String::as_str) {
+            Some("arch") => arch = words[1..].join(" "),
             Some("test") => {
-                boots.push(Boot { machine: machine.into(), job: words[1..].into(), ..Boot::default() });
+                let (machine, arch) = (machine.into(), arch.clone());
+                boots.push(Boot { machine, arch, job: words[1..].into(), expectations: Vec::new() });
             }
             Some("expect") => {
                 assert!(words.len() == 4 && words[2] == "exit", "{machine}: `{line}` is not: expect NAME exit CODE");
@@ -175,6 +181,16 @@ fn middle(values: &[&Value]) -> Option<f64> {
     numbers.get(numbers.len().saturating_sub(1) / 2).copied()
 }
 
+/// What a processor, an instruction set or a kernel has not: nothing cures it.
+const INCURABLE: [&str; 6] = [
+    "not invariant",
+    "this processor has no ",
+    "are x86's alone",
+    "chosen by x86's page tables",
+    "are of two registers",
+    "this kernel stores nothing",
+];
+
 /// What holds of every row on any machine: a row that names a node has its pages there and nowhere else, huge pages were
 /// obtained where a pool was asked for, nothing that was proved turned out to be otherwise, and nothing crashed.
 fn rules(row: &Value) -> Vec<String> {
@@ -191,10 +207,9 @@ fn rules(row: &Value) -> Vec<String> {
         return faults;
     }
     rule(["measured", "unavailable"].contains(&text("outcome")), "the outcome is neither measured nor unavailable");
-    rule(
-        text("outcome") != "unavailable" || text("reason").contains("; ") || text("reason").contains("not invariant"),
-        "a reason names no cure",
-    );
+    let reason = text("reason");
+    let has_cure = reason.contains("; ") || INCURABLE.iter().any(|what| reason.contains(what));
+    rule(text("outcome") != "unavailable" || has_cure, "a reason names no cure");
     let obtained = &row["obtained"];
     let lies_on = obtained["pages_on_node"].as_array().map(Vec::as_slice).unwrap_or_default();
     if text("outcome") == "measured" && !obtained.is_null() {
@@ -320,25 +335,41 @@ fn declared() -> Vec<Boot> {
     files.iter().flat_map(of).collect()
 }
 
-/// What the lab lacks here, if anything.
-fn lacking() -> Option<&'static str> {
+/// What the lab lacks here for guests of an architecture, if anything, and what gets it.
+fn lacking(arch: &str) -> Option<String> {
     let on_path = |name: &str| {
         std::env::split_paths(&std::env::var_os("PATH").unwrap_or_default()).any(|folder| folder.join(name).exists())
     };
-    if !on_path("qemu-system-x86_64") || !on_path("cpio") || !on_path("busybox") {
-        return Some("qemu-system-x86_64, cpio or busybox");
+    let lab = root().join("target/lab");
+    if arch == "x86_64" {
+        if !on_path("qemu-system-x86_64") || !on_path("cpio") || !on_path("busybox") {
+            return Some("qemu-system-x86_64, cpio or busybox; lab/fetch gets it".into());
+        }
+        return (!lab.join("kernel/.done").exists()).then(|| "the guest's kernel; lab/fetch gets it".into());
     }
-    (!root().join("target/lab/kernel/.done").exists()).then_some("the guest's kernel")
+    let program = std::env::var_os("MEMBOUND_AARCH64")
+        .map_or_else(|| root().join("target/aarch64-unknown-linux-gnu/release/membound"), PathBuf::from);
+    if !program.exists() {
+        return Some("a membound for aarch64; .ci/aarch64 build --release makes it".into());
+    }
+    let is_there = on_path("qemu-system-aarch64")
+        && on_path("cpio")
+        && lab.join("aarch64/tools/.done").exists()
+        && lab.join(arch).join("kernel/.done").exists();
+    (!is_there).then(|| format!("an emulator, a busybox or a kernel of {arch}; lab/fetch {arch} gets it"))
 }
 
 #[test]
 fn machines_are_as_they_declare() {
-    if let Some(what) = lacking() {
-        return skip(format!("the lab lacks {what}; lab/fetch gets it"));
-    }
     let only = std::env::var("LAB_ONLY").unwrap_or_default();
-    let is_meant = |boot: &Boot| only.is_empty() || only.split(',').any(|name| name == boot.machine);
-    let queue: Mutex<VecDeque<Boot>> = Mutex::new(declared().into_iter().filter(is_meant).collect());
+    let mut meant = declared();
+    meant.retain(|boot| only.is_empty() || only.split(',').any(|name| name == boot.machine));
+    let architectures: BTreeSet<String> = meant.iter().map(|boot| boot.arch.clone()).collect();
+    for (arch, what) in architectures.iter().filter_map(|arch| Some((arch, lacking(arch)?))) {
+        skip(format!("the lab lacks {what}"));
+        meant.retain(|boot| boot.arch != *arch);
+    }
+    let queue: Mutex<VecDeque<Boot>> = Mutex::new(meant.into());
     let faults = Mutex::new(Vec::new());
     let work = || {
         while let Some(boot) = { queue.lock().unwrap().pop_front() } {
@@ -457,6 +488,10 @@ fn results_are_held_against_declarations() {
     let boot =
         &boots("m", "# a machine\nqemu -m 1\ntest job --timeout 9\nexpect a* exit 0\n  /x = 1\nexpect b exit 2\n")[0];
     assert_eq!((boot.machine.as_str(), &boot.job[..]), ("m", &["job", "--timeout", "9"].map(String::from)[..]));
+    assert_eq!(
+        (boot.arch.as_str(), boots("m", "arch aarch64-16k\ntest job")[0].arch.as_str()),
+        ("x86_64", "aarch64-16k")
+    );
     let judged = |count: usize| {
         let faults = judge(boot, folder.path());
         assert_eq!(faults.len(), count, "{faults:?}");

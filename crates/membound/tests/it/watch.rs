@@ -51,11 +51,14 @@ impl Executor for Machine {
     }
 }
 
+/// At which probes something happens.
+type When = fn(f64) -> bool;
+
 /// Others are there at some times; at some the record's folder is not.
 struct Around {
     time: Time,
     busy: fn(f64) -> bool,
-    folder: Option<(std::path::PathBuf, fn(f64) -> bool)>,
+    folder: Option<(std::path::PathBuf, When)>,
 }
 
 impl World for Around {

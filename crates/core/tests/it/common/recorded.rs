@@ -8,7 +8,7 @@ use tempfile::TempDir;
 
 /// All recorded machines, by name.
 #[allow(dead_code)] // Not each crate's tests go through all.
-pub const ALL: [&str; 9] = [
+pub const ALL: [&str; 11] = [
     "16amd64-8n2c",
     "64amd64-4s2n4ca2co",
     "48amd64-4pa2n6c-sparse",
@@ -18,6 +18,8 @@ pub const ALL: [&str; 9] = [
     "32em64t-2n8c+dax+nvme+mic+dimms",
     "32amd64-4s2n4c-cgroup2",
     "128arm-2pa2n8cluster4co",
+    "nvidia-dgx-gb10",
+    "2arm-2c",
 ];
 
 /// Unpacks and reads a recorded machine.
