@@ -84,7 +84,20 @@ pub(crate) fn grouped(told: impl Iterator<Item = (String, String)>) -> Vec<Strin
             None => found.push((said, vec![what])),
         }
     }
-    found.into_iter().map(|(said, all)| format!("{}: {said}", all.join(", "))).collect()
+    let named = |all: &[String]| if all.len() > NAMED_MOST { some(all, NAMED_MOST / 2) } else { all.join(", ") };
+    found.into_iter().map(|(said, all)| format!("{}: {said}", named(&all))).collect()
+}
+
+/// More than these are not named one by one: rows have them all.
+const NAMED_MOST: usize = 12;
+
+/// Names, and how many more there are.
+pub(crate) fn some(names: &[String], most: usize) -> String {
+    let shown = names.iter().take(most).cloned().collect::<Vec<_>>().join(", ");
+    match names.len().saturating_sub(most) {
+        0 => shown,
+        left => format!("{shown} and {left} more"),
+    }
 }
 
 /// Every reason once, with the first row that it befell, and how many more: where there may be hundreds.

@@ -127,14 +127,6 @@ pub struct Odd {
     /// What these have: value and nodes' names.
     pub others: Vec<(String, Vec<String>)>,
 }
-/// Names, and how many more there are.
-pub(crate) fn some(names: &[String], most: usize) -> String {
-    let shown = names.iter().take(most).cloned().collect::<Vec<_>>().join(", ");
-    match names.len().saturating_sub(most) {
-        0 => shown,
-        left => format!("{shown} and {left} more"),
-    }
-}
 pub(crate) fn plural(count: usize, what: &str) -> String {
     format!("{count} {what}{}", if count == 1 { "" } else { "s" })
 }

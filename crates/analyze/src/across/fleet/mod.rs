@@ -21,12 +21,13 @@ pub mod topology;
 
 use crate::across::fleet::cohorts::COHORT_LEAST;
 use crate::across::fleet::distances::Distances;
-use crate::across::fleet::finding::{Direction, Finding, Options, plural, some};
+use crate::across::fleet::finding::{Direction, Finding, Options, plural};
 use crate::across::fleet::nodes::Fleet;
 use crate::across::fleet::screening::{CohortReport, Screening};
 use crate::across::fleet::since::Since;
 use crate::across::fleet::switches::SwitchLine;
 use crate::across::fleet::topology::Topology;
+use crate::wording::some;
 use membound_core::in_order::InOrder;
 
 /// Screens a fleet; an earlier one to compare it with, and where its nodes lie, may be given.

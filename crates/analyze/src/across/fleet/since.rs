@@ -7,8 +7,9 @@ use std::collections::HashMap;
 
 use crate::across::fleet::cohorts::cohorts;
 use crate::across::fleet::distances::Distances;
-use crate::across::fleet::finding::{Deviation, Options, plural, signed, some};
+use crate::across::fleet::finding::{Deviation, Options, plural, signed};
 use crate::across::fleet::nodes::{Figure, Fleet, Node};
+use crate::wording::some;
 
 /// Standard errors of the fleet's median that a change must exceed.
 const ERRORS: f64 = 4.0;

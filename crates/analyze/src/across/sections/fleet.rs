@@ -1,6 +1,6 @@
 //! A fleet that was screened: the answer, findings, the slowest and the fastest nodes, how healthy ones spread.
 
-use crate::across::fleet::finding::{Finding, Odd, PERCENTILES, signed, some};
+use crate::across::fleet::finding::{Finding, Odd, PERCENTILES, signed};
 use crate::across::fleet::gather::Unread;
 use crate::across::fleet::nodes::Fleet;
 use crate::across::fleet::screening::{CohortReport, Screening};
@@ -8,6 +8,7 @@ use crate::across::fleet::since::Since;
 use crate::across::fleet::switches::SwitchLine;
 use crate::chart::{Axis, Chart, Limit, Point, Scale, Series, Shape, line, rounded};
 use crate::section::{Cell, Document, Item, Room, Section, Table};
+use crate::wording::some;
 use membound_core::in_order::InOrder;
 
 /// Findings that are shown unless all are asked for.

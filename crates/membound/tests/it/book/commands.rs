@@ -143,7 +143,9 @@ fn furnished(commands: &[Shown]) -> TempDir {
     }
     fs::copy(root().join("crates/core/specs/zen4.toml"), at("my-machine.toml")).unwrap();
     fs::write(at("etc/slurm/topology.conf"), "SwitchName=s0 Nodes=n[0-9]\n").unwrap();
-    fs::create_dir_all(at("data")).unwrap();
+    for folder in ["data", "var/lib/membound", "var/lib/prometheus/node-exporter"] {
+        fs::create_dir_all(at(folder)).unwrap();
+    }
     for year in ["2023", "2026"] {
         fs::write(at(&format!("stream-{year}.txt")), include_str!("../../../../analyze/tests/it/adapters/stream.txt"))
             .unwrap();
