@@ -131,7 +131,8 @@ fn furnished(commands: &[Shown]) -> TempDir {
     for name in RECORDS.into_iter().filter(|name| !is_made(name)) {
         fs::copy(&small, at(name)).unwrap();
     }
-    for name in ["RECORD", "run.jsonl", "today/membound-node1-20261123T080000Z.jsonl"] {
+    let whole = ["RECORD", "run.jsonl", "today/membound-node1-20261123T080000Z.jsonl"];
+    for name in whole.into_iter().filter(|name| !is_made(name)) {
         fs::write(at(name), readme_record()).unwrap();
     }
     let host = fs::read_to_string("/proc/sys/kernel/hostname").unwrap();
