@@ -3,7 +3,7 @@
 use crate::memory::no_memory::NoMemory;
 use crate::memory::places::Places;
 use crate::memory::recipe::{Backing, Provider, Recipe};
-use crate::os::memory::Advice;
+use crate::os::advice::Advice;
 use membound_core::memory::MemoryKind;
 use membound_core::units::Bytes;
 

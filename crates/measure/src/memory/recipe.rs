@@ -9,7 +9,7 @@ use membound_core::units::Bytes;
 use crate::memory::no_memory::NoMemory;
 use crate::memory::part::Part;
 use crate::memory::places::Places;
-use crate::os::memory::Advice;
+use crate::os::advice::Advice;
 
 /// Says how memory of one kind is had. One a kind, or a family of kinds; stateless.
 pub trait Provider: Sync {

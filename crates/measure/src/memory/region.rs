@@ -12,7 +12,8 @@ use crate::memory::part::Part;
 use crate::memory::places::Places;
 use crate::memory::providers::provider;
 use crate::memory::recipe::{Backing, Cached, Recipe};
-use crate::os::memory::{Advice, Mapped};
+use crate::os::advice::Advice;
+use crate::os::memory::Mapped;
 use crate::os::pages;
 use crate::os::pages::Smaps;
 use crate::os::{files, memory, numa};
@@ -203,7 +204,7 @@ impl Region {
     /// # Errors
     /// The kernel's refusal, with what it needs.
     pub fn advise(&mut self, advice: Advice) -> Result<(), NoMemory> {
-        let (name, needs) = advice.needs();
+        let (name, needs) = memory::needs(advice);
         if !self.is_mapped() {
             return Ok(());
         }

@@ -1,6 +1,9 @@
 //! The operating system: one folder each, with the same files, and what is the same on all of them.
 
+mod active;
+pub mod advice;
 pub mod clock;
+pub mod library;
 pub mod outfile;
 
 #[cfg(target_os = "linux")]

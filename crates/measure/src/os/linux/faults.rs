@@ -5,12 +5,13 @@
 
 #![allow(unsafe_code)]
 
-use std::cell::Cell;
 use std::ops::Range;
 use std::ptr;
 use std::sync::Once;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering, compiler_fence};
 
+use crate::os::active::Active;
+pub(crate) use crate::os::active::continued;
 use crate::os::memory::base_page;
 
 /// What a signal says.
@@ -21,24 +22,6 @@ pub(crate) fn name(signal: i32) -> &'static str {
         libc::SIGBUS => "SIGBUS (memory that was taken away)",
         _ => "an unexpected signal",
     }
-}
-
-#[derive(Clone, Copy)]
-struct Active {
-    code: usize,
-    length: usize,
-    exit: usize,
-    argument: usize,
-    fault: *mut u64,
-}
-
-impl Active {
-    const NONE: Active = Active { code: 0, length: 0, exit: 0, argument: 0, fault: ptr::null_mut() };
-}
-
-thread_local! {
-    /// The call this thread is in. Const-initialised and without a destructor, so a signal handler may read it.
-    static ACTIVE: Cell<Active> = const { Cell::new(Active::NONE) };
 }
 
 /// From now on faults are handled here.
@@ -70,7 +53,7 @@ struct Guarded {
 }
 
 thread_local! {
-    /// As [`ACTIVE`], for [`guard`].
+    /// What [`guard`] guards on this thread. Const-initialised and without a destructor, so a signal handler may read it.
     static GUARDED: Guarded = const {
         Guarded {
             start: AtomicUsize::new(0),
@@ -143,17 +126,6 @@ pub unsafe fn guard<R>(range: Range<usize>, page: usize, touch: impl FnOnce() ->
     if Guarded::is_lost() { Err(TakenAway) } else { Ok(result) }
 }
 
-/// Runs `call`, which runs the machine code at these addresses on this thread. A fault of one of its instructions is
-/// written to `fault` as a signal's number, and goes on at `exit` with `argument` where the code keeps it.
-///
-/// # Safety
-/// `exit` is an instruction of that code which needs nothing but the argument; `fault` is valid until `call` returns. [`handle`] was called before.
-pub(crate) unsafe fn continued(code: Range<usize>, exit: usize, argument: usize, fault: *mut u64, call: impl FnOnce()) {
-    ACTIVE.set(Active { code: code.start, length: code.len(), exit, argument, fault });
-    call();
-    ACTIVE.set(Active::NONE);
-}
-
 /// Address of the instruction that a signal came at.
 #[cfg(target_arch = "x86_64")]
 fn interrupted_at(machine: &libc::mcontext_t) -> usize {
@@ -183,12 +155,9 @@ fn continue_at(machine: &mut libc::mcontext_t, exit: usize, argument: usize) {
 /// Continues a faulting kernel at its exit, and guarded Rust on other memory. Any other fault is not ours: the default
 /// action is restored, and the instruction faults again and ends the process as it would have.
 extern "C" fn on_fault(signal: i32, info: *mut libc::siginfo_t, context: *mut libc::c_void) {
-    let active = ACTIVE.get();
     // SAFETY: with SA_SIGINFO the kernel passes a valid ucontext_t, ours to change until we return.
     let machine = unsafe { &mut (*context.cast::<libc::ucontext_t>()).uc_mcontext };
-    if (active.code..active.code + active.length).contains(&interrupted_at(machine)) {
-        // SAFETY: `continued` was promised that it is valid while the code runs, which this thread was interrupted in.
-        unsafe { ptr::write_volatile(active.fault, signal as u64) };
+    if let Some(active) = Active::faulted(interrupted_at(machine), signal as u64) {
         continue_at(machine, active.exit, active.argument);
         return;
     }

@@ -6,6 +6,7 @@ use std::fs::File;
 use std::os::fd::AsRawFd;
 use std::{io, ptr};
 
+use crate::os::advice::Advice;
 use membound_core::memory::MemoryKind;
 
 /// Memory types that programs may ask for: none without page tables of their own.
@@ -127,56 +128,30 @@ fn make_coherent(start: usize, bytes: usize) {
     unsafe { asm!("dsb ish", "isb", options(nostack, preserves_flags)) };
 }
 
-/// What the kernel is asked to do with the pages of a mapping (madvise).
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Advice {
-    /// Make them (MADV_POPULATE_WRITE, Linux 5.14).
-    Populate,
-    /// Take them back at once (MADV_DONTNEED).
-    Dontneed,
-    /// Take them back when memory is short (MADV_FREE, Linux 4.5).
-    Free,
-    /// Make no huge pages of them (MADV_NOHUGEPAGE).
-    NoHuge,
-    /// Make them huge pages when it pleases (MADV_HUGEPAGE). Only this undoes [`Advice::NoHuge`], which
-    /// [`Advice::Collapse`] respects.
-    Huge,
-    /// Make them huge pages now (MADV_COLLAPSE, Linux 6.1).
-    Collapse,
-    /// Let forked children share them (MADV_DOFORK).
-    Fork,
-    /// Hide them from forked children (MADV_DONTFORK).
-    NoFork,
-}
-
 /// Newer than the C library's header.
 const MADV_COLLAPSE: libc::c_int = 25;
 
-impl Advice {
-    /// Its name, and what the kernel needs for it.
-    pub(crate) fn needs(self) -> (&'static str, &'static str) {
-        let (_, name, needs) = self.facts();
-        (name, needs)
-    }
+/// The name of a piece of advice, and what the kernel needs for it.
+pub(crate) fn needs(advice: Advice) -> (&'static str, &'static str) {
+    let (_, name, needs) = facts(advice);
+    (name, needs)
+}
 
-    /// The kernel's number, its name, and whom it is for.
-    fn facts(self) -> (libc::c_int, &'static str, &'static str) {
-        const THP: &str = "it needs a kernel with transparent huge pages";
-        const FORK: &str = "it does not work on devices";
-        match self {
-            Advice::Populate => (libc::MADV_POPULATE_WRITE, "MADV_POPULATE_WRITE", "it needs Linux 5.14"),
-            Advice::Dontneed => (libc::MADV_DONTNEED, "MADV_DONTNEED", "it does not work on locked memory or devices"),
-            Advice::Free => (libc::MADV_FREE, "MADV_FREE", "it works on private anonymous memory only"),
-            Advice::NoHuge => (libc::MADV_NOHUGEPAGE, "MADV_NOHUGEPAGE", THP),
-            Advice::Huge => (libc::MADV_HUGEPAGE, "MADV_HUGEPAGE", THP),
-            Advice::Collapse => (
-                MADV_COLLAPSE,
-                "MADV_COLLAPSE",
-                "it needs Linux 6.1, transparent huge pages and free memory in one piece",
-            ),
-            Advice::Fork => (libc::MADV_DOFORK, "MADV_DOFORK", FORK),
-            Advice::NoFork => (libc::MADV_DONTFORK, "MADV_DONTFORK", FORK),
+/// The kernel's number, its name, and whom it is for.
+fn facts(advice: Advice) -> (libc::c_int, &'static str, &'static str) {
+    const THP: &str = "it needs a kernel with transparent huge pages";
+    const FORK: &str = "it does not work on devices";
+    match advice {
+        Advice::Populate => (libc::MADV_POPULATE_WRITE, "MADV_POPULATE_WRITE", "it needs Linux 5.14"),
+        Advice::Dontneed => (libc::MADV_DONTNEED, "MADV_DONTNEED", "it does not work on locked memory or devices"),
+        Advice::Free => (libc::MADV_FREE, "MADV_FREE", "it works on private anonymous memory only"),
+        Advice::NoHuge => (libc::MADV_NOHUGEPAGE, "MADV_NOHUGEPAGE", THP),
+        Advice::Huge => (libc::MADV_HUGEPAGE, "MADV_HUGEPAGE", THP),
+        Advice::Collapse => {
+            (MADV_COLLAPSE, "MADV_COLLAPSE", "it needs Linux 6.1, transparent huge pages and free memory in one piece")
         }
+        Advice::Fork => (libc::MADV_DOFORK, "MADV_DOFORK", FORK),
+        Advice::NoFork => (libc::MADV_DONTFORK, "MADV_DONTFORK", FORK),
     }
 }
 
@@ -186,7 +161,7 @@ impl Advice {
 /// The range is the caller's own mapping, and nothing relies on what it holds: that stays or becomes zero.
 pub(crate) unsafe fn advise(start: usize, bytes: usize, advice: Advice) -> io::Result<()> {
     // SAFETY: as promised.
-    checked(unsafe { libc::madvise(start as *mut libc::c_void, bytes, advice.facts().0) })
+    checked(unsafe { libc::madvise(start as *mut libc::c_void, bytes, facts(advice).0) })
 }
 
 /// Locks the pages of a range in memory.

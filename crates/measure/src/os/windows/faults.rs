@@ -3,11 +3,11 @@
 
 #![allow(unsafe_code)]
 
-use std::cell::Cell;
 use std::ops::Range;
-use std::ptr;
 use std::sync::Once;
 
+use crate::os::active::Active;
+pub(crate) use crate::os::active::continued;
 use windows_sys::Win32::Foundation::{
     STATUS_ACCESS_VIOLATION, STATUS_ILLEGAL_INSTRUCTION, STATUS_IN_PAGE_ERROR, STATUS_PRIVILEGED_INSTRUCTION,
 };
@@ -24,24 +24,6 @@ pub(crate) fn name(exception: i32) -> &'static str {
         STATUS_IN_PAGE_ERROR => "STATUS_IN_PAGE_ERROR (memory that was taken away)",
         _ => "an unexpected exception",
     }
-}
-
-#[derive(Clone, Copy)]
-struct Active {
-    code: usize,
-    length: usize,
-    exit: usize,
-    argument: usize,
-    fault: *mut u64,
-}
-
-impl Active {
-    const NONE: Active = Active { code: 0, length: 0, exit: 0, argument: 0, fault: ptr::null_mut() };
-}
-
-thread_local! {
-    /// The call this thread is in. Const-initialised and without a destructor, so the handler may read it.
-    static ACTIVE: Cell<Active> = const { Cell::new(Active::NONE) };
 }
 
 /// From now on faults are handled here.
@@ -64,17 +46,6 @@ pub struct TakenAway;
 /// `range` must be a mapping of the caller's.
 pub unsafe fn guard<R>(_range: Range<usize>, _page: usize, touch: impl FnOnce() -> R) -> Result<R, TakenAway> {
     Ok(touch())
-}
-
-/// Runs `call`, which runs the machine code at these addresses on this thread. A fault of one of its instructions is
-/// written to `fault` as an exception's number, and goes on at `exit` with `argument` where the code keeps it.
-///
-/// # Safety
-/// `exit` is an instruction of that code which needs nothing but the argument; `fault` is valid until `call` returns. [`handle`] was called before.
-pub(crate) unsafe fn continued(code: Range<usize>, exit: usize, argument: usize, fault: *mut u64, call: impl FnOnce()) {
-    ACTIVE.set(Active { code: code.start, length: code.len(), exit, argument, fault });
-    call();
-    ACTIVE.set(Active::NONE);
 }
 
 /// Lets the interrupted code go on elsewhere, with its argument where it is kept (`InstructionSet::CALL`).
@@ -104,14 +75,11 @@ fn interrupted_at(machine: &CONTEXT) -> usize {
 
 /// Continues a faulting kernel at its exit; any other exception is not ours.
 unsafe extern "system" fn on_fault(about: *mut EXCEPTION_POINTERS) -> i32 {
-    let active = ACTIVE.get();
     // SAFETY: the system passes a valid record and a valid context, ours to change until we return.
     let (exception, machine) = unsafe { ((*(*about).ExceptionRecord).ExceptionCode, &mut *(*about).ContextRecord) };
-    if !(active.code..active.code + active.length).contains(&interrupted_at(machine)) {
+    let Some(active) = Active::faulted(interrupted_at(machine), u64::from(exception as u32)) else {
         return EXCEPTION_CONTINUE_SEARCH;
-    }
-    // SAFETY: `continued` was promised that it is valid while the code runs, which this thread was interrupted in.
-    unsafe { ptr::write_volatile(active.fault, u64::from(exception as u32)) };
+    };
     continue_at(machine, active.exit, active.argument);
     EXCEPTION_CONTINUE_EXECUTION
 }

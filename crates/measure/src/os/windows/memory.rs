@@ -5,6 +5,7 @@
 use std::fs::File;
 use std::{io, ptr};
 
+use crate::os::advice::Advice;
 use membound_core::memory::MemoryKind;
 use windows_sys::Win32::System::Diagnostics::Debug::FlushInstructionCache;
 use windows_sys::Win32::System::Memory::{
@@ -128,32 +129,9 @@ pub(crate) fn code(bytes: &[u8]) -> io::Result<(usize, usize)> {
     Ok((start, length))
 }
 
-/// What Linux is asked to do with the pages of a mapping.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Advice {
-    /// Make them.
-    Populate,
-    /// Take them back at once.
-    Dontneed,
-    /// Take them back when memory is short.
-    Free,
-    /// Make no huge pages of them.
-    NoHuge,
-    /// Make them huge pages when it pleases.
-    Huge,
-    /// Make them huge pages now.
-    Collapse,
-    /// Let forked children share them.
-    Fork,
-    /// Hide them from forked children.
-    NoFork,
-}
-
-impl Advice {
-    /// Its name, and what it needs.
-    pub(crate) fn needs(self) -> (&'static str, &'static str) {
-        ("madvise", "it needs Linux")
-    }
+/// The name of a piece of advice, and what it needs.
+pub(crate) fn needs(_advice: Advice) -> (&'static str, &'static str) {
+    ("madvise", "it needs Linux")
 }
 
 /// Refused but for what always holds here: base pages are never made huge, and there are no forked children.

@@ -5,7 +5,6 @@ pub mod counters;
 pub(crate) mod dynamic;
 pub mod faults;
 pub mod files;
-pub mod library;
 pub mod machine;
 pub mod memory;
 pub(crate) mod names;
