@@ -4,6 +4,7 @@ use crate::driver::host_memory::HostMemory;
 use crate::driver::{Access, Driver, Kernels, Memory};
 use crate::no_visit::NoVisit;
 use crate::os::numa;
+use crate::os::pages;
 use crate::os::thread::ThreadUsage;
 use membound_core::memory::located::NodePages;
 use membound_core::memory::proof::Proof;
@@ -146,7 +147,7 @@ fn page_proof(kind: MemoryKind, found: &Obtained) -> Option<Proof> {
         MemoryKind::Base => ("registered in base pages", huge == Bytes(0)),
         _ => ("registered in huge pages", huge.0 >= all.0 / 2),
     };
-    Some(Proof::new(claim, "smaps", format!("{huge} of {all} in huge pages"), holds))
+    Some(Proof::new(claim, pages::SOURCE, format!("{huge} of {all} in huge pages"), holds))
 }
 
 /// The nodes of some of a mapping's pages; empty where the kernel does not tell.

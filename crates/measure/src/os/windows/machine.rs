@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use membound_core::machine::cpuset::CpuSet;
 use membound_core::machine::source::{Processor, Source};
 use membound_core::record::Environment;
 use membound_core::units::Bytes;
@@ -23,16 +24,18 @@ pub fn environment() -> Environment {
     Environment {
         available: system::memory().map(|memory| Bytes(memory.available)),
         page_cache: None,
-        node_free: nodes().into_iter().filter_map(|node| Some((node, Bytes(system::node_free(node)?)))).collect(),
+        node_free: nodes(&topology::parse(&system::processors()))
+            .into_iter()
+            .filter_map(|node| Some((node, Bytes(system::node_free(node)?))))
+            .collect(),
         load_average: None,
         steal_s: None,
     }
 }
 
-fn nodes() -> Vec<u32> {
-    let told = topology::parse(&system::processors());
-    let nodes = told.into_iter().filter_map(|(shared, _)| match shared {
-        topology::Shared::Node(node) => Some(node),
+fn nodes(told: &[(topology::Shared, CpuSet)]) -> Vec<u32> {
+    let nodes = told.iter().filter_map(|(shared, _)| match shared {
+        topology::Shared::Node(node) => Some(*node),
         _ => None,
     });
     let mut nodes: Vec<u32> = nodes.collect();
@@ -58,7 +61,9 @@ fn texts() -> BTreeMap<String, String> {
     const PROCESSOR: &str = r"HARDWARE\DESCRIPTION\System\CentralProcessor\0";
     const WINDOWS: &str = r"SOFTWARE\Microsoft\Windows NT\CurrentVersion";
     const BIOS: &str = r"HARDWARE\DESCRIPTION\System\BIOS";
-    let mut texts = topology::texts(&topology::parse(&system::processors()));
+    let told = topology::parse(&system::processors());
+    let mut texts = topology::texts(&told);
+    let online = texts.get("sys/devices/system/cpu/online").cloned();
     let mut put = |path: &str, text: Option<String>| drop(text.map(|text| texts.insert(path.into(), text)));
     put("proc/cpuinfo", Some(cpuinfo()));
     let build = system::registry_text(WINDOWS, "CurrentBuildNumber").unwrap_or_default();
@@ -79,7 +84,7 @@ fn texts() -> BTreeMap<String, String> {
             topology::meminfo("", &fields)
         }),
     );
-    let all = nodes();
+    let all = nodes(&told);
     for node in &all {
         let free = system::node_free(*node);
         // Windows tells what a node has free, and what it has in all only where there is one node.
@@ -91,14 +96,9 @@ fn texts() -> BTreeMap<String, String> {
     }
     if let Some(mhz) = system::registry_number(PROCESSOR, "~MHz") {
         put("sys/devices/system/cpu/cpufreq/policy0/base_frequency", Some((u64::from(mhz) * 1000).to_string()));
-        let online = topology_cpus();
-        put("sys/devices/system/cpu/cpufreq/policy0/related_cpus", Some(online));
+        put("sys/devices/system/cpu/cpufreq/policy0/related_cpus", online);
     }
     texts
-}
-
-fn topology_cpus() -> String {
-    topology::texts(&topology::parse(&system::processors())).remove("sys/devices/system/cpu/online").unwrap_or_default()
 }
 
 /// What CPUID says, as Linux' file has it.
