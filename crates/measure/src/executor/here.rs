@@ -3,13 +3,13 @@
 use std::time::Duration;
 
 use crate::executor::device::{self, OnDevices};
+use crate::executor::memory_types;
 use crate::executor::native::Native;
 use crate::memory::allowance::Allowance;
 use crate::memory::places::Places;
 use crate::no_visit::NoVisit;
 use crate::schedule::{Executor, Quota};
 use membound_core::case::Case;
-use membound_core::kernel::Variant;
 use membound_core::record::{Clock, Outcome};
 
 #[cfg(all(feature = "kvm", target_os = "linux", target_arch = "x86_64"))]
@@ -86,8 +86,7 @@ fn natures(cases: &[Case]) -> (Vec<Case>, Vec<Case>) {
 
 /// Whether a kernel's stream lies in memory of a type that only page tables of our own can ask for.
 fn has_memory_type(case: &Case) -> bool {
-    let streams = case.variant().and_then(Variant::row).map(|kernel| kernel.formula().streams).unwrap_or_default();
-    streams.iter().any(|stream| case.memory_of(&stream.name).kind.is_memory_type())
+    !memory_types(case).is_empty()
 }
 
 #[cfg(test)]

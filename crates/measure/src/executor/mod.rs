@@ -11,3 +11,17 @@ pub mod native;
 #[cfg(not(all(feature = "kvm", target_os = "linux", target_arch = "x86_64")))]
 pub mod typed;
 pub mod worker;
+
+use membound_core::case::Case;
+use membound_core::kernel::Variant;
+use membound_core::memory::MemoryKind;
+
+/// The types of memory that a case asks for, each once: most cases ask for none.
+pub(crate) fn memory_types(case: &Case) -> Vec<MemoryKind> {
+    let streams = case.variant().and_then(Variant::row).map(|kernel| kernel.formula().streams).unwrap_or_default();
+    let mut kinds: Vec<MemoryKind> = streams.iter().map(|stream| case.memory_of(&stream.name).kind).collect();
+    kinds.retain(|kind| kind.is_memory_type());
+    kinds.sort_unstable();
+    kinds.dedup();
+    kinds
+}

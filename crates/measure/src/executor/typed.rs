@@ -8,6 +8,7 @@ use std::collections::HashMap;
 use crate::asm::probe;
 use crate::bench::executable;
 use crate::code::{Call, Executable};
+use crate::executor::memory_types;
 use crate::executor::native::Native;
 use crate::memory::places::Places;
 use crate::memory::region::Region;
@@ -17,7 +18,6 @@ use crate::os::memory::TYPES;
 use crate::schedule::{Executor, Quota};
 use crate::threads::pinned;
 use membound_core::case::Case;
-use membound_core::kernel::Variant;
 use membound_core::memory::behaviour::{self, Lines, Touch};
 use membound_core::memory::proof::Proof;
 use membound_core::memory::{MemoryKind, MemorySpec};
@@ -50,7 +50,7 @@ impl Typed {
     }
 
     fn try_visit(&mut self, case: &Case, quota: &Quota<'_>) -> Result<Outcome, NoVisit> {
-        let kinds = types(case);
+        let kinds = memory_types(case);
         if let Some(kind) = kinds.iter().find(|kind| !TYPES.contains(kind)) {
             return Err(NoVisit::impossible(match TYPES {
                 [] if cfg!(target_arch = "x86_64") => "this build has no micro-VM; build with the feature kvm".into(),
@@ -89,16 +89,6 @@ impl Typed {
         };
         verdict.map_err(NoVisit::Wrong)
     }
-}
-
-/// The types of memory that a case asks for, each once.
-fn types(case: &Case) -> Vec<MemoryKind> {
-    let streams = case.variant().and_then(Variant::row).map(|kernel| kernel.formula().streams).unwrap_or_default();
-    let mut kinds: Vec<MemoryKind> = streams.iter().map(|stream| case.memory_of(&stream.name).kind).collect();
-    kinds.retain(|kind| kind.is_memory_type());
-    kinds.sort_unstable();
-    kinds.dedup();
-    kinds
 }
 
 impl Executor for Typed {
