@@ -6,7 +6,7 @@ use crate::rate::{Cost, Rate};
 use crate::row::AnyRow;
 use membound_core::kernel::Element;
 use membound_core::stats::states::Ends;
-use membound_core::units::{Nanoseconds, percent, significant};
+use membound_core::units::{Nanoseconds, counted, percent, significant};
 
 /// What every table with `±` says about it.
 pub(crate) const SPREAD_CAPTION: &str =
@@ -119,12 +119,7 @@ pub(crate) fn first_reasons<R: AnyRow>(rows: &[R]) -> Vec<String> {
 
 /// `2 threads`
 pub(crate) fn threads(count: usize) -> String {
-    counted(count as u64, "thread")
-}
-
-/// `1 case`, `2 cases`
-pub(crate) fn counted(count: u64, noun: &str) -> String {
-    format!("{count} {noun}{}", if count == 1 { "" } else { "s" })
+    counted(count, "thread")
 }
 
 /// A ratio with its interval, as a speed-up: `1.38 x [1.36, 1.40]`.

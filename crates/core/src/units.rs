@@ -149,6 +149,11 @@ pub fn count(number: f64) -> String {
     }
 }
 
+/// So many of a thing: `1 case`, `2 cases`.
+pub fn counted<N: fmt::Display + PartialEq + From<u8>>(count: N, noun: &str) -> String {
+    format!("{count} {noun}{}", if count == N::from(1) { "" } else { "s" })
+}
+
 /// A share of one in percent, short: `0.7%`, `12%`; below a twentieth of a percent `<0.1%`.
 pub fn percent(share: f64) -> String {
     let percent = 100.0 * share;

@@ -6,9 +6,9 @@ use crate::quality::{Quality, Status};
 use crate::report::Report;
 use crate::visits::Visits;
 use crate::warning::Warning;
-use crate::wording::counted;
 use membound_core::memory::MemoryKind;
 use membound_core::memory::behaviour::IGNORED;
+use membound_core::units::counted;
 
 /// What disturbed or limits the figures, with its cure.
 pub(crate) fn warnings(report: &Report, visits: &Visits<'_>) -> Vec<Warning> {

@@ -21,7 +21,7 @@ use membound_core::record::{Measured, Measurement, Outcome};
 use membound_core::stats::change_point::{Change, Turn, Watcher};
 use membound_core::stats::quantiles::median;
 use membound_core::stats::states::{Better, Visit, states};
-use membound_core::units::{utc_second, words};
+use membound_core::units::{counted, utc_second, words};
 
 /// Visits that tell what a CPU can when it has its core to itself.
 const RECENT: usize = 300;
@@ -150,9 +150,8 @@ impl WatchRow {
 
     fn sides(&self) -> Option<String> {
         let side = |value: Option<f64>, count: Option<usize>| {
-            let count = count?;
-            let probes = if count == 1 { "probe" } else { "probes" };
-            Some(format!("{} (median of {count} {probes})", figure(value?, self.unit.as_deref()?)))
+            let probes = counted(count?, "probe");
+            Some(format!("{} (median of {probes})", figure(value?, self.unit.as_deref()?)))
         };
         Some(format!(
             "{} before, {} since",

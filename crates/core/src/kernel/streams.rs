@@ -12,7 +12,7 @@ use std::fmt;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::units::{Bytes, LINE, words};
+use crate::units::{Bytes, LINE, counted, words};
 
 words! {
     /// What is done to each line of the streams.
@@ -88,8 +88,8 @@ impl Streams {
 
 impl fmt::Display for Streams {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let plural = if self.streams == 1 { "" } else { "s" };
-        write!(f, "{} {} stream{plural}, each {} further", self.touch, self.streams, Bytes(self.offset_bytes.into()))
+        let streams = counted(self.streams, "stream");
+        write!(f, "{} {streams}, each {} further", self.touch, Bytes(self.offset_bytes.into()))
     }
 }
 

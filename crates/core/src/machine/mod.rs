@@ -47,7 +47,7 @@ use crate::machine::nodes::{DaxDevice, Node, Tier};
 use crate::machine::pages::{Memory, Pages};
 use crate::machine::settings::Settings;
 use crate::machine::source::{Hypervisor, Source};
-use crate::units::{Bytes, BytesPerSecond};
+use crate::units::{Bytes, BytesPerSecond, counted};
 
 /// All facts about a machine.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -188,11 +188,11 @@ impl Machine {
         let mut parts = vec![model.split_whitespace().collect::<Vec<_>>().join(" ")];
         let (packages, cores, threads) = (self.packages(), self.cores().len(), self.online_cpus().len());
         if packages > 0 {
-            parts.push(count(packages, "package"));
+            parts.push(counted(packages, "package"));
         }
-        parts.push(count(cores, "core"));
+        parts.push(counted(cores, "core"));
         if threads > cores {
-            parts.push(count(threads, "thread"));
+            parts.push(counted(threads, "thread"));
         }
         let first = self.usable_cpus().first().or_else(|| self.online_cpus().first());
         for cache in first.map(|cpu| self.data_caches(cpu)).unwrap_or_default() {
@@ -200,7 +200,7 @@ impl Machine {
         }
         parts.extend(self.total_memory().map(|total| rounded(total).to_string()));
         if !self.nodes.is_empty() {
-            parts.push(count(self.nodes.len(), "node"));
+            parts.push(counted(self.nodes.len(), "node"));
         }
         parts.join(", ")
     }
@@ -215,10 +215,6 @@ impl Machine {
 
 fn unknown_meters() -> Fact<Vec<EnergyMeter>> {
     Fact::absent("the record is older than the reading of meters")
-}
-
-fn count(n: usize, what: &str) -> String {
-    format!("{n} {what}{}", if n == 1 { "" } else { "s" })
 }
 
 /// To the nearest GiB, as machines are sold: firmware and kernel keep some memory from the count.

@@ -1,6 +1,6 @@
 //! Messages between pairs of processes.
 
-use crate::units::{Bytes, words};
+use crate::units::{Bytes, counted, words};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -75,8 +75,8 @@ pub struct PingPong {
 
 impl fmt::Display for PingPong {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let plural = if self.pairs.len() == 1 { "" } else { "s" };
-        write!(f, "{}, {} pair{plural}, {}, {} buffers", self.mode, self.pairs.len(), self.path, self.buffers)?;
+        let pairs = counted(self.pairs.len(), "pair");
+        write!(f, "{}, {pairs}, {}, {} buffers", self.mode, self.path, self.buffers)?;
         if self.oversubscribed { f.write_str(", oversubscribed") } else { Ok(()) }
     }
 }

@@ -19,7 +19,7 @@ use crate::fleet::word::{Hello, Plan};
 use crate::fleet::world::World;
 use crate::fleet::{Begun, Patience, follow, lead, summary};
 use membound_core::record::world::ThreadLevel;
-use membound_core::units::{parse_duration, utc_compact};
+use membound_core::units::{counted, parse_duration, utc_compact};
 use membound_measure::mpi::Mpi;
 use membound_measure::os::signals;
 
@@ -149,7 +149,7 @@ fn led(
         usage(format!("cannot write to {}: {fault}; choose another folder with --out", folder.display()))
     })?;
     let records = led.summary.nodes.iter().filter(|node| node.record.is_some()).count();
-    let records = format!("{records} record{}", if records == 1 { "" } else { "s" });
+    let records = counted(records, "record");
     let mut text = led.summary.text();
     text.push_str(&format!("Written: {} ({records} and {})\n", folder.display(), summary::FILE));
     let _ = say::answer(&text);

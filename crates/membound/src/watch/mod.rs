@@ -12,6 +12,7 @@ use std::time::Duration;
 use membound_analyze::across::check::Probe;
 use membound_analyze::across::watch::{Event, NoFigure, Watch, WatchRow};
 use membound_core::record::{Line, Measurement};
+use membound_core::units::counted;
 use membound_measure::os::signals;
 use membound_measure::schedule::{Executor, Quota};
 
@@ -167,12 +168,11 @@ impl Watcher<'_> {
 
     fn end(&mut self, cpu: Duration, wall: f64, world: &impl World) {
         let Watched { probes, falls } = self.came;
-        let noun = |n: u64, one: &str| if n == 1 { format!("1 {one}") } else { format!("{n} {one}s") };
         let unwritten = match self.diary.waiting() + self.diary.lost() {
             0 => String::new(),
-            n => format!(", {} that could not be written", noun(n as u64, "line")),
+            n => format!(", {} that could not be written", counted(n, "line")),
         };
-        let (probes, falls) = (noun(probes, "probe"), noun(falls, "fall"));
+        let (probes, falls) = (counted(probes, "probe"), counted(falls, "fall"));
         let share = 100.0 * cpu.as_secs_f64() / wall;
         let text =
             format!("{probes}, {falls}{unwritten}; {:.2} s of CPU time, {share:.2} % of a core", cpu.as_secs_f64());

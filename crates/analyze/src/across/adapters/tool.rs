@@ -1,10 +1,9 @@
 //! What every adapter speaks of: a tool, its figures, and what each is a figure of.
 
-use crate::wording::counted;
 use membound_core::kernel::chase::Order;
 use membound_core::kernel::{StoreKind, Width};
 use membound_core::stats::states::Better;
-use membound_core::units::Bytes;
+use membound_core::units::{Bytes, counted};
 use membound_core::work::pingpong::MessageMode;
 
 use crate::across::compare::figures::Figure;

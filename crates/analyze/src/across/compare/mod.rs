@@ -22,14 +22,13 @@ use crate::across::compare::row::{ComparisonRow, Matched, Verdict};
 use crate::of_record::of_visits;
 use crate::report::Report;
 use crate::visits::Visits;
-use crate::wording::counted;
 use membound_core::in_order::InOrder;
 use membound_core::parallel::{self, both};
 use membound_core::record::Record;
 use membound_core::stats;
 use membound_core::stats::family::{Difference, Sides, differences, undisturbed_value};
 use membound_core::stats::states::Better;
-use membound_core::units::percent;
+use membound_core::units::{counted, percent};
 
 /// A corrected probability below this is no chance.
 const SIGNIFICANT: f64 = 0.05;

@@ -127,6 +127,3 @@ pub struct Odd {
     /// What these have: value and nodes' names.
     pub others: Vec<(String, Vec<String>)>,
 }
-pub(crate) fn plural(count: usize, what: &str) -> String {
-    format!("{count} {what}{}", if count == 1 { "" } else { "s" })
-}

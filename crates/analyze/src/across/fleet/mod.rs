@@ -21,7 +21,7 @@ pub mod topology;
 
 use crate::across::fleet::cohorts::COHORT_LEAST;
 use crate::across::fleet::distances::Distances;
-use crate::across::fleet::finding::{Direction, Finding, Options, plural};
+use crate::across::fleet::finding::{Direction, Finding, Options};
 use crate::across::fleet::nodes::Fleet;
 use crate::across::fleet::screening::{CohortReport, Screening};
 use crate::across::fleet::since::Since;
@@ -29,6 +29,7 @@ use crate::across::fleet::switches::SwitchLine;
 use crate::across::fleet::topology::Topology;
 use crate::wording::some;
 use membound_core::in_order::InOrder;
+use membound_core::units::counted;
 
 /// Screens a fleet; an earlier one to compare it with, and where its nodes lie, may be given.
 pub fn screen(fleet: &Fleet, then: Option<&Fleet>, topology: Option<&Topology>, options: Options) -> Screening {
@@ -110,10 +111,10 @@ fn sentences(fleet: &Fleet, screening: &Screening) -> Vec<String> {
     let of = |direction| screening.findings.iter().filter(|finding| finding.direction == direction).count();
     let (slower, faster) = (of(Direction::Slower), of(Direction::Faster));
     let cohorts = screening.cohorts.iter().filter(|cohort| cohort.left_out.is_none()).count();
-    let among = format!("{} of {} of hardware", plural(screened, "node"), plural(cohorts, "kind"));
+    let among = format!("{} of {} of hardware", counted(screened, "node"), counted(cohorts, "kind"));
     let are_slower = if slower == 1 { "is slower than its neighbours" } else { "are slower than their neighbours" };
     let first = match (screened, slower, faster) {
-        (0, ..) => format!("{} read, none screened: no {COHORT_LEAST} are alike.", plural(fleet.nodes.len(), "node")),
+        (0, ..) => format!("{} read, none screened: no {COHORT_LEAST} are alike.", counted(fleet.nodes.len(), "node")),
         (_, 0, 0) => format!("All alike: none of {among} deviates from its neighbours by more than chance."),
         (_, 0, faster) => format!("{faster} of {among} faster than their neighbours, none slower."),
         (_, slower, 0) => format!("{slower} of {among} {are_slower}: {}.", worst(screening)),

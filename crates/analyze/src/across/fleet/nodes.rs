@@ -1,5 +1,6 @@
 //! A fleet as it is compared: its nodes, their figures and facts.
 
+use membound_core::units::counted;
 use std::sync::Arc;
 
 use crate::across::fleet::cells::Cell;
@@ -103,10 +104,9 @@ pub struct Hardware {
 impl Hardware {
     /// In words: processor, packages, cores.
     pub(crate) fn name(&self) -> String {
-        let count = |n: usize, what: &str| format!("{n} {what}{}", if n == 1 { "" } else { "s" });
         let mut parts = vec![self.processor.split_whitespace().collect::<Vec<_>>().join(" ")];
-        parts.extend((self.packages > 0).then(|| count(self.packages, "package")));
-        parts.push(count(self.cores, "core"));
+        parts.extend((self.packages > 0).then(|| counted(self.packages, "package")));
+        parts.push(counted(self.cores, "core"));
         parts.join(", ")
     }
 }

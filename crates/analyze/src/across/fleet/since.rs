@@ -3,11 +3,12 @@
 //! beyond that is its own.
 
 use membound_core::in_order::InOrder;
+use membound_core::units::counted;
 use std::collections::HashMap;
 
 use crate::across::fleet::cohorts::cohorts;
 use crate::across::fleet::distances::Distances;
-use crate::across::fleet::finding::{Deviation, Options, plural, signed};
+use crate::across::fleet::finding::{Deviation, Options, signed};
 use crate::across::fleet::nodes::{Figure, Fleet, Node};
 use crate::wording::some;
 
@@ -92,11 +93,11 @@ impl Since {
         sentences.push(match slower {
             0 => format!(
                 "Since the earlier fleet: none of {} lost speed against its neighbours.",
-                plural(self.nodes, "node")
+                counted(self.nodes, "node")
             ),
             n => format!(
                 "Since the earlier fleet: {n} of {} lost speed against their neighbours.",
-                plural(self.nodes, "node")
+                counted(self.nodes, "node")
             ),
         });
         sentences

@@ -7,7 +7,7 @@ use crate::across::sections::maps::latency_maps;
 use crate::chart::{Axis, Chart, Limit, Point, Scale, Series, Shape, line, rounded};
 use crate::section::{Document, Section, Table};
 use crate::wording::speed_figure;
-use membound_core::units::{BytesPerSecond, Nanoseconds, significant};
+use membound_core::units::{BytesPerSecond, Nanoseconds, counted, significant};
 
 /// Cells that a group shows unless all are asked for.
 const SHOWN: usize = 8;
@@ -143,12 +143,11 @@ fn one_sided(comparison: &Comparison, verdict: Verdict, all: bool) -> Option<Sec
         format!("{}: {}{reason}", row.what, figure(row.a.or(row.b), row))
     };
     let (id, name) = if verdict == Verdict::OnlyA { ("only-a", "A") } else { ("only-b", "B") };
-    let plural = if rows.len() == 1 { "" } else { "s" };
     let most = if all { usize::MAX } else { NAMED };
     let mut notes: Vec<String> = rows.iter().take(most).map(line).collect();
     let left = rows.len() - notes.len();
     notes.extend((left > 0).then(|| format!("and {left} more; --all lists them")));
-    let title = format!("Only in {name}: {} cell{plural}", rows.len());
+    let title = format!("Only in {name}: {}", counted(rows.len(), "cell"));
     (!rows.is_empty()).then(|| Section { id, title, notes, ..Section::default() })
 }
 

@@ -10,6 +10,7 @@ use crate::chart::{Axis, Chart, Limit, Point, Scale, Series, Shape, line, rounde
 use crate::section::{Cell, Document, Item, Room, Section, Table};
 use crate::wording::some;
 use membound_core::in_order::InOrder;
+use membound_core::units::counted;
 
 /// Findings that are shown unless all are asked for.
 const SHOWN: usize = 20;
@@ -51,8 +52,7 @@ pub fn document(fleet: &Fleet, screening: &Screening, unread: &[Unread], notes: 
         ),
         list("notes", "Notes", notes.iter().chain(&screening.notes).cloned(), usize::MAX, ""),
     ];
-    let count = fleet.nodes.len();
-    let title = format!("A fleet of {count} node{}", if count == 1 { "" } else { "s" });
+    let title = format!("A fleet of {}", counted(fleet.nodes.len(), "node"));
     let kinds: Vec<String> =
         screening.cohorts.iter().map(|cohort| format!("{} x {}", cohort.nodes.len(), cohort.name)).collect();
     let more = kinds.len().saturating_sub(KINDS);

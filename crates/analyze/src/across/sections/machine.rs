@@ -14,7 +14,7 @@ use membound_core::machine::firmware::Dimm;
 use membound_core::machine::nature::{NodeKind, NodeNature};
 use membound_core::machine::nodes::{Access, MemorySideCache, Node};
 use membound_core::machine::pages::HugePool;
-use membound_core::units::{Bytes, significant};
+use membound_core::units::{Bytes, counted, significant};
 
 /// More reasons than this are noise; JSON has them all.
 const REASONS_MAX: usize = 32;
@@ -47,16 +47,16 @@ fn processor(page: &mut Page, machine: &Machine) {
     page.fact("architecture", &identity.architecture);
     let online = machine.online_cpus();
     let offline: CpuSet = machine.cpus.iter().filter(|cpu| !cpu.online).map(|cpu| cpu.id).collect();
-    page.line("CPUs online", &counted(&online));
+    page.line("CPUs online", &cpu_count(&online));
     if !offline.is_empty() {
-        page.line("CPUs offline", &counted(&offline));
+        page.line("CPUs offline", &cpu_count(&offline));
     }
-    page.line("CPUs usable", &counted(&machine.usable_cpus()));
+    page.line("CPUs usable", &cpu_count(&machine.usable_cpus()));
     page.line("packages", &machine.packages().to_string());
     page.line("cores", &cores(machine));
     if let [_, _, ..] = machine.kinds()[..] {
         for (kind, cpus) in machine.kinds() {
-            page.line(&format!("{kind}"), &format!("CPUs {}", counted(&cpus)));
+            page.line(&format!("{kind}"), &format!("CPUs {}", cpu_count(&cpus)));
         }
     }
     clocks(page, machine);
@@ -69,7 +69,7 @@ fn cores(machine: &Machine) -> String {
     let cores = machine.cores();
     let mut widths: Vec<usize> = cores.iter().map(|threads| threads.len()).collect();
     widths.sort_unstable_by(|a, b| b.cmp(a));
-    let threads = |n: usize| format!("{n} thread{}", if n == 1 { "" } else { "s" });
+    let threads = |n: usize| counted(n, "thread");
     let groups = widths.chunk_by(|a, b| a == b).collect::<Vec<_>>();
     let described: Vec<String> = match groups[..] {
         [] => return "0".into(),
@@ -149,7 +149,7 @@ fn nodes(page: &mut Page, machine: &Machine) {
     rows.extend(machine.nodes.iter().map(|node| {
         page.note(&format!("node {} CPUs", node.id), &node.cpus);
         page.note(&format!("node {} memory", node.id), &node.total);
-        let cpus = node.cpus.known().map(|cpus| if cpus.is_empty() { "none".into() } else { counted(cpus) });
+        let cpus = node.cpus.known().map(|cpus| if cpus.is_empty() { "none".into() } else { cpu_count(cpus) });
         let [total, free, cache] = [&node.total, &node.free, &node.page_cache].map(or_dash);
         vec![node.id.to_string(), total, free, cache, cpus.unwrap_or_else(|| "-".into())]
     }));
@@ -318,9 +318,9 @@ fn modules(page: &mut Page, machine: &Machine) {
 fn limits(page: &mut Page, machine: &Machine) {
     page.heading("limits", "Limits of this process");
     let limits = &machine.limits;
-    page.fact("CPUs allowed", &limits.allowed_cpus.as_ref().map(counted));
+    page.fact("CPUs allowed", &limits.allowed_cpus.as_ref().map(cpu_count));
     page.fact("nodes allowed", &limits.allowed_nodes);
-    page.fact("cpuset CPUs", &limits.cpuset_cpus.as_ref().map(counted));
+    page.fact("cpuset CPUs", &limits.cpuset_cpus.as_ref().map(cpu_count));
     page.fact("cpuset nodes", &limits.cpuset_nodes);
     page.fact(
         "memory",
@@ -353,7 +353,7 @@ fn settings(page: &mut Page, machine: &Machine) {
     page.fact("governor", &settings.governors.as_ref().map(|names| names.join(", ")));
     page.fact("boost", &settings.boost.clone().map(yes_no));
     page.fact("SMT", &settings.smt);
-    page.fact("isolated CPUs", &settings.isolated.as_ref().map(counted));
+    page.fact("isolated CPUs", &settings.isolated.as_ref().map(cpu_count));
     page.fact("libnuma", &machine.libraries.libnuma);
     page.fact("memkind", &machine.libraries.memkind);
 }
@@ -382,7 +382,7 @@ fn or_dash<T: Display>(fact: &Fact<T>) -> String {
 }
 
 /// `6 (0-3,8-9)`, or `none`.
-fn counted(set: &CpuSet) -> String {
+fn cpu_count(set: &CpuSet) -> String {
     if set.is_empty() { "none".into() } else { format!("{} ({set})", set.len()) }
 }
 

@@ -2,6 +2,7 @@
 
 use crate::experiments::latency::rows::MapLine;
 use crate::section::{Section, Table};
+use membound_core::units::counted;
 
 /// Maps that fit beside each other.
 const ABREAST: usize = 2;
@@ -25,9 +26,9 @@ pub fn latency_maps(named: &[(String, &[MapLine])]) -> Option<Section> {
     };
     let count = lines().map(|line| line.cores.len()).max()?;
     let about = format!(
-        "ns over {count} CPU{}: greatest, mean, least, standard deviation. Of each CPU the mean over blocks within which \
+        "ns over {}: greatest, mean, least, standard deviation. Of each CPU the mean over blocks within which \
          even-numbered lines were permuted.",
-        if count == 1 { "" } else { "s" }
+        counted(count, "CPU")
     );
     Some(Section {
         id: "maps",

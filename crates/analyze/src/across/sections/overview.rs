@@ -8,10 +8,10 @@ use crate::hierarchy::names::{Level, SIZES_FOR_LEVELS};
 use crate::quality::Quality;
 use crate::report::Report;
 use crate::section::{Item, Section, Table};
-use crate::wording::{counted, farther, gbps, spread_as, threads, times};
+use crate::wording::{farther, gbps, spread_as, threads, times};
 use membound_core::kernel::StoreKind;
 use membound_core::stats::states::{Ends, VISITS_MIN};
-use membound_core::units::{Bytes, percent, significant};
+use membound_core::units::{Bytes, counted, percent, significant};
 
 /// Losses that are shown.
 const LOSSES: usize = 5;

@@ -5,7 +5,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::across::warnings::head;
-use membound_core::units::{percent, words};
+use membound_core::units::{counted, percent, words};
 
 use crate::warning::Warning;
 use membound_core::kernel::StoreKind;
@@ -186,5 +186,5 @@ impl Gap {
 pub(crate) fn what_ran(kernel: &str, store: StoreKind, threads: usize) -> String {
     let stores = Kernel::named(kernel).is_some_and(|row| row.formula().store().is_some());
     let store = if stores { format!(", {store} stores") } else { String::new() };
-    format!("{kernel}{store}, {threads} thread{}", if threads == 1 { "" } else { "s" })
+    format!("{kernel}{store}, {}", counted(threads, "thread"))
 }

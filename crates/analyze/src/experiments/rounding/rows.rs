@@ -17,7 +17,7 @@ use membound_core::kernel::Width;
 use membound_core::kernel::catalog::Kernel;
 use membound_core::record::{Measurement, Results};
 use membound_core::stats::compare;
-use membound_core::units::{Bytes, count};
+use membound_core::units::{Bytes, count, counted};
 use membound_core::work::rounding::{Arithmetic, Data, SumOrder, Summation};
 
 /// What one way of adding up came to.
@@ -385,9 +385,9 @@ impl Verdict {
             Some(condition) if self.data != Data::Subnormal => format!("condition {}", count(condition)),
             _ => self.data.to_string(),
         };
-        let plural = if *results == 1 { "" } else { "s" };
         let mut text = format!(
-            "{kernel}, {condition}: {ways} ways give {results} different result{plural}, {near} to {far} ULP from the exact one"
+            "{kernel}, {condition}: {ways} ways give {}, {near} to {far} ULP from the exact one",
+            counted(*results, "different result")
         );
         let causes = |changes: bool| {
             let words =

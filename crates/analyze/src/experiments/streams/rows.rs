@@ -22,7 +22,7 @@ use membound_core::kernel::{StoreKind, Variant};
 use membound_core::memory::{MemoryKind, MemorySpec, Obtained};
 use membound_core::record::Measurement;
 use membound_core::stats::draws;
-use membound_core::units::{Bytes, BytesPerSecond, percent};
+use membound_core::units::{Bytes, BytesPerSecond, counted, percent};
 
 /// So many streams at one offset.
 pub type StreamsRow = Row<StreamFigures>;
@@ -340,10 +340,9 @@ impl StreamMap {
     /// The verdict in words.
     pub fn sentence(&self) -> String {
         let StreamMap { what, threads, compared, widest, .. } = self;
-        let plural = if *threads == 1 { "" } else { "s" };
         let is_walk = what.touch().is_some();
         let kind = if is_walk { "streams" } else { "with its arrays in one block" };
-        let what = format!("{what} {kind}, {threads} thread{plural}");
+        let what = format!("{what} {kind}, {}", counted(*threads, "thread"));
         let ones = |streams: u32| if is_walk { format!("{streams} streams then run") } else { "it then runs".into() };
         let only =
             |streams: u32| if is_walk { format!("{streams} streams run only") } else { "it runs only".to_string() };
