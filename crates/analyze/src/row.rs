@@ -9,10 +9,10 @@ use std::ops::{Deref, DerefMut};
 
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::{Serialize, Serializer};
-use serde_json::Value;
 
 use crate::quality::Quality;
 use membound_core::case::Case;
+use membound_core::json::text;
 
 /// What came of one case. Its figures are at hand as if they were its own fields.
 #[derive(Debug, Clone, PartialEq)]
@@ -123,8 +123,8 @@ pub trait AnyRow: Debug {
         false
     }
 
-    /// The tidy row.
-    fn json(&self) -> Value;
+    /// The tidy row as JSON, in one line.
+    fn json(&self) -> String;
 
     /// What its metric's rows look like.
     fn schema(&self, generator: &mut SchemaGenerator) -> Schema;
@@ -151,8 +151,8 @@ impl<F: Metric> AnyRow for Row<F> {
         F::IS_REPEATED
     }
 
-    fn json(&self) -> Value {
-        serde_json::to_value(self).expect("rows have string keys only")
+    fn json(&self) -> String {
+        text(self)
     }
 
     fn schema(&self, generator: &mut SchemaGenerator) -> Schema {

@@ -5,6 +5,7 @@ pub mod experiments;
 pub mod in_order;
 pub mod index;
 pub mod input;
+pub mod json;
 pub mod kernel;
 pub mod machine;
 pub mod memory;

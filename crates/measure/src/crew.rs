@@ -27,6 +27,7 @@ use crate::team::{SAMPLE, Task};
 use crate::threads;
 use crate::warm_up::WarmUp;
 use membound_core::case::Case;
+use membound_core::json;
 use membound_core::machine::devices::{Api, DeviceName};
 use membound_core::memory::Obtained;
 use membound_core::memory::policy::Policy;
@@ -106,8 +107,7 @@ impl Line {
     }
 
     pub fn say(&mut self, what: &impl Serialize) -> io::Result<()> {
-        let mut text = serde_json::to_string(what)?;
-        text.push('\n');
+        let text = json::text(what) + "\n";
         self.to.write_all(text.as_bytes())
     }
 

@@ -12,6 +12,7 @@ use crate::across::check::Checkup;
 use crate::across::compare::comparison::Comparison;
 use crate::across::fleet::rows::ScreenRow;
 use crate::row::AnyRow;
+use membound_core::json::{parsed, value};
 
 /// All rows under one line of names: those of the metrics that occur; what a metric lacks is empty.
 pub fn rows(rows: &[&dyn AnyRow]) -> String {
@@ -23,7 +24,7 @@ pub fn rows(rows: &[&dyn AnyRow]) -> String {
             add_columns(&mut columns, |generator| row.schema(generator));
         }
     }
-    table(&columns, rows.iter().map(|row| row.json()))
+    table(&columns, rows.iter().map(|row| parsed(&row.json())))
 }
 
 /// The cells of a comparison, those of one side last.
@@ -45,7 +46,7 @@ pub fn fleet(rows: &[ScreenRow]) -> String {
 fn alike<'a, R: Serialize + JsonSchema + 'a>(rows: impl Iterator<Item = &'a R>) -> String {
     let mut columns = Vec::new();
     add_columns(&mut columns, R::json_schema);
-    table(&columns, rows.map(|row| serde_json::to_value(row).expect("rows have string keys only")))
+    table(&columns, rows.map(value))
 }
 
 fn table(columns: &[Column], rows: impl Iterator<Item = Value>) -> String {

@@ -12,13 +12,14 @@ use crate::across::watch::WatchRow;
 use crate::report::Report;
 use crate::row::AnyRow;
 use crate::warning::Warning;
+use membound_core::json::{pretty, text};
 use membound_core::machine::Machine;
 use membound_core::machine::nature::NodeNature;
 use membound_core::machine::spec::Sheet;
 
 /// One array of tidy rows, a row on each line.
 pub fn rows(rows: &[&dyn AnyRow]) -> String {
-    array(&rows.iter().map(|row| row.json()).collect::<Vec<_>>())
+    lines_of(rows.iter().map(|row| row.json()))
 }
 
 /// The same rows, each an object of its own.
@@ -38,7 +39,7 @@ pub fn check(checkup: &Checkup) -> String {
 
 /// What is told of a machine that is watched, as an object on a line.
 pub fn watch(row: &WatchRow) -> String {
-    serde_json::to_string(row).expect("rows and warnings have string keys only") + "\n"
+    text(row) + "\n"
 }
 
 /// One array of what screening a fleet found.
@@ -94,16 +95,20 @@ pub fn machine(machine: &Machine) -> String {
         memory_modes: machine.memory_modes(),
         warnings: of_machine(machine),
     };
-    serde_json::to_string_pretty(&described).expect("facts have string keys only") + "\n"
+    pretty(&described) + "\n"
 }
 
 /// A machine on paper; what its source does not tell is null.
 pub fn sheet(sheet: &Sheet) -> String {
-    serde_json::to_string_pretty(sheet).expect("sheets have string keys only") + "\n"
+    pretty(sheet) + "\n"
 }
 
 fn array<T: Serialize>(items: &[T]) -> String {
-    let line = |item| serde_json::to_string(item).expect("rows and warnings have string keys only");
-    let lines: Vec<String> = items.iter().map(line).collect();
+    lines_of(items.iter().map(text))
+}
+
+/// One array of items that are text.
+fn lines_of(items: impl Iterator<Item = String>) -> String {
+    let lines: Vec<String> = items.collect();
     if lines.is_empty() { "[]\n".into() } else { format!("[\n{}\n]\n", lines.join(",\n")) }
 }

@@ -18,6 +18,7 @@ use membound_analyze::output::{csv, json, terminal};
 use membound_analyze::report::Report;
 use membound_analyze::row::AnyRow;
 use membound_core::case::Work;
+use membound_core::json::parsed;
 use membound_core::record::Measurement;
 use membound_core::stats;
 use membound_core::units::Nanoseconds;
@@ -389,7 +390,11 @@ fn the_published_shape_is_told_in_every_view() {
     let table = csv::rows(&rows);
     assert!(table.contains("one_way_ns_median") && table.contains("pingpong-model,"), "{table}");
     let again: Vec<serde_json::Value> = serde_json::from_str(&json::rows(&rows)).unwrap();
-    assert_eq!(again, rows.iter().map(|row| row.json()).collect::<Vec<_>>(), "rows are read back as what they are");
+    assert_eq!(
+        again,
+        rows.iter().map(|row| parsed(&row.json())).collect::<Vec<_>>(),
+        "rows are read back as what they are"
+    );
     #[cfg(feature = "report")]
     {
         let page = html::page(&report);

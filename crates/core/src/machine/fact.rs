@@ -1,15 +1,17 @@
 //! A value that may be missing, and then says why.
 
 use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use serde::de::{DeserializeOwned, Error as _};
+use serde::{Deserialize, Deserializer, Serialize};
+use serde_json::value::RawValue;
 
 /// Something read from a machine, or the reason why it could not be. In JSON: the bare value, or `{"absent": "why"}`.
 ///
 /// There is no third state: a file that says something impossible is absent, never zero.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(untagged)]
 pub enum Fact<T> {
-    /// Not known. Stands first so that JSON is tried against it first: a struct of optional fields would match anything.
+    /// Not known.
     Absent {
         /// Why, in words for people.
         #[serde(rename = "absent")]
@@ -17,6 +19,22 @@ pub enum Fact<T> {
     },
     /// Read and understood.
     Known(T),
+}
+
+/// By its text: an untagged enum is taken apart into pieces of any type first, with code for each type.
+impl<'de, T: DeserializeOwned> Deserialize<'de> for Fact<T> {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        #[derive(Deserialize)]
+        struct Absent {
+            absent: String,
+        }
+        let text = Box::<RawValue>::deserialize(from)?;
+        // First, since a struct of optional fields would match anything.
+        if let Ok(Absent { absent }) = serde_json::from_str(text.get()) {
+            return Ok(Fact::Absent { reason: absent });
+        }
+        serde_json::from_str(text.get()).map(Fact::Known).map_err(D::Error::custom)
+    }
 }
 
 impl<T> Fact<T> {

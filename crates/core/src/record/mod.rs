@@ -2,6 +2,8 @@
 //! each time a case was visited, then an [`End`]. Lines are written as they happen, so a record whose run was killed
 //! still opens and holds every finished visit; it lacks only its end.
 
+mod flat;
+pub mod hand_overs;
 pub mod probes;
 pub mod skim;
 pub mod world;
@@ -15,6 +17,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::case::{Case, Work};
 use crate::input::{HEADER_MOST, LINE_MOST, Lines, RECORD_MOST};
+use crate::json;
 use crate::machine::Machine;
 use crate::machine::cpuset::CpuSet;
 use crate::machine::devices::Device;
@@ -22,6 +25,7 @@ use crate::machine::energy::EnergyPart;
 use crate::machine::spec::Sheet;
 use crate::memory::Obtained;
 use crate::memory::behaviour::IGNORED;
+use crate::record::flat::{Flat, Kind};
 use crate::record::probes::{ProbeSamples, Reading, ThreadProbes, Undisturbed};
 use crate::record::world::{Launcher, Library, ThreadLevel};
 use crate::units::{Bytes, Hertz, words};
@@ -30,7 +34,7 @@ use crate::units::{Bytes, Hertz, words};
 pub const SCHEMA: u32 = 2;
 
 /// One line of a record.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum Line {
     /// The first line.
@@ -134,7 +138,7 @@ pub struct Environment {
 }
 
 /// One visit to a case.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct Measurement {
     /// What was measured.
     pub case: Case,
@@ -157,7 +161,7 @@ impl Measurement {
 }
 
 /// What came of a visit.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 #[serde(tag = "outcome", rename_all = "snake_case")]
 pub enum Outcome {
     /// It was measured.
@@ -582,12 +586,12 @@ impl Record {
                 continue;
             }
             let damaged = |fault: String| RecordError::Damaged { path: path.into(), line: number, fault };
-            match serde_json::from_slice(line) {
-                Ok(Line::Measurement(measurement)) => record.measurements.push(checked(*measurement).map_err(damaged)?),
-                Ok(Line::End(end)) => record.end = Some(end),
-                Ok(Line::Header(_)) => return Err(damaged("a second header".into())),
+            match Part::of(line) {
+                Ok(Part::Visit(visit)) => record.measurements.push(checked(*visit).map_err(damaged)?),
+                Ok(Part::End(end)) => record.end = Some(end),
+                Ok(Part::Header) => return Err(damaged("a second header".into())),
                 Err(_) if is_last => break,
-                Err(fault) => return Err(damaged(fault.to_string())),
+                Err(fault) => return Err(damaged(fault)),
             }
         }
         Ok(record)
@@ -596,7 +600,8 @@ impl Record {
 
 fn read_header(path: &Path, line: &[u8]) -> Result<Header, RecordError> {
     let foreign = |fault: String| RecordError::Foreign { path: path.into(), fault };
-    let head: Head = serde_json::from_slice(line).map_err(|fault| foreign(fault.to_string()))?;
+    let text = std::str::from_utf8(line).map_err(|fault| foreign(fault.to_string()))?;
+    let head: Head = serde_json::from_str(text).map_err(|fault| foreign(fault.to_string()))?;
     if head.kind.as_deref() != Some("header") {
         return Err(foreign("its first line is no header".into()));
     }
@@ -608,15 +613,36 @@ fn read_header(path: &Path, line: &[u8]) -> Result<Header, RecordError> {
         }
         None => return Err(foreign("its header names no schema".into())),
     }
-    let header = match serde_json::from_slice(line) {
-        Ok(Line::Header(header)) => *header,
-        Ok(_) => return Err(foreign("its first line is no header".into())),
-        Err(fault) => return Err(foreign(fault.to_string())),
-    };
+    let header: Header = serde_json::from_str(text).map_err(|fault| foreign(fault.to_string()))?;
     match header.machine.excess() {
         Some(excess) => Err(foreign(excess)),
         None => Ok(header),
     }
+}
+
+/// What a line after the header is, with the case or its text.
+enum Part<C> {
+    Header,
+    Visit(Box<flat::Visit<C>>),
+    End(End),
+}
+
+impl<'a, C: Deserialize<'a>> Part<C> {
+    fn of(line: &'a [u8]) -> Result<Self, String> {
+        let text = std::str::from_utf8(line).map_err(|fault| fault.to_string())?;
+        let flat: Flat<C> = serde_json::from_str(text).map_err(|fault| fault.to_string())?;
+        Ok(match flat.kind {
+            Some(Kind::Header) => Part::Header,
+            Some(Kind::Measurement) => Part::Visit(Box::new(flat.visit()?)),
+            Some(Kind::End) => Part::End(flat.end()?),
+            None => return Err("missing field `type`".into()),
+        })
+    }
+}
+
+/// Whether a line is the one that says how a run ended.
+pub fn is_end(line: &[u8]) -> bool {
+    matches!(Part::<Case>::of(line), Ok(Part::End(_)))
 }
 
 /// What is looked at of a header before the rest: other schemas may lack the rest.
@@ -628,10 +654,11 @@ struct Head {
     tool: Option<String>,
 }
 
-fn checked(measurement: Measurement) -> Result<Measurement, String> {
-    match fault(&measurement.case, &measurement.outcome) {
+fn checked(visit: flat::Visit<Case>) -> Result<Measurement, String> {
+    let flat::Visit { case, round, started_s, elapsed_s, outcome } = visit;
+    match fault(&case, &outcome) {
         Some(fault) => Err(fault.into()),
-        None => Ok(measurement),
+        None => Ok(Measurement { case, round, started_s, elapsed_s, outcome }),
     }
 }
 
@@ -681,9 +708,8 @@ impl<W: Write> Writer<W> {
 
     /// Writes one line at once, so that a killed process leaves at most one incomplete line.
     pub fn line(&mut self, line: &Line) -> io::Result<()> {
-        let mut bytes = serde_json::to_vec(line)?;
-        bytes.push(b'\n');
-        self.to.write_all(&bytes)?;
+        let text = json::text(line) + "\n";
+        self.to.write_all(text.as_bytes())?;
         self.to.flush()
     }
 }

@@ -11,11 +11,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use crate::case::Case;
-use crate::memory::Obtained;
-use crate::record::{
-    Clock, End, Environment, Header, Line, Measured, Outcome, RecordError, SCHEMA, Samples, Volume, fault,
-};
-use crate::units::Bytes;
+use crate::record::{Clock, End, Environment, Header, Outcome, Part, RecordError, SCHEMA, fault, flat};
 
 /// Cases that were met, each once, by their text.
 #[derive(Debug, Default)]
@@ -30,17 +26,14 @@ impl Cases {
         self.cases.get(place)
     }
 
-    /// The case that a text tells of, and its place.
-    fn of(&mut self, text: &str) -> Result<(usize, &Case), String> {
-        let place = match self.places.get(text) {
-            Some(place) => *place,
-            None => {
-                self.cases.push(serde_json::from_str(text).map_err(|fault| fault.to_string())?);
-                self.places.insert(text.into(), self.cases.len() - 1);
-                self.cases.len() - 1
-            }
-        };
-        Ok((place, &self.cases[place]))
+    /// The place of the case that a text tells of.
+    fn of(&mut self, text: &str) -> Result<usize, String> {
+        if let Some(place) = self.places.get(text) {
+            return Ok(*place);
+        }
+        self.cases.push(serde_json::from_str(text).map_err(|fault| fault.to_string())?);
+        self.places.insert(text.into(), self.cases.len() - 1);
+        Ok(self.cases.len() - 1)
     }
 }
 
@@ -116,83 +109,17 @@ struct Head<'a> {
     before: Environment,
 }
 
-/// Any other line, without the detour that an enum by tag takes.
-#[derive(Deserialize)]
-struct Flat<'a> {
-    #[serde(rename = "type", borrow)]
-    kind: Cow<'a, str>,
-    #[serde(borrow)]
-    case: Option<&'a RawValue>,
-    round: Option<u32>,
-    started_s: Option<f64>,
-    elapsed_s: Option<f64>,
-    #[serde(borrow)]
-    outcome: Option<Cow<'a, str>>,
-    reason: Option<String>,
-    volume: Option<Volume>,
-    repetitions: Option<u64>,
-    core_clock_links: Option<u64>,
-    samples: Option<Samples>,
-    obtained: Option<Obtained>,
-    wall_s: Option<f64>,
-    interrupted: Option<bool>,
-    planned: Option<u64>,
-    peak_memory: Option<Bytes>,
-    after: Option<Environment>,
-}
-
-enum Part {
-    Visit(SkimmedVisit),
-    End(End),
-}
-
-/// What is wrong with a line.
-enum Fault {
-    /// It may have been cut off.
-    Form(String),
-    /// It is whole, and can't be.
-    Content(String),
-}
-
-impl Flat<'_> {
-    fn part(self, cases: &mut Cases) -> Result<Part, Fault> {
-        let lacks = |field: &str| Fault::Form(format!("missing field `{field}`"));
-        match &*self.kind {
-            "measurement" => {
-                let (place, case) = cases.of(self.case.ok_or_else(|| lacks("case"))?.get()).map_err(Fault::Form)?;
-                let round = self.round.ok_or_else(|| lacks("round"))?;
-                self.started_s.ok_or_else(|| lacks("started_s"))?;
-                self.elapsed_s.ok_or_else(|| lacks("elapsed_s"))?;
-                let reason = || self.reason.ok_or_else(|| lacks("reason"));
-                let outcome = match self.outcome.as_deref().ok_or_else(|| lacks("outcome"))? {
-                    "measured" => Outcome::Measured(Box::new(Measured {
-                        volume: self.volume.ok_or_else(|| lacks("volume"))?,
-                        repetitions: self.repetitions.ok_or_else(|| lacks("repetitions"))?,
-                        core_clock_links: self.core_clock_links.ok_or_else(|| lacks("core_clock_links"))?,
-                        samples: self.samples.ok_or_else(|| lacks("samples"))?,
-                        obtained: self.obtained.ok_or_else(|| lacks("obtained"))?,
-                    })),
-                    "unavailable" => Outcome::Unavailable { reason: reason()? },
-                    "crashed" => Outcome::Crashed { reason: reason()? },
-                    "invalid" => Outcome::Invalid { reason: reason()? },
-                    other => return Err(Fault::Form(format!("unknown outcome `{other}`"))),
-                };
-                match fault(case, &outcome) {
-                    Some(fault) => Err(Fault::Content(fault.into())),
-                    None => Ok(Part::Visit(SkimmedVisit { case: place, round, outcome })),
-                }
-            }
-            "end" => Ok(Part::End(End {
-                wall_s: self.wall_s.ok_or_else(|| lacks("wall_s"))?,
-                interrupted: self.interrupted.ok_or_else(|| lacks("interrupted"))?,
-                planned: self.planned.ok_or_else(|| lacks("planned"))?,
-                peak_memory: self.peak_memory,
-                after: self.after.ok_or_else(|| lacks("after"))?,
-            })),
-            "header" => Err(Fault::Content("a second header".into())),
-            other => Err(Fault::Form(format!("unknown line `{other}`"))),
+/// A visit's case by its place.
+fn known(part: Part<&RawValue>, cases: &mut Cases) -> Result<Part<usize>, String> {
+    Ok(match part {
+        Part::Header => Part::Header,
+        Part::End(end) => Part::End(end),
+        Part::Visit(visit) => {
+            let flat::Visit { case, round, started_s, elapsed_s, outcome } = *visit;
+            let case = cases.of(case.get())?;
+            Part::Visit(Box::new(flat::Visit { case, round, started_s, elapsed_s, outcome }))
         }
-    }
+    })
 }
 
 impl<'a> Skim<'a> {
@@ -209,15 +136,20 @@ impl<'a> Skim<'a> {
             if line.iter().all(u8::is_ascii_whitespace) {
                 continue;
             }
-            let flat = serde_json::from_slice::<Flat>(line).map_err(|fault| Fault::Form(fault.to_string()));
-            match flat.and_then(|flat| flat.part(cases)) {
-                Ok(Part::Visit(visit)) => skim.visits.push(visit),
-                Ok(Part::End(end)) => skim.end = Some(end),
-                // What the writer had no time to end.
-                Err(Fault::Form(_)) if lines.peek().is_none() => break,
-                Err(Fault::Form(fault) | Fault::Content(fault)) => {
-                    return Err(RecordError::Damaged { path: path.into(), line: index + 1, fault });
+            let damaged = |fault: String| RecordError::Damaged { path: path.into(), line: index + 1, fault };
+            match Part::of(line).and_then(|part| known(part, cases)) {
+                Ok(Part::Visit(visit)) => {
+                    let flat::Visit { case, round, outcome, .. } = *visit;
+                    if let Some(fault) = fault(&cases.cases[case], &outcome) {
+                        return Err(damaged(fault.into()));
+                    }
+                    skim.visits.push(SkimmedVisit { case, round, outcome });
                 }
+                Ok(Part::End(end)) => skim.end = Some(end),
+                Ok(Part::Header) => return Err(damaged("a second header".into())),
+                // What the writer had no time to end.
+                Err(_) if lines.peek().is_none() => break,
+                Err(fault) => return Err(damaged(fault)),
             }
         }
         Ok(skim)
@@ -226,9 +158,10 @@ impl<'a> Skim<'a> {
     /// A header that can't be skimmed is read in full: that says what is wrong with it.
     fn of_header(path: &Path, line: &'a [u8]) -> Result<Skim<'a>, RecordError> {
         let foreign = |fault: &str| RecordError::Foreign { path: path.into(), fault: fault.into() };
-        let head = serde_json::from_slice::<Head>(line).ok();
+        let text = std::str::from_utf8(line).ok();
+        let head = text.and_then(|text| serde_json::from_str::<Head>(text).ok());
         let head = head.filter(|head| head.kind == "header" && head.schema == SCHEMA);
-        let (Some(head), Ok(line)) = (head, std::str::from_utf8(line)) else {
+        let (Some(head), Some(line)) = (head, text) else {
             crate::record::read_header(path, line)?;
             return Err(foreign("its header is no text"));
         };
@@ -238,10 +171,7 @@ impl<'a> Skim<'a> {
 
     /// The whole header.
     pub fn header(&self) -> Result<Header, String> {
-        match serde_json::from_str(self.line) {
-            Ok(Line::Header(header)) => header.machine.excess().map_or(Ok(*header), Err),
-            Ok(_) => Err("its first line is no header".into()),
-            Err(fault) => Err(fault.to_string()),
-        }
+        let header: Header = serde_json::from_str(self.line).map_err(|fault| fault.to_string())?;
+        header.machine.excess().map_or(Ok(header), Err)
     }
 }

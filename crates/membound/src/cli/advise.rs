@@ -1,5 +1,6 @@
 //! `membound advise`: which stream of a loop should lie on which node.
 
+use membound_core::json;
 use std::path::PathBuf;
 use std::str::FromStr;
 
@@ -124,7 +125,7 @@ pub fn run(args: &AdviseArgs) -> anyhow::Result<String> {
     let default = args.default_node.unwrap_or(default);
     let advice = advisor::advise(&Question { streams, tiers, cores, default }).map_err(usage)?;
     Ok(match args.format {
-        Format::Json => serde_json::to_string_pretty(&advice)? + "\n",
+        Format::Json => json::pretty(&advice) + "\n",
         format => format.drawn(&sections::document(&advice, row.map(|kernel| (kernel.name, args.store)))),
     })
 }

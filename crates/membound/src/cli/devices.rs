@@ -1,6 +1,7 @@
 //! `membound devices`: what `--device` can name.
 
 use clap::Args;
+use membound_core::json;
 
 use crate::cli::args::{Done, Format};
 use crate::cli::usage;
@@ -23,7 +24,7 @@ pub fn run(args: &DevicesArgs) -> anyhow::Result<Done> {
     }
     let devices = discover(Api::ALL);
     if args.format == Format::Json {
-        return Ok(Done::ok(serde_json::to_string_pretty(&devices)? + "\n"));
+        return Ok(Done::ok(json::pretty(&devices) + "\n"));
     }
     Ok(Done::ok(args.format.drawn(&sections::document(&devices))))
 }

@@ -40,6 +40,7 @@ pub mod words;
 
 use crate::cli::args::{Color, Done, RunArgs};
 use crate::cli::usage::usage;
+use membound_core::json;
 
 use membound_measure::linkage::IS_STATIC;
 
@@ -217,7 +218,7 @@ pub fn execute(cli: &Cli) -> anyhow::Result<Done> {
                 SchemaOf::Fleet => crate::fleet::summary::schema(),
                 SchemaOf::Screen => schemars::schema_for!(membound_analyze::across::fleet::rows::ScreenRow).to_value(),
             };
-            Ok(Done::ok(serde_json::to_string_pretty(&schema)? + "\n"))
+            Ok(Done::ok(json::pretty(&schema) + "\n"))
         }
         Some(Command::Completions { shell }) => {
             // Into memory first: writing to a closed pipe would panic inside the generator.

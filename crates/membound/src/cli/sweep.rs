@@ -1,6 +1,7 @@
 //! `membound sweep`: pushes page cache out of the nodes.
 
 use clap::Args;
+use membound_core::json;
 
 use crate::cli::args::{Done, Format};
 use crate::cli::page_cache::share;
@@ -45,7 +46,7 @@ pub fn run(args: &SweepArgs) -> anyhow::Result<Done> {
     let swept = sweep(&source, &nodes, args.share, &signals::interrupted);
     let failed = swept.len() < nodes.len() || swept.iter().any(NodeSweep::is_failure);
     let text = match args.format {
-        Format::Json => serde_json::to_string_pretty(&swept)? + "\n",
+        Format::Json => json::pretty(&swept) + "\n",
         format => format.drawn(&sections::document(&swept)),
     };
     Ok(Done { text, failed })

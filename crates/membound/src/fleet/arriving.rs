@@ -5,7 +5,7 @@ use std::io;
 use std::io::{Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
-use membound_core::record::Line;
+use membound_core::record::is_end;
 use membound_measure::os::outfile;
 
 /// A record that arrives in pieces.
@@ -91,7 +91,7 @@ pub fn ends(mut record: &File, bytes: u64) -> io::Result<bool> {
     let mut tail = Vec::new();
     record.take(bytes - from).read_to_end(&mut tail)?;
     let last = tail.strip_suffix(b"\n").unwrap_or(&tail).rsplit(|byte| *byte == b'\n').next().unwrap_or_default();
-    Ok(matches!(serde_json::from_slice(last), Ok(Line::End(_))))
+    Ok(is_end(last))
 }
 
 #[cfg(test)]

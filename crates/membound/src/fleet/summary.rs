@@ -1,6 +1,7 @@
 //! What came of a fleet's run: `fleet.json` beside the records, and the sentence for people.
 
 use crate::fleet::word::NodeOutcome;
+use membound_core::json;
 use std::collections::BTreeMap;
 use std::io;
 use std::path::Path;
@@ -9,7 +10,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::fleet::word::shortened;
-use membound_core::units::significant;
+use membound_core::units::{counted, significant};
 use membound_measure::os::outfile;
 use membound_measure::os::outfile::Readers;
 
@@ -109,7 +110,7 @@ impl Summary {
 
     /// Writes it to the folder: a reader finds the old one or the new one, and never half of one.
     pub fn write(&self, folder: &Path) -> io::Result<()> {
-        let text = serde_json::to_string_pretty(self)? + "\n";
+        let text = json::pretty(self) + "\n";
         outfile::replace(&folder.join(FILE), text.as_bytes(), Readers::Usual)
     }
 
@@ -118,7 +119,7 @@ impl Summary {
         let mut counts: BTreeMap<NodeOutcome, usize> = BTreeMap::new();
         self.nodes.iter().for_each(|node| *counts.entry(node.outcome).or_default() += 1);
         let counts: Vec<String> = counts.iter().map(|(outcome, count)| format!("{count} {}", outcome.word())).collect();
-        let mut text = format!("{}: {}", several(self.nodes.len(), "node"), counts.join(", "));
+        let mut text = format!("{}: {}", counted(self.nodes.len(), "node"), counts.join(", "));
         let told: Vec<String> = self.nodes.iter().filter_map(told).collect();
         match told.as_slice() {
             [one] if text.len() + one.len() + 3 <= COLUMNS => text.push_str(&format!(" ({one})\n")),
@@ -150,14 +151,9 @@ fn told(node: &NodeSummary) -> Option<String> {
     };
     let kept = match (node.outcome, node.visits) {
         (NodeOutcome::Faulty, _) | (_, 0) => String::new(),
-        (_, visits) => format!("; {} kept", several(visits as usize, "visit")),
+        (_, visits) => format!("; {} kept", counted(visits as usize, "visit")),
     };
     Some(format!("{}: {why}{kept}", node.name))
-}
-
-/// `1 node`, `4 nodes`.
-fn several(count: usize, what: &str) -> String {
-    format!("{count} {what}{}", if count == 1 { "" } else { "s" })
 }
 
 /// The published schema of the summary.

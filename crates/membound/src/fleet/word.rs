@@ -2,6 +2,7 @@
 //! that ranks of other versions are at least understood well enough to be refused.
 
 use membound_analyze::output::visible::is_hidden;
+use membound_core::json;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -172,7 +173,7 @@ pub enum State {
 impl Word {
     /// As a message, with a piece's bytes.
     pub fn pack(&self, bytes: &[u8]) -> Vec<u8> {
-        let mut message = serde_json::to_vec(self).expect("words have string keys only");
+        let mut message = json::text(self).into_bytes();
         message.push(b'\n');
         message.extend_from_slice(bytes);
         message
@@ -182,7 +183,7 @@ impl Word {
     pub fn unpack(message: &[u8]) -> Option<(Word, &[u8])> {
         let end = message.iter().position(|byte| *byte == b'\n')?;
         let (word, bytes) = message.split_at(end);
-        Some((serde_json::from_slice(word).ok()?, bytes.get(1..)?))
+        Some((serde_json::from_str(std::str::from_utf8(word).ok()?).ok()?, bytes.get(1..)?))
     }
 }
 

@@ -14,6 +14,7 @@ use membound_analyze::row::{AnyRow, Metric, Row};
 use membound_core::case::{Case, USUAL_MEMORY, Work, steady};
 use membound_core::experiments as plan;
 use membound_core::experiments::latency::Detail;
+use membound_core::json::parsed;
 use membound_core::kernel::{StoreKind, Width};
 use membound_core::record::probes::ProbeSamples;
 use membound_core::record::{Measurement, Outcome};
@@ -28,7 +29,7 @@ fn check_rows(report: &Report, metric: &str) -> usize {
     let schema = serde_json::to_value(schemars::schema_for!(dyn AnyRow)).unwrap();
     let validator = jsonschema::validator_for(&schema).unwrap();
     let values: Vec<serde_json::Value> = serde_json::from_str(&json::rows(&rows)).unwrap();
-    let kept: Vec<serde_json::Value> = rows.iter().map(|row| row.json()).collect();
+    let kept: Vec<serde_json::Value> = rows.iter().map(|row| parsed(&row.json())).collect();
     assert_eq!(kept, values, "rows come back as they went");
     for row in &values {
         assert!(validator.is_valid(row), "{row}");

@@ -9,6 +9,7 @@ use membound_analyze::output::terminal::text::at_width;
 use membound_analyze::output::{csv, json, markdown, terminal};
 use membound_analyze::report::Report;
 use membound_analyze::row::AnyRow;
+use membound_core::json::parsed;
 use membound_core::kernel::{Element, StoreKind, Width};
 use membound_core::memory::MemoryKind;
 
@@ -273,7 +274,7 @@ fn csv_and_json_have_the_same_names() {
         let rows: Vec<&dyn AnyRow> = report.any_rows().filter(|row| row.metric() == metric).collect();
         let text = csv::rows(&rows);
         let names: Vec<&str> = text.lines().next().unwrap().split(',').collect();
-        for row in rows.iter().map(|row| row.json()) {
+        for row in rows.iter().map(|row| parsed(&row.json())) {
             for field in row.as_object().unwrap().keys() {
                 assert!(names.iter().any(|name| name == field || name.starts_with(&format!("{field}_"))), "{field}");
             }

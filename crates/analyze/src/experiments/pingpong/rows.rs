@@ -5,7 +5,6 @@ use std::collections::BTreeSet;
 
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::Serialize;
-use serde_json::Value;
 
 use crate::experiments::pingpong::fit::Point;
 use crate::experiments::pingpong::path::{Curves, Path, Prediction, Source, Sourced};
@@ -15,6 +14,7 @@ use crate::rate::{Cost, Rate};
 use crate::row::{AnyRow, Metric, Row};
 use crate::visits::Visits;
 use membound_core::case::{Case, Work};
+use membound_core::json::text;
 use membound_core::record::{Measured, Measurement};
 use membound_core::stats::quantiles::median;
 use membound_core::units::Bytes;
@@ -141,8 +141,8 @@ impl AnyRow for PathRow {
         true
     }
 
-    fn json(&self) -> Value {
-        serde_json::to_value(self).expect("rows have string keys only")
+    fn json(&self) -> String {
+        text(self)
     }
 
     fn schema(&self, generator: &mut SchemaGenerator) -> Schema {

@@ -5,6 +5,7 @@ use base64::engine::general_purpose::STANDARD;
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
 use crate::chart::Chart;
+use membound_core::json::text;
 
 /// A part of the page below the first screen.
 pub(crate) struct Section {
@@ -51,7 +52,7 @@ pub(crate) const POLICY: &str = "default-src 'none'; script-src 'unsafe-inline';
 /// A page: its title, what stands above all else, what wrote it, its parts.
 pub(crate) fn document(title: &str, first_screen: Markup, tool: &str, sections: &[Section]) -> Markup {
     let charts: Vec<&Chart> = sections.iter().flat_map(|section| &section.charts).collect();
-    let data = serde_json::to_string(&charts).expect("charts have string keys only");
+    let data = text(&charts);
     html! {
         (DOCTYPE)
         html lang="en" {

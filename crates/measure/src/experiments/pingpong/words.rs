@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::mpi::{Mpi, MpiError};
 use crate::no_visit::NoVisit;
 use membound_core::case::{Case, Work};
+use membound_core::json;
 use membound_core::work::pingpong::{PingPong, Seat};
 
 /// What messages are about.
@@ -67,8 +68,7 @@ pub(crate) fn pause(since: Instant) {
 }
 
 pub(crate) fn send<T: Serialize>(mpi: &Mpi, value: &T, to: usize, tag: u16) -> Result<(), MpiError> {
-    // Plain data: it can be written.
-    mpi.send(&serde_json::to_vec(value).unwrap_or_default(), to, tag)
+    mpi.send(json::text(value).as_bytes(), to, tag)
 }
 
 pub(crate) fn receive<T: DeserializeOwned>(
@@ -80,5 +80,5 @@ pub(crate) fn receive<T: DeserializeOwned>(
     let mut text = vec![0; bytes];
     let length = mpi.receive(&mut text, from, tag)?;
     text.truncate(length);
-    Ok(serde_json::from_slice(&text).ok())
+    Ok(std::str::from_utf8(&text).ok().and_then(|text| serde_json::from_str(text).ok()))
 }
