@@ -10,6 +10,7 @@ pub mod controllers;
 pub mod crew;
 #[cfg(feature = "cuda")]
 pub mod cuda;
+mod distances;
 #[cfg(any(feature = "opencl", feature = "cuda"))]
 pub mod driver;
 pub mod executor;

@@ -8,10 +8,13 @@ use std::time::{Duration, Instant};
 use membound_core::case::{Case, Protocol, Work};
 use membound_core::memory::MemorySpec;
 use membound_core::plan::Plan;
+use membound_core::record::hand_overs::Distance;
 use membound_core::record::{Clock, Measurement, Outcome, World};
 use membound_core::stats::quantiles::median;
-use membound_core::stats::states::uncertainty;
+use membound_core::stats::states::{VISITS_MIN, uncertainty};
 use membound_core::units::Bytes;
+
+use crate::distances::Watch;
 
 /// Visits to a scan: a slow spell that falls on one of them does not show in a median of three. The samples of a scan
 /// are of many quantities, one an offset, so how narrow their interval is says nothing; and they are many.
@@ -124,8 +127,8 @@ pub fn run_plan(
     progress: &mut dyn FnMut(Progress<'_>),
 ) -> io::Result<()> {
     let random = fastrand::Rng::with_seed(schedule.seed);
-    let mut run =
-        Run { executor, schedule, sink, progress, random, visits: 0, pace: Pace::default(), filled: HashMap::new() };
+    let (pace, distances, filled) = (Pace::default(), Watch::default(), HashMap::new());
+    let mut run = Run { executor, schedule, sink, progress, random, visits: 0, pace, distances, filled };
     let mut headline = Headline::new(&plan.headline, schedule);
     let mut stages: Vec<Vec<State>> =
         plan.stages.iter().map(|stage| stage.iter().map(|_| State::default()).collect()).collect();
@@ -154,6 +157,7 @@ struct Run<'a, 'b> {
     random: fastrand::Rng,
     visits: u64,
     pace: Pace,
+    distances: Watch,
     /// The largest working set that was filled since memory was drawn, by memory and threads.
     filled: HashMap<(MemorySpec, usize), Bytes>,
 }
@@ -206,6 +210,7 @@ impl Run<'_, '_> {
         (self.progress)(Progress { case, round, visits: self.visits });
         let (measurement, cost) = visit(case, round, self.executor, self.schedule, [fair, left]);
         state.note(case, &measurement.outcome, cost, self.schedule);
+        state.note_distance(self.distances.note(case, &measurement.outcome));
         self.pace.note(case, &measurement.outcome, cost);
         self.visits += 1;
         (self.sink)(measurement)?;
@@ -259,19 +264,19 @@ impl<'a> Headline<'a> {
         if Instant::now() >= self.due {
             return self.pass(run);
         }
-        if let Some(index) = self.least_sure(APART, None).filter(|_| self.has_room(HEADLINE_SHARE)) {
+        if let Some(index) = self.least_sure(APART, None, &run.distances).filter(|_| self.has_room(HEADLINE_SHARE)) {
             self.visit(index, run)?;
         }
-        while let Some(index) = self.while_it_lasts() {
+        while let Some(index) = self.while_it_lasts(&run.distances) {
             self.visit(index, run)?;
         }
         Ok(())
     }
 
     /// What else is not sure and likely to meet the rare state of the last visit.
-    fn while_it_lasts(&self) -> Option<usize> {
+    fn while_it_lasts(&self, distances: &Watch) -> Option<usize> {
         let threads = self.rare.filter(|_| self.has_room(HEADLINE_SHARE_WHILE_RARE))?;
-        self.least_sure(APART_WHILE_RARE, Some(threads))
+        self.least_sure(APART_WHILE_RARE, Some(threads), distances)
     }
 
     fn has_room(&self, share: f64) -> bool {
@@ -280,8 +285,8 @@ impl<'a> Headline<'a> {
 
     /// What is left of the time goes to what is not sure yet.
     fn finish(&mut self, run: &mut Run<'_, '_>) -> io::Result<()> {
-        while !run.is_over() && self.unsure().next().is_some() {
-            let Some(index) = self.least_sure(APART, None) else {
+        while !run.is_over() && self.unsure(run.distances.rare()).next().is_some() {
+            let Some(index) = self.least_sure(APART, None, &run.distances) else {
                 // All were visited just now.
                 std::thread::yield_now();
                 continue;
@@ -316,27 +321,35 @@ impl<'a> Headline<'a> {
         let fair = self.total.mul_f64(HEADLINE_SHARE / 2.0) / (PASSES * self.cases.len() as u32);
         let (case, state) = (&self.cases[index].0, &mut self.states[index]);
         let cost = run.visit(case, state, state.batches.len() as u32, fair)?;
-        self.rare = state.is_rare().then_some(case.threads());
+        let is_rare = match (state.distance, run.distances.rare()) {
+            (Some(distance), Some(rare)) => distance == rare,
+            _ => state.is_rare(),
+        };
+        self.rare = is_rare.then_some(case.threads());
         self.spent += cost;
         self.last[index] = Some(Instant::now());
         Ok(())
     }
 
-    /// Cases that are not sure, each with its uncertainty by its weight.
-    fn unsure(&self) -> impl Iterator<Item = (usize, f64)> + '_ {
+    /// Cases that are not sure, each with its uncertainty by its weight. One whose visits agree is as unsure as one with hardly
+    /// any while it has not met CPUs at the distance that is rare.
+    fn unsure(&self, rare: Option<Distance>) -> impl Iterator<Item = (usize, f64)> + '_ {
         let cases = self.states.iter().zip(self.cases).enumerate().filter(|(_, (state, _))| !state.is_impossible);
-        let unsure = cases.map(|(index, (state, (_, weight)))| (index, uncertainty(&state.batches), *weight));
+        let lacks = move |state: &State| rare.is_some_and(|rare| state.lacks(rare));
+        let unsure = cases.map(move |(index, (state, (_, weight)))| {
+            (index, if lacks(state) { 1.0 } else { uncertainty(&state.batches) }, *weight)
+        });
         unsure.filter(|(_, unsure, _)| *unsure > SURE).map(|(index, unsure, weight)| (index, unsure * weight))
     }
 
     /// Of those that were not visited for such a share of the run, and have so many threads.
-    fn least_sure(&self, apart: f64, threads: Option<usize>) -> Option<usize> {
+    fn least_sure(&self, apart: f64, threads: Option<usize>, distances: &Watch) -> Option<usize> {
         let apart = self.total.mul_f64(apart);
         let is_ready = |(index, _): &(usize, f64)| {
             self.last[*index].is_none_or(|last| last.elapsed() >= apart)
                 && threads.is_none_or(|threads| self.cases[*index].0.threads() == threads)
         };
-        self.unsure().filter(is_ready).max_by(|a, b| a.1.total_cmp(&b.1)).map(|(index, _)| index)
+        self.unsure(distances.rare()).filter(is_ready).max_by(|a, b| a.1.total_cmp(&b.1)).map(|(index, _)| index)
     }
 }
 
@@ -431,12 +444,27 @@ struct State {
     is_impossible: bool,
     cost: Duration,
     batches: Vec<Vec<f64>>,
+    /// How far apart the CPUs of the last visit were, and visits at either distance.
+    distance: Option<Distance>,
+    at: [usize; 2],
 }
 
 impl State {
     /// What the next visit will take: as long as the last one, or what such a case should take here.
     fn expected(&self, case: &Case, pace: Pace) -> Duration {
         if self.cost.is_zero() { pace.expected(case) } else { self.cost }
+    }
+
+    fn note_distance(&mut self, distance: Option<Distance>) {
+        self.distance = distance;
+        if let Some(distance) = distance {
+            self.at[distance as usize] += 1;
+        }
+    }
+
+    /// Whether it has met CPUs at one distance, and too seldom at this one.
+    fn lacks(&self, rare: Distance) -> bool {
+        self.at != [0, 0] && self.at[rare as usize] < VISITS_MIN
     }
 
     /// Whether the last visit met the case's fast state, and few others did.
@@ -544,6 +572,53 @@ mod tests {
         assert!((5..=12).all(|kib| visits(kib) == 1), "{found:?}");
         assert!((5..=9).map(first).max() < (10..=12).map(first).min(), "stage by stage: {found:?}");
         assert!(visits(3) > visits(1), "{found:?}");
+    }
+
+    /// A host that has two CPUs far apart in every fifth spell of eight visits, which changes no case's time.
+    #[derive(Default)]
+    struct Host(u64);
+
+    impl Executor for Host {
+        fn clock(&self) -> Clock {
+            Machine::default().clock()
+        }
+
+        fn expect(&mut self, _cases: &[Case]) {}
+
+        fn visit(&mut self, case: &Case, quota: &Quota<'_>) -> Outcome {
+            std::thread::sleep(Duration::from_millis(1));
+            self.0 += 1;
+            let mut outcome = Machine::default().visit(case, quota);
+            let Outcome::Measured(measured) = &mut outcome else { panic!() };
+            let ticks = if self.0 / 8 % 5 == 1 { 150 } else { 40 };
+            measured.samples.probes.get_or_insert_default().push_hand_overs([ticks].into_iter());
+            outcome
+        }
+    }
+
+    #[test]
+    fn each_case_of_several_threads_meets_cpus_at_the_distance_that_is_rare() {
+        let two = |kib: u64| Case { cpus: vec![0, 1], ..case(kib) };
+        let plan = Plan::new((1..=6).map(|kib| (two(kib), 1.0)).collect(), vec![(7..=9).map(case).collect()]);
+        let schedule = Schedule {
+            seed: 3,
+            started: Instant::now(),
+            deadline: Instant::now() + Duration::from_secs(1),
+            samples: 1,
+            most_rounds: 1,
+            settled: &|_| false,
+            interrupted: &|| false,
+        };
+        let mut far = HashMap::new();
+        let mut sink = |visit: Measurement| {
+            let Outcome::Measured(measured) = visit.outcome else { panic!() };
+            let is_far = measured.samples.probes.unwrap().hand_over_ticks[0][0] == 150;
+            *far.entry(visit.case.working_set.0 >> 10).or_insert(0) += usize::from(is_far);
+            Ok(())
+        };
+        run_plan(&plan, &mut Host::default(), &schedule, &mut sink, &mut |_| {}).unwrap();
+        // Each agrees with itself all the time, and would be sure after its passes.
+        assert!((1..=6).all(|kib| far[&kib] >= VISITS_MIN), "{far:?}");
     }
 
     #[test]
