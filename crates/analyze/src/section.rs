@@ -191,10 +191,14 @@ impl Table {
 
     /// With one more column, set left.
     pub fn left<C: Into<Cell>>(mut self, head: &str, cells: impl IntoIterator<Item = C>) -> Table {
-        let cells = cells.into_iter().map(Into::into).collect();
-        let (group, room) = (String::new(), Room::Any);
-        self.columns.push(Column { head: head.into(), group, is_right: false, room, cells });
+        self.add(head, &mut cells.into_iter().map(Into::into));
         self
+    }
+
+    /// Takes cells one by one: what collects them is compiled once, not for each of some hundred columns.
+    fn add(&mut self, head: &str, cells: &mut dyn Iterator<Item = Cell>) {
+        let (group, room) = (String::new(), Room::Any);
+        self.columns.push(Column { head: head.into(), group, is_right: false, room, cells: cells.collect() });
     }
 
     /// With one more column, set right.

@@ -29,11 +29,12 @@ impl<'de, T: DeserializeOwned> Deserialize<'de> for Fact<T> {
             absent: String,
         }
         let text = Box::<RawValue>::deserialize(from)?;
-        // First, since a struct of optional fields would match anything.
-        if let Ok(Absent { absent }) = serde_json::from_str(text.get()) {
-            return Ok(Fact::Absent { reason: absent });
+        // First, since a struct of optional fields would match anything; a list of one text would match this one.
+        let absent = || serde_json::from_str(text.get()).ok().map(|Absent { absent }| Fact::Absent { reason: absent });
+        match text.get().starts_with('{').then(absent).flatten() {
+            Some(absent) => Ok(absent),
+            None => serde_json::from_str(text.get()).map(Fact::Known).map_err(D::Error::custom),
         }
-        serde_json::from_str(text.get()).map(Fact::Known).map_err(D::Error::custom)
     }
 }
 
@@ -132,6 +133,8 @@ mod tests {
         };
         check(Fact::Known(7), "7");
         check(Fact::absent("no file"), r#"{"absent":"no file"}"#);
+        let list = Fact::Known(vec!["ondemand".to_owned()]);
+        assert_eq!(serde_json::from_str::<Fact<Vec<String>>>(r#"["ondemand"]"#).unwrap(), list);
     }
 
     #[test]
