@@ -10,7 +10,7 @@ pub mod controllers;
 pub mod crew;
 #[cfg(feature = "cuda")]
 pub mod cuda;
-#[cfg(any(feature = "opencl", feature = "cuda"))]
+#[cfg(any(feature = "opencl", feature = "cuda", feature = "vulkan"))]
 pub mod driver;
 pub mod executor;
 pub mod experiments;
@@ -28,6 +28,8 @@ pub mod solo;
 pub mod team;
 pub mod threads;
 pub mod turn;
+#[cfg(feature = "vulkan")]
+pub mod vulkan;
 pub mod warm_up;
 
 #[cfg(test)]

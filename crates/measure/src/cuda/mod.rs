@@ -101,6 +101,7 @@ fn describe(number: u32, id: Id, version: i32, source: &Source) -> Device {
         .map(|(_, name)| name.to_string())
         .collect(),
         node: pci.as_ref().and_then(|address| node_of(source, address)),
+        memory_types: Vec::new(),
         link: pci.as_ref().and_then(|address| link_of(source, address)),
         pci,
         peak_bps: peak(id.attribute(ask::MEMORY_CLOCK_KHZ), id.attribute(ask::BUS_WIDTH_BITS)),

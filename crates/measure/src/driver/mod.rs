@@ -1,4 +1,4 @@
-//! Drivers of devices: what experiments need of any interface. OpenCL and CUDA are two of them; each is a folder of its own
+//! Drivers of devices: what experiments need of any interface. OpenCL, CUDA and Vulkan are three of them; each is a folder of its own
 //! that says how its calls do this, and nothing else knows which it is.
 //!
 //! Every command is waited for before the function that gave it returns: so nothing that is borrowed for a call is touched
@@ -106,7 +106,7 @@ pub(crate) trait Memory: Send {
     fn copy(&mut self, to: &mut Self) -> Result<(), NoVisit>;
 }
 
-/// What a device does on its own, each command waited for.
+/// What a device does on its own, each command waited for. One that runs no kernels of ours may copy and store all the same.
 pub(crate) trait Kernels: Send {
     type Memory;
     /// Indices in memory of the device, each of the place after its own, and where a chase through them stands.
