@@ -129,6 +129,7 @@ pub(crate) trait Kernels: Send {
 }
 
 /// The words of a cycle: at each place the index of the next one's first word.
+#[cfg(any(feature = "opencl", feature = "cuda"))]
 pub(crate) fn indices(order: &[usize], words: usize) -> Vec<u64> {
     let mut indices = vec![0u64; order.len().max(1) * words];
     for (&place, &next) in order.iter().zip(order.iter().cycle().skip(1)) {
@@ -137,7 +138,7 @@ pub(crate) fn indices(order: &[usize], words: usize) -> Vec<u64> {
     indices
 }
 
-#[cfg(test)]
+#[cfg(all(test, any(feature = "opencl", feature = "cuda")))]
 mod tests {
     use super::*;
 

@@ -40,6 +40,7 @@ impl View {
     }
 
     /// Copies `from` to its start, which has room for it.
+    #[cfg(feature = "vulkan")]
     pub fn write<W: Word>(&mut self, from: &[W]) {
         let bytes = size_of_val(from);
         assert!(bytes <= self.bytes);
@@ -48,6 +49,7 @@ impl View {
     }
 
     /// Copies its start to `to`.
+    #[cfg(feature = "vulkan")]
     pub fn read<W: Word>(&self, to: &mut [W]) {
         let bytes = size_of_val(to);
         assert!(bytes <= self.bytes);
