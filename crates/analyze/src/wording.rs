@@ -5,8 +5,10 @@ use crate::quality::Quality;
 use crate::rate::{Cost, Rate};
 use crate::row::AnyRow;
 use membound_core::kernel::Element;
+use membound_core::machine::devices::{Api, Device, MemoryFlag, MemoryType};
 use membound_core::stats::states::Ends;
 use membound_core::units::{Nanoseconds, counted, percent, significant};
+use membound_core::work::device::Buffer;
 
 /// What every table with `±` says about it.
 pub(crate) const SPREAD_CAPTION: &str =
@@ -160,9 +162,65 @@ pub(crate) fn element_note(element: Element) -> String {
     if element.is_usual() { String::new() } else { format!(", {element}") }
 }
 
+/// What a device's types of memory promise, and what each is measured as: a line a type.
+pub(crate) fn memory_types(device: &Device) -> Vec<String> {
+    let types = &device.memory_types;
+    let line = |(number, of): (u32, &MemoryType)| {
+        let flags: Vec<&str> = of.flags.iter().map(|flag| flag.word()).collect();
+        let flags = if flags.is_empty() { "no flags".into() } else { flags.join(", ") };
+        let used = used_as(number, types);
+        format!("{}: memory type {number} of heap {} ({}): {flags}: {used}", device.name, of.heap, of.heap_bytes)
+    };
+    (0..).zip(types).map(line).collect()
+}
+
+/// The kinds of buffers that lie there, or why none does.
+fn used_as(number: u32, types: &[MemoryType]) -> String {
+    let lies_there = |buffer: &&Buffer| buffer.types(types).first() == Some(&number);
+    let kinds: Vec<&str> = Buffer::of(Api::Vulkan).iter().filter(lies_there).map(|buffer| buffer.word()).collect();
+    let flags = types.get(number as usize).map_or(&[][..], |of| &of.flags);
+    let is_visible = flags.contains(&MemoryFlag::HostVisible);
+    let before = (0..number).zip(types).find(|(_, of)| of.flags == flags).map(|(before, _)| before);
+    match (kinds.is_empty(), is_visible, before) {
+        (false, true, _) => format!("measured as {}", kinds.join(" and ")),
+        (false, false, _) => format!("the processor can't map it; measured as {}", kinds.join(" and ")),
+        (true, _, Some(before)) => format!("not measured: its flags are those of type {before}, which comes first"),
+        (true, false, None) => "not measured: the processor can't map it".into(),
+        (true, true, None) => "not measured: a program must enable a feature to use it".into(),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use membound_core::units::Bytes;
+
+    #[test]
+    fn every_type_of_memory_is_told() {
+        use MemoryFlag::{DeviceCoherent, DeviceLocal, HostCoherent, HostVisible};
+        let mut device = Device::unknown("vulkan:0".parse().unwrap());
+        let all: [&[MemoryFlag]; 5] = [
+            &[],
+            &[DeviceLocal],
+            &[HostVisible, HostCoherent],
+            &[HostVisible, HostCoherent],
+            &[HostVisible, HostCoherent, DeviceCoherent],
+        ];
+        let of = |flags: &[MemoryFlag]| MemoryType { flags: flags.to_vec(), heap: 1, heap_bytes: Bytes::gib(2) };
+        device.memory_types = all.into_iter().map(of).collect();
+        assert_eq!(
+            memory_types(&device),
+            [
+                "vulkan:0: memory type 0 of heap 1 (2 GiB): no flags: not measured: the processor can't map it",
+                "vulkan:0: memory type 1 of heap 1 (2 GiB): device-local: the processor can't map it; measured as plain",
+                "vulkan:0: memory type 2 of heap 1 (2 GiB): host-visible, host-coherent: measured as coherent",
+                "vulkan:0: memory type 3 of heap 1 (2 GiB): host-visible, host-coherent: not measured: its flags are those of type 2, \
+                 which comes first",
+                "vulkan:0: memory type 4 of heap 1 (2 GiB): host-visible, host-coherent, device-coherent: not measured: a program must \
+                 enable a feature to use it",
+            ]
+        );
+    }
 
     #[test]
     fn wide_intervals_are_their_ends() {

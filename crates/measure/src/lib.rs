@@ -11,7 +11,7 @@ pub mod crew;
 #[cfg(feature = "cuda")]
 pub mod cuda;
 mod distances;
-#[cfg(any(feature = "opencl", feature = "cuda"))]
+#[cfg(any(feature = "opencl", feature = "cuda", feature = "vulkan"))]
 pub mod driver;
 pub mod executor;
 pub mod experiments;
@@ -29,6 +29,8 @@ pub mod solo;
 pub mod team;
 pub mod threads;
 pub mod turn;
+#[cfg(feature = "vulkan")]
+pub mod vulkan;
 pub mod warm_up;
 
 #[cfg(test)]

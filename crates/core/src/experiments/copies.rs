@@ -51,18 +51,19 @@ pub fn copies(frame: &Frame, devices: &[Device], sizes: &[Bytes]) -> Result<Vec<
     Ok(crate::case::distinct(cases))
 }
 
-/// The kind of the host's memory that a driver pins, for each interface.
-fn pinned(api: Api) -> Buffer {
+/// The kind of the host's memory that a driver pins, for each interface whose copies begin at any address of the host.
+fn pinned(api: Api) -> Option<Buffer> {
     match api {
-        Api::OpenCl => Buffer::AllocHost,
-        Api::Cuda => Buffer::Pinned,
+        Api::OpenCl => Some(Buffer::AllocHost),
+        Api::Cuda => Some(Buffer::Pinned),
+        Api::Vulkan => None,
     }
 }
 
 /// What is copied by a device: to and from the host, within it, and to all others that its interface knows.
 fn works(device: DeviceName, devices: &[Device]) -> Vec<CopyWork> {
-    let kinds = [Buffer::Regular, pinned(device.api)];
-    let with_host = kinds.into_iter().flat_map(|host| {
+    let kinds = std::iter::once(Buffer::Regular).chain(pinned(device.api));
+    let with_host = kinds.flat_map(|host| {
         let routes = [Route::ToDevice, Route::FromDevice, Route::HostBothWays];
         routes.map(|route| CopyWork { device, route, host: Some(host), peer: None })
     });
@@ -82,7 +83,7 @@ mod tests {
 
     #[test]
     fn a_matrix_of_two_devices() {
-        let devices = ["cuda:0", "cuda:1", "opencl:0"].map(|name| Device::unknown(name.parse().unwrap()));
+        let devices = ["cuda:0", "cuda:1", "opencl:0", "vulkan:0"].map(|name| Device::unknown(name.parse().unwrap()));
         let all: Vec<CopyWork> = devices.iter().flat_map(|device| works(device.name, &devices)).collect();
         let between: Vec<String> = all.iter().filter(|work| work.host.is_none()).map(CopyWork::ends).collect();
         assert_eq!(
@@ -94,10 +95,11 @@ mod tests {
                 "cuda:1 -> cuda:0",
                 "cuda:1 -> cuda:1",
                 "opencl:0 -> opencl:0",
+                "vulkan:0 -> vulkan:0",
             ]
         );
         let host =
             |name: &str| all.iter().filter(|work| work.host.is_some() && work.device.to_string() == name).count();
-        assert_eq!((host("cuda:0"), host("cuda:1"), host("opencl:0")), (6, 6, 6));
+        assert_eq!(["cuda:0", "cuda:1", "opencl:0", "vulkan:0"].map(host), [6, 6, 6, 3]);
     }
 }

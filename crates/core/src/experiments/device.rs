@@ -92,12 +92,17 @@ impl Plan<'_> {
         let api = self.device.name.api;
         let mut sized = vec![Allocate];
         if buffer.is_mapped_by_command() && buffer.is_reached_by_host(api) {
-            sized.extend([MapRead, MapWrite, MapInvalidate]);
+            sized.extend([MapRead, MapWrite]);
+            // Vulkan maps for whatever is to be done.
+            sized.extend((api == Api::OpenCl).then_some(MapInvalidate));
         }
         let mut cases: Vec<Case> = sized.into_iter().flat_map(|action| self.small_and_large(buffer, action)).collect();
-        // CUDA's host buffers are what a copy begins or ends at: nobody copies them to other memory of the host by the driver.
+        // Buffers of CUDA and Vulkan that the host reaches are what a copy begins or ends at: nobody copies them to other memory of
+        // the host by the driver.
         let by_host: &[Action] = if api == Api::OpenCl || buffer == Buffer::Plain { &[Write, Read] } else { &[] };
-        let all = by_host.iter().chain(&[Copy, CopyBack, CopyBoth, KernelRead]);
+        // Without a kernel, what reads is the copy.
+        let by_kernel: &[Action] = if api == Api::Vulkan { &[] } else { &[KernelRead] };
+        let all = by_host.iter().chain(&[Copy, CopyBack, CopyBoth]).chain(by_kernel);
         cases.extend(all.map(|&action| self.case(buffer, action)));
         cases
     }

@@ -17,6 +17,8 @@ words! {
         OpenCl = "opencl",
         /// CUDA, through the driver's own library.
         Cuda = "cuda",
+        /// Vulkan, through the system's loader of drivers.
+        Vulkan = "vulkan",
     }
 }
 
@@ -137,6 +139,43 @@ impl fmt::Display for Link {
     }
 }
 
+words! {
+    /// What Vulkan promises of a type of memory (VkMemoryPropertyFlagBits).
+    MemoryFlag, "property of memory" {
+        /// The device reaches it fastest.
+        DeviceLocal = "device-local",
+        /// The processor can map it.
+        HostVisible = "host-visible",
+        /// Each side sees the other's stores without a call to flush or invalidate caches.
+        HostCoherent = "host-coherent",
+        /// The processor's loads go through its caches.
+        HostCached = "host-cached",
+        /// Made when it is used, for images of tiles.
+        LazilyAllocated = "lazily-allocated",
+        /// Out of the processor's reach, for content that must not be copied.
+        Protected = "protected",
+        /// The device's caches are kept coherent (AMD).
+        DeviceCoherent = "device-coherent",
+        /// The device does not cache it (AMD).
+        DeviceUncached = "device-uncached",
+        /// Other devices reach it (NVIDIA).
+        RdmaCapable = "rdma-capable",
+        /// A flag that this version does not know.
+        Unknown = "unknown",
+    }
+}
+
+/// A type of memory, and the heap that it comes from. Its place in the list of types is its number.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct MemoryType {
+    /// What is promised of it.
+    pub flags: Vec<MemoryFlag>,
+    /// The number of its heap.
+    pub heap: u32,
+    /// Bytes of that heap.
+    pub heap_bytes: Bytes,
+}
+
 /// A device, as its driver describes it. None of that is measured.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Device {
@@ -162,6 +201,9 @@ pub struct Device {
     pub has_double: bool,
     /// Kinds of shared virtual memory that it offers.
     pub svm: Vec<String>,
+    /// Types of memory that it hands out, in its own order; none where its interface has no such thing.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub memory_types: Vec<MemoryType>,
     /// Its PCI address; absent where the driver does not tell, or it is no PCI device.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pci: Option<String>,
@@ -191,6 +233,7 @@ impl Device {
             units: 0,
             has_double: true,
             svm: Vec::new(),
+            memory_types: Vec::new(),
             pci: None,
             node: None,
             link: None,
@@ -290,7 +333,7 @@ mod tests {
         assert_eq!((name.api, name.number, name.to_string()), (Api::OpenCl, 1, "opencl:1".to_string()));
         assert_eq!(serde_json::from_str::<DeviceName>("\"opencl:1\"").unwrap(), name);
         assert_eq!(serde_json::to_string(&name).unwrap(), "\"opencl:1\"");
-        for text in ["", "opencl", "opencl:", "opencl:-1", "vulkan:0", "0"] {
+        for text in ["", "opencl", "opencl:", "opencl:-1", "metal:0", "0"] {
             let said = text.parse::<DeviceName>().unwrap_err().to_string();
             assert!(said.contains("membound devices"), "{said}");
         }

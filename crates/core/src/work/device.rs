@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::kernel::{LoadKind, StoreKind};
-use crate::machine::devices::{Api, DeviceName};
+use crate::machine::devices::{Api, DeviceName, MemoryFlag, MemoryType};
 use crate::memory::MemoryKind;
 use crate::units::words;
 
@@ -15,7 +15,8 @@ words! {
     Buffer, "kind of buffer" {
         /// No device's buffer: what malloc gives, for comparison.
         Regular = "regular",
-        /// No flag: wherever the driver likes. With CUDA the device's own memory (cuMemAlloc), which the host can't touch.
+        /// No flag: wherever the driver likes. With CUDA the device's own memory (cuMemAlloc), with Vulkan its first type that is
+        /// device-local: the host does not touch it.
         Plain = "plain",
         /// CL_MEM_ALLOC_HOST_PTR: memory that the host can reach, pinned as a rule.
         AllocHost = "alloc-host",
@@ -49,6 +50,18 @@ words! {
         RegisteredThp = "registered-thp",
         /// The same in huge pages from the pool.
         RegisteredHuge = "registered-huge-2m",
+        /// Vulkan's memory that the host maps and sees without flushing (host-visible, host-coherent).
+        Coherent = "coherent",
+        /// The same cached, and flushed or invalidated by calls (host-visible, host-cached).
+        Cached = "cached",
+        /// The same cached, and seen without flushing.
+        CoherentCached = "coherent+cached",
+        /// The device's own memory that the host maps (device-local, host-visible, host-coherent).
+        LocalCoherent = "device-local+coherent",
+        /// The same cached, and flushed or invalidated by calls.
+        LocalCached = "device-local+cached",
+        /// The same cached, and seen without flushing.
+        LocalCoherentCached = "device-local+coherent+cached",
     }
 }
 
@@ -56,6 +69,7 @@ impl Buffer {
     /// Kinds that the devices of an interface hand out.
     pub fn of(api: Api) -> &'static [Buffer] {
         use Buffer::{AllocHost, CopyHost, Plain, SvmCoarse, SvmFine, UseHostLine, UseHostPage, UseHostUnaligned};
+        use Buffer::{Cached, Coherent, CoherentCached, LocalCached, LocalCoherent, LocalCoherentCached};
         use Buffer::{
             Managed, ManagedAdvised, ManagedPrefetch, Mapped, Pinned, PinnedWc, Registered4k, RegisteredHuge,
             RegisteredThp,
@@ -76,17 +90,54 @@ impl Buffer {
                 RegisteredThp,
                 RegisteredHuge,
             ],
+            Api::Vulkan => &[Plain, Coherent, Cached, CoherentCached, LocalCoherent, LocalCached, LocalCoherentCached],
         }
+    }
+
+    /// What memory of a type that the host can map is called; nothing where it can't, or where a program must ask for more than the
+    /// type.
+    pub fn of_flags(flags: &[MemoryFlag]) -> Option<Buffer> {
+        use MemoryFlag::{DeviceLocal, HostCached, HostCoherent, HostVisible};
+        let is_usual = |flag: &MemoryFlag| matches!(flag, DeviceLocal | HostVisible | HostCoherent | HostCached);
+        if !flags.contains(&HostVisible) || !flags.iter().all(is_usual) {
+            return None;
+        }
+        match [DeviceLocal, HostCoherent, HostCached].map(|flag| flags.contains(&flag)) {
+            [false, true, false] => Some(Buffer::Coherent),
+            [false, false, true] => Some(Buffer::Cached),
+            [false, true, true] => Some(Buffer::CoherentCached),
+            [true, true, false] => Some(Buffer::LocalCoherent),
+            [true, false, true] => Some(Buffer::LocalCached),
+            [true, true, true] => Some(Buffer::LocalCoherentCached),
+            // No driver may have it.
+            [_, false, false] => None,
+        }
+    }
+
+    /// The numbers of the types of memory that it may lie in, the best first: a driver lists the faster of two alike before the other.
+    /// A plain buffer lies in memory of the device's own that the host can't map, where there is such.
+    pub fn types(self, types: &[MemoryType]) -> Vec<u32> {
+        let numbers = |will_do: &dyn Fn(&[MemoryFlag]) -> bool| {
+            (0..).zip(types).filter(|(_, of)| will_do(&of.flags)).map(|(number, _)| number).collect::<Vec<u32>>()
+        };
+        if self != Buffer::Plain {
+            return numbers(&|flags| Buffer::of_flags(flags) == Some(self));
+        }
+        let is_local = |flags: &[MemoryFlag]| flags.contains(&MemoryFlag::DeviceLocal);
+        let mut all = numbers(&|flags| flags == [MemoryFlag::DeviceLocal]);
+        all.extend(numbers(&|flags| is_local(flags) && Buffer::of_flags(flags).is_some()));
+        all
     }
 
     /// Whether the host can touch it, mapped or not.
     pub fn is_reached_by_host(self, api: Api) -> bool {
-        (api, self) != (Api::Cuda, Buffer::Plain)
+        api == Api::OpenCl || self != Buffer::Plain
     }
 
     /// Whether mapping it is a command of its own.
     pub fn is_mapped_by_command(self) -> bool {
-        !matches!(self, Buffer::SvmFine | Buffer::Regular) && Buffer::of(Api::OpenCl).contains(&self)
+        let is_of = |api| Buffer::of(api).contains(&self);
+        !matches!(self, Buffer::SvmFine | Buffer::Regular) && (is_of(Api::OpenCl) || is_of(Api::Vulkan))
     }
 
     /// Whether a program copies it to the device before the device works on it.
@@ -148,11 +199,11 @@ words! {
         Load = "load",
         /// The same by non-temporal loads (movntdqa).
         LoadNt = "load-nt",
-        /// Copying to it from regular memory (clEnqueueWriteBuffer, cuMemcpyAsync).
+        /// Copying to it from regular memory (clEnqueueWriteBuffer, cuMemcpyAsync; with Vulkan by way of a staging buffer).
         Write = "write",
-        /// Copying from it to regular memory (clEnqueueReadBuffer, cuMemcpyAsync).
+        /// Copying from it to regular memory (clEnqueueReadBuffer, cuMemcpyAsync; with Vulkan by way of a staging buffer).
         Read = "read",
-        /// Copying from it to a plain buffer (clEnqueueCopyBuffer, cuMemcpyAsync).
+        /// Copying from it to a plain buffer (clEnqueueCopyBuffer, cuMemcpyAsync, vkCmdCopyBuffer).
         Copy = "copy",
         /// Copying to it from a plain buffer.
         CopyBack = "copy-back",
@@ -230,5 +281,58 @@ impl DeviceWork {
 impl fmt::Display for DeviceWork {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}, {}: {}", self.device, self.buffer, self.action)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::units::Bytes;
+
+    /// A card of its own: other memory, its own, the host's write-combined and cached, its own that the host maps, AMD's, and its own
+    /// once more. A processor that draws has one type.
+    #[test]
+    fn buffers_lie_in_the_first_type_that_will_do() {
+        use MemoryFlag::{DeviceCoherent, DeviceLocal, HostCached, HostCoherent, HostVisible};
+        let types = |all: &[&[MemoryFlag]]| {
+            let of = |flags: &&[MemoryFlag]| MemoryType { flags: flags.to_vec(), heap: 0, heap_bytes: Bytes::gib(1) };
+            all.iter().map(of).collect::<Vec<_>>()
+        };
+        let card = types(&[
+            &[],
+            &[DeviceLocal],
+            &[HostVisible, HostCoherent],
+            &[HostVisible, HostCoherent, HostCached],
+            &[DeviceLocal, HostVisible, HostCoherent],
+            &[HostVisible, HostCoherent, DeviceCoherent],
+            &[DeviceLocal],
+        ]);
+        assert_eq!(Buffer::Plain.types(&card), [1, 6, 4]);
+        assert_eq!((Buffer::Coherent.types(&card), Buffer::LocalCoherent.types(&card)), (vec![2], vec![4]));
+        assert!(Buffer::Cached.types(&card).is_empty());
+        let one = types(&[&[DeviceLocal, HostVisible, HostCoherent, HostCached]]);
+        assert_eq!((Buffer::Plain.types(&one), Buffer::LocalCoherentCached.types(&one)), (vec![0], vec![0]));
+    }
+
+    /// All that the specification allows of what the host can map, and what it can't or may not.
+    #[test]
+    fn types_of_memory_have_names_by_their_flags() {
+        use MemoryFlag::{DeviceCoherent, DeviceLocal, HostCached, HostCoherent, HostVisible, Unknown};
+        let name = |flags: &[MemoryFlag]| Buffer::of_flags(flags).map(Buffer::word);
+        assert_eq!(name(&[HostVisible, HostCoherent]), Some("coherent"));
+        assert_eq!(name(&[HostVisible, HostCached]), Some("cached"));
+        assert_eq!(name(&[DeviceLocal, HostVisible, HostCoherent, HostCached]), Some("device-local+coherent+cached"));
+        for flags in [
+            &[][..],
+            &[DeviceLocal],
+            &[HostVisible],
+            &[HostVisible, HostCoherent, DeviceCoherent],
+            &[HostVisible, HostCoherent, Unknown],
+        ] {
+            assert_eq!(name(flags), None, "{flags:?}");
+        }
+        for buffer in Buffer::of(Api::Vulkan).iter().skip(1) {
+            assert!(buffer.is_reached_by_host(Api::Vulkan) && buffer.is_mapped_by_command());
+        }
     }
 }

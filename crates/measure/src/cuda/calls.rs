@@ -12,13 +12,14 @@ use std::ffi::{CStr, c_char, c_void};
 use std::ptr;
 use std::sync::Arc;
 
-use crate::cuda::failure::{Failure, PEER_ACCESS_ALREADY_ENABLED};
+use crate::cuda::failure::{CODES, PEER_ACCESS_ALREADY_ENABLED};
+use crate::driver::failure::Failure;
+use crate::driver::functions::{functions, load, of_library};
 use crate::driver::host_memory::HostMemory;
-use crate::driver::{Access, Copying, Word};
+use crate::driver::view::{View, Word};
+use crate::driver::{Access, Copying};
 use crate::linkage::{IS_STATIC, STATIC};
 use crate::no_visit::NoVisit;
-use crate::os::dynamic;
-use crate::os::dynamic::Library;
 
 /// The driver's name with the version of its interface; there is no other.
 pub(crate) const LIBRARY: &str = if cfg!(windows) { "nvcuda.dll" } else { "libcuda.so.1" };
@@ -49,64 +50,43 @@ pub(crate) mod flags {
 
 type Out<T> = *mut T;
 
-macro_rules! functions {
-    ($($field:ident = $name:literal($($argument:ty),*)),+ $(,)?) => {
-        #[allow(missing_debug_implementations)]
-        struct Functions {
-            $($field: unsafe extern "C" fn($($argument),*) -> i32,)+
-        }
-
-        impl Functions {
-            /// Looks all of them up; the name of the first that is missing.
-            fn find(library: &Library) -> Result<Self, &'static str> {
-                // SAFETY: cuda.h gives each name this signature; a handle is a pointer, passed as a `usize` is.
-                unsafe {
-                    Ok(Functions {
-                        $($field: *library.get(concat!($name, "\0").as_bytes()).map_err(|_| $name)?,)+
-                    })
-                }
-            }
-        }
-    };
-}
-
 functions! {
-    init = "cuInit"(u32),
-    version = "cuDriverGetVersion"(Out<i32>),
-    count = "cuDeviceGetCount"(Out<i32>),
-    device = "cuDeviceGet"(Out<i32>, i32),
-    name = "cuDeviceGetName"(Out<c_char>, i32, i32),
-    attribute = "cuDeviceGetAttribute"(Out<i32>, i32, i32),
-    total_memory = "cuDeviceTotalMem_v2"(Out<usize>, i32),
-    pci_bus_id = "cuDeviceGetPCIBusId"(Out<c_char>, i32, i32),
-    retain_context = "cuDevicePrimaryCtxRetain"(Out<usize>, i32),
-    release_context = "cuDevicePrimaryCtxRelease_v2"(i32),
-    set_context = "cuCtxSetCurrent"(usize),
-    can_reach = "cuDeviceCanAccessPeer"(Out<i32>, i32, i32),
-    reach = "cuCtxEnablePeerAccess"(usize, u32),
-    create_stream = "cuStreamCreate"(Out<usize>, u32),
-    destroy_stream = "cuStreamDestroy_v2"(usize),
-    finish = "cuStreamSynchronize"(usize),
-    alloc = "cuMemAlloc_v2"(Out<u64>, usize),
-    free = "cuMemFree_v2"(u64),
-    host_alloc = "cuMemHostAlloc"(Out<usize>, usize, u32),
-    host_free = "cuMemFreeHost"(usize),
-    host_register = "cuMemHostRegister_v2"(usize, usize, u32),
-    host_unregister = "cuMemHostUnregister"(usize),
-    device_pointer = "cuMemHostGetDevicePointer_v2"(Out<u64>, usize, u32),
-    alloc_managed = "cuMemAllocManaged"(Out<u64>, usize, u32),
-    prefetch = "cuMemPrefetchAsync"(u64, usize, i32, usize),
-    advise = "cuMemAdvise"(u64, usize, i32, i32),
-    copy = "cuMemcpyAsync"(u64, u64, usize, usize),
-    copy_to_peer = "cuMemcpyPeerAsync"(u64, usize, u64, usize, usize, usize),
-    load_module = "cuModuleLoadDataEx"(Out<usize>, *const c_void, u32, Out<i32>, Out<usize>),
-    unload_module = "cuModuleUnload"(usize),
-    function = "cuModuleGetFunction"(Out<usize>, usize, *const c_char),
-    launch = "cuLaunchKernel"(usize, u32, u32, u32, u32, u32, u32, u32, usize, Out<*const c_void>, usize),
+    init = "cuInit"(u32) -> i32,
+    version = "cuDriverGetVersion"(Out<i32>) -> i32,
+    count = "cuDeviceGetCount"(Out<i32>) -> i32,
+    device = "cuDeviceGet"(Out<i32>, i32) -> i32,
+    name = "cuDeviceGetName"(Out<c_char>, i32, i32) -> i32,
+    attribute = "cuDeviceGetAttribute"(Out<i32>, i32, i32) -> i32,
+    total_memory = "cuDeviceTotalMem_v2"(Out<usize>, i32) -> i32,
+    pci_bus_id = "cuDeviceGetPCIBusId"(Out<c_char>, i32, i32) -> i32,
+    retain_context = "cuDevicePrimaryCtxRetain"(Out<usize>, i32) -> i32,
+    release_context = "cuDevicePrimaryCtxRelease_v2"(i32) -> i32,
+    set_context = "cuCtxSetCurrent"(usize) -> i32,
+    can_reach = "cuDeviceCanAccessPeer"(Out<i32>, i32, i32) -> i32,
+    reach = "cuCtxEnablePeerAccess"(usize, u32) -> i32,
+    create_stream = "cuStreamCreate"(Out<usize>, u32) -> i32,
+    destroy_stream = "cuStreamDestroy_v2"(usize) -> i32,
+    finish = "cuStreamSynchronize"(usize) -> i32,
+    alloc = "cuMemAlloc_v2"(Out<u64>, usize) -> i32,
+    free = "cuMemFree_v2"(u64) -> i32,
+    host_alloc = "cuMemHostAlloc"(Out<usize>, usize, u32) -> i32,
+    host_free = "cuMemFreeHost"(usize) -> i32,
+    host_register = "cuMemHostRegister_v2"(usize, usize, u32) -> i32,
+    host_unregister = "cuMemHostUnregister"(usize) -> i32,
+    device_pointer = "cuMemHostGetDevicePointer_v2"(Out<u64>, usize, u32) -> i32,
+    alloc_managed = "cuMemAllocManaged"(Out<u64>, usize, u32) -> i32,
+    prefetch = "cuMemPrefetchAsync"(u64, usize, i32, usize) -> i32,
+    advise = "cuMemAdvise"(u64, usize, i32, i32) -> i32,
+    copy = "cuMemcpyAsync"(u64, u64, usize, usize) -> i32,
+    copy_to_peer = "cuMemcpyPeerAsync"(u64, usize, u64, usize, usize, usize) -> i32,
+    load_module = "cuModuleLoadDataEx"(Out<usize>, *const c_void, u32, Out<i32>, Out<usize>) -> i32,
+    unload_module = "cuModuleUnload"(usize) -> i32,
+    function = "cuModuleGetFunction"(Out<usize>, usize, *const c_char) -> i32,
+    launch = "cuLaunchKernel"(usize, u32, u32, u32, u32, u32, u32, u32, usize, Out<*const c_void>, usize) -> i32;
 }
 
 fn done(call: &'static str, code: i32) -> Result<(), Failure> {
-    if code == SUCCESS { Ok(()) } else { Err(Failure { call, code }) }
+    CODES.done(call, code)
 }
 
 /// Why there is no driver to call.
@@ -135,13 +115,10 @@ impl Loaded {
         if IS_STATIC {
             return Err(NoDriver::Absent(STATIC.into()));
         }
-        // SAFETY: loading runs the library's constructors; the system's loader found it under the name that belongs to CUDA,
-        // and the caller is a process of its own that may crash.
-        let library = unsafe { dynamic::open(LIBRARY, false) }.map_err(|fault| {
-            NoDriver::Absent(std::error::Error::source(&fault).map_or_else(|| fault.to_string(), ToString::to_string))
-        })?;
-        let functions = Functions::find(&library).map_err(NoDriver::TooOld)?;
-        std::mem::forget(library);
+        // SAFETY: the system's loader finds it under the name that belongs to CUDA; the caller is a process of its own.
+        let library = unsafe { load(&[LIBRARY]) }.map_err(NoDriver::Absent)?;
+        // SAFETY: cuda.h gives each name this signature; a handle is a pointer, passed as a `usize` is.
+        let functions = unsafe { Functions::find(|name| of_library(library, name)) }.map_err(NoDriver::TooOld)?;
         Ok(Loaded(Box::leak(Box::new(functions))))
     }
 
@@ -441,7 +418,7 @@ pub(crate) struct Memory {
     /// Where the device sees it, or where the driver finds it for a copy.
     address: u64,
     /// Where the host sees it, if it does.
-    on_host: Option<usize>,
+    on_host: Option<View>,
     /// What the program brought along; nobody touches it but through `contents`.
     _host: Option<HostMemory>,
 }
@@ -468,7 +445,8 @@ impl Memory {
             bytes,
             // One address space: the host's address is the driver's, too.
             address: start as u64,
-            on_host: Some(start),
+            // SAFETY: the driver gave so many bytes there, which stay until they are given back with this value.
+            on_host: unsafe { View::new(start, bytes) },
             _host: None,
         };
         if flags & flags::DEVICE_MAP == 0 { Ok(memory) } else { memory.seen_by_device() }
@@ -488,7 +466,8 @@ impl Memory {
             origin: Origin::Registered,
             bytes,
             address: start as u64,
-            on_host: Some(start),
+            // SAFETY: the program brought so many bytes along, which nobody touches but through this.
+            on_host: unsafe { View::new(start, bytes) },
             _host: Some(host),
         };
         memory.seen_by_device()
@@ -501,7 +480,9 @@ impl Memory {
         // SAFETY: it writes an address.
         done("cuMemAllocManaged", unsafe { (session.functions.alloc_managed)(&mut address, bytes, ATTACH_GLOBAL) })?;
         let (session, origin) = (session.clone(), Origin::Managed { prefetched });
-        Ok(Memory { session, origin, bytes, address, on_host: Some(address as usize), _host: None })
+        // SAFETY: the driver gave so many bytes there, which stay until they are given back with this value.
+        let on_host = unsafe { View::new(address as usize, bytes) };
+        Ok(Memory { session, origin, bytes, address, on_host, _host: None })
     }
 
     /// The same, with the advice to leave it with the host and to have the device reach it there.
@@ -516,7 +497,7 @@ impl Memory {
 
     /// The same, by the address at which the device sees it, which may be another than the host's.
     fn seen_by_device(mut self) -> Result<Self, Failure> {
-        let Some(start) = self.on_host else { return Ok(self) };
+        let Some(start) = self.on_host.as_ref().map(View::address) else { return Ok(self) };
         // SAFETY: it writes an address; memory that was pinned or registered to be mapped, no flags are defined.
         let code = unsafe { (self.session.functions.device_pointer)(&mut self.address, start, 0) };
         done("cuMemHostGetDevicePointer", code)?;
@@ -540,8 +521,8 @@ impl crate::driver::Memory for Memory {
         self.bytes
     }
 
-    fn address(&self) -> Option<usize> {
-        self.on_host
+    fn view(&mut self) -> Option<&mut View> {
+        self.on_host.as_mut()
     }
 
     fn map(&mut self, _access: Access) -> Result<(), NoVisit> {
@@ -550,27 +531,6 @@ impl crate::driver::Memory for Memory {
 
     fn unmap(&mut self) -> Result<(), NoVisit> {
         Ok(self.moved(self.session.device)?)
-    }
-
-    fn contents(&mut self) -> &mut [f64] {
-        match self.on_host {
-            // SAFETY: the driver gave so many bytes there, or the program brought them along; a page begins there, and any bits
-            // are a double. `self` stays borrowed, so it is not given back meanwhile, and no command runs: all are waited for.
-            Some(start) => unsafe { std::slice::from_raw_parts_mut(start as *mut f64, self.bytes / 8) },
-            None => &mut [],
-        }
-    }
-
-    fn host_store(&mut self, word: u64) {
-        if let Some(first) = self.contents().first_mut() {
-            // SAFETY: a borrowed double; volatile, since the device is asked for it right after.
-            unsafe { ptr::write_volatile(first, f64::from_bits(word)) };
-        }
-    }
-
-    fn host_load(&mut self) -> u64 {
-        // SAFETY: a borrowed double; volatile, since the device may have stored to it.
-        self.contents().first().map_or(0, |first| unsafe { ptr::read_volatile(first) }.to_bits())
     }
 
     fn write<W: Word>(&mut self, from: &[W]) -> Result<(), NoVisit> {
@@ -601,7 +561,7 @@ impl Drop for Memory {
     fn drop(&mut self) {
         let Session { functions, .. } = *self.session;
         let _ = self.session.enter();
-        let start = self.on_host.unwrap_or_default();
+        let start = self.on_host.as_ref().map_or(0, View::address);
         // SAFETY: made by the function that belongs to it, given back once. No command uses it: all are waited for.
         unsafe {
             match self.origin {

@@ -1,15 +1,7 @@
 //! What a CUDA call answered instead of success, and which outcome that makes.
 
+use crate::driver::failure::{Codes, Failure};
 use crate::no_visit::NoVisit;
-
-/// A call that failed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Failure {
-    /// The function, by the name of its documentation.
-    pub call: &'static str,
-    /// Its answer, an error code of cuda.h.
-    pub code: i32,
-}
 
 pub(crate) const OUT_OF_MEMORY: i32 = 2;
 pub(crate) const STUB_LIBRARY: i32 = 34;
@@ -27,6 +19,9 @@ const LOST: [i32; 12] = [4, 46, 201, 214, 220, 700, 702, 709, 715, 716, 718, 719
 const CANNOT: [i32; 3] = [800, NOT_SUPPORTED, PEER_ACCESS_UNSUPPORTED];
 /// Answers to a module that the driver can't compile.
 const NO_KERNELS: [i32; 7] = [200, 209, 218, 221, 222, 223, 300];
+
+/// The codes of cuda.h.
+pub(crate) static CODES: Codes = Codes { names: &NAMES, outcome };
 
 /// Names of cuda.h for codes that users meet.
 const NAMES: [(i32, &str); 34] = [
@@ -66,50 +61,33 @@ const NAMES: [(i32, &str); 34] = [
     (COMPAT_NOT_SUPPORTED, "CUDA_ERROR_COMPAT_NOT_SUPPORTED_ON_DEVICE"),
 ];
 
-impl std::fmt::Display for Failure {
-    /// `CUDA_ERROR_OUT_OF_MEMORY (2) from cuMemAlloc`
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let name = NAMES.iter().find(|(code, _)| *code == self.code).map_or("an unknown error", |(_, name)| name);
-        write!(f, "{name} ({}) from {}", self.code, self.call)
-    }
-}
-
-impl From<Failure> for NoVisit {
-    fn from(failure: Failure) -> Self {
-        let is_of_host = failure.call.starts_with("cuMemHost");
-        match failure.code {
-            OUT_OF_MEMORY if is_of_host => {
-                NoVisit::impossible(format!("the host's memory could not be pinned: {failure}; give a smaller --size"))
-            }
-            OUT_OF_MEMORY => {
-                NoVisit::impossible(format!("the device has too little memory: {failure}; give a smaller --size"))
-            }
-            code if CANNOT.contains(&code) => NoVisit::impossible(format!("the device can't do this: {failure}")),
-            code if LOST.contains(&code) => NoVisit::Broken(format!("the device was lost: {failure}")),
-            code if NO_KERNELS.contains(&code) && failure.call == "cuModuleLoadDataEx" => {
-                NoVisit::impossible(format!("the device's compiler refuses our kernels: {failure}"))
-            }
-            _ => NoVisit::Broken(format!("the driver answers {failure}")),
+fn outcome(failure: &Failure) -> NoVisit {
+    let is_of_host = failure.call.starts_with("cuMemHost");
+    match failure.code {
+        OUT_OF_MEMORY if is_of_host => {
+            NoVisit::impossible(format!("the host's memory could not be pinned: {failure}; give a smaller --size"))
         }
+        OUT_OF_MEMORY => {
+            NoVisit::impossible(format!("the device has too little memory: {failure}; give a smaller --size"))
+        }
+        code if CANNOT.contains(&code) => NoVisit::impossible(format!("the device can't do this: {failure}")),
+        code if LOST.contains(&code) => NoVisit::Broken(format!("the device was lost: {failure}")),
+        code if NO_KERNELS.contains(&code) && failure.call == "cuModuleLoadDataEx" => {
+            NoVisit::impossible(format!("the device's compiler refuses our kernels: {failure}"))
+        }
+        _ => NoVisit::Broken(format!("the driver answers {failure}")),
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use membound_core::record::Outcome;
+    use crate::driver::failure::told;
 
     #[test]
     fn failures_are_named_outcomes() {
-        let outcome = |call, code| Outcome::from(NoVisit::from(Failure { call, code }));
-        let unavailable = |call, code, part: &str| {
-            let Outcome::Unavailable { reason } = outcome(call, code) else { panic!() };
-            assert!(reason.contains(part), "{reason}");
-        };
-        let crashed = |call, code, part: &str| {
-            let Outcome::Crashed { reason } = outcome(call, code) else { panic!() };
-            assert!(reason.contains(part), "{reason}");
-        };
+        let unavailable = |call, code, part| told::is(CODES.failure(call, code), "unavailable", part);
+        let crashed = |call, code, part| told::is(CODES.failure(call, code), "crashed", part);
         unavailable("cuMemAlloc", 2, "the device has too little memory: CUDA_ERROR_OUT_OF_MEMORY (2) from cuMemAlloc");
         unavailable("cuMemHostAlloc", 2, "could not be pinned");
         unavailable("cuMemHostRegister", 801, "can't do this: CUDA_ERROR_NOT_SUPPORTED (801)");

@@ -9,9 +9,10 @@ use std::sync::Arc;
 
 use crate::cuda::calls::{Id, LIBRARY, Loaded, Memory, NoDriver, Session, flags};
 use crate::cuda::failure::{
-    COMPAT_NOT_SUPPORTED, Failure, NO_DEVICE, STUB_LIBRARY, SYSTEM_DRIVER_MISMATCH, SYSTEM_NOT_READY,
+    CODES, COMPAT_NOT_SUPPORTED, NO_DEVICE, STUB_LIBRARY, SYSTEM_DRIVER_MISMATCH, SYSTEM_NOT_READY,
 };
 use crate::cuda::kernels::Kernels;
+use crate::driver::failure::Failure;
 use crate::driver::host_memory::HostMemory;
 use crate::driver::{Copying, Driver};
 use crate::no_visit::NoVisit;
@@ -49,7 +50,7 @@ pub(crate) fn devices() -> Result<Vec<(Device, Id)>, String> {
     driver.init().map_err(no_start)?;
     let (version, found) = driver.version().and_then(|version| Ok((version, driver.devices()?))).map_err(no_start)?;
     if found.is_empty() {
-        return Err(no_start(Failure { call: "cuDeviceGetCount", code: NO_DEVICE }));
+        return Err(no_start(CODES.failure("cuDeviceGetCount", NO_DEVICE)));
     }
     let source = crate::machine::source();
     Ok((0..).zip(found).map(|(number, id)| (describe(number, id, version, &source), id)).collect())
@@ -100,6 +101,7 @@ fn describe(number: u32, id: Id, version: i32, source: &Source) -> Device {
         .map(|(_, name)| name.to_string())
         .collect(),
         node: pci.as_ref().and_then(|address| node_of(source, address)),
+        memory_types: Vec::new(),
         link: pci.as_ref().and_then(|address| link_of(source, address)),
         pci,
         peak_bps: peak(id.attribute(ask::MEMORY_CLOCK_KHZ), id.attribute(ask::BUS_WIDTH_BITS)),
@@ -210,7 +212,7 @@ mod tests {
 
     #[test]
     fn drivers_that_do_not_start_are_told_with_their_cure() {
-        let told = |code| no_start(Failure { call: "cuInit", code });
+        let told = |code| no_start(CODES.failure("cuInit", code));
         assert!(told(100).contains("finds no device: CUDA_ERROR_NO_DEVICE (100) from cuInit; a container"));
         assert!(told(803).contains("of two versions: CUDA_ERROR_SYSTEM_DRIVER_MISMATCH (803)"));
         assert!(told(999).contains("does not start"));

@@ -1,13 +1,17 @@
-//! Drivers of devices: what experiments need of any interface. OpenCL and CUDA are two of them; each is a folder of its own
+//! Drivers of devices: what experiments need of any interface. OpenCL, CUDA and Vulkan are three of them; each is a folder of its own
 //! that says how its calls do this, and nothing else knows which it is.
 //!
 //! Every command is waited for before the function that gave it returns: so nothing that is borrowed for a call is touched
 //! after it, and a sample holds what a program waits for.
 
+pub(crate) mod failure;
+pub(crate) mod functions;
 pub(crate) mod host_memory;
 pub(crate) mod tools;
+pub(crate) mod view;
 
 use crate::driver::host_memory::HostMemory;
+use crate::driver::view::{View, Word};
 use crate::no_visit::NoVisit;
 use membound_core::machine::devices::{Device, DeviceName};
 use membound_core::work::device::Buffer;
@@ -33,12 +37,6 @@ pub(crate) enum Access {
     /// All of it will be written: what it held may be lost.
     Renew,
 }
-
-/// What is copied: any bits are one.
-pub(crate) trait Word: Copy {}
-impl Word for u64 {}
-impl Word for f64 {}
-impl Word for f32 {}
 
 /// A device that is open.
 pub(crate) trait Driver: Sized + Sync {
@@ -81,18 +79,25 @@ impl<M: Memory> Copying<'_, M> {
 pub(crate) trait Memory: Send {
     /// Its size.
     fn bytes(&self) -> usize;
-    /// Where the host sees it; nothing while it does not.
-    fn address(&self) -> Option<usize>;
+    /// What the host sees of it; nothing while it sees none.
+    fn view(&mut self) -> Option<&mut View>;
     /// Has the host see all of it, and waits until it does.
     fn map(&mut self, access: Access) -> Result<(), NoVisit>;
     /// Hands it to the device, and waits until that is done.
     fn unmap(&mut self) -> Result<(), NoVisit>;
-    /// What the host sees of it; empty while it sees nothing.
-    fn contents(&mut self) -> &mut [f64];
-    /// Stores its first word, where the host sees it.
-    fn host_store(&mut self, word: u64);
-    /// Loads its first word; 0 where the host does not see it.
-    fn host_load(&mut self) -> u64;
+    /// The words that the host sees; none while it sees nothing.
+    fn contents(&mut self) -> &mut [f64] {
+        self.view().map_or_else(Default::default, View::words)
+    }
+    /// Stores its first word, where the host sees it, so that the device may.
+    fn host_store(&mut self, word: u64) -> Result<(), NoVisit> {
+        self.view().into_iter().for_each(|view| view.store(word));
+        Ok(())
+    }
+    /// Loads its first word, as the device may have left it; 0 where the host does not see it.
+    fn host_load(&mut self) -> Result<u64, NoVisit> {
+        Ok(self.view().map_or(0, View::load))
+    }
     /// Copies `from` to its start.
     fn write<W: Word>(&mut self, from: &[W]) -> Result<(), NoVisit>;
     /// Copies its start to `to`.
@@ -101,7 +106,7 @@ pub(crate) trait Memory: Send {
     fn copy(&mut self, to: &mut Self) -> Result<(), NoVisit>;
 }
 
-/// What a device computes, each command waited for.
+/// What a device does on its own, each command waited for. One that runs no kernels of ours may copy and store all the same.
 pub(crate) trait Kernels: Send {
     type Memory;
     /// Indices in memory of the device, each of the place after its own, and where a chase through them stands.
@@ -124,6 +129,7 @@ pub(crate) trait Kernels: Send {
 }
 
 /// The words of a cycle: at each place the index of the next one's first word.
+#[cfg(any(feature = "opencl", feature = "cuda"))]
 pub(crate) fn indices(order: &[usize], words: usize) -> Vec<u64> {
     let mut indices = vec![0u64; order.len().max(1) * words];
     for (&place, &next) in order.iter().zip(order.iter().cycle().skip(1)) {
@@ -132,7 +138,7 @@ pub(crate) fn indices(order: &[usize], words: usize) -> Vec<u64> {
     indices
 }
 
-#[cfg(test)]
+#[cfg(all(test, any(feature = "opencl", feature = "cuda")))]
 mod tests {
     use super::*;
 

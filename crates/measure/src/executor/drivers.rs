@@ -19,7 +19,9 @@ pub fn list(api: Api) -> Devices {
         Api::OpenCl => crate::opencl::devices().map(|all| all.into_iter().map(|(device, _)| device).collect()),
         #[cfg(feature = "cuda")]
         Api::Cuda => crate::cuda::devices().map(|all| all.into_iter().map(|(device, _)| device).collect()),
-        #[cfg(not(all(feature = "opencl", feature = "cuda")))]
+        #[cfg(feature = "vulkan")]
+        Api::Vulkan => crate::vulkan::devices().map(|all| all.into_iter().map(|(device, _)| device).collect()),
+        #[cfg(not(all(feature = "opencl", feature = "cuda", feature = "vulkan")))]
         _ => Err(left_out(api)),
     };
     let (devices, absent): (Vec<Device>, _) = match found {
@@ -29,7 +31,7 @@ pub fn list(api: Api) -> Devices {
     Devices { devices, pci_memory: Vec::new(), absent }
 }
 
-#[cfg(not(all(feature = "opencl", feature = "cuda")))]
+#[cfg(not(all(feature = "opencl", feature = "cuda", feature = "vulkan")))]
 fn left_out(api: Api) -> String {
     format!("this build leaves {api} out; build with the feature {api}")
 }
@@ -52,7 +54,9 @@ fn open(name: DeviceName) -> Result<Box<dyn Visited>, NoVisit> {
         Api::OpenCl => Ok(Box::new(Opened::<crate::opencl::OpenCl>::new(name)?)),
         #[cfg(feature = "cuda")]
         Api::Cuda => Ok(Box::new(Opened::<crate::cuda::Cuda>::new(name)?)),
-        #[cfg(not(all(feature = "opencl", feature = "cuda")))]
+        #[cfg(feature = "vulkan")]
+        Api::Vulkan => Ok(Box::new(Opened::<crate::vulkan::Vulkan>::new(name)?)),
+        #[cfg(not(all(feature = "opencl", feature = "cuda", feature = "vulkan")))]
         api => Err(NoVisit::impossible(left_out(api))),
     }
 }

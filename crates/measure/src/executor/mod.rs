@@ -1,7 +1,7 @@
 //! Who takes samples.
 
 pub mod device;
-#[cfg(any(feature = "opencl", feature = "cuda"))]
+#[cfg(any(feature = "opencl", feature = "cuda", feature = "vulkan"))]
 mod drivers;
 pub mod fake;
 pub mod here;

@@ -1,7 +1,7 @@
 //! A process that does something for its parent: measures its part of a case beside others, or lives with a device's driver.
 
 use crate::crew::{Answer, Errand, Line, Part};
-#[cfg(any(feature = "opencl", feature = "cuda"))]
+#[cfg(any(feature = "opencl", feature = "cuda", feature = "vulkan"))]
 use crate::executor::drivers;
 use crate::executor::native::Native;
 use crate::memory::places::Places;
@@ -38,7 +38,7 @@ fn work(part: &Part, line: &mut Line) -> Result<(Volume, Obtained), NoVisit> {
 }
 
 /// Stands in for drivers where all were left out.
-#[cfg(not(any(feature = "opencl", feature = "cuda")))]
+#[cfg(not(any(feature = "opencl", feature = "cuda", feature = "vulkan")))]
 mod drivers {
     use crate::crew::Line;
     use membound_core::machine::devices::{Api, DeviceName, Devices};

@@ -2,9 +2,9 @@
 
 pub mod addrmap;
 pub mod c2c;
-#[cfg(any(feature = "opencl", feature = "cuda"))]
+#[cfg(any(feature = "opencl", feature = "cuda", feature = "vulkan"))]
 pub mod copies;
-#[cfg(any(feature = "opencl", feature = "cuda"))]
+#[cfg(any(feature = "opencl", feature = "cuda", feature = "vulkan"))]
 pub mod device;
 pub mod energy;
 pub mod flops;

@@ -10,13 +10,13 @@ use std::ffi::{CStr, CString, c_char, c_void};
 use std::ptr;
 use std::sync::Arc;
 
-use crate::os::dynamic;
-use crate::os::dynamic::Library;
-
+use crate::driver::failure::Failure;
+use crate::driver::functions::{functions, load, of_library};
 use crate::driver::host_memory::HostMemory;
-use crate::driver::{Access, Copying, Word};
+use crate::driver::view::{View, Word};
+use crate::driver::{Access, Copying};
 use crate::no_visit::NoVisit;
-use crate::opencl::failure::{DEVICE_NOT_FOUND, Failure, PLATFORM_NOT_FOUND};
+use crate::opencl::failure::{CODES, DEVICE_NOT_FOUND, PLATFORM_NOT_FOUND};
 
 /// The loader's name with the version of its interface; without one only where development files are installed.
 const LIBRARY: &[&str] = if cfg!(windows) { &["OpenCL.dll"] } else { &["libOpenCL.so.1", "libOpenCL.so"] };
@@ -59,29 +59,6 @@ type Out<T> = *mut T;
 type Data = *const c_void;
 type Words = *const usize;
 
-macro_rules! functions {
-    ($($field:ident = $name:literal($($argument:ty),*) -> $result:ty),+ $(,)?; $($later:ident = $later_name:literal($($later_argument:ty),*) -> $later_result:ty),+ $(,)?) => {
-        #[allow(missing_debug_implementations)]
-        struct Functions {
-            $($field: unsafe extern "C" fn($($argument),*) -> $result,)+
-            $($later: Option<unsafe extern "C" fn($($later_argument),*) -> $later_result>,)+
-        }
-
-        impl Functions {
-            /// Looks all of them up; the name of the first that is missing. Those of later versions may be.
-            fn find(library: &Library) -> Result<Self, &'static str> {
-                // SAFETY: the standard gives each name this signature; a handle is a pointer, passed as a `usize` is.
-                unsafe {
-                    Ok(Functions {
-                        $($field: *library.get(concat!($name, "\0").as_bytes()).map_err(|_| $name)?,)+
-                        $($later: library.get(concat!($later_name, "\0").as_bytes()).ok().map(|function| *function),)+
-                    })
-                }
-            }
-        }
-    };
-}
-
 functions! {
     platforms = "clGetPlatformIDs"(u32, Out<usize>, Out<u32>) -> i32,
     platform_info = "clGetPlatformInfo"(usize, u32, usize, Out<c_void>, Out<usize>) -> i32,
@@ -117,7 +94,7 @@ functions! {
 }
 
 fn done(call: &'static str, code: i32) -> Result<(), Failure> {
-    if code == SUCCESS { Ok(()) } else { Err(Failure { call, code }) }
+    CODES.done(call, code)
 }
 
 /// The loader, loaded for as long as the process lives: drivers leave threads behind.
@@ -135,23 +112,12 @@ pub(crate) struct Id {
 impl Loader {
     /// Loads it; or why not.
     pub fn load() -> Result<Self, String> {
-        let mut why = String::new();
-        for name in LIBRARY {
-            // SAFETY: loading runs the library's constructors; the system's loader found it under the name that belongs to
-            // OpenCL, and the caller is a process of its own that may crash.
-            match unsafe { dynamic::open(name, false) } {
-                Ok(library) => {
-                    let functions = Functions::find(&library).map_err(|missing| format!("{name} has no {missing}"))?;
-                    std::mem::forget(library);
-                    return Ok(Loader(Box::leak(Box::new(functions))));
-                }
-                Err(fault) if why.is_empty() => {
-                    why = std::error::Error::source(&fault).map_or_else(|| fault.to_string(), ToString::to_string);
-                }
-                Err(_) => {}
-            }
-        }
-        Err(why)
+        // SAFETY: the system's loader finds them under the names that belong to OpenCL; the caller is a process of its own.
+        let library = unsafe { load(LIBRARY) }?;
+        // SAFETY: the standard gives each name this signature; a handle is a pointer, passed as a `usize` is.
+        let functions = unsafe { Functions::find(|name| of_library(library, name)) };
+        let functions = functions.map_err(|missing| format!("{} has no {missing}", LIBRARY[0]))?;
+        Ok(Loader(Box::leak(Box::new(functions))))
     }
 
     /// The devices of all platforms, and how many platforms there are.
@@ -382,7 +348,7 @@ impl Kernel {
                 set(size_of::<usize>(), ptr::from_ref(buffer).cast())
             }
             Argument::Memory(Memory { place: Place::Svm(address), .. }) => {
-                let set = functions.set_svm_argument.ok_or(MISSING)?;
+                let set = functions.set_svm_argument.ok_or_else(missing)?;
                 // SAFETY: an address of shared virtual memory of this context.
                 done("clSetKernelArgSVMPointer", unsafe { set(self.kernel, index, *address as Data) })
             }
@@ -398,7 +364,9 @@ impl Drop for Kernel {
 }
 
 /// A function of OpenCL 2.0 that the loader lacks: as if the operation were invalid.
-const MISSING: Failure = Failure { call: "a loader without OpenCL 2.0", code: -59 };
+fn missing() -> Failure {
+    CODES.failure("a loader without OpenCL 2.0", -59)
+}
 
 #[derive(Debug, Clone, Copy)]
 enum Place {
@@ -412,7 +380,7 @@ pub(crate) struct Memory {
     place: Place,
     bytes: usize,
     /// Where the host sees it, while it is mapped.
-    mapped: Option<usize>,
+    mapped: Option<View>,
     /// What the program brought along; nobody touches it but through the mapping.
     _host: Option<HostMemory>,
 }
@@ -439,13 +407,15 @@ impl Memory {
 
     /// Shared virtual memory, aligned as the driver likes. What is fine-grained counts as mapped throughout.
     pub fn svm(session: &Arc<Session>, flags: u64, bytes: usize) -> Result<Self, Failure> {
-        let alloc = session.functions.svm_alloc.ok_or(MISSING)?;
+        let alloc = session.functions.svm_alloc.ok_or_else(missing)?;
         // SAFETY: a context of this session; it returns null where it fails.
         let address = unsafe { alloc(session.context, flags, bytes, 0) } as usize;
         if address == 0 {
-            return Err(Failure { call: "clSVMAlloc", code: -4 });
+            return Err(CODES.failure("clSVMAlloc", -4));
         }
-        let mapped = (flags & flags::SVM_FINE_GRAIN != 0).then_some(address);
+        let is_fine = flags & flags::SVM_FINE_GRAIN != 0;
+        // SAFETY: the driver gave so many bytes there, which stay until they are freed with this value.
+        let mapped = if is_fine { unsafe { View::new(address, bytes) } } else { None };
         Ok(Memory { session: session.clone(), place: Place::Svm(address), bytes, mapped, _host: None })
     }
 
@@ -471,7 +441,7 @@ impl Memory {
                 address
             }
             Place::Svm(address) => {
-                let map = functions.svm_map.ok_or(MISSING)?;
+                let map = functions.svm_map.ok_or_else(missing)?;
                 let to = address as *mut c_void;
                 // SAFETY: shared virtual memory of this context, of so many bytes; no events.
                 let code = unsafe { map(queue, BLOCKING, flags, to, self.bytes, 0, ptr::null(), ptr::null_mut()) };
@@ -479,17 +449,15 @@ impl Memory {
                 address
             }
         };
-        if address == 0 || !address.is_multiple_of(align_of::<f64>()) {
-            return Err(Failure { call: "clEnqueueMapBuffer", code: -12 });
-        }
-        self.mapped = Some(address);
-        Ok(())
+        // SAFETY: the driver has mapped so many bytes there, until they are unmapped and this value forgets them.
+        self.mapped = unsafe { View::new(address, self.bytes) };
+        self.mapped.is_some().then_some(()).ok_or_else(|| CODES.failure("clEnqueueMapBuffer", -12))
     }
 
     /// Unmaps it, and waits until that is done. Of what is fine-grained nothing is to be done.
     pub fn unmap(&mut self) -> Result<(), Failure> {
         let Session { functions, queue, .. } = *self.session;
-        let Some(address) = self.mapped else { return Ok(()) };
+        let Some(address) = self.mapped.as_ref().map(View::address) else { return Ok(()) };
         match self.place {
             Place::Buffer(buffer) => {
                 let (unmap, from) = (functions.unmap, address as *mut c_void);
@@ -499,7 +467,7 @@ impl Memory {
                 })?;
             }
             Place::Svm(_) => {
-                let unmap = functions.svm_unmap.ok_or(MISSING)?;
+                let unmap = functions.svm_unmap.ok_or_else(missing)?;
                 let from = address as *mut c_void;
                 // SAFETY: likewise.
                 done("clEnqueueSVMUnmap", unsafe { unmap(queue, from, 0, ptr::null(), ptr::null_mut()) })?;
@@ -507,30 +475,6 @@ impl Memory {
         }
         self.mapped = None;
         self.session.finish()
-    }
-
-    /// What the host sees of it; empty while it is not mapped.
-    pub fn contents(&mut self) -> &mut [f64] {
-        match self.mapped {
-            // SAFETY: the driver has mapped so many bytes there, aligned for doubles, as `map` made sure; any bits are a
-            // double. `self` stays borrowed, so it is not unmapped meanwhile, and no command runs: all are waited for.
-            Some(address) => unsafe { std::slice::from_raw_parts_mut(address as *mut f64, self.bytes / 8) },
-            None => &mut [],
-        }
-    }
-
-    /// Stores its first word, where it is mapped.
-    pub fn host_store(&mut self, word: u64) {
-        if let Some(first) = self.contents().first_mut() {
-            // SAFETY: a borrowed double; volatile, since the device is asked for it right after.
-            unsafe { ptr::write_volatile(first, f64::from_bits(word)) };
-        }
-    }
-
-    /// Loads its first word; 0 where it is not mapped.
-    pub fn host_load(&mut self) -> u64 {
-        // SAFETY: a borrowed double; volatile, since the device may have stored to it.
-        self.contents().first().map_or(0, |first| unsafe { ptr::read_volatile(first) }.to_bits())
     }
 
     /// Copies `from` to its start.
@@ -601,13 +545,13 @@ impl Memory {
             (Place::Svm(from), Place::Svm(to)) => {
                 self.svm_copy(queue, NOT_BLOCKING, to as *mut c_void, from as Data, self.bytes)
             }
-            _ => Err(Failure { call: "a copy between a buffer and shared virtual memory", code: -59 }),
+            _ => Err(CODES.failure("a copy between a buffer and shared virtual memory", -59)),
         }
     }
 
     /// Both are borrowed by the callers, which wait for what is not blocking, and have so many bytes.
     fn svm_copy(&self, queue: usize, blocking: u32, to: *mut c_void, from: Data, bytes: usize) -> Result<(), Failure> {
-        let copy = self.session.functions.svm_copy.ok_or(MISSING)?;
+        let copy = self.session.functions.svm_copy.ok_or_else(missing)?;
         // SAFETY: shared virtual memory of this context on one side or both, borrowed bytes on the other.
         let code = unsafe { copy(queue, blocking, to, from, bytes, 0, ptr::null(), ptr::null_mut()) };
         done("clEnqueueSVMMemcpy", code)
@@ -654,8 +598,8 @@ impl crate::driver::Memory for Memory {
         Memory::bytes(self)
     }
 
-    fn address(&self) -> Option<usize> {
-        self.mapped
+    fn view(&mut self) -> Option<&mut View> {
+        self.mapped.as_mut()
     }
 
     fn map(&mut self, access: Access) -> Result<(), NoVisit> {
@@ -664,18 +608,6 @@ impl crate::driver::Memory for Memory {
 
     fn unmap(&mut self) -> Result<(), NoVisit> {
         Ok(Memory::unmap(self)?)
-    }
-
-    fn contents(&mut self) -> &mut [f64] {
-        Memory::contents(self)
-    }
-
-    fn host_store(&mut self, word: u64) {
-        Memory::host_store(self, word);
-    }
-
-    fn host_load(&mut self) -> u64 {
-        Memory::host_load(self)
     }
 
     fn write<W: Word>(&mut self, from: &[W]) -> Result<(), NoVisit> {

@@ -1,15 +1,7 @@
 //! What an OpenCL call answered instead of success, and which outcome that makes.
 
+use crate::driver::failure::{Codes, Failure};
 use crate::no_visit::NoVisit;
-
-/// A call that failed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Failure {
-    /// The function.
-    pub call: &'static str,
-    /// Its answer, an error code of cl.h.
-    pub code: i32,
-}
 
 /// CL_DEVICE_NOT_FOUND: a platform without devices.
 pub(crate) const DEVICE_NOT_FOUND: i32 = -1;
@@ -20,6 +12,9 @@ pub(crate) const PLATFORM_NOT_FOUND: i32 = -1001;
 const LOST: [i32; 4] = [-2, -36, -14, -5];
 /// Answers where memory is asked for: allocation failed, out of resources, out of host memory, size not allowed.
 const NO_MEMORY: [i32; 4] = [-4, -5, -6, -61];
+
+/// The codes of cl.h.
+pub(crate) static CODES: Codes = Codes { names: &NAMES, outcome };
 
 /// Names of cl.h for codes that users meet.
 const NAMES: [(i32, &str); 18] = [
@@ -43,53 +38,36 @@ const NAMES: [(i32, &str); 18] = [
     (-1001, "CL_PLATFORM_NOT_FOUND_KHR"),
 ];
 
-impl Failure {
-    /// `CL_OUT_OF_RESOURCES (-5) from clFinish`
-    fn text(self) -> String {
-        let name = NAMES.iter().find(|(code, _)| *code == self.code).map_or("an unknown error", |(_, name)| name);
-        format!("{name} ({}) from {}", self.code, self.call)
-    }
-}
-
-impl std::fmt::Display for Failure {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(&self.text())
-    }
-}
-
-impl From<Failure> for NoVisit {
-    fn from(failure: Failure) -> Self {
-        let (text, makes_memory) = (failure.text(), matches!(failure.call, "clCreateBuffer" | "clSVMAlloc"));
-        let is_enqueued = failure.call.starts_with("clEnqueue") || failure.call == "clFinish";
-        match failure.code {
-            code if makes_memory && NO_MEMORY.contains(&code) || [-4, -6].contains(&code) => {
-                NoVisit::impossible(format!("the device has too little memory: {text}; give a smaller --size"))
-            }
-            code if is_enqueued && LOST.contains(&code) => NoVisit::Broken(format!("the device was lost: {text}")),
-            _ => NoVisit::Broken(format!("the driver answers {text}")),
+fn outcome(failure: &Failure) -> NoVisit {
+    let makes_memory = matches!(failure.call, "clCreateBuffer" | "clSVMAlloc");
+    let is_enqueued = failure.call.starts_with("clEnqueue") || failure.call == "clFinish";
+    match failure.code {
+        code if makes_memory && NO_MEMORY.contains(&code) || [-4, -6].contains(&code) => {
+            NoVisit::impossible(format!("the device has too little memory: {failure}; give a smaller --size"))
         }
+        code if is_enqueued && LOST.contains(&code) => NoVisit::Broken(format!("the device was lost: {failure}")),
+        _ => NoVisit::Broken(format!("the driver answers {failure}")),
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use membound_core::record::Outcome;
+    use crate::driver::failure::told;
 
     #[test]
     fn failures_are_named_outcomes() {
-        let outcome = |call, code| Outcome::from(NoVisit::from(Failure { call, code }));
-        let Outcome::Unavailable { reason } = outcome("clCreateBuffer", -4) else { panic!() };
-        assert!(
-            reason.contains("too little memory: CL_MEM_OBJECT_ALLOCATION_FAILURE (-4) from clCreateBuffer"),
-            "{reason}"
+        let unavailable = |call, code, part| told::is(CODES.failure(call, code), "unavailable", part);
+        let crashed = |call, code, part| told::is(CODES.failure(call, code), "crashed", part);
+        unavailable(
+            "clCreateBuffer",
+            -4,
+            "too little memory: CL_MEM_OBJECT_ALLOCATION_FAILURE (-4) from clCreateBuffer",
         );
-        let Outcome::Crashed { reason } = outcome("clFinish", -36) else { panic!() };
-        assert!(reason.contains("the device was lost: CL_INVALID_COMMAND_QUEUE (-36) from clFinish"), "{reason}");
-        let Outcome::Crashed { reason } = outcome("clCreateKernel", -46) else { panic!() };
-        assert!(reason.contains("an unknown error (-46) from clCreateKernel"), "{reason}");
+        crashed("clFinish", -36, "the device was lost: CL_INVALID_COMMAND_QUEUE (-36) from clFinish");
+        crashed("clCreateKernel", -46, "an unknown error (-46) from clCreateKernel");
         // Out of resources is a lack of memory where memory is asked for, and a loss where a command runs.
-        assert!(matches!(outcome("clCreateBuffer", -5), Outcome::Unavailable { .. }));
-        assert!(matches!(outcome("clFinish", -5), Outcome::Crashed { .. }));
+        unavailable("clCreateBuffer", -5, "too little memory");
+        crashed("clFinish", -5, "lost");
     }
 }

@@ -70,6 +70,7 @@ fn describe(number: u32, id: Id, source: &Source) -> Device {
         units: id.words(ask::COMPUTE_UNITS).first().copied().unwrap_or(0),
         has_double: id.number(ask::DOUBLE) != 0,
         svm: svm(id.number(ask::SVM)),
+        memory_types: Vec::new(),
         node: pci.as_ref().and_then(|address| node_of(source, address)),
         link: pci.as_ref().and_then(|address| link_of(source, address)),
         pci,

@@ -187,7 +187,7 @@ pub struct PlaceArgs {
     #[arg(long, value_name = "DIR")]
     pub dax: Option<PathBuf>,
     /// Resource file of a PCI device, such as /sys/bus/pci/devices/0000:00:04.0/resource2, which is only read; for `kinds` also a
-    /// device with a driver, such as opencl:0 or cuda:0 (`membound devices` lists both)
+    /// device with a driver, such as opencl:0, cuda:0 or vulkan:0 (`membound devices` lists both)
     #[arg(long, value_name = "DEVICE")]
     pub device: Option<PathBuf>,
     /// The same file again: this device may be written to, which destroys what is in its memory

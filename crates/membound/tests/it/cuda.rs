@@ -8,9 +8,8 @@ use std::sync::OnceLock;
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::common::launched::text;
 use crate::common::skip::skip;
-use crate::device::{all_are, built, membound, rows, sharing};
+use crate::device::{all_are, built, listed_by, membound, of, rows, sharing};
 
 /// The folder of the fake driver, built once; nothing where there is no compiler.
 fn fake() -> Option<&'static Path> {
@@ -26,25 +25,14 @@ fn on_fake(fault: &str, arguments: &[&str]) -> Option<Output> {
     Some(membound(fake()?, &[("FAKE_CUDA", fault)], arguments))
 }
 
-/// What `membound devices` says of CUDA's devices, and why there are none.
 fn listed(library: &Path, fault: &str) -> (Vec<Value>, Vec<String>) {
-    let output = membound(library, &[("FAKE_CUDA", fault)], &["devices", "--format", "json"]);
-    assert!(output.status.success(), "{}", text(&output.stderr));
-    let all: Value = serde_json::from_slice(&output.stdout).unwrap();
-    let of_cuda = |device: &&Value| device["name"].as_str().unwrap().starts_with("cuda:");
-    let devices = all["devices"].as_array().unwrap().iter().filter(of_cuda).cloned().collect();
-    let absent = all["absent"].as_array().into_iter().flatten().filter(|pair| pair[0] == "cuda");
-    (devices, absent.map(|pair| pair[1].as_str().unwrap().to_string()).collect())
+    listed_by("cuda", library, &[("FAKE_CUDA", fault)])
 }
 
 const KINDS: [&str; 9] = ["kinds", "--device", "cuda:0", "--size", "64KiB", "--samples", "3", "--format", "json"];
 
 fn kinds(fault: &str, more: &[&str]) -> Option<(Vec<Value>, Option<i32>)> {
     on_fake(fault, &[&KINDS[..], more].concat()).map(|output| rows(&output))
-}
-
-fn of<'a>(rows: &'a [Value], key: &'a str, value: &'a str) -> Vec<Value> {
-    rows.iter().filter(|row| row[key] == value).cloned().collect()
 }
 
 #[test]
@@ -218,5 +206,15 @@ fn copies_go_between_all_devices() {
         .map(|output| rows(&output))
         .unwrap();
     all_are(&gone, "unavailable", "there is no cuda:1; `membound devices` lists what there is");
+    assert_eq!(code, Some(1));
+}
+
+/// What was copied before is measured, what comes after is an outcome: the process that lost its device is replaced.
+#[test]
+fn a_device_that_is_lost_in_the_middle_of_copies_is_an_outcome() {
+    let arguments = [&COPIES[..], &["--device", "cuda:0", "--budget", "5s"]].concat();
+    let Some((found, code)) = on_fake("lost", &arguments).map(|output| rows(&output)) else { return };
+    let lost: Vec<Value> = found.into_iter().filter(|row| row["outcome"] != "measured").collect();
+    all_are(&lost, "crashed", "the device was lost: CUDA_ERROR_LAUNCH_FAILED (719) from cuStreamSynchronize");
     assert_eq!(code, Some(1));
 }

@@ -72,6 +72,22 @@ pub(crate) fn sharing<'a>(rows: &'a [Value], buffer: &str) -> Vec<&'a str> {
     found
 }
 
+/// What `membound devices` says of an interface's devices, and why there are none.
+pub(crate) fn listed_by(api: &str, library: &Path, variables: &[(&str, &str)]) -> (Vec<Value>, Vec<String>) {
+    let output = membound(library, variables, &["devices", "--format", "json"]);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let all: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let is_of = |device: &&Value| device["name"].as_str().unwrap().split_once(':').unwrap().0 == api;
+    let devices = all["devices"].as_array().unwrap().iter().filter(is_of).cloned().collect();
+    let absent = all["absent"].as_array().into_iter().flatten().filter(|pair| pair[0] == api);
+    (devices, absent.map(|pair| pair[1].as_str().unwrap().to_string()).collect())
+}
+
+/// The rows that have this word there.
+pub(crate) fn of(rows: &[Value], key: &str, value: &str) -> Vec<Value> {
+    rows.iter().filter(|row| row[key] == value).cloned().collect()
+}
+
 /// All rows have this outcome, and a reason with this text.
 pub(crate) fn all_are(rows: &[Value], outcome: &str, part: &str) {
     assert!(!rows.is_empty());
@@ -90,8 +106,9 @@ fn devices_are_listed_as_their_driver_describes_them() {
         (&"opencl:0".into(), &"Fake GPU".into(), &"gpu".into())
     );
     assert_eq!((&device["pci"], &device["memory"]), (&"0000:3b:00.0".into(), &(1u64 << 30).into()));
-    let Some(two) = listed("two") else { return };
-    assert_eq!((two["devices"].as_array().unwrap().len(), &two["devices"][1]["name"]), (2, &"opencl:1".into()));
+    let Some(library) = fake() else { return };
+    let (two, _) = listed_by("opencl", library, &[("FAKE_OPENCL", "two")]);
+    assert_eq!((two.len(), &two[1]["name"]), (2, &"opencl:1".into()));
 }
 
 #[test]
@@ -155,6 +172,11 @@ fn buffers_are_given_back() {
 fn a_lost_device_and_too_little_memory_are_outcomes() {
     let Some((found, code)) = on_fake_rows("lost", &["--part", "kernels", "--budget", "3s"]) else { return };
     // A visit of two slow samples may be done before.
+    let lost: Vec<Value> = found.into_iter().filter(|row| row["outcome"] != "measured").collect();
+    all_are(&lost, "crashed", "the device was lost: CL_INVALID_COMMAND_QUEUE (-36) from clFinish");
+    assert_eq!(code, Some(1));
+    let copies = ["copies", "--device", "opencl:0", "--sizes", "64,256KiB", "--budget", "3s", "--format", "json"];
+    let (found, code) = rows(&on_fake("lost", &copies).unwrap());
     let lost: Vec<Value> = found.into_iter().filter(|row| row["outcome"] != "measured").collect();
     all_are(&lost, "crashed", "the device was lost: CL_INVALID_COMMAND_QUEUE (-36) from clFinish");
     assert_eq!(code, Some(1));

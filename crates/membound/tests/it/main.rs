@@ -54,6 +54,7 @@ mod truth;
 mod uncore;
 mod verdict;
 mod views;
+mod vulkan;
 mod warnings;
 mod watch;
 mod words;

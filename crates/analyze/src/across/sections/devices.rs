@@ -1,8 +1,8 @@
 //! What `--device` can name: a line a device.
 
 use crate::section::{Document, Room, Section, Table};
-use crate::wording::gbps;
-use membound_core::machine::devices::{Device, Devices, PciMemory};
+use crate::wording::{gbps, memory_types};
+use membound_core::machine::devices::{Api, Device, Devices, PciMemory};
 use membound_core::units::count;
 
 /// What there is, and why there is nothing where there is not.
@@ -33,7 +33,7 @@ fn with_drivers(all: &Devices) -> Section {
                 `membound kinds --device NAME` measures what it does."
             .into(),
         tables: if devices.is_empty() { Vec::new() } else { vec![table] },
-        notes: devices.iter().map(driver).collect(),
+        notes: devices.iter().flat_map(|device| std::iter::once(driver(device)).chain(memory_types(device))).collect(),
         missing: all.absent.iter().map(|(api, why)| format!("{api}: unavailable: {why}")).collect(),
         ..Section::default()
     }
@@ -41,11 +41,15 @@ fn with_drivers(all: &Devices) -> Section {
 
 /// `opencl:0: Portable Computing Language 3.1; OpenCL 3.0; 2 compute units; no shared virtual memory`
 fn driver(device: &Device) -> String {
+    let Device { name, driver, version, largest_buffer, .. } = device;
+    let head = format!("{name}: {driver}; {version}");
+    if name.api == Api::Vulkan {
+        return format!("{head}; buffers of {largest_buffer} at most");
+    }
     let svm = if device.svm.is_empty() { "none".to_string() } else { device.svm.join(", ") };
     let precision = if device.has_double { "" } else { "; no double precision" };
-    let Device { name, driver, version, largest_buffer, .. } = device;
     format!(
-        "{name}: {driver}; {version}; {} compute units; buffers of {largest_buffer} at most; shared virtual memory: {svm}{precision}",
+        "{head}; {} compute units; buffers of {largest_buffer} at most; shared virtual memory: {svm}{precision}",
         count(device.units.into())
     )
 }

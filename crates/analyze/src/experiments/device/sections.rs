@@ -8,7 +8,7 @@ use crate::experiments::device::rows::{DeviceRow, Kept, OnDevice, Use};
 use crate::rate::{Cost, Rate};
 use crate::row::{AnyRow, any};
 use crate::section::{Cell, Room, Section, Table};
-use crate::wording::{SPREAD_CAPTION, gbps, grouped, reasons, spread, times, with_spread};
+use crate::wording::{SPREAD_CAPTION, gbps, grouped, memory_types, reasons, spread, times, with_spread};
 use membound_core::machine::devices::Api;
 use membound_core::machine::devices::Device;
 use membound_core::memory::located::NodePages;
@@ -44,7 +44,7 @@ impl Answer for OnDevice {
             ),
             sentences: self.sentences(),
             tables: tables.into_iter().filter(|table| table.height() > 0).collect(),
-            notes: single_precision(self).into_iter().collect(),
+            notes: notes(self),
             details: evidence(self),
             missing: reasons(&self.rows),
             ..Section::default()
@@ -55,6 +55,11 @@ impl Answer for OnDevice {
 /// `opencl:0, AMD EPYC (cpu, Portable Computing Language 3.1)`
 fn title(device: &Device) -> String {
     format!("{}, {} ({}, {})", device.name, device.title, device.kind, device.driver)
+}
+
+fn notes(on: &OnDevice) -> Vec<String> {
+    let types = on.device.iter().flat_map(memory_types);
+    single_precision(on).into_iter().chain(types).collect()
 }
 
 fn single_precision(on: &OnDevice) -> Option<String> {
@@ -96,6 +101,7 @@ fn name(way: &Use, api: Api) -> String {
     match (way.action, api) {
         (Action::UseWritten, Api::OpenCl) => "plain, written to".into(),
         (Action::UseWritten, Api::Cuda) => "pageable".into(),
+        (Action::UseWritten, Api::Vulkan) => "staged".into(),
         _ => way.buffer.to_string(),
     }
 }
@@ -115,7 +121,11 @@ fn uses(on: &OnDevice) -> Table {
         .right("GB/s", on.uses.iter().map(rate))
         .in_room(Room::Wide)
         .right(
-            if on.api() == Api::Cuda { "speed over\npageable" } else { "speed over\nwritten" },
+            match on.api() {
+                Api::OpenCl => "speed over\nwritten",
+                Api::Cuda => "speed over\npageable",
+                Api::Vulkan => "speed over\nstaged",
+            },
             on.uses.iter().map(|way| way.gain.map(with_spread)),
         )
         .left("pays\nafter", on.uses.iter().map(|way| way.break_even.map_or_else(|| "".into(), BreakEven::cell)))
@@ -270,6 +280,7 @@ fn best(on: &OnDevice) -> Option<String> {
     let (call, mapped) = match on.api() {
         Api::OpenCl => ("by clEnqueueWriteBuffer", "mapped "),
         Api::Cuda => ("from pageable memory", ""),
+        Api::Vulkan => ("by way of a staging buffer", "mapped "),
     };
     let head = format!("Handing {size} to the device {call} takes {base}");
     let Some(way) = faster else {

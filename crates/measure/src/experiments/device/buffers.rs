@@ -83,12 +83,11 @@ impl<M: Memory, K: Kernels<Memory = M>> Shared for Probed<'_, K> {
     }
 
     fn host_store(&mut self, word: u64) -> Result<(), NoVisit> {
-        self.memory.host_store(word);
-        Ok(())
+        self.memory.host_store(word)
     }
 
     fn host_load(&mut self) -> Result<u64, NoVisit> {
-        Ok(self.memory.host_load())
+        self.memory.host_load()
     }
 
     fn device_store(&mut self, word: u64) -> Result<(), NoVisit> {
@@ -134,7 +133,7 @@ pub(super) fn look<D: Driver>(
     let mut memory = probed.memory;
     memory.map(Access::Write)?;
     memory.contents().fill(1.0);
-    obtained.pages_on_node = memory.address().map_or_else(Vec::new, |start| nodes(start, bytes));
+    obtained.pages_on_node = memory.view().map_or_else(Vec::new, |view| nodes(view.address(), bytes));
     memory.unmap()?;
     Ok(obtained)
 }

@@ -1,0 +1,240 @@
+//! Vulkan: on Mesa's driver for the processor, where it is installed, and on a loader of our own that has every fault. No time is
+//! asserted, only what was found and what was refused.
+
+use std::path::Path;
+use std::process::{Command, Output};
+use std::sync::OnceLock;
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+use crate::common::launched::text;
+use crate::common::skip::skip;
+use crate::device::{all_are, built, listed_by, membound, of, rows, sharing};
+
+/// The folder of the fake loader, built once; nothing where there is no compiler.
+fn fake() -> Option<&'static Path> {
+    static FOLDER: OnceLock<Option<TempDir>> = OnceLock::new();
+    let folder = FOLDER.get_or_init(|| built("tests/vulkan/fake.c", "libvulkan.so.1", &[])).as_ref().map(TempDir::path);
+    if folder.is_none() {
+        skip("no C compiler");
+    }
+    folder
+}
+
+fn on_fake(fault: &str, arguments: &[&str]) -> Option<Output> {
+    Some(membound(fake()?, &[("FAKE_VULKAN", fault)], arguments))
+}
+
+fn listed(library: &Path, fault: &str) -> (Vec<Value>, Vec<String>) {
+    listed_by("vulkan", library, &[("FAKE_VULKAN", fault)])
+}
+
+const KINDS: [&str; 9] = ["kinds", "--device", "vulkan:0", "--size", "64KiB", "--samples", "3", "--format", "json"];
+
+fn kinds(fault: &str, more: &[&str]) -> Option<(Vec<Value>, Option<i32>)> {
+    on_fake(fault, &[&KINDS[..], more].concat()).map(|output| rows(&output))
+}
+
+/// The kinds of buffers that the fake card has, but the one that the processor can't map.
+const MAPPED: [&str; 4] = ["coherent", "cached", "coherent+cached", "device-local+coherent"];
+
+#[test]
+fn devices_are_listed_as_their_driver_describes_them() {
+    let Some(library) = fake() else { return };
+    let (devices, absent) = listed(library, "two");
+    assert_eq!((devices.len(), absent.len()), (2, 0), "{absent:?}");
+    let [first, second] = &devices[..] else { panic!() };
+    assert_eq!((&first["title"], &second["title"]), (&"Fake card 0".into(), &"Fake card 1".into()));
+    assert_eq!((&first["kind"], &first["pci"]), (&"gpu".into(), &"0000:3b:00.1".into()));
+    assert_eq!((&first["memory"], &first["largest_buffer"]), (&(1u64 << 30).into(), &(1u64 << 29).into()));
+    assert_eq!(first["driver"], "fake 7.8");
+    assert_eq!(first["version"], "Vulkan 1.2.99; copies by queue family 1 (2 queues, for nothing else)");
+    let (silent, _) = listed(library, "silent");
+    assert_eq!((silent[0].get("pci"), &silent[0]["driver"]), (None, &"".into()));
+}
+
+/// None is dropped without a word: what each is measured as, or why it is not.
+#[test]
+fn every_type_of_memory_is_told() {
+    let Some(output) = on_fake("", &["devices"]) else { return };
+    let said = text(&output.stdout).split_whitespace().collect::<Vec<_>>().join(" ");
+    for part in [
+        "memory type 0 of heap 1 (4 GiB): no flags: not measured: the processor can't map it",
+        "memory type 1 of heap 0 (1 GiB): device-local: the processor can't map it; measured as plain",
+        "memory type 2 of heap 1 (4 GiB): host-visible, host-coherent: measured as coherent",
+        "memory type 3 of heap 1 (4 GiB): host-visible, host-coherent: not measured: its flags are those of type 2",
+        "memory type 4 of heap 1 (4 GiB): host-visible, host-cached: measured as cached",
+        "memory type 6 of heap 0 (1 GiB): device-local, host-visible, host-coherent: measured as device-local+coherent",
+        "host-coherent, device-coherent: not measured: a program must enable a feature",
+    ] {
+        assert!(said.contains(part), "{part}: {said}");
+    }
+}
+
+#[test]
+fn why_there_is_no_device_is_told_with_its_cure() {
+    let Some(library) = fake() else { return };
+    let says = |library: &Path, fault: &str, parts: [&str; 2]| {
+        let (devices, absent) = listed(library, fault);
+        assert!(devices.is_empty());
+        for part in parts {
+            assert!(absent[0].contains(part), "{absent:?}");
+        }
+    };
+    says(library, "no-driver", ["VK_ERROR_INCOMPATIBLE_DRIVER (-9) from vkCreateInstance", "mesa-vulkan-drivers"]);
+    says(library, "no-device", ["no Vulkan device", "mesa-vulkan-drivers"]);
+    says(library, "crash", ["ended by signal 6", "driver"]);
+    let old = built("tests/vulkan/fake.c", "libvulkan.so.1", &["-DTOO_OLD"]).unwrap();
+    says(old.path(), "", ["too old: libvulkan.so.1 has no vkGetPhysicalDeviceProperties2", "Vulkan 1.1 or later"]);
+    let none = tempfile::tempdir().unwrap();
+    std::fs::write(none.path().join("libvulkan.so.1"), "nothing").unwrap();
+    // A development file beside it would be loaded in its place.
+    std::fs::write(none.path().join("libvulkan.so"), "nothing").unwrap();
+    says(none.path(), "", ["no Vulkan loader", "install libvulkan1"]);
+}
+
+#[test]
+fn a_driver_that_hangs_in_its_first_call_is_ended() {
+    let Some((found, code)) = kinds("hang", &["--part", "contention", "--budget", "2s"]) else { return };
+    all_are(&found, "unavailable", "has not answered for 20 s");
+    assert_eq!(code, Some(1), "nothing was measured");
+}
+
+/// Every type comes out and is given back. What is not coherent is flushed and invalidated, or its data would be lost here.
+#[test]
+fn every_type_that_can_be_mapped_is_measured() {
+    let Some(library) = fake() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let log = folder.path().join("most");
+    let arguments = [&KINDS[..], &["--part", "buffers", "--budget", "60s"]].concat();
+    let (found, code) = rows(&membound(library, &[("FAKE_VULKAN_LOG", log.to_str().unwrap())], &arguments));
+    assert_eq!(code, Some(0));
+    let visits: u64 = found.iter().filter_map(|row| row["rounds"].as_u64()).sum();
+    assert!(visits >= 50, "{visits}");
+    // Both ways at once hold two buffers of the kind and two plain ones, and each plain one what it is staged by.
+    let most: u32 = std::fs::read_to_string(&log).unwrap().lines().last().unwrap().parse().unwrap();
+    assert!(most <= 8, "{most} pieces of memory lived at once");
+    for buffer in ["device-local+cached", "device-local+coherent+cached"] {
+        all_are(&of(&found, "buffer", buffer), "unavailable", &format!("has no type of memory that is {buffer}"));
+    }
+    let measured = |buffer: &str| {
+        let rows = of(&found, "buffer", buffer);
+        assert!(rows.iter().all(|row| row["outcome"] == "measured"), "{rows:?}");
+        rows.iter().map(|row| row["action"].as_str().unwrap().to_string()).collect::<Vec<_>>()
+    };
+    for buffer in MAPPED {
+        assert_eq!(sharing(&found, buffer), ["zero-copy"], "{buffer}");
+        let actions = measured(buffer);
+        for action in ["use", "allocate", "map-read", "map-write", "store", "store-nt", "load", "load-nt"] {
+            assert!(actions.iter().any(|found| found == action), "{buffer}: no {action} in {actions:?}");
+        }
+        for action in ["copy", "copy-back", "copy-both"] {
+            assert!(actions.iter().any(|found| found == action), "{buffer}: no {action} in {actions:?}");
+        }
+    }
+    let plain = measured("plain");
+    for action in ["use-written", "allocate", "write", "read", "copy", "copy-back", "copy-both"] {
+        assert!(plain.iter().any(|found| found == action), "no {action} in {plain:?}");
+    }
+    assert!(!plain.iter().any(|action| action == "store" || action == "map-read"), "{plain:?}");
+}
+
+/// A driver that copies when it maps and unmaps is found out, whatever its flags say.
+#[test]
+fn zero_copy_is_told_from_copying_by_behaviour() {
+    let Some((found, _)) = kinds("shadow", &["--part", "buffers", "--budget", "15s"]) else { return };
+    for (buffer, expect) in [("coherent", "copied"), ("coherent+cached", "copied"), ("cached", "zero-copy")] {
+        assert_eq!(sharing(&found, buffer), [expect], "{buffer}");
+    }
+}
+
+#[test]
+fn two_copies_at_once_take_two_queues() {
+    let Some((found, _)) = kinds("one-queue", &["--part", "buffers", "--budget", "15s"]) else { return };
+    let (both, others): (Vec<Value>, Vec<Value>) = found.into_iter().partition(|row| row["action"] == "copy-both");
+    let both: Vec<Value> = both.into_iter().filter(|row| row["buffer"] == "coherent").collect();
+    all_are(&both, "unavailable", "one queue that copies, and two copies at once need two");
+    assert!(of(&others, "buffer", "coherent").iter().all(|row| row["outcome"] == "measured"), "{others:?}");
+}
+
+#[test]
+fn kernels_are_not_asked_of_it() {
+    let Some((found, code)) = kinds("", &["--part", "kernels", "--budget", "5s"]) else { return };
+    all_are(&found, "unavailable", "Vulkan runs SPIR-V");
+    assert_eq!(code, Some(1), "nothing was measured");
+}
+
+#[test]
+fn faults_of_the_device_are_outcomes() {
+    let part = ["--part", "contention", "--budget", "5s"];
+    let Some((found, code)) = kinds("lost", &["--part", "buffers", "--budget", "10s"]) else { return };
+    let of_a_kind = of(&found, "buffer", "coherent").into_iter();
+    let lost: Vec<Value> = of_a_kind.filter(|row| row["outcome"] != "measured").collect();
+    all_are(&lost, "crashed", "the device was lost: VK_ERROR_DEVICE_LOST (-4) from vkWaitForFences");
+    assert_eq!(code, Some(1));
+    let (found, _) = kinds("memory", &part).unwrap();
+    all_are(
+        &of(&found, "buffer", "plain"),
+        "unavailable",
+        "too little memory: VK_ERROR_OUT_OF_DEVICE_MEMORY (-2) from vkAllocateMemory; give a smaller --size",
+    );
+    let (found, _) = kinds("no-mapping", &["--part", "buffers", "--budget", "5s"]).unwrap();
+    // What is never mapped works.
+    let stores = of(&of(&found, "buffer", "cached"), "action", "store");
+    all_are(&stores, "unavailable", "could not be mapped: VK_ERROR_MEMORY_MAP_FAILED (-5)");
+}
+
+#[test]
+fn a_device_that_copies_wrongly_is_invalid() {
+    let Some((found, code)) = kinds("wrong", &["--part", "buffers", "--budget", "10s"]) else { return };
+    all_are(&of(&of(&found, "action", "copy"), "buffer", "coherent"), "invalid", "data check failed");
+    assert_eq!(code, Some(1));
+}
+
+const COPIES: [&str; 7] = ["copies", "--sizes", "64,256KiB", "--samples", "3", "--format", "json"];
+
+/// To and from the host by way of staging buffers, and within the device; not from one to another.
+#[test]
+fn copies_go_to_a_device_and_back() {
+    let arguments = [&COPIES[..], &["--device", "vulkan:0,vulkan:1", "--budget", "15s"]].concat();
+    let Some((found, _)) = on_fake("two", &arguments).map(|output| rows(&output)) else { return };
+    let (between, own): (Vec<Value>, Vec<Value>) =
+        found.into_iter().partition(|row| row["peer"].is_string() && row["peer"] != row["device"]);
+    all_are(&between, "unavailable", "Vulkan copies from no device to another");
+    assert!(own.iter().all(|row| row["outcome"] == "measured"), "{own:?}");
+    assert_eq!(own.len(), 16, "three ways with the host and one within, at two sizes, of two devices");
+    let lost = [&COPIES[..], &["--device", "vulkan:0", "--budget", "5s"]].concat();
+    let (lost, code) = on_fake("lost", &lost).map(|output| rows(&output)).unwrap();
+    let lost: Vec<Value> = lost.into_iter().filter(|row| row["outcome"] != "measured").collect();
+    all_are(&lost, "crashed", "the device was lost: VK_ERROR_DEVICE_LOST (-4) from vkWaitForFences");
+    assert_eq!(code, Some(1));
+}
+
+/// Mesa's driver for the processor has one type of memory, which is both the device's and the host's.
+#[test]
+fn a_device_on_the_processor_shares_all_memory() {
+    let own = |arguments: &[&str]| Command::new(env!("CARGO_BIN_EXE_membound")).args(arguments).output().unwrap();
+    let listed: Value = serde_json::from_slice(&own(&["devices", "--format", "json"]).stdout).unwrap();
+    let is_mesa = |device: &&Value| device["driver"].as_str().unwrap().starts_with("llvmpipe");
+    let Some(device) = listed["devices"].as_array().unwrap().iter().find(is_mesa) else {
+        return skip(format!("no lavapipe: {}", listed["absent"]));
+    };
+    assert_eq!(device["kind"], "cpu");
+    let name = device["name"].as_str().unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let record = folder.path().join("run.jsonl");
+    let arguments = ["kinds", "--device", name, "--size", "256KiB", "--samples", "3", "--budget", "40s"];
+    let output = own(&[&arguments[..], &["--format", "json", "--record", record.to_str().unwrap()]].concat());
+    let (found, code) = rows(&output);
+    assert_eq!(code, Some(0), "{}", text(&output.stderr));
+    let kind = "device-local+coherent+cached";
+    assert_eq!(sharing(&found, kind), ["zero-copy"]);
+    let refused: Vec<Value> = of(&of(&found, "buffer", kind), "outcome", "unavailable");
+    all_are(&refused, "unavailable", "one queue that copies");
+    let is_measured = |row: &Value| row["outcome"] == "measured" && row["ns"]["best"].as_f64().unwrap() > 0.0;
+    assert!(found.iter().all(|row| row["outcome"] == "unavailable" || is_measured(row)), "{found:?}");
+    // The record alone gives the same rows again.
+    let again = own(&["report", record.to_str().unwrap(), "--format", "json"]);
+    assert_eq!(text(&again.stdout), text(&output.stdout));
+}
