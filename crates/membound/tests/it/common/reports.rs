@@ -439,7 +439,7 @@ pub fn row(kernel: &str, store: StoreKind, width: Width, threads: usize, size: u
     let cached = if *level == "memory" { 1.0 / bus_ratio } else { 0.8 };
     let store_speed = match (store, *level) {
         (StoreKind::Regular, _) | (_, "memory") => 1.0,
-        (StoreKind::Rep, _) => 0.7,
+        (StoreKind::Rep | StoreKind::Zero, _) => 0.7,
         (StoreKind::Nt, _) => (16.0 / load).min(1.0),
         (StoreKind::NtMasked, _) => 4.0 / load,
     };
