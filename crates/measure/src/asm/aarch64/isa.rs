@@ -64,13 +64,13 @@ fn check_whole(ability: Ability, isa: Isa) -> Result<(), Unsupported> {
         (StoreKind::Zero, _) if isa.zva_bytes == 0 => {
             Lacks("dc zva that programs may use: its system prohibits it (DCZID_EL0)")
         }
+        (StoreKind::Rep, _) if !isa.mops => Lacks(NO_MOPS),
         (StoreKind::Rep, Content::Computed) => Never("instructions for strings can only copy and fill"),
         (StoreKind::Rep, Content::Number) => {
             Never("set writes the same byte everywhere; use --kernel init, which writes zeros, or --store regular")
         }
         (StoreKind::Rep, _) if width != Width::Scalar => Never("cpyf and set have no width; use --width scalar"),
         (StoreKind::Rep, _) if load == LoadKind::Nt => Never("cpyf is used with regular loads; use --load regular"),
-        (StoreKind::Rep, _) if !isa.mops => Lacks(NO_MOPS),
         _ => return Ok(()),
     })
 }
