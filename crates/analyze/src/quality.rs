@@ -307,9 +307,8 @@ fn pages_differ(case: &Case, visit: &Measured) -> bool {
         _ if matches!(case.work, Work::Page(PageWork::Read | PageWork::Collapse)) => false,
         MemoryKind::Base => huge_share(obtained).is_some_and(|share| share > 0.0),
         // A region below a huge page has none.
-        MemoryKind::Thp | MemoryKind::Huge2M | MemoryKind::Huge1G => {
-            obtained.bytes >= Bytes::mib(2) && is_huge(obtained) == Some(false)
-        }
+        MemoryKind::Thp => obtained.bytes >= obtained.huge_page() && is_huge(obtained) == Some(false),
+        MemoryKind::Huge2M | MemoryKind::Huge1G => obtained.bytes >= Bytes::mib(2) && is_huge(obtained) == Some(false),
         _ => false,
     };
     let is_elsewhere = |node| obtained.pages_on_node.iter().any(|found| found.node != node);

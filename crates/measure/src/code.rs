@@ -8,6 +8,8 @@
 
 use std::ptr;
 
+#[cfg(all(target_os = "linux", target_arch = "aarch64"))]
+use crate::os::registers::zero_block_bytes;
 use crate::os::{faults, memory};
 use membound_core::kernel::formula::{Access, Formula, Role, Target};
 use membound_core::kernel::parser::SUMS_MOST;
@@ -32,6 +34,21 @@ const LANES: usize = SUMS * REGISTER;
 
 /// Whether non-temporal accesses must be at multiples of their size, as on x86.
 const ALIGNS_NT: bool = cfg!(target_arch = "x86_64");
+
+/// Bytes that one instruction fills with zeros: only Arm's does.
+#[cfg(not(all(target_os = "linux", target_arch = "aarch64")))]
+fn zero_block_bytes() -> u32 {
+    0
+}
+
+/// Bytes that one access of the main loop works on.
+pub(crate) fn access_bytes(variant: &Variant) -> u64 {
+    match variant.store {
+        // Never less than an element, so that what there is no code for has a shape, too.
+        StoreKind::Zero => u64::from(zero_block_bytes()).max(variant.element.bytes()),
+        _ => variant.width.bytes(variant.element),
+    }
+}
 
 /// Registers that each of so many sums is kept in: together no more than [`SUMS`].
 pub(crate) fn partial_sums(sums: usize) -> usize {
@@ -134,6 +151,10 @@ impl Call {
             return call;
         }
         let mut aligned: Vec<u64> = Vec::new();
+        // An instruction fills the block around an address, wherever in it that is.
+        if variant.store == StoreKind::Zero {
+            aligned.push(call.pointers[0]);
+        }
         for (&address, &pair) in call.pointers.iter().zip(&pairs) {
             let is_here = |access: &&Access| (access.stream, access.row) == pair;
             if ALIGNS_NT && variant.store == StoreKind::Nt {
@@ -150,10 +171,10 @@ impl Call {
         call
     }
 
-    /// Splits `elements` into peel, blocks, vectors and tail. `aligned` addresses must be multiples of the vector at
+    /// Splits `elements` into peel, blocks, vectors and tail. `aligned` addresses must be multiples of an access at
     /// the same element and on every row (`pitch` apart); where they can't be, all elements go one by one.
     fn set_trips(&mut self, elements: u64, variant: &Variant, aligned: &[u64], pitch: Option<u64>) {
-        let (element_bytes, vector_bytes) = (variant.element.bytes(), variant.width.bytes(variant.element));
+        let (element_bytes, vector_bytes) = (variant.element.bytes(), access_bytes(variant));
         let vector = vector_bytes / element_bytes;
         let misaligned = |address: u64| address % vector_bytes;
         if let Some(&anchor) = aligned.first() {
@@ -204,9 +225,14 @@ impl Call {
         self.lanes.chunks_exact(8).take(chains as usize).map(position).collect()
     }
 
+    /// Whether any of it is done by the main loop's accesses, and not all of it element by element.
+    pub(crate) fn has_whole_accesses(&self) -> bool {
+        self.blocks + self.vectors > 0
+    }
+
     /// Elements computed by one pass.
     pub fn elements(&self, variant: &Variant) -> u64 {
-        let vector = variant.width.elements(variant.element);
+        let vector = access_bytes(variant) / variant.element.bytes();
         let row = self.peel + (self.blocks * u64::from(variant.unroll) + self.vectors) * vector + self.tail;
         row * self.rows
     }

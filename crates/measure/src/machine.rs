@@ -2,7 +2,7 @@
 
 use crate::os::{machine, thread};
 use membound_core::machine::Machine;
-use membound_core::machine::source::{Hypervisor, Processor, Source};
+use membound_core::machine::source::{ArmRegisters, Hypervisor, Processor, Source};
 
 /// All facts about this machine. Takes a few milliseconds; more with hundreds of CPUs.
 pub fn live() -> Machine {
@@ -15,6 +15,7 @@ pub fn source() -> Source {
         hypervisor: hypervisor(),
         has_invariant_tsc: has_invariant_tsc(),
         may_run_on: thread::affinity(),
+        arm: arm(),
     })
 }
 
@@ -47,5 +48,15 @@ fn has_invariant_tsc() -> Option<bool> {
 
 #[cfg(not(target_arch = "x86_64"))]
 fn has_invariant_tsc() -> Option<bool> {
+    None
+}
+
+#[cfg(all(target_os = "linux", target_arch = "aarch64"))]
+fn arm() -> Option<ArmRegisters> {
+    Some(crate::os::registers::read())
+}
+
+#[cfg(not(all(target_os = "linux", target_arch = "aarch64")))]
+fn arm() -> Option<ArmRegisters> {
     None
 }

@@ -209,6 +209,8 @@ fn arm_with_clusters() {
     assert_eq!(machine.kinds(), [(CoreKind::Uniform, set("0-127"))]);
     assert_eq!(machine.identity.architecture, Fact::Known("aarch64".into()));
     assert_eq!(machine.identity.model, Fact::Known("HiSilicon TSV110 (0xd01)".into()));
+    let arm = machine.identity.arm.as_ref().unwrap();
+    assert!(arm.features.known().is_some_and(|names| names.split(' ').any(|name| name == "atomics")), "{arm:?}");
     let clusters: std::collections::BTreeSet<_> =
         machine.cpus.iter().map(|cpu| (cpu.package.get(), cpu.cluster.get().unwrap())).collect();
     assert_eq!(clusters.len(), 32);
@@ -258,6 +260,7 @@ fn arm_of_32_bits() {
     let machine = recorded("2arm-2c");
     assert_eq!((machine.packages(), machine.cores().len(), machine.nodes.len()), (1, 2, 0));
     assert_eq!(machine.identity.architecture, Fact::Known("arm".into()));
+    assert_eq!(machine.identity.arm, None, "what 64-bit processors tell");
     assert_eq!(machine.identity.vendor, Fact::Known("ARM".into()));
     assert_eq!(machine.identity.model, Fact::Known("ARM Cortex-A9 (0xc09)".into()));
     assert_eq!(machine.kinds(), [(CoreKind::Uniform, set("0-1"))]);

@@ -102,6 +102,9 @@ pub fn stores(frame: &Frame, choice: &Choice) -> Result<Vec<Case>, PlanError> {
             if kernel.formula().loads().len() <= 1 && kernel.formula().flops() == 0 {
                 cases.push(case(Width::Scalar, StoreKind::Rep));
             }
+            if kernel.formula().writes_zeros() {
+                cases.push(case(Width::Scalar, StoreKind::Zero));
+            }
         }
     }
     Ok(distinct(cases))

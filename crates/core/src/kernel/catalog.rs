@@ -259,6 +259,10 @@ mod tests {
         assert_eq!(ratio("triad"), 4.0 / 3.0);
         assert_eq!(ratio("schoenauer"), 1.25);
         assert_eq!(ratio("update"), 1.0);
+        // A block of zeros is not read before it is written.
+        let init = Kernel::find("init").unwrap();
+        let bus = |store| init.traffic(store, Element::Double).bus();
+        assert_eq!([StoreKind::Regular, StoreKind::Rep, StoreKind::Zero].map(bus), [16, 16, 8]);
     }
 
     #[test]

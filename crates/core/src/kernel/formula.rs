@@ -286,6 +286,14 @@ impl Formula {
         found
     }
 
+    /// Whether it stores zeros and nothing else, with all of their bits clear.
+    pub fn writes_zeros(&self) -> bool {
+        match &self.statements[..] {
+            [Statement { target: Target::Element(_), value: Expr::Number(number) }] => number.to_bits() == 0,
+            _ => false,
+        }
+    }
+
     /// Floating-point operations for each element: one for every operation and function; a fused multiply-add counts as two.
     pub fn flops(&self) -> u32 {
         let mut flops = 0;
@@ -443,6 +451,19 @@ mod tests {
         assert_eq!(jacobi.flops(), 4);
         assert_eq!(jacobi.lanes_of_access(), [(0, 0), (1, -1), (1, 0), (1, 1)]);
         assert_eq!(jacobi.margins(), Margins { left: 1, right: 1, above: 1, below: 1 });
+    }
+
+    #[test]
+    fn loops_that_write_zeros_alone() {
+        let check =
+            |text: &str, expect: bool| assert_eq!(Formula::parse(text).unwrap().writes_zeros(), expect, "{text}");
+        check("a[i] = 0", true);
+        check("a[i] = 0.0", true);
+        check("a[i] = -0", false);
+        check("a[i] = 1", false);
+        check("a[i] = s", false);
+        check("a[i] = 0*b[i]", false);
+        check("a[i] = 0; b[i] = 0", false);
     }
 
     /// Counted by hand: each operation, function and addition to a sum is one, a fused multiply-add two.

@@ -24,6 +24,10 @@ pub struct Isa {
     pub lse: bool,
     /// Bytes of a register of Arm's SVE; 0 without it.
     pub sve_bytes: u32,
+    /// Bytes that one instruction of Arm's (dc zva) fills with zeros; 0 where the system prohibits it.
+    pub zva_bytes: u32,
+    /// Arm's instructions that copy and set memory (FEAT_MOPS).
+    pub mops: bool,
 }
 
 impl Isa {
@@ -38,6 +42,8 @@ impl Isa {
         neon: false,
         lse: false,
         sve_bytes: 0,
+        zva_bytes: 0,
+        mops: false,
     };
 
     /// The widths there are, narrow first.

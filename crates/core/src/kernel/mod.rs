@@ -58,8 +58,10 @@ words! {
         Nt = "nt",
         /// maskmovdqu: non-temporal, byte-masked, at any alignment.
         NtMasked = "nt-masked",
-        /// rep movs / rep stos: the processor's own string copy.
+        /// The processor's own string copy: rep movs and rep stos, on Arm cpyf and set.
         Rep = "rep",
+        /// Whole blocks of zeros, each by one instruction that need not read what it overwrites: Arm's dc zva.
+        Zero = "zero",
     }
 }
 

@@ -7,7 +7,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::machine::arm::{self, Part};
 use crate::machine::fact::Fact;
-use crate::machine::source::Source;
+use crate::machine::source::{ArmRegisters, Source};
+use crate::units::Bytes;
 
 const CPUINFO: &str = "proc/cpuinfo";
 
@@ -34,6 +35,24 @@ pub struct Identity {
     pub tsc: Tsc,
     /// The kernel's source of time: `tsc`, `kvm-clock`, `arch_sys_counter`...
     pub clocksource: Fact<String>,
+    /// What 64-bit Arm processors tell; absent on others and in old records.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub arm: Option<Arm>,
+}
+
+/// What a 64-bit Arm processor and its kernel tell programs.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Arm {
+    /// Features that programs may use, by the kernel's names for the bits of HWCAP and HWCAP2.
+    pub features: Fact<String>,
+    /// Bytes of the shortest line of all data caches.
+    pub data_line: Fact<Bytes>,
+    /// Bytes of the shortest line of all instruction caches.
+    pub instruction_line: Fact<Bytes>,
+    /// Bytes that one instruction (`dc zva`) fills with zeros.
+    pub zero_block: Fact<Bytes>,
+    /// Bytes of an SVE register, as this program has them.
+    pub sve_register: Fact<Bytes>,
 }
 
 /// What the processor promises of its time stamp counter.
@@ -51,7 +70,9 @@ pub(crate) fn read(source: &Source) -> Identity {
     let cpuinfo = CpuInfo::read(source);
     let architecture = cpuinfo.architecture(source);
     let flags = cpuinfo.flags();
+    let is_arm = architecture.known().is_some_and(|name| name == "aarch64");
     Identity {
+        arm: is_arm.then(|| arm(source, &cpuinfo)),
         vendor: cpuinfo.field("vendor_id").or_else(|| cpuinfo.arm_vendor()),
         model: cpuinfo.field("model name").or_else(|| cpuinfo.arm_parts()),
         signature: cpuinfo.signature(),
@@ -204,10 +225,58 @@ fn named_by_firmware(source: &Source) -> Option<String> {
     names.next().map(|(_, name)| name.to_string())
 }
 
+fn arm(source: &Source, cpuinfo: &CpuInfo) -> Arm {
+    let registers = source.processor().and_then(|processor| processor.arm);
+    let told = |bytes: fn(ArmRegisters) -> u32, lacks: &str| match registers.map(bytes) {
+        None => Fact::absent("only the running machine tells it"),
+        Some(0) => Fact::absent(lacks),
+        Some(bytes) => Fact::Known(Bytes(bytes.into())),
+    };
+    let no_sve = "this processor has no SVE, or its kernel lets no program use it";
+    Arm {
+        features: cpuinfo.field("Features"),
+        data_line: told(|registers| registers.data_line, "its register is empty"),
+        instruction_line: told(|registers| registers.instruction_line, "its register is empty"),
+        zero_block: told(|registers| registers.zero_block, "its system prohibits dc zva (DCZID_EL0)"),
+        sve_register: told(|registers| registers.sve_register, no_sve),
+    }
+}
+
 fn tsc(source: &Source, flags: &Fact<Vec<String>>) -> Tsc {
     let flag = |name: &str| flags.as_ref().map(|flags| flags.iter().any(|flag| flag == name));
     let (constant, nonstop) = (flag("constant_tsc"), flag("nonstop_tsc"));
     let both = constant.clone().and_then(|constant| nonstop.clone().map(|nonstop| constant && nonstop));
     let invariant = source.processor().and_then(|processor| processor.has_invariant_tsc).map_or(both, Fact::Known);
     Tsc { constant, nonstop, invariant }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::machine::source::Processor;
+
+    fn arm_of(registers: Option<ArmRegisters>) -> Arm {
+        let cpuinfo = "processor\t: 0\nFeatures\t: fp asimd atomics sve\nCPU implementer\t: 0x41\n";
+        let texts = [(CPUINFO.to_string(), cpuinfo.to_string())].into();
+        let source = Source::told("a test", texts, Processor { arm: registers, ..Processor::default() });
+        arm(&source, &CpuInfo::read(&source))
+    }
+
+    #[test]
+    fn what_an_arm_processor_tells_of_itself() {
+        let registers = ArmRegisters { data_line: 64, instruction_line: 32, zero_block: 256, sve_register: 64 };
+        let told = arm_of(Some(registers));
+        assert_eq!(told.features, Fact::Known("fp asimd atomics sve".into()));
+        let lengths = [&told.data_line, &told.instruction_line, &told.zero_block, &told.sve_register];
+        assert_eq!(lengths.map(Fact::get), [64, 32, 256, 64].map(|bytes| Some(Bytes(bytes))));
+    }
+
+    #[test]
+    fn what_it_does_not_tell_is_absent_with_the_reason() {
+        let told = arm_of(Some(ArmRegisters { data_line: 64, instruction_line: 64, zero_block: 0, sve_register: 0 }));
+        assert_eq!(told.zero_block.reason(), Some("its system prohibits dc zva (DCZID_EL0)"));
+        assert!(told.sve_register.reason().is_some_and(|reason| reason.contains("no SVE")));
+        let recorded = arm_of(None);
+        assert_eq!(recorded.data_line.reason(), Some("only the running machine tells it"));
+    }
 }

@@ -138,6 +138,21 @@ pub struct Processor {
     pub has_invariant_tsc: Option<bool>,
     /// CPUs that this process may run on; absent where the kernel does not say.
     pub may_run_on: Option<CpuSet>,
+    /// What an Arm processor's registers say; absent on others.
+    pub arm: Option<ArmRegisters>,
+}
+
+/// What registers of an Arm processor say that programs may read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ArmRegisters {
+    /// Bytes of the shortest line of all data caches (CTR_EL0).
+    pub data_line: u32,
+    /// Bytes of the shortest line of all instruction caches (CTR_EL0).
+    pub instruction_line: u32,
+    /// Bytes that `dc zva` fills with zeros; 0 where the system prohibits it (DCZID_EL0).
+    pub zero_block: u32,
+    /// Bytes of an SVE register of this program; 0 without SVE.
+    pub sve_register: u32,
 }
 
 impl Source {

@@ -207,6 +207,9 @@ impl From<Written> for MemorySpec {
     }
 }
 
+/// Bytes of a transparent huge page where base pages have 4 KiB.
+pub const HUGE_PAGE_USUAL: Bytes = Bytes::mib(2);
+
 /// What was really obtained, read back after the run.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 pub struct Obtained {
@@ -215,6 +218,9 @@ pub struct Obtained {
     /// Bytes backed by huge pages (transparent or from a pool), by smaps; absent where smaps can't be read.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub huge_bytes: Option<Bytes>,
+    /// Bytes of a transparent huge page; absent where it is one of 2 MiB.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub huge_page: Option<Bytes>,
     /// Pages found on each node, by move_pages, nodes ascending; empty where that is refused. At most 4096 pages of each
     /// mapping are looked up; a million of those with a policy.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -252,10 +258,16 @@ pub struct CacheFound {
 }
 
 impl Obtained {
+    /// Bytes of a transparent huge page of the system that it is of.
+    pub fn huge_page(&self) -> Bytes {
+        self.huge_page.unwrap_or(HUGE_PAGE_USUAL)
+    }
+
     /// Both together.
     pub fn and(mut self, other: Obtained) -> Obtained {
         self.bytes.0 += other.bytes.0;
         self.huge_bytes = self.huge_bytes.zip(other.huge_bytes).map(|(a, b)| Bytes(a.0 + b.0));
+        self.huge_page = self.huge_page.max(other.huge_page);
         self.pages_on_node = summed(&[&self.pages_on_node, &other.pages_on_node]);
         // Counts of both together make new proofs of where pages lie.
         self.proofs.retain(|proof| !self.located.iter().any(|located| located.proof() == *proof));

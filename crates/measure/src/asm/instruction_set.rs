@@ -32,16 +32,29 @@ pub(crate) enum Operand<R> {
     Memory(Address<R>),
 }
 
+/// What a kernel stores.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Content {
+    /// One array, element for element.
+    Copy,
+    /// The same number everywhere.
+    Number,
+    /// The same number everywhere, and all of its bits are zero.
+    Zeros,
+    /// Anything else.
+    Computed,
+}
+
 /// What an instruction set, or a processor, may lack.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Ability {
     Width(Width),
-    /// A kind of store other than regular, to go with this kind of load, in a kernel that copies or fills or does not.
+    /// A kind of store other than regular, to go with this kind of load, in a kernel that stores this.
     Store {
         store: StoreKind,
         width: Width,
         load: LoadKind,
-        is_copy_or_fill: bool,
+        content: Content,
     },
     /// Non-temporal loads.
     LoadNt(Width),
@@ -164,6 +177,9 @@ pub(crate) trait InstructionSet: Sized {
     fn string(&mut self, element: Element, value: Option<usize>);
     /// The same byte by byte: what it fills with is the low byte of the third pointer's register.
     fn byte_string(&mut self, fills: bool);
+    /// Fills the block that a pointer points to with zeros by one instruction, and moves the pointer behind it. Never asked
+    /// for where [`Self::check`] refuses [`StoreKind::Zero`].
+    fn zero_block(&mut self, _pointer: Self::Register) {}
 
     /// Loads so many bytes (4 to 64) to a register.
     fn load_bytes(&mut self, bytes: u64, to: usize, from: Address<Self::Register>);

@@ -12,6 +12,8 @@
 //! fence, if stores went around the cache   (inside the timed part: until then nothing is in memory)
 //! ```
 //!
+//! Where stores are of whole blocks of zeros, these stand for vectors.
+//!
 //! The trip counts come ready from [`Call`], so that alignment is decided in plain Rust and a pass over a small working
 //! set costs a handful of instructions beside the loop itself. Each pointer is bumped on its own: indexed addresses cost
 //! a port on some Intel cores. The main loop starts on a cache line.
@@ -21,7 +23,7 @@ use membound_core::kernel::formula::{Access, Expr, Formula, Operation, Role, Tar
 use membound_core::kernel::isa::Isa;
 use membound_core::kernel::{Element, LoadKind, StoreKind, Unsupported, Variant, Width};
 
-use crate::asm::instruction_set::{Ability, Address, InstructionSet, Operand, Shape, on_a_line};
+use crate::asm::instruction_set::{Ability, Address, Content, InstructionSet, Operand, Shape, on_a_line};
 use crate::code::{Call, MachineCode, partial_sums};
 
 pub(crate) fn assemble<S: InstructionSet>(variant: &Variant, isa: Isa) -> Result<MachineCode, Unsupported> {
@@ -38,8 +40,7 @@ fn check<S: InstructionSet>(formula: &Formula, variant: &Variant, isa: Isa) -> R
         if formula.store().is_none() {
             return Err(Never("this kernel stores nothing, so it has no store kind but regular"));
         }
-        let is_copy_or_fill = is_copy_or_fill(formula);
-        S::check(Ability::Store { store, width, load, is_copy_or_fill }, isa)?;
+        S::check(Ability::Store { store, width, load, content: content(formula) }, isa)?;
     }
     if load == LoadKind::Nt {
         if formula.loads().is_empty() {
@@ -56,14 +57,17 @@ fn check<S: InstructionSet>(formula: &Formula, variant: &Variant, isa: Isa) -> R
     Ok(())
 }
 
-/// Whether it is one array copied, element for element, or filled: what string instructions can do.
-fn is_copy_or_fill(formula: &Formula) -> bool {
-    let margins = formula.margins();
+/// What is stored, as far as instructions can do it that know no arithmetic.
+fn content(formula: &Formula) -> Content {
+    let is_plain = formula.margins().least_columns() == 1 && !formula.grid && !formula.is_in_place();
     match &formula.statements[..] {
-        [statement] if margins.least_columns() == 1 && !formula.grid && !formula.is_in_place() => {
-            matches!(statement.value, Expr::Element(_) | Expr::Scalar(_) | Expr::Number(_))
-        }
-        _ => false,
+        [statement] if is_plain => match statement.value {
+            Expr::Element(_) => Content::Copy,
+            Expr::Number(_) if formula.writes_zeros() => Content::Zeros,
+            Expr::Scalar(_) | Expr::Number(_) => Content::Number,
+            _ => Content::Computed,
+        },
+        _ => Content::Computed,
     }
 }
 
@@ -178,7 +182,7 @@ impl<'a, S: InstructionSet> Generator<'a, S> {
         }
         self.asm.copy(S::TRIPS, S::ROWS);
         let again = self.asm.here();
-        self.trip(self.variant.width, self.variant.unroll);
+        self.main_trip(self.variant.unroll);
         self.asm.count_down(S::TRIPS, again);
         self.asm.count_down(S::REPETITIONS, repeat);
         self.asm.jump(done);
@@ -216,21 +220,21 @@ impl<'a, S: InstructionSet> Generator<'a, S> {
     /// The loops over one row: peel, blocks, vectors, tail.
     fn sweep(&mut self) -> S::Label {
         let (width, unroll) = (self.variant.width, self.variant.unroll);
-        self.counted_loop(Call::PEEL, Width::Scalar, 1);
-        let main_loop = self.counted_loop(Call::BLOCKS, width, unroll);
+        self.counted_loop(Call::PEEL, |this| this.trip(Width::Scalar, 1));
+        let main_loop = self.counted_loop(Call::BLOCKS, |this| this.main_trip(unroll));
         if width != Width::Scalar || unroll > 1 {
-            self.counted_loop(Call::VECTORS, width, 1);
+            self.counted_loop(Call::VECTORS, |this| this.main_trip(1));
         }
-        self.counted_loop(Call::TAIL, Width::Scalar, 1);
+        self.counted_loop(Call::TAIL, |this| this.trip(Width::Scalar, 1));
         main_loop
     }
 
-    fn counted_loop(&mut self, count: i32, width: Width, unroll: u32) -> S::Label {
+    fn counted_loop(&mut self, count: i32, trip: impl FnOnce(&mut Self)) -> S::Label {
         let mut done = self.asm.label();
         self.asm.load_word(S::TRIPS, S::of_call(count));
         self.asm.jump_if_zero(S::TRIPS, done);
         let again = self.asm.here();
-        self.trip(width, unroll);
+        trip(self);
         self.asm.count_down(S::TRIPS, again);
         self.asm.place(&mut done);
         again
@@ -244,6 +248,14 @@ impl<'a, S: InstructionSet> Generator<'a, S> {
         let value = (!is_copy).then(|| self.evaluate(value, 0, Step { width: Width::Scalar, k: 0 }));
         self.asm.string(self.variant.element, value);
         here
+    }
+
+    /// One trip of a loop over whole vectors, or over whole blocks of zeros.
+    fn main_trip(&mut self, unroll: u32) {
+        match self.variant.store {
+            StoreKind::Zero => (0..unroll).for_each(|_| self.asm.zero_block(S::POINTERS[0])),
+            _ => self.trip(self.variant.width, unroll),
+        }
     }
 
     /// One trip of a loop: `unroll` accesses to each stream, then the pointers move on.

@@ -122,9 +122,9 @@ pub fn streams(streams: Streams, pitch: u64) -> Result<MachineCode, Unsupported>
     streams::streams::<Assembler>(streams, pitch)
 }
 
-/// The code that copies or fills the bytes of its [`Call`](crate::code::Call)'s tail by one instruction.
+/// The code that copies or fills the bytes of its [`Call`](crate::code::Call)'s tail by instructions for strings of them.
 pub fn strings(fills: bool) -> Result<MachineCode, Unsupported> {
-    strings::strings::<Assembler>(fills)
+    strings::strings::<Assembler>(fills, Isa { mops: detect().mops, ..Assembler::BASELINE })
 }
 
 /// The code that touches `blocks` lines from the first pointer of its [`Call`](crate::code::Call) on.

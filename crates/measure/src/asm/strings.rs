@@ -1,19 +1,20 @@
-//! Bytes copied or filled by one instruction, as machine code.
+//! Bytes copied or filled by the instructions that processors have for that, as machine code.
 //!
 //! ```text
 //! for each repetition:
-//!   take the pointers (the instruction moves them) and, to fill, the byte
+//!   take the pointers (the instructions move them) and, to fill, the byte
 //!   copy or fill the call's tail of bytes
 //! ```
 
 use membound_core::kernel::Unsupported;
+use membound_core::kernel::isa::Isa;
 
 use crate::asm::instruction_set::InstructionSet;
 use crate::code::{Call, MachineCode};
 
 /// The code; its [`Call`]'s first pointers are the destination, the source and, to fill, the byte.
-pub(crate) fn strings<S: InstructionSet>(fills: bool) -> Result<MachineCode, Unsupported> {
-    let mut asm = S::new(S::BASELINE);
+pub(crate) fn strings<S: InstructionSet>(fills: bool, isa: Isa) -> Result<MachineCode, Unsupported> {
+    let mut asm = S::new(isa);
     asm.prologue();
     let again = asm.here();
     for (register, offset) in S::POINTERS[..3].iter().zip([0, 8, 16]) {

@@ -10,7 +10,7 @@ use crate::answers::timed_scalar;
 use crate::arena::{Arenas, Arrays, Layout};
 use crate::bench::{CORE_CLOCK_LINKS, Codes, Probe, Tools, compile, volume};
 use crate::chaser::Chaser;
-use crate::code::{Call, Executable};
+use crate::code::{Call, Executable, access_bytes};
 use crate::controllers::Controllers;
 use crate::crew::{Line, Part};
 use crate::experiments::addrmap::Prober;
@@ -28,9 +28,9 @@ use crate::schedule::{Executor, Quota};
 use crate::team::{Task, Team};
 use crate::{controllers, crew, meters as energy, team};
 use membound_core::case::{Case, Protocol, Work};
-use membound_core::kernel::Variant;
 use membound_core::kernel::catalog::Kernel;
 use membound_core::kernel::isa::Isa;
+use membound_core::kernel::{StoreKind, Variant};
 use membound_core::memory::Obtained;
 use membound_core::record::{Clock, Measured, Outcome, Samples, Volume};
 use membound_core::units::Bytes;
@@ -141,6 +141,7 @@ impl Executor for Native {
 
 impl Native {
     fn try_visit(&mut self, case: &Case, quota: &Quota<'_>) -> Result<Measured, NoVisit> {
+        check_registers(self.isa, crate::asm::detect())?;
         if case.protocol == Protocol::Energy {
             self.find_meters()?;
         }
@@ -320,6 +321,18 @@ impl Native {
     }
 }
 
+/// Code is made for the length that SVE registers had at the start, which a thread hands on to those that it starts: whoever
+/// sets another one (prctl PR_SVE_SET_VL) would have all later code do something else.
+fn check_registers(planned: Isa, here: Isa) -> Result<(), NoVisit> {
+    if planned.sve_bytes == here.sve_bytes {
+        return Ok(());
+    }
+    Err(NoVisit::impossible(format!(
+        "SVE registers have {} bytes now and had {} when this run began: something set their length (prctl); measure again",
+        here.sve_bytes, planned.sve_bytes
+    )))
+}
+
 /// Takes the samples of tasks that are ready: samples, and the repetitions of each.
 type Take<'a> = &'a mut dyn FnMut(Team<'_>, &Tools<'_>, &mut [Passes<'_>]) -> Result<(Samples, u64), NoVisit>;
 
@@ -359,12 +372,25 @@ impl Passes<'_> {
         self.call.scalar = timed_scalar(self.kernel);
         self.passes = 0;
     }
+
+    /// What lies beside whole blocks of zeros is stored as always, so an array without any is no measurement of them.
+    fn check_blocks(&self) -> Result<(), NoVisit> {
+        if self.variant.store != StoreKind::Zero || self.call.has_whole_accesses() {
+            return Ok(());
+        }
+        let block = Bytes(access_bytes(self.variant));
+        Err(NoVisit::impossible(format!(
+            "one instruction (dc zva) writes {block} of zeros, and no such block lies in a thread's array; give a larger \
+             --size"
+        )))
+    }
 }
 
 impl Task for Passes<'_> {
     fn begin(&mut self) -> Result<(), NoVisit> {
         let addresses = self.arrays.prepare()?;
         self.aim(&addresses);
+        self.check_blocks()?;
         self.arrays.check_exact(self.variant, &self.call)
     }
 
@@ -409,9 +435,17 @@ mod tests {
     use crate::skip::skip;
     use crate::threads::planted;
     use membound_core::case::{USUAL_MEMORY, steady};
-    use membound_core::kernel::{StoreKind, Width};
+    use membound_core::kernel::Width;
     use membound_core::work::c2c::{Handover, Home};
     use membound_core::work::loaded::{Load, Loaded};
+
+    #[test]
+    fn registers_of_another_length_are_no_figure() {
+        let of = |sve_bytes| Isa { sve_bytes, ..Isa::NONE };
+        assert!(check_registers(of(0), of(0)).is_ok() && check_registers(of(32), of(32)).is_ok());
+        let reason = check_registers(of(64), of(16)).unwrap_err().to_string();
+        assert!(reason.contains("have 16 bytes now and had 64") && reason.contains("; measure again"), "{reason}");
+    }
 
     /// Whatever needs several threads, and is refused the first, the second or a later one, says so and comes back.
     #[test]

@@ -9,6 +9,7 @@ use std::fs::File;
 use std::hint::black_box;
 
 use crate::bench::{CORE_CLOCK_LINKS, Tools};
+use crate::memory::huge;
 use crate::memory::places::Places;
 use crate::memory::region::Region;
 use crate::memory::touch;
@@ -32,8 +33,6 @@ const PREPARED: usize = 1;
 const MARK: f64 = 1.0;
 /// Moved by one direct read or write: enough for any disk to run at its full rate.
 const DIRECT: Bytes = Bytes::mib(1);
-/// The size of the pages that MADV_COLLAPSE makes.
-const COLLAPSED: Bytes = Bytes::mib(2);
 /// Share of a mapping that must be huge for a collapse to be believed.
 const COLLAPSED_SHARE: f64 = 0.9;
 
@@ -79,7 +78,8 @@ struct Pages {
 impl Pages {
     fn new(case: &Case, work: PageWork, ticker: Ticker, places: &Places) -> Result<Self, NoVisit> {
         let share = Bytes(case.working_set.0 / case.threads().max(1) as u64);
-        let alignment = if work == PageWork::Collapse { COLLAPSED } else { Bytes(0) };
+        // MADV_COLLAPSE makes huge pages.
+        let alignment = if work == PageWork::Collapse { huge::transparent() } else { Bytes(0) };
         let region = Region::aligned(case.memory, share, alignment, places)?;
         if !region.is_writable() {
             return Err(NoVisit::ReadOnly(Box::new(case.memory)));

@@ -1,5 +1,6 @@
 //! Memory without a file: base and huge pages, shared, locked, populated; and the heap.
 
+use crate::memory::huge;
 use crate::memory::no_memory::NoMemory;
 use crate::memory::places::Places;
 use crate::memory::recipe::{Backing, Provider, Recipe};
@@ -10,6 +11,7 @@ use membound_core::units::Bytes;
 /// Anonymous memory, and what sets it apart.
 pub(crate) struct Anonymous {
     kind: MemoryKind,
+    /// Bytes of its pages, where these are no transparent huge pages.
     page: usize,
     /// Whether pages come from the pool of huge pages.
     pool: bool,
@@ -31,7 +33,7 @@ const PLAIN: Anonymous = Anonymous {
 
 impl Anonymous {
     pub const BASE: Anonymous = PLAIN;
-    pub const THP: Anonymous = Anonymous { kind: MemoryKind::Thp, page: 2 << 20, advice: Some(Advice::Huge), ..PLAIN };
+    pub const THP: Anonymous = Anonymous { kind: MemoryKind::Thp, advice: Some(Advice::Huge), ..PLAIN };
     pub const HUGE_2M: Anonymous =
         Anonymous { kind: MemoryKind::Huge2M, page: 2 << 20, pool: true, advice: None, ..PLAIN };
     pub const HUGE_1G: Anonymous =
@@ -48,11 +50,18 @@ impl Anonymous {
 impl Provider for Anonymous {
     fn recipe(&self, bytes: Bytes, _places: &Places) -> Result<Recipe, NoMemory> {
         let backing = Backing::Anonymous { shared: self.shared, pool: self.pool };
+        let page = match self.kind {
+            MemoryKind::Thp => huge::granule(bytes, huge::transparent()),
+            _ => self.page,
+        };
+        if self.pool {
+            huge::check_pool(Bytes(page as u64), &crate::machine::source())?;
+        }
         Ok(Recipe {
             advice: self.advice,
             populate: self.populate,
             lock: self.lock,
-            ..Recipe::new(self.kind, backing, bytes, self.page)
+            ..Recipe::new(self.kind, backing, bytes, page)
         })
     }
 }

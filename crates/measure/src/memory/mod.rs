@@ -6,6 +6,7 @@ pub mod bind;
 pub mod device;
 pub mod file;
 pub mod filler;
+pub(crate) mod huge;
 pub mod no_memory;
 pub mod part;
 pub mod places;

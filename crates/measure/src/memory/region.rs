@@ -7,6 +7,7 @@ use std::io;
 
 use crate::memory::allowance::{Allowance, Claim};
 use crate::memory::bind::Binding;
+use crate::memory::huge;
 use crate::memory::no_memory::NoMemory;
 use crate::memory::part::Part;
 use crate::memory::places::Places;
@@ -20,12 +21,12 @@ use crate::os::{files, memory, numa};
 use membound_core::memory::located::{Located, NodePages, summed};
 use membound_core::memory::policy::{NodeSet, Policy};
 use membound_core::memory::proof::Proof;
-use membound_core::memory::{MemorySpec, Obtained};
+use membound_core::memory::{HUGE_PAGE_USUAL, MemorySpec, Obtained};
 use membound_core::units::Bytes;
 
 /// A collapse that met a busy page goes on from there; more often than this it is not asked to.
 const TRIES_MOST: u32 = 100;
-/// Memory of one kind, owned, aligned to its page size (2 MiB for `thp`). Pages come with the first touch, unless the
+/// Memory of one kind, owned, aligned to its page size (a huge page for `thp`). Pages come with the first touch, unless the
 /// kind says otherwise.
 #[derive(Debug)]
 pub struct Region {
@@ -51,8 +52,6 @@ const PAGES_INSPECTED: usize = 4096;
 const PAGES_VERIFIED: usize = 1 << 20;
 /// Pages of one system call.
 const PAGES_AT_ONCE: usize = 1 << 14;
-/// What a huge page takes of a mapping whose kind does not refuse them.
-const HUGE: usize = 2 << 20;
 
 impl Region {
     /// Maps `bytes` (rounded up to whole pages) of the kind that `spec` names.
@@ -310,6 +309,7 @@ impl Region {
         Obtained {
             bytes: touched,
             huge_bytes: smaps.map(|smaps| smaps.huge),
+            huge_page: Some(huge::transparent()).filter(|page| *page != HUGE_PAGE_USUAL),
             pages_on_node,
             located: located.into_iter().collect(),
             frames: Vec::new(),
@@ -351,7 +351,7 @@ impl Region {
             Err(fault) => (Vec::new(), Some(format!("move_pages was refused ({fault})"))),
         };
         let refuses_huge = recipe.advice == Some(Advice::NoHuge);
-        let granule = if refuses_huge { page } else { page.max(HUGE) };
+        let granule = if refuses_huge { page } else { page.max(huge::transparent().0 as usize) };
         let slack = binding.slack(recipe.bytes, granule).div_ceil(page) as u64;
         let (page, touched) = (Bytes(page as u64), pages as u64);
         Some(Located { policy: binding.policy, page, touched, on, slack, refusal })

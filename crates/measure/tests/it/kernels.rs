@@ -82,6 +82,42 @@ fn registers_that_became_shorter_are_seen() {
     assert_eq!(assemble(&wide, before).is_ok(), before.sve_bytes >= 64);
 }
 
+/// Executors plan with the length that registers have at the start: another one is an answer, and no wrong figure.
+#[cfg(target_arch = "aarch64")]
+#[test]
+fn registers_that_become_shorter_during_a_run_are_an_answer() {
+    use membound_core::case::{USUAL_MEMORY, steady};
+    use membound_core::record::Outcome;
+    use membound_core::units::Bytes;
+    use membound_measure::executor::native::Native;
+    use membound_measure::memory::places::Places;
+    use membound_measure::schedule::{Executor, Quota};
+    const PR_SVE_SET_VL: libc::c_int = 50;
+    let before = membound_measure::asm::detect().sve_bytes;
+    let visited = std::thread::spawn(|| {
+        let cpu = membound_measure::machine::live().usable_cpus().first().unwrap();
+        let case = steady("triad", Width::W256, StoreKind::Regular, USUAL_MEMORY, vec![cpu], Bytes::kib(64));
+        let mut native = Native::new(&[], Places::default(), false).unwrap();
+        let quota = Quota {
+            least_samples: 1,
+            most_samples: 1,
+            time: std::time::Duration::from_millis(1),
+            interrupted: &|| false,
+        };
+        let first = native.visit(&case, &quota);
+        // SAFETY: this thread has no vector in use across the call.
+        unsafe { libc::prctl(PR_SVE_SET_VL, 16) };
+        (first, native.visit(&case, &quota))
+    });
+    let (first, second) = visited.join().unwrap();
+    assert!(matches!(first, Outcome::Measured(_)), "{first:?}");
+    match second {
+        Outcome::Measured(_) => assert!(before <= 16, "{before}"),
+        Outcome::Unavailable { reason } => assert!(before > 16 && reason.contains("measure again"), "{reason}"),
+        other => panic!("{other:?}"),
+    }
+}
+
 const GUARD: usize = 256;
 const CANARY: u8 = 0xa5;
 
@@ -226,6 +262,64 @@ fn all_variants_agree_with_their_twins_at_awkward_lengths() {
                 }
             }
         }
+    }
+}
+
+/// Arrays of many blocks of zeros, at any alignment: what lies before and after whole blocks, too.
+#[cfg(target_arch = "aarch64")]
+#[test]
+fn blocks_of_zeros_agree_with_their_twin() {
+    let block = membound_measure::asm::detect().zva_bytes as usize;
+    assert!(block >= 16, "the emulator lets programs use dc zva");
+    for (text, element, unroll) in [("init", Element::Double, 1), ("a[i] = 0", Element::Float, 4)] {
+        let variant = Variant { element, width: Width::Scalar, store: StoreKind::Zero, unroll, ..plain(text) };
+        let kernel = Kernel::find(text).unwrap();
+        let subject = Subject::new(kernel, &variant, membound_measure::asm::detect()).unwrap();
+        let elements = block / element.bytes() as usize;
+        for length in [1, elements - 1, elements, elements + 1, 2 * elements + 3, 9 * elements, 17 * elements - 1] {
+            for shift in [0, 8, 4, 56, 5] {
+                subject.agrees_with_its_twin(1, length, &[shift]);
+            }
+        }
+        let call = Call::new(&kernel.formula(), &variant, &[block as u64 - 8], 1, 5 * elements as u64);
+        let of_blocks = if unroll == 1 { call.blocks } else { 4 * call.blocks + call.vectors };
+        assert_eq!((call.peel, of_blocks), (8 / element.bytes(), 4), "{call:?}");
+    }
+}
+
+/// Copies and zeros by the processor's own instructions, at any length and alignment.
+#[cfg(target_arch = "aarch64")]
+#[test]
+fn strings_agree_with_their_twins() {
+    use crate::common::skip::skip;
+    let here = membound_measure::asm::detect();
+    if !here.mops {
+        return skip("no FEAT_MOPS in this emulator or processor");
+    }
+    for (text, element) in [("copy", Element::Double), ("init", Element::Double), ("a[i] = b[i]", Element::Float)] {
+        let variant = Variant { element, width: Width::Scalar, store: StoreKind::Rep, ..plain(text) };
+        let subject = Subject::new(Kernel::find(text).unwrap(), &variant, here).unwrap();
+        for length in [1, 2, 3, 7, 64, 100, 4099] {
+            for shift in [0, 8, 4, 5] {
+                subject.agrees_with_its_twin(1, length, &[shift]);
+            }
+        }
+    }
+}
+
+/// Instructions that are not there end the call by a signal, and are not made.
+#[cfg(target_arch = "aarch64")]
+#[test]
+fn string_instructions_that_are_not_there_are_refused() {
+    let here = membound_measure::asm::detect();
+    let copy = Variant { width: Width::Scalar, store: StoreKind::Rep, ..plain("copy") };
+    let refused = assemble(&copy, Isa { mops: false, ..here }).unwrap_err();
+    assert!(refused.to_string().contains("FEAT_MOPS"), "{refused}");
+    if !here.mops {
+        let code = Executable::new(&assemble(&copy, Isa { mops: true, ..here }).unwrap()).unwrap();
+        // SAFETY: the first of these instructions ends the call, which has nothing to copy.
+        let outcome = unsafe { code.run(&mut Call::empty(1)) };
+        assert_eq!(outcome.unwrap_err().signal, libc::SIGILL);
     }
 }
 

@@ -260,7 +260,7 @@ pub(crate) fn huge_obtained<'a>(visits: impl Iterator<Item = (&'a Case, &'a Meas
     let (mut all, mut got) = (0u64, 0u64);
     for (_, measured) in visits.filter(|(case, _)| matches!(case.memory.kind, Thp | Huge2M | Huge1G)) {
         if let Some(huge) = measured.obtained.huge_bytes
-            && measured.obtained.bytes >= Bytes::mib(2)
+            && measured.obtained.bytes >= measured.obtained.huge_page()
         {
             all += measured.obtained.bytes.0;
             got += huge.0;

@@ -11,6 +11,7 @@ use membound_core::machine::cpus::Frequency;
 use membound_core::machine::cpuset::CpuSet;
 use membound_core::machine::fact::Fact;
 use membound_core::machine::firmware::Dimm;
+use membound_core::machine::identity::Arm;
 use membound_core::machine::nature::{NodeKind, NodeNature};
 use membound_core::machine::nodes::{Access, MemorySideCache, Node};
 use membound_core::machine::pages::HugePool;
@@ -62,6 +63,15 @@ fn processor(page: &mut Page, machine: &Machine) {
     clocks(page, machine);
     page.fact("TSC invariant", &identity.tsc.invariant.clone().map(yes_no));
     page.fact("clock source", &identity.clocksource);
+    identity.arm.iter().for_each(|arm| registers(page, arm));
+}
+
+fn registers(page: &mut Page, arm: &Arm) {
+    page.fact("features", &arm.features);
+    page.fact("data line", &arm.data_line);
+    page.fact("instruction line", &arm.instruction_line);
+    page.fact("block of dc zva", &arm.zero_block);
+    page.fact("SVE register", &arm.sve_register);
 }
 
 /// How many cores, and how many hardware threads they have: `14 (6 with 2 threads, 8 with 1)`.

@@ -132,17 +132,18 @@ fn is_file(kind: MemoryKind) -> bool {
 
 /// The size of the pages that the cost is for: a pool's is certain, any other kind may have got base or huge pages.
 fn obtained(work: PageWork, case: &Case, measured: &Measured) -> Bytes {
+    let huge = measured.obtained.huge_page();
     let is_huge = match work {
         // Reading fresh memory maps the zero page, which smaps does not show, be it huge or not. Its faults tell: one
         // for each huge page, or at least one for each sixteen base pages. A file's are mapped around the fault, so there faults tell nothing.
         PageWork::Read if !is_file(case.memory.kind) => {
-            faults_per_page(&[measured], HUGE).is_some_and(|faults| faults < 16.0)
+            faults_per_page(&[measured], huge).is_some_and(|faults| faults < 16.0)
         }
         _ => is_huge(&measured.obtained) == Some(true),
     };
     match case.memory.kind {
         MemoryKind::Huge2M | MemoryKind::Huge1G => asked(case.memory.kind),
-        _ if is_huge => HUGE,
+        _ if is_huge => huge,
         _ => BASE,
     }
 }

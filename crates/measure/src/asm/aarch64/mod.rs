@@ -335,14 +335,25 @@ impl InstructionSet for Assembler {
         });
     }
 
-    fn string(&mut self, _element: Element, _value: Option<usize>) {
-        self.byte_string(false);
+    /// What is filled with is zeros: a kernel that fills with another number is refused.
+    fn string(&mut self, element: Element, value: Option<usize>) {
+        self.load_word(Self::TRIPS, Self::of_call(Call::TAIL));
+        let bytes = of_element(element, [LSL_3, LSL_2]);
+        self.emit(bytes, &[Self::TRIPS.0.into(), Self::TRIPS.0.into()]);
+        if value.is_some() {
+            self.number(PASSING, 0);
+        }
+        self.whole_string(value.map(|_| PASSING));
     }
 
-    fn byte_string(&mut self, _fills: bool) {
-        self.refuse(Unsupported::NoSuchInstruction(
-            "rep movs and rep stos are x86's alone; Arm's counterpart (FEAT_MOPS) is not used",
-        ));
+    fn byte_string(&mut self, fills: bool) {
+        self.load_word(Self::TRIPS, Self::of_call(Call::TAIL));
+        self.whole_string(fills.then_some(Self::POINTERS[2]));
+    }
+
+    fn zero_block(&mut self, pointer: General) {
+        self.emit(DC_ZVA, &[pointer.0.into()]);
+        self.sum(pointer, pointer, self.isa.zva_bytes.into());
     }
 
     fn load_bytes(&mut self, bytes: u64, to: usize, from: At) {
@@ -425,6 +436,21 @@ impl Assembler {
             }
             asm.emit(BIF, &[to + half, right + half, MASK]);
         });
+    }
+
+    /// As many bytes as [`Self::TRIPS`] says: from the second pointer to the first, or a register's low byte. Prologue, main
+    /// part and epilogue stand together, with the same registers.
+    fn whole_string(&mut self, byte: Option<General>) {
+        if !self.isa.mops {
+            return self.refuse(Unsupported::NotOnThisProcessor(isa::NO_MOPS));
+        }
+        let [to, from, count] = [Self::POINTERS[0], Self::POINTERS[1], Self::TRIPS].map(|register| register.0.into());
+        let (parts, operands) = match byte {
+            Some(byte) => ([SETP, SETM, SETE], [to, count, byte.0.into()]),
+            None => ([CPYFP, CPYFM, CPYFE], [to, from, count]),
+        };
+        parts.into_iter().for_each(|part| self.emit(part, &operands));
+        [Self::POINTERS[0], Self::POINTERS[1], Self::TRIPS].into_iter().for_each(|moved| self.forget(moved));
     }
 
     /// An attempt without LSE: the store passes only if nobody has had the line since the load.

@@ -39,6 +39,8 @@ opcodes! {
     ADD = 0x8b00_0000 "add x{0}, x{5}, x{16}";
     CMP = 0xeb00_001f "cmp x{5}, x{16}";
     MOV = 0xaa00_03e0 "mov x{0}, x{16}";
+    LSL_2 = 0xd37e_f400 "lsl x{0}, x{5}, #2";
+    LSL_3 = 0xd37d_f000 "lsl x{0}, x{5}, #3";
     MOVZ = 0xd280_0000 "movz x{0}, #{5:16}";
     MOVZ_16 = 0xd2a0_0000 "movz x{0}, #{5:16}, lsl #16";
     MOVZ_32 = 0xd2c0_0000 "movz x{0}, #{5:16}, lsl #32";
@@ -64,9 +66,17 @@ opcodes! {
     CASAL = 0xc8e0_fc00 "casal x{16}, x{0}, [x{5}]";
     LDAXR = 0xc85f_fc00 "ldaxr x{0}, [x{5}]";
     STLXR = 0xc800_fc00 "stlxr w{16}, x{0}, [x{5}]";
+    DC_ZVA = 0xd50b_7420 "dc zva, x{0}";
     DC_CIVAC = 0xd50b_7e20 "dc civac, x{0}";
     DSB = 0xd503_3f9f "dsb sy";
     DSB_STORES = 0xd503_3e9f "dsb st";
+    // Memory copied and set: prologue, main part and epilogue (FEAT_MOPS).
+    CPYFP = 0x1900_0400 "cpyfp [x{0}]!, [x{16}]!, x{5}!";
+    CPYFM = 0x1940_0400 "cpyfm [x{0}]!, [x{16}]!, x{5}!";
+    CPYFE = 0x1980_0400 "cpyfe [x{0}]!, [x{16}]!, x{5}!";
+    SETP = 0x19c0_0400 "setp [x{0}]!, x{5}!, x{16}";
+    SETM = 0x19c0_4400 "setm [x{0}]!, x{5}!, x{16}";
+    SETE = 0x19c0_8400 "sete [x{0}]!, x{5}!, x{16}";
     // Vector registers and memory.
     LDR_S = 0xbd40_0000 "ldr s{0}, [x{5}, #{10:12*4}]";
     LDR_D = 0xfd40_0000 "ldr d{0}, [x{5}, #{10:12*8}]";

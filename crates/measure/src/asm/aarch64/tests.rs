@@ -26,15 +26,20 @@ use crate::skip::skip;
 /// An offset that no jump reaches back from to before the start.
 const AT: usize = 1 << 28;
 const LSE: Isa = Isa { lse: true, ..NEON };
-/// As on Neoverse V1, as on A64FX, and the longest that there may be.
-const SVE: [Isa; 3] = [Isa { sve_bytes: 32, ..NEON }, Isa { sve_bytes: 64, ..NEON }, Isa { sve_bytes: 256, ..NEON }];
+/// As on Neoverse V1, as on A64FX, and the longest registers and blocks of zeros that there may be.
+const SVE: [Isa; 3] = [
+    Isa { sve_bytes: 32, zva_bytes: 64, ..NEON },
+    Isa { sve_bytes: 64, zva_bytes: 256, ..NEON },
+    Isa { sve_bytes: 256, zva_bytes: 2048, ..MOPS },
+];
+const MOPS: Isa = Isa { mops: true, ..NEON };
 
 /// What LLVM's assembler makes of these lines: a word each. `None`, where it is not installed.
 fn assembled(lines: &[String]) -> Option<Vec<u32>> {
     let names = ["llvm-mc", "llvm-mc-14", "llvm-mc-15", "llvm-mc-16", "llvm-mc-17", "llvm-mc-18", "llvm-mc-19"];
     let mut child = names.iter().find_map(|name| {
         let mut command = Command::new(name);
-        command.args(["-triple=aarch64", "-mattr=+v8.2a,+sve", "-show-encoding"]);
+        command.args(["-triple=aarch64", "-mattr=+v8.2a,+sve,+mops", "-show-encoding"]);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().ok()
     })?;
     let mut input = child.stdin.take().unwrap();
@@ -67,7 +72,7 @@ fn for_llvm(listed: &str, at: usize) -> String {
 fn an_independent_assembler_agrees_with_the_table() {
     let (mut lines, mut words) = (Vec::new(), Vec::new());
     for opcode in ALL {
-        for pattern in [0, u32::MAX, 0x5555_5555, 0x1357_9bdf, 0x1234_5678, 0x0862_1084, 0x8642_0842] {
+        for pattern in [0, u32::MAX, 0x5555_5555, 0x1357_9bdf, 0x1234_5698, 0x0862_1084, 0x8642_0842] {
             // Operands alone vary; registers of number 31 have other names there.
             let word = opcode.with_operands(pattern);
             lines.push(for_llvm(&text(word, AT).unwrap(), AT));
@@ -121,6 +126,7 @@ fn of_generators() -> Vec<Result<MachineCode, Unsupported>> {
     codes.extend([NEON, LSE].map(handover::handover::<Assembler>));
     codes.extend(Mix::ALL.iter().map(|&of| mix::mix::<Assembler>(of)));
     codes.push(pair::pair::<Assembler>());
+    codes.extend([false, true].map(|fills| strings::strings::<Assembler>(fills, MOPS)));
     let touches = [Probe::Load, Probe::StoreWord, Probe::StoreLine, Probe::Flush];
     codes.extend(touches.map(probe::touch::<Assembler>));
     for (&width, &balance) in Width::ALL.iter().flat_map(|w| Balance::ALL.iter().map(move |b| (w, b))) {
@@ -274,9 +280,74 @@ fn what_x86_alone_has_is_refused_with_its_reason() {
         assert!(fault.contains(reason), "{fault}");
     };
     check(StoreKind::NtMasked, LoadKind::Regular, Width::W128, "x86's alone");
-    check(StoreKind::Rep, LoadKind::Regular, Width::Scalar, "FEAT_MOPS");
     check(StoreKind::Nt, LoadKind::Regular, Width::W128, "stnp");
     check(StoreKind::Regular, LoadKind::Nt, Width::W128, "ldnp");
     check(StoreKind::Regular, LoadKind::Regular, Width::W512, "SVE with registers of 512 bits");
-    assert!(strings::strings::<Assembler>(false).unwrap_err().to_string().contains("FEAT_MOPS"));
+}
+
+/// By words of Arm's own encodings, each put together by hand (Arm Architecture Reference Manual, C6.2: CPYFP, CPYFM, CPYFE; SETP,
+/// SETM, SETE): of a copy, sz 00, 011 0 01, op1, 0, Rs, 0000 01, Rn, Rd; of a set, op1 11 and the part in bits 15 to 12.
+#[test]
+fn strings_are_three_instructions_in_a_row() {
+    let check = |fills: bool, expect: [u32; 3]| {
+        let code = strings::strings::<Assembler>(fills, MOPS).unwrap();
+        let words: Vec<u32> = code.bytes.as_chunks().0.iter().map(|word| u32::from_le_bytes(*word)).collect();
+        assert!(words.windows(3).any(|three| three == expect), "{expect:08x?} in\n{}", listing(&code));
+    };
+    // To x2, from x3 or the byte in x4, x11 bytes.
+    let both = 0b011 << 27 | 0b01 << 24 | 0b01 << 10 | 11 << 5 | 2;
+    let copy = |op1: u32| both | op1 << 22 | 3 << 16;
+    let set = |part: u32| both | 0b11 << 22 | 4 << 16 | part << 12;
+    check(false, [0b00, 0b01, 0b10].map(copy));
+    check(true, [0b0000, 0b0100, 0b1000].map(set));
+}
+
+/// Copies and zeros are what instructions for whole arrays can do; sizes are counted in elements.
+#[test]
+fn arrays_are_copied_and_zeroed_by_instructions_for_strings() {
+    for (kernel, what) in [("copy", "cpyf"), ("init", "set"), ("a[i] = b[i]", "cpyf")] {
+        let (element, width, store, load) = (Element::Double, Width::Scalar, StoreKind::Rep, LoadKind::Regular);
+        let variant = Variant { kernel: kernel.into(), element, width, store, load, unroll: 4 };
+        let code = kernel::assemble::<Assembler>(&variant, MOPS).unwrap();
+        let parts = ["p", "m", "e"].map(|part| count(&code, &format!("  {what}{part} [x2]!")));
+        assert_eq!((parts, count(&code, "lsl x11, x11, #3")), ([1; 3], 1), "{}", listing(&code));
+        let float = Variant { element: Element::Float, ..variant };
+        assert_eq!(count(&kernel::assemble::<Assembler>(&float, MOPS).unwrap(), "lsl x11, x11, #2"), 1);
+    }
+}
+
+/// One instruction and one step to the next block: nothing is loaded, and nothing goes around the caches.
+#[test]
+fn blocks_of_zeros_are_one_instruction_each() {
+    for isa in SVE {
+        let (element, width) = (Element::Float, Width::Scalar);
+        let (store, load) = (StoreKind::Zero, LoadKind::Regular);
+        let variant = Variant { kernel: "init".into(), element, width, store, load, unroll: 4 };
+        let code = kernel::assemble::<Assembler>(&variant, isa).unwrap();
+        let text = listing(&code);
+        let main_loop = text.split_once("; main loop\n").unwrap().1.split_once("b.ne").unwrap().0;
+        let step = format!("add x2, x2, #{}", isa.zva_bytes);
+        let counts = ["dc zva, x2", &step, "str", "dsb"].map(|what| main_loop.matches(what).count());
+        assert_eq!(counts, [4, 4, 0, 0], "{text}");
+    }
+}
+
+#[test]
+fn stores_of_whole_blocks_are_refused_with_their_reason() {
+    let check = |kernel: &str, store, width, isa, reason: &str| {
+        let (element, load) = (Element::Double, LoadKind::Regular);
+        let variant = Variant { kernel: kernel.into(), element, width, store, load, unroll: 4 };
+        let fault = kernel::assemble::<Assembler>(&variant, isa).unwrap_err().to_string();
+        assert!(fault.contains(reason), "{fault}");
+    };
+    check("init", StoreKind::Zero, Width::Scalar, NEON, "its system prohibits it (DCZID_EL0)");
+    check("init", StoreKind::Zero, Width::W128, SVE[0], "use --width scalar");
+    for kernel in ["store", "copy", "triad", "a[i] = -0"] {
+        check(kernel, StoreKind::Zero, Width::Scalar, SVE[0], "writes nothing but zeros");
+    }
+    check("copy", StoreKind::Rep, Width::Scalar, NEON, "FEAT_MOPS");
+    check("init", StoreKind::Rep, Width::W256, MOPS, "use --width scalar");
+    check("store", StoreKind::Rep, Width::Scalar, MOPS, "the same byte everywhere");
+    check("triad", StoreKind::Rep, Width::Scalar, MOPS, "can only copy and fill");
+    assert!(strings::strings::<Assembler>(false, NEON).unwrap_err().to_string().contains("FEAT_MOPS"));
 }

@@ -3,7 +3,7 @@
 use membound_core::kernel::isa::Isa;
 use membound_core::kernel::{LoadKind, StoreKind, Unsupported, Width};
 
-use crate::asm::instruction_set::Ability;
+use crate::asm::instruction_set::{Ability, Content};
 
 /// What this processor has.
 pub fn detect() -> Isa {
@@ -27,13 +27,16 @@ pub(super) fn check(ability: Ability, isa: Isa) -> Result<(), Unsupported> {
         Ability::Store { store: StoreKind::NtMasked, width, .. } if width > Width::W128 => {
             Never("masked non-temporal stores (maskmovdqu) are 128 bits wide")
         }
-        Ability::Store { store: StoreKind::Rep, is_copy_or_fill: false, .. } => {
+        Ability::Store { store: StoreKind::Rep, content: Content::Computed, .. } => {
             Never("rep movs and rep stos can only copy and fill")
         }
         Ability::Store { store: StoreKind::Rep, width, .. } if width != Width::Scalar => {
             Never("rep movs and rep stos have no width; use --width scalar")
         }
         Ability::Store { store: StoreKind::Rep, load: LoadKind::Nt, .. } => Never("rep movs has no non-temporal load"),
+        Ability::Store { store: StoreKind::Zero, .. } => {
+            Never("blocks of zeros are written by one instruction (dc zva) on Arm alone")
+        }
         Ability::LoadNt(Width::Scalar) => Never("there is no scalar non-temporal load"),
         Ability::LoadNt(Width::W128) if !isa.sse41 => Lacks("SSE4.1"),
         Ability::LoadNt(Width::W256) if !isa.avx2 => Lacks("AVX2"),

@@ -279,7 +279,8 @@ impl InstructionSet for Assembler {
                 return self.emit(Instruction::with2(movnti, memory(to), of_element(shape.element, Register::RDI)));
             }
             StoreKind::Nt => Op::StoreNt,
-            StoreKind::Regular | StoreKind::Rep => Op::Store,
+            // Single elements beside whole blocks are stored as always.
+            StoreKind::Regular | StoreKind::Rep | StoreKind::Zero => Op::Store,
         };
         let code = self.opcode(op, shape);
         self.emit(Instruction::with2(code, memory(to), vector(shape.width, from)));

@@ -109,11 +109,7 @@ fn make_coherent(_start: usize, _bytes: usize) {}
 #[cfg(target_arch = "aarch64")]
 fn make_coherent(start: usize, bytes: usize) {
     use core::arch::asm;
-    let kinds: u64;
-    // SAFETY: reads a register that Linux lets programs read.
-    unsafe { asm!("mrs {}, ctr_el0", out(reg) kinds, options(nomem, nostack, preserves_flags)) };
-    // Lines are given as the logarithm of their words of 4 bytes.
-    let [instructions, data] = [kinds & 0xf, kinds >> 16 & 0xf].map(|log| 4usize << log);
+    let [instructions, data] = super::registers::lines().map(|bytes| bytes as usize);
     for line in (start & !(data - 1)..start + bytes).step_by(data) {
         // SAFETY: cleans a line of the caller's mapping; what it holds stays.
         unsafe { asm!("dc cvau, {}", in(reg) line, options(nostack, preserves_flags)) };

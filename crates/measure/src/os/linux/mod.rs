@@ -11,6 +11,8 @@ pub(crate) mod names;
 pub mod numa;
 pub mod pages;
 pub mod processes;
+#[cfg(target_arch = "aarch64")]
+pub(crate) mod registers;
 pub mod signals;
 #[cfg(target_arch = "aarch64")]
 pub mod sve;

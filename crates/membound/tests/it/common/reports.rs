@@ -367,8 +367,9 @@ fn rows() -> Vec<BandwidthRow> {
     for threads in [1, 2] {
         for (kernel, stores) in [
             ("load", &[StoreKind::Regular][..]),
-            ("store", StoreKind::ALL),
-            ("copy", StoreKind::ALL),
+            // Neither writes zeros.
+            ("store", &StoreKind::ALL[..4]),
+            ("copy", &StoreKind::ALL[..4]),
             ("triad", &StoreKind::ALL[..2]),
         ] {
             for &store in stores {
@@ -439,7 +440,7 @@ pub fn row(kernel: &str, store: StoreKind, width: Width, threads: usize, size: u
     let cached = if *level == "memory" { 1.0 / bus_ratio } else { 0.8 };
     let store_speed = match (store, *level) {
         (StoreKind::Regular, _) | (_, "memory") => 1.0,
-        (StoreKind::Rep, _) => 0.7,
+        (StoreKind::Rep | StoreKind::Zero, _) => 0.7,
         (StoreKind::Nt, _) => (16.0 / load).min(1.0),
         (StoreKind::NtMasked, _) => 4.0 / load,
     };
