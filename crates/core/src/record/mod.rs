@@ -2,9 +2,9 @@
 //! each time a case was visited, then an [`End`]. Lines are written as they happen, so a record whose run was killed
 //! still opens and holds every finished visit; it lacks only its end.
 
-mod flat;
 pub mod hand_overs;
 pub mod probes;
+pub mod read;
 pub mod skim;
 pub mod world;
 
@@ -15,8 +15,7 @@ use std::path::{Path, PathBuf};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::case::{Case, Work};
-use crate::input::{HEADER_MOST, LINE_MOST, Lines, RECORD_MOST};
+use crate::case::Case;
 use crate::json;
 use crate::machine::Machine;
 use crate::machine::cpuset::CpuSet;
@@ -25,7 +24,6 @@ use crate::machine::energy::EnergyPart;
 use crate::machine::spec::Sheet;
 use crate::memory::Obtained;
 use crate::memory::behaviour::IGNORED;
-use crate::record::flat::{Flat, Kind};
 use crate::record::probes::{ProbeSamples, Reading, ThreadProbes, Undisturbed};
 use crate::record::world::{Launcher, Library, ThreadLevel};
 use crate::units::{Bytes, Hertz, words};
@@ -554,144 +552,6 @@ pub fn records_in(folder: &Path) -> Result<Vec<PathBuf>, RecordError> {
         return Err(RecordError::NoRecords { path: folder.into() });
     }
     Ok(records.into_values().collect())
-}
-
-impl Record {
-    /// Reads what stands above its visits.
-    ///
-    /// # Errors
-    /// Where the file can't be read, or its first line is no header that this version knows.
-    pub fn header(path: &Path) -> Result<Header, RecordError> {
-        let unreadable = |source| RecordError::Unreadable { path: path.into(), source };
-        let mut lines = Lines::open(path, RECORD_MOST).map_err(unreadable)?;
-        match lines.next(HEADER_MOST).map_err(unreadable)? {
-            Some((first, _)) => read_header(path, first),
-            None => read_header(path, b""),
-        }
-    }
-
-    /// Reads a record. A last line that was cut off is left out (the run was killed in the middle of writing it);
-    /// any other damage is an error that names the line.
-    pub fn read(path: &Path) -> Result<Self, RecordError> {
-        let unreadable = |source| RecordError::Unreadable { path: path.into(), source };
-        let mut lines = Lines::open(path, RECORD_MOST).map_err(unreadable)?;
-        let mut record = match lines.next(HEADER_MOST).map_err(unreadable)? {
-            Some((first, _)) => Record { header: read_header(path, first)?, measurements: Vec::new(), end: None },
-            None => return Err(RecordError::Foreign { path: path.into(), fault: "it is empty".into() }),
-        };
-        let mut number = 1;
-        while let Some((line, is_last)) = lines.next(LINE_MOST).map_err(unreadable)? {
-            number += 1;
-            if line.iter().all(u8::is_ascii_whitespace) {
-                continue;
-            }
-            let damaged = |fault: String| RecordError::Damaged { path: path.into(), line: number, fault };
-            match Part::of(line) {
-                Ok(Part::Visit(visit)) => record.measurements.push(checked(*visit).map_err(damaged)?),
-                Ok(Part::End(end)) => record.end = Some(end),
-                Ok(Part::Header) => return Err(damaged("a second header".into())),
-                Err(_) if is_last => break,
-                Err(fault) => return Err(damaged(fault)),
-            }
-        }
-        Ok(record)
-    }
-}
-
-fn read_header(path: &Path, line: &[u8]) -> Result<Header, RecordError> {
-    let foreign = |fault: String| RecordError::Foreign { path: path.into(), fault };
-    let text = std::str::from_utf8(line).map_err(|fault| foreign(fault.to_string()))?;
-    let head: Head = serde_json::from_str(text).map_err(|fault| foreign(fault.to_string()))?;
-    if head.kind.as_deref() != Some("header") {
-        return Err(foreign("its first line is no header".into()));
-    }
-    match head.schema {
-        Some(found) if found == u64::from(SCHEMA) => {}
-        Some(found) => {
-            let tool = head.tool.unwrap_or_else(|| "unknown".into());
-            return Err(RecordError::OtherSchema { path: path.into(), found, tool });
-        }
-        None => return Err(foreign("its header names no schema".into())),
-    }
-    let header: Header = serde_json::from_str(text).map_err(|fault| foreign(fault.to_string()))?;
-    match header.machine.excess() {
-        Some(excess) => Err(foreign(excess)),
-        None => Ok(header),
-    }
-}
-
-/// What a line after the header is, with the case or its text.
-enum Part<C> {
-    Header,
-    Visit(Box<flat::Visit<C>>),
-    End(End),
-}
-
-impl<'a, C: Deserialize<'a>> Part<C> {
-    fn of(line: &'a [u8]) -> Result<Self, String> {
-        let text = std::str::from_utf8(line).map_err(|fault| fault.to_string())?;
-        let flat: Flat<C> = serde_json::from_str(text).map_err(|fault| fault.to_string())?;
-        Ok(match flat.kind {
-            Some(Kind::Header) => Part::Header,
-            Some(Kind::Measurement) => Part::Visit(Box::new(flat.visit()?)),
-            Some(Kind::End) => Part::End(flat.end()?),
-            None => return Err("missing field `type`".into()),
-        })
-    }
-}
-
-/// Whether a line is the one that says how a run ended.
-pub fn is_end(line: &[u8]) -> bool {
-    matches!(Part::<Case>::of(line), Ok(Part::End(_)))
-}
-
-/// What is looked at of a header before the rest: other schemas may lack the rest.
-#[derive(Deserialize)]
-struct Head {
-    #[serde(rename = "type")]
-    kind: Option<String>,
-    schema: Option<u64>,
-    tool: Option<String>,
-}
-
-fn checked(visit: flat::Visit<Case>) -> Result<Measurement, String> {
-    let flat::Visit { case, round, started_s, elapsed_s, outcome } = visit;
-    match fault(&case, &outcome) {
-        Some(fault) => Err(fault.into()),
-        None => Ok(Measurement { case, round, started_s, elapsed_s, outcome }),
-    }
-}
-
-/// What no visit can be.
-fn fault(case: &Case, outcome: &Outcome) -> Option<&'static str> {
-    match outcome {
-        Outcome::Measured(measured) if !measured.samples.is_consistent() => Some("its samples do not line up"),
-        Outcome::Measured(measured) if measured.repetitions == 0 => Some("it has no repetitions"),
-        _ if case.cpus.is_empty() => Some("it has no CPU"),
-        Outcome::Measured(_) if matches!(case.work, Work::Handover(_)) && case.threads() != 2 => {
-            Some("it is a hand-over of other than two CPUs")
-        }
-        _ if matches!(case.work, Work::Scan(scan) if !scan.exists()) => {
-            Some("its accesses have a size that no access has")
-        }
-        _ if matches!(&case.work, Work::Conflict(batch) if !batch.fits(case.working_set)) => {
-            Some("its pairs lie beyond its memory")
-        }
-        _ if matches!(case.work, Work::Streams(streams) if !streams.exists()) => {
-            Some("its streams have a number or an offset that no streams have")
-        }
-        _ if matches!(&case.work, Work::Common(work) if !work.exists()) => {
-            Some("its block has a loop or an offset that no block has")
-        }
-        _ if matches!(&case.work, Work::PingPong(work) if work.pairs.is_empty()) => Some("it has messages and no pair"),
-        Outcome::Measured(measured) if matches!(&case.work, Work::PingPong(work) if measured.samples.pair_ticks.len() != work.pairs.len()) => {
-            Some("it has not one column of ticks a pair")
-        }
-        _ if matches!(case.work, Work::Chase(chase) if !chase.exists()) => {
-            Some("its chase has chains or a stride that no chase has")
-        }
-        _ => None,
-    }
 }
 
 /// Appends lines to a record file, each on disk (handed to the kernel) before the next case starts.

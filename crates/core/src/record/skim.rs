@@ -11,7 +11,8 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use crate::case::Case;
-use crate::record::{Clock, End, Environment, Header, Outcome, Part, RecordError, SCHEMA, fault, flat};
+use crate::record::read::{Part, Visit, fault, read_header};
+use crate::record::{Clock, End, Environment, Header, Outcome, RecordError, SCHEMA};
 
 /// Cases that were met, each once, by their text.
 #[derive(Debug, Default)]
@@ -115,9 +116,9 @@ fn known(part: Part<&RawValue>, cases: &mut Cases) -> Result<Part<usize>, String
         Part::Header => Part::Header,
         Part::End(end) => Part::End(end),
         Part::Visit(visit) => {
-            let flat::Visit { case, round, started_s, elapsed_s, outcome } = *visit;
+            let Visit { case, round, started_s, elapsed_s, outcome } = *visit;
             let case = cases.of(case.get())?;
-            Part::Visit(Box::new(flat::Visit { case, round, started_s, elapsed_s, outcome }))
+            Part::Visit(Box::new(Visit { case, round, started_s, elapsed_s, outcome }))
         }
     })
 }
@@ -139,7 +140,7 @@ impl<'a> Skim<'a> {
             let damaged = |fault: String| RecordError::Damaged { path: path.into(), line: index + 1, fault };
             match Part::of(line).and_then(|part| known(part, cases)) {
                 Ok(Part::Visit(visit)) => {
-                    let flat::Visit { case, round, outcome, .. } = *visit;
+                    let Visit { case, round, outcome, .. } = *visit;
                     if let Some(fault) = fault(&cases.cases[case], &outcome) {
                         return Err(damaged(fault.into()));
                     }
@@ -162,7 +163,7 @@ impl<'a> Skim<'a> {
         let head = text.and_then(|text| serde_json::from_str::<Head>(text).ok());
         let head = head.filter(|head| head.kind == "header" && head.schema == SCHEMA);
         let (Some(head), Some(line)) = (head, text) else {
-            crate::record::read_header(path, line)?;
+            read_header(path, line)?;
             return Err(foreign("its header is no text"));
         };
         let Head { tool, host, started_unix_s, clock, machine, before, .. } = head;

@@ -5,7 +5,7 @@ use std::io;
 use std::io::{Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
-use membound_core::record::is_end;
+use membound_core::record::read::is_end;
 use membound_measure::os::outfile;
 
 /// A record that arrives in pieces.
