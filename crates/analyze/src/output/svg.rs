@@ -4,7 +4,7 @@
 use membound_core::in_order::InOrder;
 use std::fmt::Write;
 
-use crate::across::roofline::{ArithmeticCeiling, RooflinePoint};
+use crate::across::roofline::{ArithmeticCeiling, Bound, RooflinePoint};
 use crate::report::Report;
 use membound_core::kernel::{Element, Width};
 use membound_core::units::{percent, significant};
@@ -22,11 +22,11 @@ const RADIUS: f64 = 4.0;
 const STYLE: &str = "\
     .roofline{font:11px sans-serif;color-scheme:light dark}.roofline .back{fill:#fff}.roofline text{fill:#222;stroke:#fff;stroke-width:3px;paint-order:stroke;stroke-linejoin:round}\
     .roofline .grid{stroke:#ddd}.roofline .roof{stroke:#1f5fa8;fill:none;stroke-width:1.6}\
-    .roofline .promise{stroke:#b3541e;fill:none;stroke-dasharray:6 4}.roofline .point{fill:#1f5fa8}\
-    .roofline .computing{fill:#2a7f3f}.roofline .unknown{fill:#888}\
+    .roofline .promise{stroke:#b3541e;fill:none;stroke-dasharray:6 4}.roofline .dots{stroke-width:8;stroke-linecap:round}\
+    .roofline .moving{stroke:#1f5fa8}.roofline .computing{stroke:#2a7f3f}.roofline .unknown{stroke:#888}\
     @media(prefers-color-scheme:dark){.roofline .back{fill:#16181c}.roofline text{fill:#ddd;stroke:#16181c}.roofline .grid{stroke:#333}\
-    .roofline .roof{stroke:#7db4ef}.roofline .promise{stroke:#e9a26f}.roofline .point{fill:#7db4ef}\
-    .roofline .computing{fill:#7fd394}}";
+    .roofline .roof{stroke:#7db4ef}.roofline .promise{stroke:#e9a26f}.roofline .moving{stroke:#7db4ef}\
+    .roofline .computing{stroke:#7fd394}}";
 
 /// The chart of the greatest thread count; nothing where there is no ceiling or no point to draw.
 pub fn roofline(report: &Report) -> Option<String> {
@@ -155,30 +155,29 @@ impl<'a> Chart<'a> {
     }
 
     fn points(&self, text: &mut String) {
-        for point in &self.points {
-            let Some(row) = self.report.rows.get(point.row) else { continue };
+        let groups = [(Some(Bound::Bandwidth), "moving"), (Some(Bound::Arithmetic), "computing"), (None, "unknown")];
+        for (bound, class) in groups {
+            let _ = writeln!(text, "<g class=\"dots {class}\">");
+            self.points.iter().filter(|point| point.bound == bound).for_each(|point| self.dot(text, point));
+            text.push_str("</g>\n");
+        }
+    }
+
+    /// A line of no length with round ends: half as long a text as a circle, and there are hundreds.
+    fn dot(&self, text: &mut String, point: &RooflinePoint) {
+        if let Some(row) = self.report.rows.get(point.row) {
             let [x, y] = self.at(point.intensity, point.flops_per_s[0]);
-            let class = match point.bound {
-                Some(crate::across::roofline::Bound::Bandwidth) => "point",
-                Some(crate::across::roofline::Bound::Arithmetic) => "computing",
-                None => "unknown",
-            };
             let about = format!(
-                "{} {} {}, {}: {} GF/s, {} of its roof of {} ({})",
+                "{} {} {}, {}: {} GF/s, {} of its roof ({})",
                 row.kernel(),
                 row.width(),
                 row.store(),
                 point.level,
                 significant(point.flops_per_s[0] / 1e9),
                 percent(point.fraction[0]),
-                significant(point.predicted / 1e9),
                 point.ceiling
             );
-            let _ = writeln!(
-                text,
-                "<circle class=\"{class}\" cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"{RADIUS}\"><title>{}</title></circle>",
-                escaped(&about)
-            );
+            let _ = writeln!(text, "<path d=\"M{x:.1} {y:.1}h0\"><title>{}</title></path>", escaped(&about));
         }
     }
 

@@ -236,7 +236,7 @@ fn ladder_chart(latency: &Latency) -> Option<Chart> {
         points.order_by(|a, b| a.0.total_cmp(&b.0));
         let (memory, order, is_just_read) = *own;
         Series {
-            colour: order as usize,
+            colour: order as usize + if is_just_read { Order::ALL.len() } else { 0 },
             dash: kinds.iter().position(|kind| *kind == memory).unwrap_or(0),
             symbol: usize::from(is_just_read),
             ..line(format!("{memory} {order}{}", if is_just_read { ", just read" } else { "" }), points)
