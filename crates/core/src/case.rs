@@ -19,7 +19,7 @@ use crate::kernel::streams::Streams;
 use crate::kernel::{Element, LoadKind, StoreKind, Variant, Width};
 use crate::memory::{MemoryKind, MemorySpec};
 use crate::plain::Plain;
-use crate::units::Bytes;
+use crate::units::{Bytes, counted};
 use crate::work::addrmap::Conflict;
 use crate::work::page_cache::PageCache;
 use crate::work::pingpong::PingPong;
@@ -231,8 +231,7 @@ impl Case {
 
 impl fmt::Display for Case {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let threads = self.threads();
-        let plural = if threads == 1 { "" } else { "s" };
+        let threads = counted(self.threads(), "thread");
         match &self.work {
             Work::Kernel(variant) => write!(f, "{variant}")?,
             Work::Page(work) => write!(f, "pages: {work}")?,
@@ -245,7 +244,7 @@ impl fmt::Display for Case {
             Work::Conflict(batch) => write!(f, "{} pairs of lines ({})", batch.pairs.len(), batch.stage)?,
             Work::Chase(chase) => write!(f, "{chase}")?,
             Work::PageCache(work) => write!(f, "{work}")?,
-            Work::Flops(flops) => return write!(f, "{flops}, {threads} thread{plural}"),
+            Work::Flops(flops) => return write!(f, "{flops}, {threads}"),
             Work::Streams(streams) => write!(f, "{streams}")?,
             Work::Common(work) => write!(f, "{work}")?,
             Work::Plain(work) => write!(f, "{work}")?,
@@ -262,7 +261,7 @@ impl fmt::Display for Case {
         for StreamMemory { stream, memory } in &self.streams {
             write!(f, ", {stream} in {memory}")?;
         }
-        write!(f, ", {threads} thread{plural}")?;
+        write!(f, ", {threads}")?;
         match self.protocol {
             Protocol::FirstUse => f.write_str(", first use")?,
             Protocol::Stream => f.write_str(", STREAM passes")?,

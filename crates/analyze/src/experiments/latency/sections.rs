@@ -139,8 +139,8 @@ fn orders(latency: &Latency) -> Option<Table> {
     let key = |row: &LatencyRow| (row.case.memory.kind, row.chase().order);
     let rows = || latency.rows.iter().filter(is_plain);
     let keys: BTreeSet<(MemoryKind, Order)> = rows().map(key).collect();
-    let about = "By order and page size, ns, undisturbed, at the largest working set of each level: what prefetchers hide of the \
-                 latency, and what translating addresses adds";
+    let about = "By order and page size, ns, undisturbed, at the largest working set of each level, with what others evict from it \
+                 meanwhile: what prefetchers hide of the latency, and what translating addresses adds";
     let mut table = Table::new(about)
         .left("memory", keys.iter().map(|(memory, _)| memory.to_string()))
         .left("order", keys.iter().map(|(_, order)| order.to_string()));

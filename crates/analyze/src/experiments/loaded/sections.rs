@@ -4,7 +4,7 @@ use crate::chart::{Axis, Chart, Point, Scale, Series, Shape, line, rounded};
 use crate::experiments::loaded::rows::{LoadCurve, LoadedRow, UnderLoad};
 use crate::section::{Section, Table};
 use crate::wording::{SPREAD_CAPTION, first_reasons, gbps, spread, spread_as, threads};
-use membound_core::units::{BytesPerSecond, Nanoseconds, significant};
+use membound_core::units::{BytesPerSecond, Nanoseconds, counted, significant};
 use membound_core::work::loaded::Load;
 
 const ABOUT: &str = "One thread chases pointers through memory while the others move so many GB/s over the bus and pause in between. A \
@@ -32,11 +32,11 @@ pub(crate) fn sentences(loaded: &UnderLoad) -> Vec<String> {
 fn curve_sentence(loaded: &UnderLoad, curve: &LoadCurve) -> Option<String> {
     let last = loaded.rows.get(*curve.rows.last()?)?;
     let loaders = last.case.threads() - 1;
-    let plural = if loaders == 1 { "" } else { "s" };
     let (latency, rate) = (last.latency_ns?, BytesPerSecond(last.bus_bps?.value()));
     let [ns, low, high] = latency.interval().map(|ns| Nanoseconds(ns).to_string());
     let text = format!(
-        "Beside {loaders} thread{plural} that move{} {rate} ({}) it takes {ns} [{low}, {high}]",
+        "Beside {} that move{} {rate} ({}) it takes {ns} [{low}, {high}]",
+        counted(loaders, "thread"),
         if loaders == 1 { "s" } else { "" },
         curve.mix
     );
