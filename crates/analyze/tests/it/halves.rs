@@ -7,23 +7,28 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
+use membound_analyze::of_record::report;
+use membound_analyze::report::Report;
 use membound_core::case::Case;
 use membound_core::record::{Outcome, Record};
 use membound_core::stats::quantiles::{median, quantile};
-use membound_core::stats::states::{Better, Ends, States, Visit, states};
+use membound_core::stats::states::{Better, Capability, Ends, States, Visit, states};
 
 /// Payload rates, sample by sample.
 type Rates = Vec<f64>;
+
+fn unpacked(path: &Path) -> Record {
+    let mut plain = tempfile::NamedTempFile::new().unwrap();
+    std::io::copy(&mut bzip2::read::MultiBzDecoder::new(fs::File::open(path).unwrap()), &mut plain).unwrap();
+    Record::read(plain.path()).unwrap()
+}
 
 /// Six default runs of one guest, of which all visits to kernels are kept. For each case, of each run, the visits.
 fn guest() -> BTreeMap<Case, Vec<Vec<Rates>>> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../core/tests/records");
     let mut cases: BTreeMap<Case, Vec<Vec<Rates>>> = BTreeMap::new();
     for run in 0..6 {
-        let file = fs::File::open(folder.join(format!("zen4-guest-{}.jsonl.bz2", run + 1))).unwrap();
-        let mut plain = tempfile::NamedTempFile::new().unwrap();
-        std::io::copy(&mut bzip2::read::MultiBzDecoder::new(file), &mut plain).unwrap();
-        let record = Record::read(plain.path()).unwrap();
+        let record = unpacked(&folder.join(format!("zen4-guest-{}.jsonl.bz2", run + 1)));
         for visit in &record.measurements {
             let Outcome::Measured(measured) = &visit.outcome else { panic!("only measured visits are kept") };
             let bytes = (measured.volume.payload() * measured.repetitions) as f64;
@@ -54,8 +59,8 @@ fn told(visits: &[Rates]) -> States {
 }
 
 /// Whether the difference of two halves lies in the interval that follows from both errors, in logarithms (Zou and Donner, 2008).
-fn agree(a: States, b: States) -> bool {
-    let ln = |states: States| [states.capability.value, states.capability.low, states.capability.high].map(f64::ln);
+fn agree(a: Capability, b: Capability) -> bool {
+    let ln = |of: Capability| [of.value, of.low, of.high].map(f64::ln);
     let ([a, a_low, a_high], [b, b_low, b_high]) = (ln(a), ln(b));
     let off = b - a;
     -(a - a_low).hypot(b_high - b) <= off && off <= (a_high - a).hypot(b - b_low)
@@ -72,12 +77,61 @@ fn intervals_hold_the_other_half() {
         let is_told = |[a, b]: &[States; 2]| [a, b].iter().all(|half| half.capability.ends == Ends::Ci95);
         let (held, all): (Vec<_>, usize) = {
             let told: Vec<[States; 2]> = halves.filter(is_told).collect();
-            (told.iter().filter(|[a, b]| agree(*a, *b)).copied().collect(), told.len())
+            (told.iter().filter(|[a, b]| agree(a.capability, b.capability)).copied().collect(), told.len())
         };
         let share = 100.0 * held.len() as f64 / all as f64;
         println!("{name}: {share:.1} of {all} (others have a range)");
         assert!(all > cases.len() / 3 && (93.0..=98.5).contains(&share), "{name}: {share} of {all}");
     }
+}
+
+/// Ten default runs, of which the visits to kernels that a run comes back to are kept, with what probes told.
+fn headlines() -> Vec<Record> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../core/tests/records");
+    (1..=10).map(|run| unpacked(&folder.join(format!("zen4-guest-headline-{run}.jsonl.bz2")))).collect()
+}
+
+/// Every other visit of each case, and the others, as records of their own: what each half says goes the whole way to a row.
+fn halved(record: &Record) -> [Report; 2] {
+    [0, 1].map(|half| {
+        let mut seen: BTreeMap<&Case, usize> = BTreeMap::new();
+        let mut measurements = Vec::new();
+        for visit in &record.measurements {
+            let number = seen.entry(&visit.case).or_insert(0);
+            if *number % 2 == half {
+                measurements.push(visit.clone());
+            }
+            *number += 1;
+        }
+        report(&Record { measurements, ..record.clone() })
+    })
+}
+
+/// Headline intervals of one half of a run hold the other half's figure.
+#[test]
+fn headline_intervals_hold_the_other_half() {
+    let mut counts: BTreeMap<(usize, bool), [usize; 2]> = BTreeMap::new();
+    for record in headlines() {
+        let [a, b] = halved(&record);
+        for row in &a.rows {
+            let Some(other) = b.rows.iter().find(|other| other.case == row.case) else { continue };
+            let (Some(one), Some(two)) = (row.payload_bps, other.payload_bps) else { continue };
+            let [one, two] = [one, two].map(|rate| rate.capability);
+            if one.ends == Ends::Ci95 && two.ends == Ends::Ci95 {
+                let count = counts.entry((row.case.threads(), row.case.working_set.0 > 64 << 20)).or_default();
+                count[0] += usize::from(agree(one, two));
+                count[1] += 1;
+            }
+        }
+    }
+    for ((threads, is_memory), [held, all]) in &counts {
+        let place = if *is_memory { "memory" } else { "caches" };
+        println!("{place}, {threads} thread(s): {:.1} % of {all}", 100.0 * *held as f64 / *all as f64);
+    }
+    let [held, all] = counts.values().fold([0, 0], |sum, count| [sum[0] + count[0], sum[1] + count[1]]);
+    let share = 100.0 * held as f64 / all as f64;
+    println!("all: {share:.1} % of {all}");
+    assert!(all > 200 && (93.0..=98.0).contains(&share), "{share} of {all}");
 }
 
 /// An estimator of a half.
