@@ -219,6 +219,19 @@ fn unknown_meters() -> Fact<Vec<EnergyMeter>> {
 
 /// To the nearest GiB, as machines are sold: firmware and kernel keep some memory from the count.
 fn rounded(total: Bytes) -> Bytes {
-    let gib = (total.0 + (1 << 29)) >> 30;
+    let gib = total.0.saturating_add(1 << 29) >> 30;
     if gib >= 8 { Bytes::gib(gib) } else { total }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A record may claim anything.
+    #[test]
+    fn memory_is_rounded_whatever_its_size() {
+        assert_eq!(rounded(Bytes(u64::MAX)), Bytes::gib((1 << 34) - 1));
+        assert_eq!(rounded(Bytes(24_500_000_000)), Bytes::gib(23));
+        assert_eq!(rounded(Bytes::mib(900)), Bytes::mib(900));
+    }
 }
