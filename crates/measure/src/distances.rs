@@ -4,8 +4,8 @@ use membound_core::case::Case;
 use membound_core::record::Outcome;
 use membound_core::record::hand_overs::{Distance, Distances, HandOvers};
 
-/// A distance of fewer hand-overs than this share is rare.
-const RARE: f64 = 0.4;
+/// A state of the host that fewer visits or hand-overs than this share met is rare.
+pub(crate) const RARE: f64 = 0.4;
 /// Distances are worked out anew when there are more visits by this factor.
 const ANEW: f64 = 1.1;
 

@@ -14,7 +14,7 @@ use membound_core::stats::quantiles::median;
 use membound_core::stats::states::{VISITS_MIN, uncertainty};
 use membound_core::units::Bytes;
 
-use crate::distances::Watch;
+use crate::distances::{RARE, Watch};
 
 /// Visits to a scan: a slow spell that falls on one of them does not show in a median of three. The samples of a scan
 /// are of many quantities, one an offset, so how narrow their interval is says nothing; and they are many.
@@ -94,10 +94,8 @@ const APART: f64 = 0.02;
 /// The same while the machine is in a state that it is rarely in, and the share of the run that the headline may then take.
 const APART_WHILE_RARE: f64 = 0.005;
 const HEADLINE_SHARE_WHILE_RARE: f64 = 0.7;
-/// A visit is to the fast state if it takes no longer than the fastest by this factor; a state of fewer visits than this share
-/// is rare.
+/// A visit is to the fast state if it takes no longer than the fastest by this factor.
 const IN_STATE: f64 = 1.1;
-const RARE: f64 = 0.4;
 
 /// Visits `cases` in rounds, in random order, until each is settled or the time is over. Rounds lie apart in time, so
 /// that a slow spell of a shared machine falls on all cases alike and shows as spread, not as a difference between

@@ -20,7 +20,7 @@ use crate::vulkan::failure::{INCOMPATIBLE_DRIVER, INITIALIZATION_FAILED};
 use crate::vulkan::transfers::Transfers;
 use membound_core::machine::devices::{Api, Device, DeviceKind, DeviceName, MemoryFlag, link_of, node_of};
 use membound_core::machine::source::Source;
-use membound_core::units::Bytes;
+use membound_core::units::{Bytes, counted};
 use membound_core::work::device::Buffer;
 
 /// What to install where there is none, by the names of Debian's packages.
@@ -127,8 +127,8 @@ fn family(all: &[vk::QueueFamilyProperties]) -> Option<Family> {
 /// `copies by queue family 1 (2 queues that do nothing else)`
 fn copies_by(all: &[vk::QueueFamilyProperties]) -> String {
     let Some(Family { number, queues, copies_alone }) = family(all) else { return "no queue that copies".into() };
-    let (many, alone) = (if queues == 1 { "" } else { "s" }, if copies_alone { ", for nothing else" } else { "" });
-    format!("copies by queue family {number} ({queues} queue{many}{alone})")
+    let alone = if copies_alone { ", for nothing else" } else { "" };
+    format!("copies by queue family {number} ({}{alone})", counted(queues, "queue"))
 }
 
 /// A device that is open: its buffers by types of memory.
