@@ -165,7 +165,7 @@ mod tests {
         exact.add_product(0.1, 10.0);
         exact.add(-1.0);
         // What a fused multiply-add leaves: it rounds once too.
-        assert_eq!(exact.value(), 0.1f64.mul_add(10.0, -1.0));
+        assert_eq!(exact.value(), libm::fma(0.1, 10.0, -1.0));
         let mut least = Exact::default();
         least.add_product(5e-324, 5e-324);
         assert_eq!(least.value(), 0.0);

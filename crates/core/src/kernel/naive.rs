@@ -66,8 +66,8 @@ impl Twin<'_> {
 
     fn multiply_add(&self, x: f64, y: f64, z: f64) -> f64 {
         match (self.is_fused, self.element) {
-            (true, Element::Double) => x.mul_add(y, z),
-            (true, Element::Float) => (x as f32).mul_add(y as f32, z as f32).into(),
+            (true, Element::Double) => fused(x, y, z),
+            (true, Element::Float) => libm::fmaf(x as f32, y as f32, z as f32).into(),
             (false, _) => self.rounded(x * y) + z,
         }
     }
@@ -201,6 +201,11 @@ fn compute(operation: Operation, left: f64, right: f64) -> f64 {
     }
 }
 
+/// x * y + z, rounded once. Not the standard library's, which is the system's: the one of mingw-w64 rounds several times.
+pub fn fused(x: f64, y: f64, z: f64) -> f64 {
+    libm::fma(x, y, z)
+}
+
 /// Whether two results are the same, bit for bit. Numbers that are none are all alike: which of them comes out when two
 /// meet depends on the order of operands.
 pub fn is_same(left: f64, right: f64) -> bool {
@@ -232,6 +237,8 @@ pub fn index(order: IndexOrder, place: usize, length: usize) -> usize {
 mod tests {
     use super::*;
     use crate::kernel::catalog::{CATALOG, Kernel};
+    use crate::kernel::exact::Exact;
+    use proptest::prelude::*;
 
     fn numbers(stream: usize, length: usize) -> Vec<f64> {
         (0..length).map(|i| ((i * 7 + stream * 5) % 13) as f64 - 3.0).collect()
@@ -318,6 +325,17 @@ mod tests {
                 assert_eq!(value(text, element, true, 1.0 + e, 1.0 - e), -e * e, "{text}");
                 assert_eq!(value(text, element, false, 1.0 + e, 1.0 - e), 0.0, "{text}");
             }
+        }
+    }
+
+    proptest! {
+        /// A fused operation rounds once, on every system: the one of mingw's library rounds several times.
+        #[test]
+        fn a_fused_product_is_rounded_once(x in -2.0..2.0, y in -2.0..2.0, z in -8.0..8.0) {
+            let mut exact = Exact::default();
+            exact.add_product(x, y);
+            exact.add(z);
+            prop_assert_eq!(fused(x, y, z), exact.value());
         }
     }
 

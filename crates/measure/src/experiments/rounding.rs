@@ -14,6 +14,7 @@ use membound_core::kernel::catalog::Kernel;
 use membound_core::kernel::exact::{Exact, ulps_apart};
 use membound_core::kernel::formula::Formula;
 use membound_core::kernel::isa::Isa;
+use membound_core::kernel::naive::fused;
 use membound_core::kernel::unusual;
 use membound_core::record::{Measured, Results, Sample, Samples};
 use membound_core::work::rounding::{Arithmetic, Data, SumOrder, Summation};
@@ -214,7 +215,7 @@ fn checked(streams: &[Vec<f64>]) -> (u64, u64) {
     for ((a, b), c) in a.iter().zip(b).zip(c) {
         // FNV-1a, a word at a time.
         hash = (hash ^ a.to_bits()).wrapping_mul(0x0000_0100_0000_01b3);
-        farthest = farthest.max(ulps_apart(*a, SCALAR.mul_add(*c, *b)));
+        farthest = farthest.max(ulps_apart(*a, fused(SCALAR, *c, *b)));
     }
     (hash, farthest)
 }
