@@ -238,6 +238,58 @@ fn arm_with_two_designs_of_cores() {
     assert_eq!(machine.caches.iter().filter(|cache| cache.level == 2).count(), 20);
 }
 
+/// A phone, whose kernel names the greatest frequency of the hardware and not of the governor.
+#[test]
+fn arm_with_three_designs_of_cores() {
+    let machine = recorded("9arm-google-pixel-8");
+    let designs = "ARM Cortex-A510 (0xd46) + Cortex-A715 (0xd4d) + Cortex-X3 (0xd4e)";
+    assert_eq!(machine.identity.model, Fact::Known(designs.into()));
+    assert_eq!(machine.identity.signature, Fact::Known("r1p1 + r1p0 + r1p0".into()));
+    let kinds =
+        [(CoreKind::Performance, set("8")), (CoreKind::Efficiency, set("4-7")), (CoreKind::LowPower, set("0-3"))];
+    assert_eq!(machine.kinds(), kinds);
+    let clock = machine.cpus[0].frequency.known().unwrap();
+    assert_eq!((clock.max.get(), clock.hardware_max.get()), (None, Some(Hertz(1.704e9))));
+    assert!(text(&machine).contains("324 MHz to 1.7"), "{}", text(&machine));
+}
+
+/// A 32-bit program's view of a phone: the kernel's model name names no model.
+#[test]
+fn arm_with_two_designs_and_a_cache_that_they_share() {
+    let machine = recorded("8arm-samsung-galaxy-s9");
+    let designs = "Qualcomm Kryo-3xx-Gold (0x802) + Kryo-3xx-Silver (0x803)";
+    assert_eq!(machine.identity.model, Fact::Known(designs.into()));
+    assert_eq!(machine.identity.signature, Fact::Known("r6p13 + r7p12".into()));
+    assert_eq!(machine.identity.product, Fact::Known("Qualcomm Technologies, Inc SDM845".into()));
+    assert_eq!(machine.kinds(), [(CoreKind::Performance, set("4-7")), (CoreKind::Efficiency, set("0-3"))]);
+    let caches = |cpu| machine.data_caches(cpu).iter().map(|cache| cache.size).collect::<Vec<_>>();
+    assert_eq!(caches(0), [Bytes::kib(32), Bytes::kib(128), Bytes::mib(2)]);
+    assert_eq!(caches(7), [Bytes::kib(64), Bytes::kib(256), Bytes::mib(2)]);
+    assert_eq!(machine.last_level_bytes(&set("0-7")), Some(Bytes::mib(2)));
+}
+
+#[test]
+fn arm_with_one_design() {
+    let machine = recorded("4arm-google-pixel-c");
+    assert_eq!(machine.identity.model, Fact::Known("ARM Cortex-A57 (0xd07)".into()));
+    assert_eq!(machine.identity.signature, Fact::Known("r1p1".into()));
+    assert_eq!(machine.last_level(3).unwrap().cpus, set("0-3"));
+    assert!(text(&machine).contains("204 MHz to 1.9"), "{}", text(&machine));
+    let machine = recorded("6arm-cavium-thunderx");
+    assert_eq!((machine.packages(), machine.cores().len(), machine.caches.len()), (1, 6, 0));
+    assert_eq!(machine.identity.model, Fact::Known("Cavium ThunderX (0x0a1)".into()));
+    assert_eq!(machine.identity.arm.as_ref().unwrap().features.known().map(|f| f.contains("atomics")), Some(true));
+}
+
+/// A board without firmware tables says what it is in its device tree.
+#[test]
+fn an_arm_boards_name_is_in_its_device_tree() {
+    let cpuinfo = ("proc/cpuinfo", "processor : 0\nCPU implementer : 0x41\nCPU architecture: 8\nCPU part : 0xd0b\n");
+    let tree = Tree::new(&[cpuinfo, ("sys/firmware/devicetree/base/model", "Raspberry Pi 5 Model B Rev 1.0\0")]);
+    tree.cpu(0, "64K");
+    assert_eq!(tree.machine().identity.product, Fact::Known("Raspberry Pi 5 Model B Rev 1.0".into()));
+}
+
 /// No flag of an ARM processor says so; firmware does, by a list of words with zero bytes between them.
 #[test]
 fn an_arm_guest_is_known_by_its_device_tree() {

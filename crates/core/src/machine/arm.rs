@@ -26,7 +26,7 @@ const IMPLEMENTERS: [(u8, &str); 9] = [
 
 /// Names of designs, from the list of the Linux kernel (arch/arm64/include/asm/cputype.h), which quotes each core's
 /// technical reference manual.
-const NAMES: [(u8, u16, &str); 39] = [
+const NAMES: [(u8, u16, &str); 45] = [
     (0x41, 0xc09, "Cortex-A9"),
     (0x41, 0xd03, "Cortex-A53"),
     (0x41, 0xd05, "Cortex-A55"),
@@ -63,6 +63,12 @@ const NAMES: [(u8, u16, &str); 39] = [
     (0x46, 0x001, "A64FX"),
     (0x48, 0xd01, "TSV110"),
     (0x4e, 0x004, "Carmel"),
+    (0x51, 0x001, "Oryon"),
+    (0x51, 0x802, "Kryo-3xx-Gold"),
+    (0x51, 0x803, "Kryo-3xx-Silver"),
+    (0x51, 0x804, "Kryo-4xx-Gold"),
+    (0x51, 0x805, "Kryo-4xx-Silver"),
+    (0x51, 0xc00, "Falkor"),
     (0x61, 0x022, "M1 Icestorm"),
     (0x61, 0x023, "M1 Firestorm"),
     (0xc0, 0xac3, "AmpereOne"),
@@ -88,6 +94,13 @@ impl Part {
         let name = NAMES.iter().find(|known| (known.0, known.1) == (implementer, part));
         name.map_or_else(|| format!("part {part:#05x}"), |(_, _, name)| format!("{name} ({part:#05x})"))
     }
+}
+
+/// Variant and revision of the core, as its designer's manuals write them: `r0p1`.
+pub(crate) fn revision(text: &str) -> Option<String> {
+    let variant = u8::from_str_radix(field(text, "CPU variant")?.strip_prefix("0x")?, 16).ok()?;
+    let revision: u8 = field(text, "CPU revision")?.parse().ok()?;
+    Some(format!("r{variant}p{revision}"))
 }
 
 /// Whose code this is.
@@ -128,8 +141,11 @@ mod tests {
         // Neoverse V2, revision r0p1: implementer 0x41, variant 0, architecture 0xf, part 0xd4f, revision 1.
         let part = Part::of_register("0x00000000410fd4f1\n").unwrap();
         assert_eq!((vendor(part.implementer), part.name()), ("ARM".into(), "Neoverse-V2 (0xd4f)".into()));
-        let text = "processor\t: 3\nCPU implementer\t: 0x46\nCPU architecture: 8\nCPU part\t: 0x001";
+        let text =
+            "processor\t: 3\nCPU implementer\t: 0x46\nCPU architecture: 8\nCPU variant\t: 0x1\nCPU part\t: 0x001";
         let part = Part::of_paragraph(text).unwrap();
+        assert_eq!(revision(text), None);
+        assert_eq!(revision(&format!("{text}\nCPU revision\t: 13")), Some("r1p13".into()));
         assert_eq!((vendor(part.implementer), part.name()), ("Fujitsu".into(), "A64FX (0x001)".into()));
         let unknown = Part { implementer: 0x70, part: 0x661 };
         assert_eq!((vendor(unknown.implementer), unknown.name()), ("implementer 0x70".into(), "part 0x661".into()));

@@ -1,13 +1,13 @@
 //! What the machine is: processor, microcode, kernel, hypervisor, clock source.
 
-use crate::machine::source::Hypervisor;
+use std::collections::BTreeSet;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::machine::arm::{self, Part};
 use crate::machine::fact::Fact;
-use crate::machine::source::{ArmRegisters, Source};
+use crate::machine::source::{ArmRegisters, Hypervisor, Source};
 use crate::units::Bytes;
 
 const CPUINFO: &str = "proc/cpuinfo";
@@ -21,13 +21,13 @@ pub struct Identity {
     pub vendor: Fact<String>,
     /// The processor's name; on ARM, implementer, names and numbers of parts, each kind once.
     pub model: Fact<String>,
-    /// x86 family, model and stepping, such as `25/17/1`.
+    /// x86 family, model and stepping, such as `25/17/1`; on ARM the revisions of the parts, such as `r0p1`.
     pub signature: Fact<String>,
     /// Revision of the microcode, as the kernel writes it. In a virtual machine it is what the hypervisor says.
     pub microcode: Fact<String>,
     /// Release of the kernel.
     pub kernel: Fact<String>,
-    /// Who sold the machine and its name, from the firmware.
+    /// Who sold the machine and its name, from the firmware or its device tree.
     pub product: Fact<String>,
     /// What it runs under.
     pub hypervisor: Fact<Hypervisor>,
@@ -74,11 +74,11 @@ pub(crate) fn read(source: &Source) -> Identity {
     Identity {
         arm: is_arm.then(|| arm(source, &cpuinfo)),
         vendor: cpuinfo.field("vendor_id").or_else(|| cpuinfo.arm_vendor()),
-        model: cpuinfo.field("model name").or_else(|| cpuinfo.arm_parts()),
+        model: cpuinfo.model(),
         signature: cpuinfo.signature(),
         microcode: cpuinfo.field("microcode").or_else(|| source.word("sys/devices/system/cpu/cpu0/microcode/version")),
         kernel: kernel(source),
-        product: product(source),
+        product: product(source, &cpuinfo),
         hypervisor: hypervisor(source, &flags),
         tsc: tsc(source, &flags),
         clocksource: source.word("sys/devices/system/clocksource/clocksource0/current_clocksource"),
@@ -120,15 +120,27 @@ impl CpuInfo {
 
     /// The feature flags; absent but on x86.
     fn flags(&self) -> Fact<Vec<String>> {
-        if self.field("CPU implementer").known().is_some() {
+        if self.is_arm() {
             return Fact::absent("an ARM processor has no such flag");
         }
         self.field("flags").map(|flags| flags.split_whitespace().map(String::from).collect())
     }
 
+    fn is_arm(&self) -> bool {
+        self.field("CPU implementer").known().is_some()
+    }
+
+    /// A 32-bit program is told a model name on ARM, too, but one that names no model.
+    fn model(&self) -> Fact<String> {
+        match self.is_arm() {
+            true => self.arm_parts().or_else(|| self.field("model name")),
+            false => self.field("model name"),
+        }
+    }
+
     fn signature(&self) -> Fact<String> {
-        if self.field("CPU implementer").known().is_some() {
-            return Fact::absent("an ARM processor has none; see the part number");
+        if self.is_arm() {
+            return self.arm_revisions();
         }
         let [family, model, stepping] = ["cpu family", "model", "stepping"].map(|name| self.field(name));
         family
@@ -143,18 +155,31 @@ impl CpuInfo {
     }
 
     fn arm_parts(&self) -> Fact<String> {
-        let vendor = self.arm_vendor();
-        let text = self.0.as_ref();
-        vendor.and_then(|vendor| {
-            text.and_then(|text| {
-                let mut parts: Vec<Part> = text.split("\n\n").filter_map(Part::of_paragraph).collect();
-                parts.sort();
-                parts.dedup();
-                let names: Vec<String> = parts.into_iter().map(Part::name).collect();
-                let names = (!names.is_empty()).then(|| format!("{vendor} {}", names.join(" + ")));
-                Fact::from_option(names, || format!("/{CPUINFO} has no 'CPU part'"))
-            })
+        let parts = self.of_paragraphs(Part::of_paragraph);
+        let names: Vec<String> = parts.iter().map(|part| part.name()).collect();
+        let names = Fact::from_option((!names.is_empty()).then(|| names.join(" + ")), || {
+            format!("/{CPUINFO} has no 'CPU part'")
+        });
+        names.and_then(|names| self.arm_vendor().map(|vendor| format!("{vendor} {names}")))
+    }
+
+    /// One for all parts, or one for each, in the order of [`Self::arm_parts`].
+    fn arm_revisions(&self) -> Fact<String> {
+        let told = self.of_paragraphs(|text| Some((Part::of_paragraph(text)?, arm::revision(text)?)));
+        let mut revisions: Vec<&str> = told.iter().map(|(_, revision)| revision.as_str()).collect();
+        if revisions.iter().all(|revision| *revision == revisions[0]) {
+            revisions.truncate(1);
+        }
+        Fact::from_option((!revisions.is_empty()).then(|| revisions.join(" + ")), || {
+            format!("/{CPUINFO} has no 'CPU variant' and 'CPU revision'")
         })
+    }
+
+    /// What the paragraphs tell, in order and each once.
+    fn of_paragraphs<T: Ord>(&self, read: impl Fn(&str) -> Option<T>) -> Vec<T> {
+        let text = self.0.known().map(String::as_str).unwrap_or_default();
+        let told: BTreeSet<T> = text.split("\n\n").filter_map(read).collect();
+        told.into_iter().collect()
     }
 }
 
@@ -173,13 +198,20 @@ fn kernel(source: &Source) -> Fact<String> {
     })
 }
 
-fn product(source: &Source) -> Fact<String> {
+/// By the firmware's tables; on boards that have none by the device tree, whose texts end with a zero byte, or by what old kernels
+/// call the hardware.
+fn product(source: &Source, cpuinfo: &CpuInfo) -> Fact<String> {
     let [vendor, name] = ["sys_vendor", "product_name"].map(|file| source.word(&format!("sys/class/dmi/id/{file}")));
     match (vendor, name) {
         (Fact::Known(vendor), Fact::Known(name)) if !name.starts_with(&vendor) => {
             Fact::Known(format!("{vendor} {name}"))
         }
-        (_, name) => name,
+        (_, Fact::Known(name)) => Fact::Known(name),
+        (_, absent) => {
+            let model = source.word("sys/firmware/devicetree/base/model");
+            let model = model.known().map(|model| model.trim_end_matches('\0').to_string());
+            model.or_else(|| cpuinfo.field("Hardware").known().cloned()).map_or(absent, Fact::Known)
+        }
     }
 }
 

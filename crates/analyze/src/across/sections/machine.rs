@@ -40,7 +40,8 @@ fn processor(page: &mut Page, machine: &Machine) {
     page.heading("cpu", "CPU");
     page.fact("model", &identity.model);
     page.fact("vendor", &identity.vendor);
-    page.fact("family/model/step", &identity.signature);
+    let is_arm = identity.architecture.known().is_some_and(|name| ["arm", "aarch64"].contains(&name.as_str()));
+    page.fact(if is_arm { "revision" } else { "family/model/step" }, &identity.signature);
     page.fact("microcode", &identity.microcode);
     page.fact("machine", &identity.product);
     page.fact("hypervisor", &identity.hypervisor);
@@ -112,7 +113,8 @@ fn clocks(page: &mut Page, machine: &Machine) {
 
 fn clock(frequency: &Frequency) -> String {
     let base = frequency.base.known().map(|base| format!(", base {base}")).unwrap_or_default();
-    format!("{} to {}{base}", or_dash(&frequency.min), or_dash(&frequency.max))
+    let most = frequency.max.clone().or_else(|| frequency.hardware_max.clone());
+    format!("{} to {}{base}", or_dash(&frequency.min), or_dash(&most))
 }
 
 /// One row for all caches that are alike.

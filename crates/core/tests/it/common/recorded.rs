@@ -8,7 +8,7 @@ use tempfile::TempDir;
 
 /// All recorded machines, by name.
 #[allow(dead_code)] // Not each crate's tests go through all.
-pub const ALL: [&str; 11] = [
+pub const ALL: [&str; 15] = [
     "16amd64-8n2c",
     "64amd64-4s2n4ca2co",
     "48amd64-4pa2n6c-sparse",
@@ -20,6 +20,10 @@ pub const ALL: [&str; 11] = [
     "128arm-2pa2n8cluster4co",
     "nvidia-dgx-gb10",
     "2arm-2c",
+    "9arm-google-pixel-8",
+    "8arm-samsung-galaxy-s9",
+    "4arm-google-pixel-c",
+    "6arm-cavium-thunderx",
 ];
 
 /// Unpacks and reads a recorded machine.
