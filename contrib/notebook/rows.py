@@ -44,3 +44,13 @@ print(bandwidth.groupby("threads")["lost"].median().round(3).to_string())
 with open(record) as lines:
     visits = [line for line in map(json.loads, lines) if line["type"] == "measurement" and line["outcome"] == "measured"]
 print(len(visits), "visits,", sum(len(visit["samples"]["ticks"]) for visit in visits), "samples")
+
+# %% [markdown]
+# What rows come to: levels, limits, the share of its limit that each kernel reached, what costs most, the verdict.
+
+# %%
+text = subprocess.run([membound, "report", record, "--answers"], check=True, capture_output=True, text=True).stdout
+answers = json.loads(text)[0]
+print(pandas.json_normalize(answers["levels"]["all"])[["name", "claimed", "capacity"]].to_string())
+for sentence in answers["sentences"]:
+    print(sentence)

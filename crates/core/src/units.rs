@@ -83,6 +83,9 @@ pub const LINE: u64 = 64;
 /// Bytes of a base page, in which work on pages is counted whatever the pages obtained.
 pub const BASE_PAGE: u64 = 4096;
 
+/// Bytes of a transparent huge page where base pages have 4 KiB.
+pub const HUGE_PAGE_USUAL: Bytes = Bytes::mib(2);
+
 /// A number of bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(transparent)]

@@ -4,19 +4,22 @@
 //! moves the CPUs of a guest: now a line is handed over within one last-level cache, now between two, which takes several times as
 //! long. What is shared then is a link to memory, too, so kernels of several threads have two speeds.
 
-use membound_core::in_order::InOrder;
 use std::collections::HashMap;
+
+use schemars::JsonSchema;
+use serde::Serialize;
 
 use crate::experiments::bandwidth::rows::BandwidthRow;
 use crate::quality::states_of;
 use crate::visits::{Visits, measured};
 use membound_core::case::{Case, Work};
+use membound_core::in_order::InOrder;
 use membound_core::record::Measured;
 use membound_core::record::hand_overs::{HandOvers, VISITS_MIN};
 use membound_core::stats::states::{Better, Ends};
 
 /// How far apart the CPUs of a guest were.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct HostStates {
     /// Nanoseconds of a hand-over where they were close together, and where they were far apart.
     pub hand_over_ns: [f64; 2],
@@ -27,7 +30,7 @@ pub struct HostStates {
 }
 
 /// A kernel in both states.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct Effect {
     /// Its row.
     pub row: usize,

@@ -1,5 +1,8 @@
 //! What costs most on a machine: the same work done in a slow way and in a fast way, by how much they differ, and the cure.
 
+use schemars::JsonSchema;
+use serde::Serialize;
+
 use crate::experiments::bandwidth::rows::BandwidthRow;
 use crate::experiments::latency::rows::LatencyRow;
 use crate::experiments::pages::rows::PageRow;
@@ -14,7 +17,7 @@ use membound_core::units::{Bytes, BytesPerSecond, percent, significant};
 use membound_core::work::pages::PageWork;
 
 /// A slow way of doing something.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct Loss {
     /// What is slow.
     pub what: String,
@@ -99,10 +102,17 @@ fn first_touch(report: &Report) -> Option<Loss> {
     };
     let (base, store) = (touch(MemoryKind::Base)?, in_memory(report, "store", 1)?);
     let huge = touch(MemoryKind::Thp).map_or(String::new(), |huge| {
-        format!("; 2 MiB pages fault {} x as fast", significant(huge.median / base.median))
+        format!(
+            "; {} pages fault {} x as fast",
+            report.machine.pages.huge_bytes(),
+            significant(huge.median / base.median)
+        )
     });
     Some(Loss {
-        what: "first touch of memory in 4 KiB pages, against storing to it again".into(),
+        what: format!(
+            "first touch of memory in {} pages, against storing to it again",
+            report.machine.pages.base_bytes()
+        ),
         factor: over(store.interval(), base.interval()),
         than: "slower",
         cure: format!("keep and reuse buffers{huge}"),
@@ -128,8 +138,9 @@ fn write_allocate(report: &Report) -> Option<Loss> {
 
 fn small_pages(report: &Report) -> Option<Loss> {
     let [base, huge] = [MemoryKind::Base, MemoryKind::Thp].map(|kind| chase(report, Order::Random, kind));
+    let [base_page, huge_page] = [report.machine.pages.base_bytes(), report.machine.pages.huge_bytes()];
     Some(Loss {
-        what: "random loads from memory in 4 KiB pages, against 2 MiB pages".into(),
+        what: format!("random loads from memory in {base_page} pages, against {huge_page} pages"),
         factor: over(base?.latency_ns?.interval(), huge?.latency_ns?.interval()),
         than: "slower",
         cure: "madvise(MADV_HUGEPAGE), or a huge-page pool, for large tables".into(),

@@ -15,7 +15,7 @@ use membound_core::machine::source::Hypervisor;
 use membound_core::parallel;
 use membound_core::record::{Clock, Measured, Measurement, Outcome, Record};
 use membound_core::stats::quantiles::median;
-use membound_core::units::{Bytes, Hertz, percent, significant};
+use membound_core::units::{BASE_PAGE, Bytes, Hertz, percent, significant};
 
 /// Thresholds: shares of one, or ratios.
 mod threshold {
@@ -69,6 +69,7 @@ pub fn of_machine(machine: &Machine) -> Vec<Warning> {
         numa_balancing(machine),
         zone_reclaim(machine),
         thp(machine),
+        base_pages(machine),
         swap(machine),
         split_domains(machine),
         uneven_nodes(machine),
@@ -127,6 +128,16 @@ fn zone_reclaim(machine: &Machine) -> Option<Warning> {
          another is used"
     );
     (mode > 0 && nodes > 1).then(|| warning("zone reclaim is on", evidence, "sysctl vm.zone_reclaim_mode=0"))
+}
+
+/// `4k` is the name of the memory that everybody gets, whatever its pages have.
+fn base_pages(machine: &Machine) -> Option<Warning> {
+    let page = machine.pages.base.get().filter(|page| page.0 != BASE_PAGE)?;
+    Some(warning(
+        "base pages are larger than usual",
+        format!("this kernel's base pages have {page}, so memory of kind `4k` has pages of that size"),
+        "compare it with machines whose base pages have the same size",
+    ))
 }
 
 fn thp(machine: &Machine) -> Option<Warning> {

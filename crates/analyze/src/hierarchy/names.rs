@@ -30,7 +30,7 @@ pub struct Level {
     pub probability: Option<f64>,
     /// How long a load from it takes, if that was measured.
     pub latency: Option<LevelLatency>,
-    /// Figure of each kernel, one thread then all threads: rows' indices into [`Report::rows`](crate::report::Report::rows).
+    /// The row that stands for each kernel, by one thread, then by all.
     pub best: Vec<LevelBest>,
 }
 
@@ -72,7 +72,7 @@ pub struct LevelBest {
     pub kernel: String,
     /// Threads.
     pub threads: usize,
-    /// Index of the row.
+    /// Its place in [`Report::rows`](crate::report::Report::rows).
     pub row: usize,
     /// The share of its limit that it reached; absent where no limit is known without measuring.
     pub share: Option<f64>,

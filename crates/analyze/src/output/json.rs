@@ -1,14 +1,22 @@
 //! Rows, warnings and facts as JSON.
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::across::check::Checkup;
 use crate::across::compare::comparison::Comparison;
 use crate::across::compare::row::ComparisonRow;
 use crate::across::fleet::rows::ScreenRow;
+use crate::across::host_states::HostStates;
+use crate::across::limits::Limits;
+use crate::across::losses::{Loss, losses};
+use crate::across::roofline::Roofline;
+use crate::across::traffic::WriteAllocate;
 use crate::across::verdict::diagnosis::Diagnosis;
 use crate::across::warnings::of_machine;
 use crate::across::watch::WatchRow;
+use crate::experiments::bandwidth::stores::Crossover;
+use crate::hierarchy::names::Levels;
 use crate::report::Report;
 use crate::row::AnyRow;
 use crate::warning::Warning;
@@ -76,6 +84,70 @@ pub fn verdicts(reports: &[(String, &Report)]) -> String {
         lines.push(Line { record, sentence: report.verdict.sentence(), verdict: &report.verdict });
     }
     array(&lines)
+}
+
+/// What a record comes to beside its rows. A `row` in it is the place of a row among those that `--format json` prints of the
+/// record, from 0.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct Answers<'a> {
+    /// The record's file.
+    record: &'a str,
+    /// The host's name.
+    host: &'a str,
+    /// The tool that measured.
+    tool: &'a str,
+    /// Start, seconds since 1970 (UTC).
+    started_unix_s: u64,
+    /// The machine in a line.
+    machine: String,
+    /// The answer in whole sentences.
+    sentences: &'a [String],
+    /// Levels of the memory system as all curves show them.
+    levels: &'a Levels,
+    /// What the machine can do at most, and how that is known.
+    limits: &'a Limits,
+    /// Kernels against what bounds them.
+    roofline: &'a Roofline,
+    /// Where non-temporal stores overtake regular ones.
+    crossovers: &'a [Crossover],
+    /// What the write-allocate costs.
+    write_allocate: &'a [WriteAllocate],
+    /// What costs most, and the cure.
+    losses: Vec<Loss>,
+    /// Where a host had the CPUs of a guest; absent where that did not change.
+    host_states: Option<&'a HostStates>,
+    /// Why memory-bound code is not faster here.
+    verdict: &'a Diagnosis,
+    /// What disturbed or limits the figures.
+    warnings: &'a [Warning],
+}
+
+impl<'a> Answers<'a> {
+    /// Those of a record with this name.
+    pub fn of(record: &'a str, report: &'a Report) -> Self {
+        Answers {
+            record,
+            host: &report.host,
+            tool: &report.tool,
+            started_unix_s: report.started_unix_s,
+            machine: report.machine.summary(),
+            sentences: &report.findings,
+            levels: &report.levels,
+            limits: &report.limits,
+            roofline: &report.roofline,
+            crossovers: &report.crossovers,
+            write_allocate: &report.write_allocate,
+            losses: losses(report),
+            host_states: report.host_states.as_ref(),
+            verdict: &report.verdict,
+            warnings: &report.warnings,
+        }
+    }
+}
+
+/// One array of what records come to.
+pub fn answers(reports: &[(String, &Report)]) -> String {
+    array(&reports.iter().map(|(record, report)| Answers::of(record, report)).collect::<Vec<_>>())
 }
 
 /// The facts about a machine, and with them what follows: what each node is (`natures`), how memory was configured

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::machine::fact::Fact;
 use crate::machine::source::Source;
-use crate::units::Bytes;
+use crate::units::{BASE_PAGE, Bytes, HUGE_PAGE_USUAL};
 
 /// Memory of the whole machine, bytes.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -65,6 +65,18 @@ pub struct HugePool {
     pub reserved: Fact<u64>,
     /// Pages beyond the pool's set size.
     pub surplus: Fact<u64>,
+}
+
+impl Pages {
+    /// Bytes in a base page; where nothing tells it, what most machines have.
+    pub fn base_bytes(&self) -> Bytes {
+        self.base.get().unwrap_or(Bytes(BASE_PAGE))
+    }
+
+    /// Bytes in a transparent huge page; where nothing tells it, what goes with base pages of 4 KiB.
+    pub fn huge_bytes(&self) -> Bytes {
+        self.thp.get().unwrap_or(HUGE_PAGE_USUAL)
+    }
 }
 
 pub(crate) fn memory(source: &Source) -> Memory {

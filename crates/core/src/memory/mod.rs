@@ -24,7 +24,7 @@ use serde::{Deserialize, Serialize};
 use crate::machine::room::NodeRoom;
 use crate::memory::located::Located;
 use crate::memory::policy::{NodeSet, Policy, PolicyError};
-use crate::units::{Bytes, UnknownWord, words};
+use crate::units::{Bytes, HUGE_PAGE_USUAL, UnknownWord, words};
 
 words! {
     /// A kind of memory that a program can get.
@@ -206,9 +206,6 @@ impl From<Written> for MemorySpec {
         MemorySpec { kind: written.kind, policy: bound.or(written.policy).unwrap_or_default() }
     }
 }
-
-/// Bytes of a transparent huge page where base pages have 4 KiB.
-pub const HUGE_PAGE_USUAL: Bytes = Bytes::mib(2);
 
 /// What was really obtained, read back after the run.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]

@@ -13,8 +13,7 @@ use std::sync::OnceLock;
 
 use crate::memory::no_memory::NoMemory;
 use membound_core::machine::source::Source;
-use membound_core::memory::HUGE_PAGE_USUAL;
-use membound_core::units::Bytes;
+use membound_core::units::{Bytes, HUGE_PAGE_USUAL};
 
 /// Bytes of a transparent huge page here.
 pub(crate) fn transparent() -> Bytes {

@@ -21,8 +21,8 @@ use crate::os::{files, memory, numa};
 use membound_core::memory::located::{Located, NodePages, summed};
 use membound_core::memory::policy::{NodeSet, Policy};
 use membound_core::memory::proof::Proof;
-use membound_core::memory::{HUGE_PAGE_USUAL, MemorySpec, Obtained};
-use membound_core::units::Bytes;
+use membound_core::memory::{MemorySpec, Obtained};
+use membound_core::units::{Bytes, HUGE_PAGE_USUAL};
 
 /// A collapse that met a busy page goes on from there; more often than this it is not asked to.
 const TRIES_MOST: u32 = 100;

@@ -121,8 +121,8 @@ pub enum Command {
     Report(report::ReportArgs),
     /// Measure a loop of your own, such as 'a[i] = b[i] + s*c[i]'; list the kernels, or the machine code that will run
     Kernel(Box<kernel::KernelArgs>),
-    /// Print the JSON schema of a record's lines, of result rows, of the cells of a comparison, of a check's rows, of what watching
-    /// tells, of a fleet's summary, or of a screened fleet
+    /// Print the JSON schema of a record's lines, of result rows, of what rows come to, of the cells of a comparison, of a check's
+    /// rows, of what watching tells, of a fleet's summary, or of a screened fleet
     Schema {
         /// Which schema
         #[arg(value_enum, default_value_t = SchemaOf::Record)]
@@ -150,6 +150,8 @@ pub enum SchemaOf {
     Record,
     /// One row of `--format json`
     Row,
+    /// One of what `report --answers` prints for each record
+    Answers,
     /// One row of `compare --format json`
     Comparison,
     /// One row of `check --format json`
@@ -210,6 +212,7 @@ pub fn execute(cli: &Cli) -> anyhow::Result<Done> {
             let schema = match of {
                 SchemaOf::Record => membound_core::record::schema(),
                 SchemaOf::Row => schemars::schema_for!(dyn membound_analyze::row::AnyRow).to_value(),
+                SchemaOf::Answers => schemars::schema_for!(membound_analyze::output::json::Answers<'_>).to_value(),
                 SchemaOf::Comparison => {
                     schemars::schema_for!(membound_analyze::across::compare::row::ComparisonRow).to_value()
                 }

@@ -36,6 +36,9 @@ pub struct ReportArgs {
     /// Print where the time of the run went
     #[arg(long, conflicts_with_all = ["warnings", "verdict"])]
     pub where_time_went: bool,
+    /// Print what the rows come to, as JSON: levels, limits, roofline, what costs most, verdict, warnings
+    #[arg(long, conflicts_with_all = ["warnings", "verdict", "where_time_went"])]
+    pub answers: bool,
     /// Print as; csv and json print the rows of all records, markdown the answers
     #[arg(long, value_enum, default_value_t = Format::Table)]
     pub format: Format,
@@ -60,6 +63,9 @@ pub fn run(args: &ReportArgs) -> anyhow::Result<Done> {
 
 /// What goes to stdout.
 fn shown(args: &ReportArgs, reports: &[(&PathBuf, Report)]) -> anyhow::Result<String> {
+    if args.answers {
+        return answers(reports, args.format);
+    }
     if args.warnings {
         return warnings(reports, args.format);
     }
@@ -135,6 +141,17 @@ fn of_each(reports: &[(&PathBuf, Report)], view: impl Fn(&Report) -> String) -> 
 
 fn named<'a>(reports: &'a [(&PathBuf, Report)]) -> Vec<(String, &'a Report)> {
     reports.iter().map(|(path, report)| (path.display().to_string(), report)).collect()
+}
+
+/// What each record comes to.
+fn answers(reports: &[(&PathBuf, Report)], format: Format) -> anyhow::Result<String> {
+    match format {
+        // What people read of it is the report itself.
+        Format::Table | Format::Json => Ok(view::json::answers(&named(reports))),
+        Format::Csv | Format::Jsonl | Format::Markdown => {
+            Err(usage("answers are objects in objects; print them with --format json"))
+        }
+    }
 }
 
 /// The warnings of all records, each with its record.

@@ -16,6 +16,7 @@ use membound_core::experiments as plan;
 use membound_core::experiments::frame::Frame;
 use membound_core::experiments::latency::Detail;
 use membound_core::kernel::chase::{Chase, Order};
+use membound_core::machine::fact::Fact;
 use membound_core::memory::{MemoryKind, MemorySpec, Obtained};
 use membound_core::record::{Measured, Measurement, Outcome, Record, Sample, Samples, Volume};
 use membound_core::units::Bytes;
@@ -97,6 +98,8 @@ struct Simulated {
     /// Mean share of the last cache that neighbours evict between two laps.
     evicted: f64,
     noise: f64,
+    /// Bytes of a base page and of a huge page.
+    pages: [u64; 2],
 }
 
 impl Simulated {
@@ -123,7 +126,7 @@ impl Simulated {
         let buffers =
             [(between(rng, 48.0, 100.0), first), (between(rng, 1000.0, 3100.0), first + between(rng, 6.0, 15.0))];
         let (evicted, noise) = (between(rng, 0.0, 0.1), between(rng, 0.003, 0.015));
-        Simulated { caches, latencies, buffers, evicted, noise }
+        Simulated { caches, latencies, buffers, evicted, noise, pages: [4 << 10, 2 << 20] }
     }
 
     fn frame(&self) -> Frame {
@@ -147,8 +150,10 @@ impl Simulated {
         if last > 0 {
             latency += evicted * misses(&self.caches[last - 1]) * (1.0 - misses(&self.caches[last])) * steps[last];
         }
-        let page = if case.memory.kind == MemoryKind::Base { 4096.0 } else { 2097152.0 };
-        let pages = (case.working_set.0 as f64 / page).ceil().min(places);
+        let [base, huge] = self.pages;
+        let page = if case.memory.kind == MemoryKind::Base { base } else { huge };
+        let pages = case.working_set.0.div_ceil(page) as f64;
+        let pages = pages.min(places);
         let [near, far] = self.buffers.map(|(held, ns)| (f64::from(u8::from(pages > held)), ns));
         latency + if far.0 > 0.0 { far.1 } else { near.0 * near.1 }
     }
@@ -172,7 +177,11 @@ impl Simulated {
                 measurements.push(visit(&case, round, &ns));
             }
         }
-        model::report(&record(measurements))
+        let mut record = record(measurements);
+        let [base, huge] = self.pages.map(|bytes| Fact::Known(Bytes(bytes)));
+        record.header.machine.pages.base = base;
+        record.header.machine.pages.thp = huge;
+        model::report(&record)
     }
 }
 
@@ -230,6 +239,19 @@ const LIMITS: [(&str, f64); 4] = [("latency", 0.02), ("capacity", 0.10), ("pages
 #[test]
 fn ladders_of_simulated_hierarchies_are_found() {
     hierarchies(&[2026, 7], 75);
+}
+
+/// An Arm kernel's: buffers hold as many pages, which reach four times as far, and huge pages sixteen times.
+#[test]
+fn translation_is_counted_in_the_machines_own_pages() {
+    let mut rng = fastrand::Rng::with_seed(16);
+    let truth = Simulated { pages: [16 << 10, 32 << 20], noise: 0.003, ..Simulated::any(&mut rng) };
+    let report = truth.measure(&mut rng);
+    assert_eq!(report.latency.translation.len(), 2, "{truth:?}\n{:?}", report.latency.translation);
+    for (level, (pages, _)) in report.latency.translation.iter().zip(truth.buffers) {
+        assert!(error(level.pages, pages) < 0.1, "{level:?} of {truth:?}");
+        assert!(error(level.reach.0 as f64, pages * 16384.0) < 0.1, "{level:?}");
+    }
 }
 
 /// For those who change the fit: some minutes.

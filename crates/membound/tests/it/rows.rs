@@ -2,6 +2,8 @@
 //! same rows once more, redrawn from the record. `MEMBOUND_ROWS=FILE` checks the rows in a file instead.
 
 use std::collections::BTreeSet;
+use std::fs::File;
+use std::path::Path;
 use std::process::Command;
 
 use serde_json::Value;
@@ -63,6 +65,35 @@ fn rows_fit_their_schema() {
     let outcomes: BTreeSet<_> = printed.iter().map(|row| row["outcome"].as_str().unwrap().to_string()).collect();
     assert!(outcomes.contains("measured") && outcomes.contains("unavailable"), "{outcomes:?}");
     assert_eq!(rows(&membound(&folder, "report run.jsonl --format json")), printed, "redrawn rows are the same");
+}
+
+/// What the rows of a whole run come to, against its schema and the rows that it names.
+#[test]
+fn answers_fit_their_schema_and_their_rows() {
+    let folder = TempDir::new().unwrap();
+    let packed = File::open(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/records/readme.jsonl.bz2")).unwrap();
+    let mut record = File::create(folder.path().join("run.jsonl")).unwrap();
+    std::io::copy(&mut bzip2::read::MultiBzDecoder::new(packed), &mut record).unwrap();
+    let answers = rows(&membound(&folder, "report run.jsonl --answers"));
+    let schema: Value = serde_json::from_str(&membound(&folder, "schema answers")).unwrap();
+    let faults: Vec<String> =
+        jsonschema::validator_for(&schema).unwrap().iter_errors(&answers[0]).map(|fault| fault.to_string()).collect();
+    assert_eq!((answers.len(), faults), (1, Vec::new()));
+    let names: Vec<&str> =
+        answers[0]["levels"]["all"].as_array().unwrap().iter().map(|level| level["name"].as_str().unwrap()).collect();
+    assert_eq!(names, ["L1", "L2", "L3", "memory"]);
+    let printed = rows(&membound(&folder, "report run.jsonl --format json"));
+    let best = answers[0]["levels"]["all"][3]["best"].as_array().unwrap();
+    assert!(!best.is_empty());
+    for best in best {
+        let row = &printed[best["row"].as_u64().unwrap() as usize];
+        assert_eq!(
+            (&row["kernel"], &row["threads"], &row["level"]),
+            (&best["kernel"], &best["threads"], &"memory".into())
+        );
+    }
+    assert!(answers[0]["roofline"]["points"].as_array().is_some_and(|points| !points.is_empty()));
+    assert!(answers[0]["losses"].as_array().is_some_and(|losses| losses.iter().all(|loss| loss["cure"].is_string())));
 }
 
 #[test]

@@ -28,7 +28,6 @@ use membound_core::units::{BASE_PAGE, Bytes, LINE};
 
 /// Working sets that say what the nearest cache takes: the first eight fit in it.
 const NEAREST_POINTS: usize = 8;
-const HUGE_PAGE: u64 = 2 << 20;
 /// Share of the greatest rate that the knee has reached.
 const KNEE: f64 = 0.95;
 /// Numbers of chains that make a curve.
@@ -281,6 +280,8 @@ pub(crate) struct Chases {
     chases: Vec<Chased>,
     together: Vec<Chased>,
     translation: Vec<TranslationLevel>,
+    /// Bytes of a huge page.
+    huge_page: Bytes,
 }
 
 /// The chases of a record. Those of a matrix of nodes belong to no ladder.
@@ -292,8 +293,9 @@ pub(crate) fn chases(visits: &Visits<'_>) -> Chases {
     chases.order_by(|a, b| (a.key(), &a.case).cmp(&(b.key(), &b.case)));
     let (chases, together): (Vec<Chased>, Vec<Chased>) =
         chases.into_iter().partition(|chased| chased.case.threads() < 2);
-    let translation = translation(&chases);
-    Chases { chases, together, translation }
+    let pages = &visits.header().machine.pages;
+    let translation = translation(&chases, pages.base_bytes());
+    Chases { chases, together, translation, huge_page: pages.huge_bytes() }
 }
 
 impl Chases {
@@ -317,7 +319,7 @@ impl Chases {
             .map(|(set, [ns, low, high])| (set, ns, [low, high]))
             .collect();
         let huge = |level: &TranslationLevel| {
-            let reach = Bytes((level.pages * HUGE_PAGE as f64) as u64);
+            let reach = Bytes((level.pages * self.huge_page.0 as f64) as u64);
             Translation { latency: level.miss_ns[0], reach }
         };
         let is_huge = ladder[0].case.memory.kind != MemoryKind::Base;
@@ -338,7 +340,7 @@ impl Chases {
 
     /// All that they tell. `streaming`: what loads of one core get from memory, to hold against it.
     pub(crate) fn latency(self, levels: &mut Levels, streaming: Option<Rate>, is_beside_bandwidth: bool) -> Latency {
-        let Chases { mut chases, mut together, translation } = self;
+        let Chases { mut chases, mut together, translation, .. } = self;
         for chase in chases.iter_mut().chain(&mut together) {
             chase.row.level = level_of(chase, &levels.all);
         }
@@ -500,7 +502,7 @@ fn disturbed(levels: &mut [Level], chases: &[Chased]) {
 /// Translation buffers: chases over one line in each base page, against as many lines side by side in huge pages. Both
 /// fill the caches alike. Huge pages with one line in each would not do instead: where a host backs them with base pages,
 /// the processor translates them as such.
-fn translation(chases: &[Chased]) -> Vec<TranslationLevel> {
+fn translation(chases: &[Chased], base_page: Bytes) -> Vec<TranslationLevel> {
     let all = ladders(chases);
     let side_by_side = all.iter().find(|((memory, _), _)| memory.kind == USUAL_MEMORY.kind).map(|(_, ladder)| ladder);
     let dense: BTreeMap<usize, [f64; 3]> =
@@ -526,13 +528,15 @@ fn translation(chases: &[Chased]) -> Vec<TranslationLevel> {
     let clock = median(sparse.iter().filter_map(|c| c.core_clock_hz));
     let rungs = ladder::fit(&curve, None);
     let level = |(index, pair): (usize, &[Rung])| {
-        let [pages, low, high] = pair[0].capacity?.map(|bytes| bytes.0 as f64 / f64::from(SPARSE_STRIDE));
+        // A place lies in each 4 KiB, so that larger pages have several.
+        let pages_of = |bytes: Bytes| bytes.0 as f64 / f64::from(SPARSE_STRIDE) * BASE_PAGE as f64 / base_page.0 as f64;
+        let [pages, low, high] = pair[0].capacity?.map(pages_of);
         let miss_ns = pair[1].latency.map(|ns| ns - rungs[0].latency[0]);
         Some(TranslationLevel {
             level: index + 1,
             pages,
             pages_ci95: [low, high],
-            reach: Bytes((pages * BASE_PAGE as f64) as u64),
+            reach: Bytes((pages * base_page.0 as f64) as u64),
             miss_ns,
             miss_cycles: clock.map(|hz| miss_ns[0] * 1e-9 * hz),
         })

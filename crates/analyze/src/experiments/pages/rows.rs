@@ -13,11 +13,8 @@ use membound_core::case::{Case, Work};
 use membound_core::memory::{MemoryKind, Obtained};
 use membound_core::record::{Measured, Measurement};
 use membound_core::stats::quantiles::median;
-use membound_core::units::{BASE_PAGE, Bytes};
+use membound_core::units::{BASE_PAGE, Bytes, HUGE_PAGE_USUAL};
 use membound_core::work::pages::PageWork;
-
-const BASE: Bytes = Bytes(BASE_PAGE);
-const HUGE: Bytes = Bytes::mib(2);
 
 /// A work on pages of one kind.
 pub type PageRow = Row<PageFigures>;
@@ -87,7 +84,8 @@ impl PageRow {
 
 /// One row a case that works on pages, by work, memory and threads.
 pub(crate) fn rows(visits: &Visits<'_>) -> Vec<PageRow> {
-    let mut rows: Vec<PageRow> = visits.rows(|case| row(case, &visits.gauge));
+    let base = visits.header().machine.pages.base_bytes();
+    let mut rows: Vec<PageRow> = visits.rows(|case| row(case, &visits.gauge, base));
     rows.order_by_key(|row| {
         let memory = row.case.memory;
         (row.work(), memory.kind, memory.node(), row.case.threads(), row.case.working_set)
@@ -95,14 +93,16 @@ pub(crate) fn rows(visits: &Visits<'_>) -> Vec<PageRow> {
     rows
 }
 
-fn row(visits: &[&Measurement], gauge: &Gauge) -> Option<PageRow> {
+fn row(visits: &[&Measurement], gauge: &Gauge, base: Bytes) -> Option<PageRow> {
     let hz = gauge.hz;
     let case = &visits[0].case;
     let Work::Page(work) = case.work else { return None };
     let measured = measured(visits);
-    let page_bytes = measured.last().map_or(asked(case.memory.kind), |last| obtained(work, case, last));
+    let asked =
+        asked(case.memory.kind, measured.last().map_or(HUGE_PAGE_USUAL, |last| last.obtained.huge_page()), base);
+    let page_bytes = measured.last().map_or(asked, |last| obtained(work, case, last, base));
     let mut sampled = Sampled::of(visits, gauge, |visit| page_ns(visit, case, page_bytes, hz));
-    let differs = work == PageWork::Read && page_bytes != asked(case.memory.kind);
+    let differs = work == PageWork::Read && page_bytes != asked;
     sampled.quality.flag([(Flag::PagesDiffer, differs && sampled.summary.is_some())]);
     let page_ns = sampled.cost();
     let bps = |ns: f64| case.threads() as f64 * page_bytes.0 as f64 / ns * 1e9;
@@ -116,12 +116,11 @@ fn row(visits: &[&Measurement], gauge: &Gauge) -> Option<PageRow> {
     Some(Row { case: case.clone(), quality: sampled.quality, figures })
 }
 
-/// The page size that a kind asks for.
-fn asked(kind: MemoryKind) -> Bytes {
+/// The page size that a kind asks for, where transparent huge pages and base pages have these.
+fn asked(kind: MemoryKind, huge: Bytes, base: Bytes) -> Bytes {
     match kind {
-        MemoryKind::Thp | MemoryKind::Huge2M => HUGE,
-        MemoryKind::Huge1G => Bytes::gib(1),
-        _ => BASE,
+        MemoryKind::Thp => huge,
+        kind => kind.pool_page().unwrap_or(base),
     }
 }
 
@@ -131,7 +130,7 @@ fn is_file(kind: MemoryKind) -> bool {
 }
 
 /// The size of the pages that the cost is for: a pool's is certain, any other kind may have got base or huge pages.
-fn obtained(work: PageWork, case: &Case, measured: &Measured) -> Bytes {
+fn obtained(work: PageWork, case: &Case, measured: &Measured, base: Bytes) -> Bytes {
     let huge = measured.obtained.huge_page();
     let is_huge = match work {
         // Reading fresh memory maps the zero page, which smaps does not show, be it huge or not. Its faults tell: one
@@ -141,11 +140,8 @@ fn obtained(work: PageWork, case: &Case, measured: &Measured) -> Bytes {
         }
         _ => is_huge(&measured.obtained) == Some(true),
     };
-    match case.memory.kind {
-        MemoryKind::Huge2M | MemoryKind::Huge1G => asked(case.memory.kind),
-        _ if is_huge => huge,
-        _ => BASE,
-    }
+    let otherwise = if is_huge { huge } else { base };
+    case.memory.kind.pool_page().unwrap_or(otherwise)
 }
 
 /// Nanoseconds for each page of one thread: threads work side by side, and the last one ends the sample.
@@ -171,6 +167,10 @@ fn faults_per_page(measured: &[&Measured], page_bytes: Bytes) -> Option<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    const BASE: Bytes = Bytes(BASE_PAGE);
+    const HUGE: Bytes = HUGE_PAGE_USUAL;
+
     use membound_core::case::Protocol;
     use membound_core::memory::{MemorySpec, Obtained};
     use membound_core::record::{Outcome, Sample, Samples, Volume};
@@ -200,7 +200,17 @@ mod tests {
     }
 
     fn row(visits: &[Measurement]) -> PageRow {
-        super::row(&visits.iter().collect::<Vec<_>>(), &Gauge { hz: 1e9, ..Gauge::default() }).unwrap()
+        super::row(&visits.iter().collect::<Vec<_>>(), &Gauge { hz: 1e9, ..Gauge::default() }, BASE).unwrap()
+    }
+
+    /// Base pages of 16 KiB: 64 MiB are 4096 of them, and 4.096 ms are 1 us each.
+    #[test]
+    fn larger_base_pages_by_hand() {
+        let case = case(PageWork::Touch, MemoryKind::Base, 1);
+        let visits = [visit(&case, Bytes(0), &[4_096_000; 5], 4096)];
+        let row = super::row(&[&visits[0]], &Gauge { hz: 1e9, ..Gauge::default() }, Bytes::kib(16)).unwrap();
+        assert_eq!((row.page_bytes, row.page_ns.unwrap().value()), (Bytes::kib(16), 1000.0));
+        assert_eq!(row.faults_per_page, Some(1.0));
     }
 
     /// 64 MiB are 16384 base pages: 4.096 ms are 250 ns each, or 16.384 GB/s.
