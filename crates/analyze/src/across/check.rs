@@ -188,7 +188,7 @@ pub fn planned(cases: &[Case], frame: &Frame) -> Vec<Probe> {
     let most = frame.placement.most();
     let role = |case: &Case| -> Option<(String, String)> {
         let Work::Kernel(variant) = &case.work else { return Some((LATENCY.into(), "memory".into())) };
-        let cache = frame.probes().into_iter().find(|(_, size)| *size == case.working_set && case.threads() == 1);
+        let cache = frame.in_caches(1).into_iter().find(|(_, size)| *size == case.working_set && case.threads() == 1);
         let level = cache.map_or_else(|| "memory".to_string(), |(level, _)| format!("L{level}"));
         let is_together = case.threads() == most && level == "memory";
         let is_own = |role: &&Role| role.1 == variant.kernel && role.2 == level && role.3 == is_together;

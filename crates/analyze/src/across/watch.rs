@@ -374,6 +374,6 @@ pub fn named(cases: &[Case], frame: &Frame) -> Vec<Probe> {
 }
 
 fn levels(frame: &Frame) -> Vec<membound_core::units::Bytes> {
-    let caches = frame.probes().into_iter().map(|(_, size)| size);
+    let caches = frame.in_caches(1).into_iter().map(|(_, size)| size);
     caches.chain([frame.memory_size(1)]).collect()
 }

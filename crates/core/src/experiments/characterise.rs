@@ -71,7 +71,7 @@ fn headline(frame: &Frame, detail: Detail) -> Result<Vec<(Case, f64)>, PlanError
     let kernels: Vec<_> = in_table.into_iter().chain(beside).collect();
     for threads in all_and_one(frame) {
         let cpus = frame.placement.first(threads)?;
-        for size in cache_sizes(frame, threads) {
+        for (_, size) in frame.in_caches(threads) {
             for name in ["load", "store", "copy"].into_iter().filter(|name| detail > Detail::Sketch || *name != "store")
             {
                 let size = sized(name, size, threads);
@@ -148,21 +148,11 @@ fn loads(frame: &Frame) -> Result<Vec<Case>, PlanError> {
     Ok(frame.sweep(2, Bytes(2 * frame.memory_size(1).0)).into_iter().map(case).collect())
 }
 
-/// A working set in the middle of each cache, for so many threads.
-fn cache_sizes(frame: &Frame, threads: usize) -> Vec<Bytes> {
-    // A last level that all threads share holds no more for more threads.
-    let shared = frame.last_level[1] == frame.last_level[0];
-    let last = frame.caches.last().map(|cache| cache.0);
-    let is_shared = |level: u32| shared && Some(level) == last && frame.caches.len() > 1;
-    let of_all = |(level, size): (u32, Bytes)| if is_shared(level) { size } else { Bytes(size.0 * threads as u64) };
-    frame.probes().into_iter().map(of_all).collect()
-}
-
 /// Kernels x widths x store kinds in the middle of each level.
 fn matrix(frame: &Frame, threads: usize, details: Details) -> Result<Vec<Case>, PlanError> {
     let cpus = frame.placement.first(threads)?;
     let mut cases = Vec::new();
-    let mut sizes: Vec<(Bytes, bool)> = cache_sizes(frame, threads).into_iter().map(|size| (size, false)).collect();
+    let mut sizes: Vec<(Bytes, bool)> = frame.in_caches(threads).into_iter().map(|(_, size)| (size, false)).collect();
     sizes.push((frame.memory_size(threads), true));
     for (size, in_memory) in sizes {
         for kernel in CATALOG {

@@ -21,7 +21,7 @@ pub fn check(frame: &Frame) -> Result<Vec<Case>, PlanError> {
     }
     cases.push(over_chase(frame, Chase::of(Order::Random), USUAL_MEMORY, frame.memory_size(1))?);
     cases.push(case("load", 1, frame.memory_size(1))?);
-    for (_, size) in frame.probes() {
+    for (_, size) in frame.in_caches(1) {
         cases.push(case("load", 1, size)?);
     }
     Ok(distinct(cases))

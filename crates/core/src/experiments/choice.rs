@@ -38,7 +38,7 @@ pub struct Choice {
 }
 
 pub(crate) fn level_sizes(frame: &Frame, threads: usize) -> Vec<Bytes> {
-    let caches = frame.probes().into_iter().map(|(_, size)| Bytes(size.0 * threads as u64));
+    let caches = frame.in_caches(threads).into_iter().map(|(_, size)| size);
     caches.filter(|size| size.0 < frame.memory_size(threads).0 / 4).chain([frame.memory_size(threads)]).collect()
 }
 

@@ -146,7 +146,7 @@ pub fn latency_map(frame: &Frame, memory: &[MemorySpec], sizes: &[Bytes]) -> Res
 
 /// One working set in each level.
 pub(crate) fn probes(frame: &Frame) -> Vec<Bytes> {
-    frame.probes().into_iter().map(|(_, size)| size).chain([frame.memory_size(1)]).collect()
+    frame.in_caches(1).into_iter().map(|(_, size)| size).chain([frame.memory_size(1)]).collect()
 }
 
 /// One line in each page: blocks hold one place.

@@ -64,8 +64,7 @@ impl Bench {
 
     /// Levels and the working sets at which a default run looks at them, for so many threads.
     pub fn levels(&self, kernel: &str, threads: usize) -> Vec<(String, Bytes)> {
-        let share = |(level, size): (u32, Bytes)| (format!("L{level}"), Bytes(size.0 * threads as u64));
-        let caches = self.frame.probes().into_iter().map(share);
+        let caches = self.frame.in_caches(threads).into_iter().map(|(level, size)| (format!("L{level}"), size));
         let memory = ("memory".to_owned(), self.frame.memory_size(threads));
         caches.chain([memory]).map(|(level, size)| (level, whole_pages(kernel, size, threads))).collect()
     }

@@ -108,7 +108,7 @@ fn pause(text: &str) -> Result<Duration, String> {
 
 impl WatchArgs {
     fn cases(&self, frame: &Frame) -> anyhow::Result<Vec<Case>> {
-        let usual = [frame.memory_size(1)].into_iter().chain(frame.probes().first().map(|(_, size)| *size));
+        let usual = [frame.memory_size(1)].into_iter().chain(frame.in_caches(1).first().map(|(_, size)| *size));
         let sizes: Vec<Bytes> = if self.size.is_empty() { usual.collect() } else { self.size.clone() };
         let names = if self.kernel.is_empty() { vec!["load".to_string()] } else { self.kernel.clone() };
         let known = names.iter().map(|name| Kernel::find(name)).collect::<Result<Vec<_>, _>>().map_err(usage)?;
