@@ -14,7 +14,7 @@ use membound_core::stats::quantiles::median;
 use membound_core::stats::states::{VISITS_MIN, uncertainty};
 use membound_core::units::Bytes;
 
-use crate::distances::{RARE, Watch};
+use crate::distances::{Met, RARE, Watch};
 
 /// Visits to a scan: a slow spell that falls on one of them does not show in a median of three. The samples of a scan
 /// are of many quantities, one an offset, so how narrow their interval is says nothing; and they are many.
@@ -445,6 +445,9 @@ struct State {
     /// How far apart the CPUs of the last visit were, and visits at either distance.
     distance: Option<Distance>,
     at: [usize; 2],
+    /// Whether its visits tell, and those that met CPUs at both distances.
+    tells: bool,
+    mixed: usize,
 }
 
 impl State {
@@ -453,16 +456,22 @@ impl State {
         if self.cost.is_zero() { pace.expected(case) } else { self.cost }
     }
 
-    fn note_distance(&mut self, distance: Option<Distance>) {
-        self.distance = distance;
-        if let Some(distance) = distance {
-            self.at[distance as usize] += 1;
+    fn note_distance(&mut self, met: Met) {
+        self.distance = None;
+        match met {
+            Met::Nothing => {}
+            Met::Unknown => self.tells = true,
+            Met::Mixed => self.mixed += 1,
+            Met::At(distance) => {
+                (self.tells, self.distance) = (true, Some(distance));
+                self.at[distance as usize] += 1;
+            }
         }
     }
 
-    /// Whether it has met CPUs at one distance, and too seldom at this one.
+    /// Whether it has met CPUs at this distance too seldom, and may do so.
     fn lacks(&self, rare: Distance) -> bool {
-        self.at != [0, 0] && self.at[rare as usize] < VISITS_MIN
+        self.tells && self.at[rare as usize] < VISITS_MIN && self.mixed < VISITS_MIN
     }
 
     /// Whether the last visit met the case's fast state, and few others did.
@@ -572,9 +581,11 @@ mod tests {
         assert!(visits(3) > visits(1), "{found:?}");
     }
 
-    /// A host that has two CPUs far apart in every fifth spell of eight visits, which changes no case's time.
-    #[derive(Default)]
-    struct Host(u64);
+    /// A host that has two CPUs far apart at some visits, which changes no case's time.
+    struct Host {
+        visits: u64,
+        is_far: fn(u64) -> bool,
+    }
 
     impl Executor for Host {
         fn clock(&self) -> Clock {
@@ -585,23 +596,24 @@ mod tests {
 
         fn visit(&mut self, case: &Case, quota: &Quota<'_>) -> Outcome {
             std::thread::sleep(Duration::from_millis(1));
-            self.0 += 1;
+            self.visits += 1;
             let mut outcome = Machine::default().visit(case, quota);
             let Outcome::Measured(measured) = &mut outcome else { panic!() };
-            let ticks = if self.0 / 8 % 5 == 1 { 150 } else { 40 };
+            let ticks = if (self.is_far)(self.visits) { 150 } else { 40 };
             measured.samples.probes.get_or_insert_default().push_hand_overs([ticks].into_iter());
             outcome
         }
     }
 
-    #[test]
-    fn each_case_of_several_threads_meets_cpus_at_the_distance_that_is_rare() {
+    /// Visits to six cases of a headline, by working set in KiB, at which the host had their CPUs far apart; beside others of two
+    /// threads.
+    fn far_visits(others: u64, seconds: u64, is_far: fn(u64) -> bool) -> HashMap<u64, usize> {
         let two = |kib: u64| Case { cpus: vec![0, 1], ..case(kib) };
-        let plan = Plan::new((1..=6).map(|kib| (two(kib), 1.0)).collect(), vec![(7..=9).map(case).collect()]);
+        let plan = Plan::new((1..=6).map(|kib| (two(kib), 1.0)).collect(), vec![(7..7 + others).map(two).collect()]);
         let schedule = Schedule {
             seed: 3,
             started: Instant::now(),
-            deadline: Instant::now() + Duration::from_secs(1),
+            deadline: Instant::now() + Duration::from_secs(seconds),
             samples: 1,
             most_rounds: 1,
             settled: &|_| false,
@@ -614,9 +626,23 @@ mod tests {
             *far.entry(visit.case.working_set.0 >> 10).or_insert(0) += usize::from(is_far);
             Ok(())
         };
-        run_plan(&plan, &mut Host::default(), &schedule, &mut sink, &mut |_| {}).unwrap();
+        run_plan(&plan, &mut Host { visits: 0, is_far }, &schedule, &mut sink, &mut |_| {}).unwrap();
+        far.retain(|kib, _| *kib <= 6);
+        far
+    }
+
+    #[test]
+    fn each_case_of_several_threads_meets_cpus_at_the_distance_that_is_rare() {
         // Each agrees with itself all the time, and would be sure after its passes.
-        assert!((1..=6).all(|kib| far[&kib] >= VISITS_MIN), "{far:?}");
+        let far = far_visits(3, 1, |visit| visit / 8 % 5 == 1);
+        assert!(far.len() == 6 && far.values().all(|visits| *visits >= VISITS_MIN), "{far:?}");
+    }
+
+    /// Late in the run: nobody knew of two distances before.
+    #[test]
+    fn a_spell_that_comes_once_is_made_use_of() {
+        let far = far_visits(1300, 4, |visit| (1200..1300).contains(&visit));
+        assert!(far.len() == 6 && far.values().all(|visits| *visits >= VISITS_MIN), "{far:?}");
     }
 
     #[test]

@@ -36,13 +36,26 @@ pub enum Distance {
 #[derive(Debug, Clone, Default)]
 pub struct HandOvers(HashMap<[u32; 2], Vec<f64>>);
 
+/// What a visit told.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Told {
+    /// Nothing: its CPUs handed no line over.
+    Nothing,
+    /// About what the first visit of its CPUs did.
+    AsFirst,
+    /// Something that may be another state.
+    Otherwise,
+}
+
 impl HandOvers {
-    /// Takes a visit in. Says whether it told something.
-    pub fn note(&mut self, case: &Case, visit: &Measured) -> bool {
-        let mut told = false;
+    /// Takes a visit in.
+    pub fn note(&mut self, case: &Case, visit: &Measured) -> Told {
+        let mut told = Told::Nothing;
         for (cpus, ticks) in pairs(case, visit) {
-            self.0.entry(cpus).or_default().push(ticks);
-            told = true;
+            let all = self.0.entry(cpus).or_default();
+            all.push(ticks);
+            let is_off = (ticks / all[0]).ln().abs() > FACTOR_MIN.ln();
+            told = if is_off || told == Told::Otherwise { Told::Otherwise } else { Told::AsFirst };
         }
         told
     }
