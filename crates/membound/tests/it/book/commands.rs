@@ -260,9 +260,18 @@ fn try_page(commands: &[Shown]) -> Vec<String> {
         }
         // A check has ten seconds and says so where a busy machine takes them: whatever went wrong is tried once more.
         let fault = tried(folder.path(), one).and_then(|_| tried(folder.path(), one));
+        if fault.as_ref().is_some_and(|why| is_full(why)) {
+            skip(format!("no room on this disk for `{}`", one.command));
+            continue;
+        }
         wrong.extend(fault.map(|why| format!("{}: {}: {why}", one.page.display(), one.command)));
     }
     wrong
+}
+
+/// Whether a command was refused since the disk has too little room for its files, which take half of all memory.
+fn is_full(why: &str) -> bool {
+    why.contains(" free, ") && why.contains(" are needed; give a smaller --share")
 }
 
 /// What was wrong with what came of a command.
