@@ -363,7 +363,7 @@ fn clock(measured: &Measured, own: &[usize], hz: f64) -> Option<f64> {
 pub fn named(cases: &[Case], frame: &Frame) -> Vec<Probe> {
     let known = planned(cases, frame);
     let is_usual = |case: &Case| match &case.work {
-        Work::Kernel(variant) => variant.kernel == "load" && levels(frame).contains(&case.working_set),
+        Work::Kernel(variant) => variant.kernel == "load" && frame.one_per_level().contains(&case.working_set),
         _ => case.working_set == frame.memory_size(1),
     };
     let own = |case: &Case| Probe { quantity: case.to_string(), level: String::new(), case: case.clone() };
@@ -371,9 +371,4 @@ pub fn named(cases: &[Case], frame: &Frame) -> Vec<Probe> {
         known.iter().find(|probe| probe.case == *case && is_usual(case)).cloned().unwrap_or_else(|| own(case))
     };
     cases.iter().map(name).collect()
-}
-
-fn levels(frame: &Frame) -> Vec<membound_core::units::Bytes> {
-    let caches = frame.in_caches(1).into_iter().map(|(_, size)| size);
-    caches.chain([frame.memory_size(1)]).collect()
 }

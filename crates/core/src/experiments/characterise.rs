@@ -84,7 +84,7 @@ fn headline(frame: &Frame, detail: Detail) -> Result<Vec<(Case, f64)>, PlanError
         });
         cases.extend(widest.filter(|_| detail > Detail::Sketch).map(|case| (case, ELSEWHERE)));
     }
-    for size in latency::probes(frame) {
+    for size in frame.one_per_level() {
         cases.push((over_chase(frame, Chase::of(Order::Random), USUAL_MEMORY, size)?, ELSEWHERE));
     }
     if detail > Detail::Sketch {

@@ -200,6 +200,11 @@ impl Frame {
         self.caches.iter().zip(parts).map(|((level, _), part)| (*level, Bytes(part.0 * threads as u64))).collect()
     }
 
+    /// One working set of a thread at each level, from the first cache to memory.
+    pub fn one_per_level(&self) -> Vec<Bytes> {
+        self.in_caches(1).into_iter().map(|(_, size)| size).chain([self.memory_size(1)]).collect()
+    }
+
     /// The widest of them.
     pub fn widest(&self) -> Width {
         self.widths.last().copied().unwrap_or(Width::Scalar)

@@ -78,14 +78,14 @@ pub fn latency(frame: &Frame, detail: Detail) -> Result<Vec<Case>, PlanError> {
     if detail > Detail::Sketch {
         add(Random, base, near_and_far());
         for order in [Forward, Backward, Strided] {
-            add(order, USUAL_MEMORY, if is_full { near_and_far() } else { probes(frame) });
+            add(order, USUAL_MEMORY, if is_full { near_and_far() } else { frame.one_per_level() });
         }
     }
     if is_full {
         for order in [PageOrdered, PageRandom] {
             add(order, base, near().collect());
         }
-        add(Random, MemorySpec::of(MemoryKind::Huge2M), probes(frame));
+        add(Random, MemorySpec::of(MemoryKind::Huge2M), frame.one_per_level());
     }
     let mut cases = Vec::new();
     for (size, protocol) in ladder(frame, if is_full { dense(frame) } else { sizes(2) }) {
@@ -142,11 +142,6 @@ pub fn latency_map(frame: &Frame, memory: &[MemorySpec], sizes: &[Bytes]) -> Res
         }
     }
     Ok(crate::case::distinct(cases))
-}
-
-/// One working set in each level.
-pub(crate) fn probes(frame: &Frame) -> Vec<Bytes> {
-    frame.in_caches(1).into_iter().map(|(_, size)| size).chain([frame.memory_size(1)]).collect()
 }
 
 /// One line in each page: blocks hold one place.

@@ -40,6 +40,13 @@ pub struct Identity {
     pub arm: Option<Arm>,
 }
 
+impl Identity {
+    /// Of 32 or of 64 bits.
+    pub fn is_arm(&self) -> bool {
+        self.architecture.known().is_some_and(|name| ["arm", "aarch64"].contains(&name.as_str()))
+    }
+}
+
 /// What a 64-bit Arm processor and its kernel tell programs.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Arm {

@@ -2,12 +2,13 @@
 //! same rows once more, redrawn from the record. `MEMBOUND_ROWS=FILE` checks the rows in a file instead.
 
 use std::collections::BTreeSet;
-use std::fs::File;
-use std::path::Path;
+use std::fs;
 use std::process::Command;
 
 use serde_json::Value;
 use tempfile::TempDir;
+
+use crate::common::readme_record;
 
 /// Runs membound in `folder`; its stdout.
 fn membound(folder: &TempDir, arguments: &str) -> String {
@@ -56,7 +57,7 @@ fn rows_fit_their_schema() {
     let folder = TempDir::new().unwrap();
     let schema: Value = serde_json::from_str(&membound(&folder, "schema row")).unwrap();
     if let Some(path) = std::env::var_os("MEMBOUND_ROWS") {
-        return check(&rows(&std::fs::read_to_string(path).unwrap()), &schema);
+        return check(&rows(&fs::read_to_string(path).unwrap()), &schema);
     }
     let run = "bandwidth --kernel load,copy,dot --store regular,rep --width scalar --size 16KiB,64KiB --threads 1 \
                --budget 500ms --seed 1 --format json --record run.jsonl";
@@ -71,9 +72,7 @@ fn rows_fit_their_schema() {
 #[test]
 fn answers_fit_their_schema_and_their_rows() {
     let folder = TempDir::new().unwrap();
-    let packed = File::open(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/records/readme.jsonl.bz2")).unwrap();
-    let mut record = File::create(folder.path().join("run.jsonl")).unwrap();
-    std::io::copy(&mut bzip2::read::MultiBzDecoder::new(packed), &mut record).unwrap();
+    fs::write(folder.path().join("run.jsonl"), readme_record()).unwrap();
     let answers = rows(&membound(&folder, "report run.jsonl --answers"));
     let schema: Value = serde_json::from_str(&membound(&folder, "schema answers")).unwrap();
     let faults: Vec<String> =

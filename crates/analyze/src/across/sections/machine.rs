@@ -40,8 +40,7 @@ fn processor(page: &mut Page, machine: &Machine) {
     page.heading("cpu", "CPU");
     page.fact("model", &identity.model);
     page.fact("vendor", &identity.vendor);
-    let is_arm = identity.architecture.known().is_some_and(|name| ["arm", "aarch64"].contains(&name.as_str()));
-    page.fact(if is_arm { "revision" } else { "family/model/step" }, &identity.signature);
+    page.fact(if identity.is_arm() { "revision" } else { "family/model/step" }, &identity.signature);
     page.fact("microcode", &identity.microcode);
     page.fact("machine", &identity.product);
     page.fact("hypervisor", &identity.hypervisor);

@@ -3,7 +3,6 @@
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::io::Read;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -14,6 +13,7 @@ use membound::cli;
 use tempfile::TempDir;
 
 use super::{pages, root};
+use crate::common::readme_record;
 use crate::common::skip::skip;
 use crate::compare as published;
 
@@ -163,14 +163,6 @@ fn furnished(commands: &[Shown]) -> TempDir {
 fn membound(arguments: &[&str]) {
     let output = Command::new(env!("CARGO_BIN_EXE_membound")).args(arguments).output().unwrap();
     assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
-}
-
-/// The run that the README shows.
-fn readme_record() -> Vec<u8> {
-    let packed = fs::File::open(root().join("crates/membound/tests/records/readme.jsonl.bz2")).unwrap();
-    let mut record = Vec::new();
-    bzip2::read::BzDecoder::new(packed).read_to_end(&mut record).unwrap();
-    record
 }
 
 /// Subcommands that take a budget, between blanks.

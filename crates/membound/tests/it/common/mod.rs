@@ -23,3 +23,12 @@ pub mod simulated;
 #[path = "../../../../core/tests/it/common/skip.rs"]
 pub mod skip;
 pub mod slurm;
+
+/// The run that the README shows.
+pub fn readme_record() -> Vec<u8> {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/records/readme.jsonl.bz2");
+    let packed = std::fs::File::open(path).unwrap();
+    let mut record = Vec::new();
+    std::io::Read::read_to_end(&mut bzip2::read::MultiBzDecoder::new(packed), &mut record).unwrap();
+    record
+}
