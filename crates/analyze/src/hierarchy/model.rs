@@ -8,9 +8,11 @@
 //! ```
 //!
 //! A cost is time per byte or per load. No step is negative: what is farther away costs no less. How a cache lets go (what
-//! share of a cyclic pass misses) differs from curve to curve, and the likeliest of a few shapes is taken for each: the cliff
-//! of least-recently-used eviction, random eviction, or an edge worn on both sides. What lies beyond an edge in chases
-//! alone is translation of addresses: streams hide it.
+//! share of a cyclic pass misses) differs from curve to curve, and the likeliest of a few shapes is taken for each:
+//! least-recently-used eviction, over all lines or in sets, random eviction, or an edge worn on both sides. A chase adds up
+//! what its loads take, so half of its step is where half of them miss. A stream is as fast as the slowest of several paths
+//! that work side by side, and some lines from beyond may fill the slowest: its edge may come up to half an octave before the
+//! cache is full. What lies beyond an edge in chases alone is translation of addresses: streams hide it.
 //!
 //! Noise is one-sided. A core that is disturbed is slower; nothing makes it faster than it is. So a point that is fast
 //! costs by its square, and a slow one by the likelihood of Student's t, which hardly pulls from afar. Points are what
@@ -104,8 +106,18 @@ const CAUTION: f64 = 4.0;
 const WITHIN: f64 = CAUTION * 1.92;
 /// Points that a curve has at least.
 const POINTS_MIN: usize = 6;
-const SHAPES: [Shape; 6] =
-    [Shape::Cliff, Shape::Random, Shape::Worn(0.05), Shape::Worn(0.12), Shape::Worn(0.25), Shape::Worn(0.45)];
+/// What edges look like.
+const SHAPES: [Shape; 9] = [
+    Shape::Cliff,
+    Shape::Sets,
+    Shape::Random,
+    Shape::Worn(0.05),
+    Shape::Worn(0.12),
+    Shape::Worn(0.25),
+    Shape::Worn(0.45),
+    Shape::Early(0.25),
+    Shape::Early(0.5),
+];
 
 #[derive(Debug, Clone, Copy)]
 struct Mark {
@@ -128,6 +140,17 @@ struct Place {
     claim: Option<usize>,
     /// Whether only chases feel it.
     chases_alone: bool,
+}
+
+impl Place {
+    /// Ends that nobody claims have no sets that are known of.
+    fn may_be(&self, shape: Shape, touch: Touch) -> bool {
+        match shape {
+            Shape::Sets => self.claim.is_some(),
+            Shape::Early(_) => touch == Touch::Stream,
+            _ => true,
+        }
+    }
 }
 
 /// How one curve is explained.
@@ -400,7 +423,8 @@ impl<'a> Model<'a> {
                 let (costs, loss) = curve.solved(&columns, fit.costs.clone());
                 (shape, costs, loss)
             };
-            let best = SHAPES.map(of_shape).into_iter().min_by(|a, b| a.2.total_cmp(&b.2));
+            let shapes = SHAPES.into_iter().filter(|shape| self.places[k].may_be(*shape, curve.touch));
+            let best = shapes.map(of_shape).min_by(|a, b| a.2.total_cmp(&b.2));
             let (shape, costs, loss) = best.expect("there are several shapes");
             fit.shapes[k] = shape;
             (fit.costs, fit.loss) = (costs, loss);

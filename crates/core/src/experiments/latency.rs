@@ -1,6 +1,7 @@
 //! Latency: the ladder, what prefetchers hide, what translations cost, how many misses a core has in flight; and the
 //! map over cores and nodes.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use crate::case::{Case, Protocol, USUAL_MEMORY};
@@ -88,7 +89,12 @@ pub fn latency(frame: &Frame, detail: Detail) -> Result<Vec<Case>, PlanError> {
         add(Random, MemorySpec::of(MemoryKind::Huge2M), frame.one_per_level());
     }
     let mut cases = Vec::new();
-    for (size, protocol) in ladder(frame, if is_full { dense(frame) } else { sizes(2) }) {
+    let rungs = match detail {
+        Detail::Full => dense(frame),
+        Detail::Outline => merged(sizes(2), around_caches(frame)),
+        Detail::Sketch => sizes(2),
+    };
+    for (size, protocol) in ladder(frame, rungs) {
         cases.push(Case { protocol, ..over_chase(frame, Chase::of(Random), USUAL_MEMORY, size)? });
     }
     for (chase, memory, sizes) in chases {
@@ -154,6 +160,23 @@ fn dense(frame: &Frame) -> Vec<Bytes> {
     let last = frame.memory_size(1);
     let cheap = eighths(64, last.min(CHEAP).0 / 64).map(|lines| Bytes(lines * 64));
     cheap.chain(frame.sweep(4, last).into_iter().filter(|size| *size > CHEAP)).collect()
+}
+
+/// Working sets about as large as each claimed cache but the last, which tenants share: where a level ends is known no better than its
+/// curve has points beside it.
+fn around_caches(frame: &Frame) -> Vec<Bytes> {
+    let own = frame.caches.split_last().map_or(&[][..], |(_, own)| own);
+    let around = |size: Bytes| {
+        (-2..=2).map(move |step| {
+            let bytes = size.0 as f64 * (f64::from(step) / f64::from(PER_OCTAVE)).exp2();
+            Bytes(bytes as u64 / 64 * 64)
+        })
+    };
+    own.iter().flat_map(|(_, size)| around(*size)).collect()
+}
+
+fn merged(sizes: Vec<Bytes>, more: Vec<Bytes>) -> Vec<Bytes> {
+    BTreeSet::from_iter(sizes.into_iter().chain(more)).into_iter().collect()
 }
 
 /// [`PER_OCTAVE`] numbers for each doubling.
