@@ -293,26 +293,3 @@ impl StealMeter {
         u32::try_from(grown).unwrap_or(u32::MAX)
     }
 }
-
-#[cfg(all(test, target_arch = "x86_64"))]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn bytes_are_copied_and_filled_and_no_others() {
-        let code = |fills| executable(crate::asm::strings(fills)).unwrap();
-        let (copy, fill) = (code(false), code(true));
-        let from: Vec<u8> = (0..300).map(|at| at as u8).collect();
-        for (first, length) in [(0, 0), (0, 1), (3, 7), (1, 64), (5, 131), (0, 300)] {
-            let mut to = [0xee_u8; 310];
-            over_bytes(&copy, &mut to[first..first + length], Source::Bytes(&from)).unwrap();
-            assert_eq!(to[first..first + length], from[..length]);
-            over_bytes(&fill, &mut to[first..first + length], Source::Byte(0x5a)).unwrap();
-            assert!(
-                to.iter()
-                    .enumerate()
-                    .all(|(at, &byte)| { byte == if (first..first + length).contains(&at) { 0x5a } else { 0xee } })
-            );
-        }
-    }
-}

@@ -287,22 +287,75 @@ fn blocks_of_zeros_agree_with_their_twin() {
     }
 }
 
+/// Whether this processor has instructions for strings of bytes; else the test skips.
+fn has_strings() -> bool {
+    let has = cfg!(target_arch = "x86_64") || membound_measure::asm::detect().mops;
+    if !has {
+        crate::common::skip::skip("no FEAT_MOPS in this emulator or processor");
+    }
+    has
+}
+
 /// Copies and zeros by the processor's own instructions, at any length and alignment.
 #[cfg(target_arch = "aarch64")]
 #[test]
 fn strings_agree_with_their_twins() {
-    use crate::common::skip::skip;
-    let here = membound_measure::asm::detect();
-    if !here.mops {
-        return skip("no FEAT_MOPS in this emulator or processor");
+    if !has_strings() {
+        return;
     }
     for (text, element) in [("copy", Element::Double), ("init", Element::Double), ("a[i] = b[i]", Element::Float)] {
         let variant = Variant { element, width: Width::Scalar, store: StoreKind::Rep, ..plain(text) };
-        let subject = Subject::new(Kernel::find(text).unwrap(), &variant, here).unwrap();
+        let subject = Subject::new(Kernel::find(text).unwrap(), &variant, membound_measure::asm::detect()).unwrap();
         for length in [1, 2, 3, 7, 64, 100, 4099] {
-            for shift in [0, 8, 4, 5] {
-                subject.agrees_with_its_twin(1, length, &[shift]);
+            for shifts in [[0, 0], [8, 8], [4, 12], [5, 5], [0, 5], [63, 16]] {
+                subject.agrees_with_its_twin(1, length, &shifts);
             }
+        }
+    }
+}
+
+/// Bytes of any length, from and to any alignment; nothing before and after them.
+#[test]
+fn bytes_are_copied_and_filled_and_no_others() {
+    use membound_measure::bench::{Source, over_bytes};
+    if !has_strings() {
+        return;
+    }
+    let code = |fills| Executable::new(&membound_measure::asm::strings(fills).unwrap()).unwrap();
+    let (copy, fill) = (code(false), code(true));
+    let from: Vec<u8> = (0..20_011u32).map(|at| (at * 7 + at / 251) as u8).collect();
+    for length in (0..70).chain([131, 255, 256, 257, 4095, 4096, 4097, 20_000]) {
+        for (first, source) in [(0, 0), (0, 1), (3, 0), (5, 11), (64, 8)] {
+            let filled = vec![0xf0 | source as u8; length];
+            let copied = &from[source..source + length];
+            for (code, source, expect) in
+                [(&copy, Source::Bytes(copied), copied), (&fill, Source::Byte(0xf0 | source as u8), &filled)]
+            {
+                let untouched = vec![0xee_u8; 128 + length];
+                let mut to = untouched.clone();
+                over_bytes(code, &mut to[first..first + length], source).unwrap();
+                let (before, after) = (&untouched[..first], &untouched[first + length..]);
+                assert!(to == [before, expect, after].concat(), "{length} bytes at {first}: {to:02x?}");
+            }
+        }
+    }
+}
+
+/// What instructions for strings find missing half-way ends the call as any other fault does.
+#[test]
+fn strings_that_meet_unmapped_memory_are_a_fault() {
+    if !has_strings() {
+        return;
+    }
+    for text in ["copy", "init"] {
+        let (formula, variant) = (Kernel::find(text).unwrap().formula(), plain(text));
+        let variant = Variant { width: Width::Scalar, store: StoreKind::Rep, ..variant };
+        let code = Executable::new(&assemble(&variant, membound_measure::asm::detect()).unwrap()).unwrap();
+        let mut call = Call::new(&formula, &variant, &[8, 8], 1, 100_000);
+        for _ in 0..3 {
+            // SAFETY: page 0 is never mapped; the call must end in a fault that is caught.
+            let fault = unsafe { code.run(&mut call) }.unwrap_err();
+            assert!(fault.to_string().contains("an address that is not mapped"), "{fault}");
         }
     }
 }

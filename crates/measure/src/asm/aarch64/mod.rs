@@ -4,6 +4,8 @@
 //! and store two registers by one instruction, and only as pairs can they be non-temporal (`ldnp`, `stnp`). Narrower
 //! widths use the pair's first register. The last pair is for values on their way.
 
+#[cfg(test)]
+mod bounds;
 mod encode;
 pub mod isa;
 #[cfg_attr(not(target_arch = "aarch64"), allow(dead_code))]

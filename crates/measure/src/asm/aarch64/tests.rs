@@ -57,7 +57,7 @@ fn assembled(lines: &[String]) -> Option<Vec<u32>> {
 }
 
 /// LLVM reads `0` as the target of a jump, where a listing has an offset of the code.
-fn for_llvm(listed: &str, at: usize) -> String {
+pub(super) fn for_llvm(listed: &str, at: usize) -> String {
     match listed.strip_suffix('h').and_then(|text| text.rsplit_once(' ')) {
         Some((before, target)) => {
             let distance = i64::from_str_radix(target, 16).unwrap() - at as i64;
