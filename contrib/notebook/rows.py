@@ -13,18 +13,18 @@ record = sys.argv[1] if len(sys.argv) > 1 and sys.argv[1].endswith(".jsonl") els
 membound = sys.argv[2] if len(sys.argv) > 2 else "membound"
 
 
-def rows(record):
-    """A record's rows, one a case; the fields of an object are columns of their own, joined by a dot."""
-    text = subprocess.run([membound, "report", record, "--format", "json"], check=True, capture_output=True, text=True).stdout
-    return pandas.json_normalize(json.loads(text))
+def report(*flags):
+    """What `membound report` says of the record, as JSON."""
+    return json.loads(subprocess.run([membound, "report", record, *flags], check=True, stdout=subprocess.PIPE).stdout)
 
 
 # %% [markdown]
-# What was measured. A figure is an object: `payload_Bps.capability.value` is what the machine does undisturbed, the figure that tables
-# show; `.low` and `.high` are its interval, and `payload_Bps.experienced` is what one gets.
+# What was measured: rows, one a case; the fields of an object are columns of their own, joined by a dot. A figure is an object:
+# `payload_Bps.capability.value` is what the machine does undisturbed, the figure that tables show; `.low` and `.high` are its interval,
+# and `payload_Bps.experienced` is what one gets.
 
 # %%
-all_rows = rows(record)
+all_rows = pandas.json_normalize(report("--format", "json"))
 bandwidth = all_rows[(all_rows["metric"] == "bandwidth") & (all_rows["outcome"] == "measured")].copy()
 bandwidth["GB/s"] = bandwidth["payload_Bps.capability.value"] / 1e9
 bandwidth["lost"] = 1 - bandwidth["payload_Bps.experienced"] / bandwidth["payload_Bps.capability.value"]
@@ -49,8 +49,7 @@ print(len(visits), "visits,", sum(len(visit["samples"]["ticks"]) for visit in vi
 # What rows come to: levels, limits, the share of its limit that each kernel reached, what costs most, the verdict.
 
 # %%
-text = subprocess.run([membound, "report", record, "--answers"], check=True, capture_output=True, text=True).stdout
-answers = json.loads(text)[0]
+answers = report("--answers")[0]
 print(pandas.json_normalize(answers["levels"]["all"])[["name", "claimed", "capacity"]].to_string())
 for sentence in answers["sentences"]:
     print(sentence)
