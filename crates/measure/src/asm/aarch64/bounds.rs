@@ -37,7 +37,7 @@ struct Core {
     doubted: Option<Form>,
 }
 
-/// Ports are those of Arm's and Fujitsu's published guides to optimization.
+/// Ports as the same models have them: what is held against them is the loop, not our reading of a guide.
 const CORES: [Core; 5] = [
     // Two pipes for loads and stores; a store of 16 bytes takes one of them twice. By the model, `st1` of four registers takes
     // one four times instead of eight, though its latency grows by a cycle for each register.
