@@ -39,8 +39,8 @@ struct Core {
 
 /// Ports as the same models have them: what is held against them is the loop, not our reading of a guide.
 const CORES: [Core; 5] = [
-    // Two pipes for loads and stores; a store of 16 bytes takes one of them twice. By the model, `st1` of four registers takes
-    // one four times instead of eight, though its latency grows by a cycle for each register.
+    // Two pipes for loads and stores; a store of 16 bytes takes one of them twice. By the model, `st1` takes
+    // it once for as many bytes, which contradicts that.
     Core {
         name: "neoverse-n1",
         title: "Neoverse N1",
