@@ -127,20 +127,19 @@ impl Edge {
     /// Share that misses, and what it changes by as the capacity grows by an octave and the logarithm of the width by 1.
     pub(crate) fn misses(self, octave: f64) -> (f64, f64, f64) {
         let beyond = octave - self.octave;
-        let logistic = |width: f64, lead: f64| {
-            let beyond = beyond + lead;
+        let logistic = |width: f64| {
             let miss = 1.0 / (1.0 + (-beyond / width).exp());
             let slope = -miss * (1.0 - miss) / width;
             (miss, slope, slope * beyond)
         };
         match self.shape {
-            Shape::Cliff => logistic(CLIFF, 0.0),
+            Shape::Cliff => logistic(CLIFF),
             Shape::Sets => {
                 let ratio = beyond.exp2();
                 (((WAYS + 1.0) * (1.0 - 1.0 / ratio)).clamp(0.0, 1.0), 0.0, 0.0)
             }
-            Shape::Worn(width) => logistic(width, 0.0),
-            Shape::Early(lead) => logistic(EARLY_WIDTH, lead),
+            Shape::Worn(width) => logistic(width),
+            Shape::Early(lead) => Edge { shape: Shape::Worn(EARLY_WIDTH), octave: self.octave - lead }.misses(octave),
             Shape::Random => {
                 let ratio = beyond.exp2();
                 let miss = random_misses(ratio);

@@ -2,9 +2,8 @@
 //! what the cores' ports allow. The table of `docs/aarch64.md` is made here: `BOOK=write cargo test -p membound-measure bounds`
 //! writes it, and `-- --nocapture` prints which loop by hand is the best one.
 
-use std::io::Write;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Command;
 
 use membound_core::case;
 use membound_core::kernel::isa::Isa;
@@ -13,7 +12,7 @@ use membound_core::kernel::{Element, LoadKind, StoreKind, Variant, Width};
 use crate::asm::aarch64::Assembler;
 use crate::asm::aarch64::isa::NEON;
 use crate::asm::aarch64::listing::listing;
-use crate::asm::aarch64::tests::for_llvm;
+use crate::asm::aarch64::tests::{for_llvm, printed};
 use crate::asm::kernel;
 use crate::skip::skip;
 
@@ -234,23 +233,12 @@ fn emitted(of: &Loop, core: &Core) -> Vec<String> {
 
 /// Cycles of one trip of each loop, by one core's model.
 fn cycles(program: &str, core: &Core, loops: &[Vec<String>]) -> Vec<f64> {
-    let mut child = Command::new(program)
-        .args(["-mtriple=aarch64", &format!("-mcpu={}", core.name), &format!("-iterations={ITERATIONS}")])
-        .args(["-instruction-info=0", "-resource-pressure=0"])
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
     let region =
         |(k, lines): (usize, &Vec<String>)| format!("# LLVM-MCA-BEGIN {k}\n{}\n# LLVM-MCA-END {k}\n", lines.join("\n"));
     let text: String = loops.iter().enumerate().map(region).collect();
-    let mut input = child.stdin.take().unwrap();
-    let writer = std::thread::spawn(move || input.write_all(text.as_bytes()).unwrap());
-    let output = child.wait_with_output().unwrap();
-    writer.join().unwrap();
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    let text = String::from_utf8(output.stdout).unwrap();
+    let mut command = Command::new(program);
+    command.args(["-mtriple=aarch64", &format!("-mcpu={}", core.name), &format!("-iterations={ITERATIONS}")]);
+    let text = printed(command.args(["-instruction-info=0", "-resource-pressure=0"]), text).unwrap();
     let total = |line: &str| Some(line.strip_prefix("Total Cycles:")?.trim().parse::<f64>().unwrap() / ITERATIONS);
     let found: Vec<f64> = text.lines().filter_map(total).collect();
     assert_eq!(found.len(), loops.len(), "{text}");

@@ -37,23 +37,26 @@ const MOPS: Isa = Isa { mops: true, ..NEON };
 /// What LLVM's assembler makes of these lines: a word each. `None`, where it is not installed.
 fn assembled(lines: &[String]) -> Option<Vec<u32>> {
     let names = ["llvm-mc", "llvm-mc-14", "llvm-mc-15", "llvm-mc-16", "llvm-mc-17", "llvm-mc-18", "llvm-mc-19"];
-    let mut child = names.iter().find_map(|name| {
-        let mut command = Command::new(name);
-        command.args(["-triple=aarch64", "-mattr=+v8.2a,+sve,+mops", "-show-encoding"]);
-        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().ok()
-    })?;
-    let mut input = child.stdin.take().unwrap();
+    let arguments = ["-triple=aarch64", "-mattr=+v8.2a,+sve,+mops", "-show-encoding"];
     let text = lines.join("\n") + "\n";
-    let writer = std::thread::spawn(move || input.write_all(text.as_bytes()).unwrap());
-    let output = child.wait_with_output().unwrap();
-    writer.join().unwrap();
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let printed = names.iter().find_map(|name| printed(Command::new(name).args(arguments), text.clone()))?;
     let word = |line: &str| {
         let bytes = line.split_once("encoding: [")?.1.trim_end_matches(']').split(',');
         let bytes: Vec<u8> = bytes.map(|byte| u8::from_str_radix(byte.trim_start_matches("0x"), 16).unwrap()).collect();
         Some(u32::from_le_bytes(bytes.try_into().unwrap()))
     };
-    Some(String::from_utf8(output.stdout).unwrap().lines().filter_map(word).collect())
+    Some(printed.lines().filter_map(word).collect())
+}
+
+/// What a program prints of this input. `None`, where it is not installed.
+pub(super) fn printed(command: &mut Command, text: String) -> Option<String> {
+    let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().ok()?;
+    let mut input = child.stdin.take().unwrap();
+    let writer = std::thread::spawn(move || input.write_all(text.as_bytes()).unwrap());
+    let output = child.wait_with_output().unwrap();
+    writer.join().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    Some(String::from_utf8(output.stdout).unwrap())
 }
 
 /// LLVM reads `0` as the target of a jump, where a listing has an offset of the code.
