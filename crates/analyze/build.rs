@@ -18,14 +18,33 @@ mod report {
     const SCRIPT: &str = "src/asset/echarts-5.5.1.min.js";
     /// Of the script in charming 0.6.0: what goes into every report is known byte by byte.
     const SHA256: &str = "e84270bd0cd5bdf60fefc26d00c2a391cb2e81f4d26a7a9ee16185a54773a3cf";
+    /// Asks for the version that this package's own manifest asks for. A workspace, so that none is looked for above it.
+    const MANIFEST: &str = r#"
+[package]
+name = "charming-source"
+version = "0.0.0"
+edition = "2021"
+
+[lib]
+path = "lib.rs"
+
+[dependencies]
+charming = { version = "=0.6.0", default-features = false }
+
+[workspace]
+"#;
 
     pub fn pack() {
         let path = charming().join(SCRIPT);
         let script = fs::read(&path).unwrap_or_else(|e| panic!("cannot read {}: {e}", path.display()));
         let found: String = Sha256::digest(&script).iter().map(|byte| format!("{byte:02x}")).collect();
         assert_eq!(found, SHA256, "{} is not the script that this build knows", path.display());
-        let out = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets OUT_DIR")).join("echarts.js.gz");
+        let out = variable("OUT_DIR").join("echarts.js.gz");
         fs::write(&out, gzip(&script)).unwrap_or_else(|e| panic!("cannot write {}: {e}", out.display()));
+    }
+
+    fn variable(name: &str) -> PathBuf {
+        env::var_os(name).unwrap_or_else(|| panic!("cargo sets {name}")).into()
     }
 
     fn gzip(bytes: &[u8]) -> Vec<u8> {
@@ -36,21 +55,43 @@ mod report {
     }
 
     /// The folder of charming's source. It stands in the manifest as a dependency of no target: locked, fetched and
-    /// vendored like any other, but never compiled, so `cargo metadata` must not filter by platform.
+    /// vendored like any other, but never compiled.
     ///
     /// Asked offline first: a build from a registry cache or a vendor folder must do. The second try is for a fresh
-    /// checkout, where `cargo metadata` downloads charming and whatever else this build did not need.
+    /// checkout, where `cargo metadata` downloads charming.
     fn charming() -> PathBuf {
-        metadata(&["--offline"]).or_else(|_| metadata(&[])).unwrap_or_else(|fault| {
+        let manifest = manifest();
+        metadata(&manifest, &["--offline"]).or_else(|_| metadata(&manifest, &[])).unwrap_or_else(|fault| {
             panic!("cannot find the charming crate, which holds the report's chart library: {fault}; run `cargo fetch`")
         })
     }
 
-    fn metadata(more: &[&str]) -> Result<PathBuf, String> {
-        let output = Command::new(env::var_os("CARGO").expect("cargo sets CARGO"))
+    /// Of a package that needs charming and nothing else. This package's own would ask for its siblings, which a registry
+    /// lacks until they are published.
+    fn manifest() -> PathBuf {
+        let folder = variable("OUT_DIR").join("charming");
+        fs::create_dir_all(&folder).unwrap_or_else(|e| panic!("cannot make {}: {e}", folder.display()));
+        let write = |name: &str, bytes: &[u8]| {
+            let path = folder.join(name);
+            fs::write(&path, bytes).unwrap_or_else(|e| panic!("cannot write {}: {e}", path.display()));
+            path
+        };
+        write("lib.rs", b"");
+        // The versions that this build locks, not the newest ones; a package has its lock beside its manifest, a checkout above.
+        let locks = variable("CARGO_MANIFEST_DIR");
+        if let Some(lock) = locks.ancestors().find_map(|folder| fs::read(folder.join("Cargo.lock")).ok()) {
+            write("Cargo.lock", &lock);
+        }
+        write("Cargo.toml", MANIFEST.as_bytes())
+    }
+
+    /// It runs where this package's manifest lies, so that Cargo's configuration (a vendor folder, a mirror) holds.
+    fn metadata(manifest: &Path, more: &[&str]) -> Result<PathBuf, String> {
+        let output = Command::new(variable("CARGO"))
             .args(["metadata", "--format-version=1", "--manifest-path"])
-            .arg(Path::new(&env::var_os("CARGO_MANIFEST_DIR").expect("cargo sets it")).join("Cargo.toml"))
+            .arg(manifest)
             .args(more)
+            .current_dir(variable("CARGO_MANIFEST_DIR"))
             .output()
             .map_err(|e| e.to_string())?;
         if !output.status.success() {
