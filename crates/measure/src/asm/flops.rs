@@ -70,7 +70,7 @@ fn link<S: InstructionSet>(asm: &mut S, flops: Flops, chain: u64) {
     let (shape, register) = (shape(flops), chain as usize);
     match flops.link(chain) {
         Balance::Fma if S::ACCUMULATES => asm.add_product(shape, register, FACTOR, Operand::Register(ADDEND)),
-        Balance::Fma => asm.multiply_add(shape, register, FACTOR, ADDEND),
+        Balance::Fma => asm.multiply_add(shape, register, FACTOR, Operand::Register(ADDEND)),
         Balance::Multiply => asm.binary(Operation::Multiply, shape, register, register, Operand::Register(FACTOR)),
         _ => asm.binary(Operation::Add, shape, register, register, Operand::Register(ADDEND)),
     }

@@ -171,7 +171,7 @@ pub(crate) trait InstructionSet: Sized {
     /// `sum += x * y`, fused.
     fn add_product(&mut self, shape: Shape, sum: usize, x: usize, y: Operand<Self::Register>);
     /// `register = register * factor + addend`, fused.
-    fn multiply_add(&mut self, shape: Shape, register: usize, factor: usize, addend: usize);
+    fn multiply_add(&mut self, shape: Shape, register: usize, factor: usize, addend: Operand<Self::Register>);
     /// Copies the call's tail of elements from the second pointer to the first, or fills that with a register's, by the
     /// instructions that processors have for strings of them.
     fn string(&mut self, element: Element, value: Option<usize>);

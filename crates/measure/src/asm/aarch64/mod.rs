@@ -318,7 +318,8 @@ impl InstructionSet for Assembler {
     }
 
     /// By way of a copy, as vectors have no such instruction: it overwrites the addend alone.
-    fn multiply_add(&mut self, shape: Shape, register: usize, factor: usize, addend: usize) {
+    fn multiply_add(&mut self, shape: Shape, register: usize, factor: usize, addend: Operand<General>) {
+        let addend = self.register(addend);
         let [register, factor, addend] = [register, factor, addend].map(vector);
         if shape.width == Width::Scalar {
             let opcode = of_element(shape.element, [FMADD_D, FMADD_S]);

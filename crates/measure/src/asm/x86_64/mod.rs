@@ -341,8 +341,8 @@ impl InstructionSet for Assembler {
         self.three(Op::MultiplyAdd, shape, sum, x, y);
     }
 
-    fn multiply_add(&mut self, shape: Shape, register: usize, factor: usize, addend: usize) {
-        self.three(Op::MultiplyInto, shape, register, factor, Operand::Register(addend));
+    fn multiply_add(&mut self, shape: Shape, register: usize, factor: usize, addend: Operand<AsmRegister64>) {
+        self.three(Op::MultiplyInto, shape, register, factor, addend);
     }
 
     fn string(&mut self, element: Element, value: Option<usize>) {
