@@ -70,6 +70,10 @@ pub struct End {
 const FLATNESS: f64 = 0.015;
 /// Nor is noise taken to be larger than this.
 const NOISE_MAX: f64 = 0.15;
+/// Which pages a buffer gets moves an edge by such a part of an octave, differently for each working set. So a point on a slope
+/// is off by that, and by a share of its cost at most.
+const BLUR: f64 = 0.1;
+const BLUR_MAX: f64 = 0.06;
 /// Degrees of freedom of slow points (Lange, Little and Taylor, JASA 84, 1989).
 const FREEDOM: f64 = 3.0;
 /// Steps of the search for an edge, coarse and fine, in octaves, and how far it goes.
@@ -123,6 +127,8 @@ const SHAPES: [Shape; 9] = [
 struct Mark {
     octave: f64,
     cost: f64,
+    /// Deviation beside the noise, for where the edge lies under it.
+    blur: f64,
 }
 
 /// A curve with its noise.
@@ -210,13 +216,22 @@ fn bytes(octave: f64) -> Bytes {
 
 fn observed(curve: &Curve) -> Option<Observed> {
     let is_one = |(size, cost): &&(Bytes, f64)| size.0 > 0 && cost.is_normal() && (1e-9..1e9).contains(cost);
-    let mark = |&(size, cost): &(Bytes, f64)| Mark { octave: octave(size), cost };
+    let mark = |&(size, cost): &(Bytes, f64)| Mark { octave: octave(size), cost, blur: 0.0 };
     let mut marks: Vec<Mark> = curve.points.iter().filter(is_one).map(mark).collect();
     marks.order_by(|a, b| a.octave.total_cmp(&b.octave));
     let off = |three: &[Mark]| (three[1].cost / (three[0].cost * three[2].cost).sqrt()).ln().abs() / 1.5f64.sqrt();
     let noise = median(marks.windows(3).map(off)).map_or(0.0, |off| NORMAL_DEVIATION * off);
     let deviation = noise.clamp(FLATNESS, NOISE_MAX);
+    let slopes: Vec<f64> = (0..marks.len()).map(|at| slope(&marks, at)).collect();
+    marks.iter_mut().zip(slopes).for_each(|(mark, slope)| mark.blur = (BLUR * slope).min(BLUR_MAX));
     (marks.len() >= POINTS_MIN).then_some(Observed { touch: curve.touch, marks, deviation })
+}
+
+/// What the logarithm of the cost changes by in an octave around a point, up or down.
+fn slope(marks: &[Mark], at: usize) -> f64 {
+    let (before, after) = (&marks[at.saturating_sub(1)], &marks[(at + 1).min(marks.len() - 1)]);
+    let octaves = after.octave - before.octave;
+    if octaves > 0.0 { (after.cost / before.cost).ln().abs() / octaves } else { 0.0 }
 }
 
 /// What a point costs that is slower by so many standard deviations.
@@ -280,7 +295,15 @@ impl Observed {
 
     fn loss(&self, columns: &[Vec<f64>], costs: &[f64]) -> f64 {
         let cost = |at: usize| columns.iter().zip(costs).map(|(column, cost)| column[at] * cost).sum::<f64>();
-        self.marks.iter().enumerate().map(|(at, mark)| loss((mark.cost / cost(at)).ln() / self.deviation)).sum()
+        self.marks
+            .iter()
+            .enumerate()
+            .map(|(at, mark)| loss((mark.cost / cost(at)).ln() / self.deviation_of(mark)))
+            .sum()
+    }
+
+    fn deviation_of(&self, mark: &Mark) -> f64 {
+        self.deviation.hypot(mark.blur)
     }
 
     /// Costs that explain the points best, none of them negative: Gauss and Newton's steps in logarithms.
@@ -315,8 +338,9 @@ impl Observed {
         let mut rows = vec![vec![0.0; n + 1]; n];
         for (at, mark) in self.marks.iter().enumerate() {
             let cost: f64 = columns.iter().zip(costs).map(|(column, cost)| column[at] * cost).sum();
-            let off = (mark.cost / cost).ln() / self.deviation;
-            let (weight, scale) = (weight(off), 1.0 / (self.deviation * cost));
+            let deviation = self.deviation_of(mark);
+            let off = (mark.cost / cost).ln() / deviation;
+            let (weight, scale) = (weight(off), 1.0 / (deviation * cost));
             for (row, column) in rows.iter_mut().zip(columns) {
                 let slope = weight * column[at] * scale;
                 row.iter_mut().zip(columns).for_each(|(cell, other)| *cell += slope * other[at] * scale);
