@@ -238,7 +238,7 @@ fn the_thread_level_asked_for_is_on_record() {
         let folder = tempfile::tempdir().unwrap();
         for level in ["single", "funneled"] {
             let file = folder.path().join(level);
-            let arguments = ["pingpong", "--sizes", "8", "--mpi-threads", level, "--budget", "1s", "--record"];
+            let arguments = ["pingpong", "--sizes", "8", "--mpi-threads", level, "--budget", "3s", "--record"];
             let Some(output) = mpirun.run(2, &[&arguments[..], &[file.to_str().unwrap()]].concat()) else { continue };
             succeeded(&output);
             assert_eq!(Record::read(&file).unwrap().header.world.unwrap().threads.word(), level);
@@ -252,7 +252,7 @@ fn in_a_fleet_all_ranks_join() {
         let folder = tempfile::tempdir().unwrap();
         let out = folder.path().join("out");
         let fleet =
-            ["fleet", "run", "--out", out.to_str().unwrap(), "--", "pingpong", "--sizes", "8", "--budget", "1s"];
+            ["fleet", "run", "--out", out.to_str().unwrap(), "--", "pingpong", "--sizes", "8", "--budget", "3s"];
         let Some(output) = mpirun.run(2, &fleet) else { continue };
         assert!(succeeded(&output).contains("pingpong 1-1: 8 B take"), "{}", text(&output.stdout));
         let record = Record::read(&out.join("pingpong.jsonl")).unwrap();
