@@ -7,7 +7,7 @@
 # (`true`) takes when timed the same way, and the program's size. The clock is perl's, or that of GNU date without perl.
 set -eu
 
-program=${1:-$(dirname "$0")/../target/release/membound}
+program=${1:-$(dirname "$0")/../../../target/release/membound}
 runs=${2:-50}
 
 if [ ! -x "$program" ]; then
