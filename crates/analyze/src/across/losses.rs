@@ -123,7 +123,7 @@ fn write_allocate(report: &Report) -> Option<Loss> {
     let nt = report.crossovers.iter().filter(|found| found.store == StoreKind::Nt);
     let sure = |gain: Option<[f64; 3]>| gain.map_or(0.0, |gain| gain[1]);
     let best = nt.max_by(|a, b| sure(a.gain).total_cmp(&sure(b.gain)))?;
-    let from = best.at.map_or(String::new(), |[at, ..]| format!(" for arrays above {}", Bytes(at as u64)));
+    let from = best.at.map_or(String::new(), |at| format!(" for arrays above {}", from_size(at)));
     Some(Loss {
         what: format!(
             "regular stores to memory ({}, {}), which read each line before they write it",
@@ -134,6 +134,14 @@ fn write_allocate(report: &Report) -> Option<Loss> {
         than: "slower",
         cure: format!("non-temporal stores{from}"),
     })
+}
+
+/// A size beyond which something holds: its interval, where that is too wide for its middle to say anything.
+fn from_size([at, low, high]: [f64; 3]) -> String {
+    /// Half a step between two sizes of a curve.
+    const NARROW: f64 = 1.2;
+    let size = |bytes: f64| Bytes(bytes as u64);
+    if high > NARROW * low { format!("{} to {}", size(low), size(high)) } else { size(at).to_string() }
 }
 
 fn small_pages(report: &Report) -> Option<Loss> {
@@ -207,4 +215,16 @@ fn causes(report: &Report) -> Vec<Loss> {
     };
     let others = report.verdict.causes.iter().filter(|c| ![WriteAllocate, PageSize, FewCores].contains(&c.cause));
     others.filter_map(loss).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_size_that_is_not_known_well_is_a_range() {
+        let mib = |mib: f64| mib * 1024.0 * 1024.0;
+        assert_eq!(from_size([mib(22.0), mib(21.0), mib(23.0)]), "22 MiB");
+        assert_eq!(from_size([mib(22.0), mib(4.0), mib(64.0)]), "4 MiB to 64 MiB");
+    }
 }
