@@ -44,6 +44,8 @@ pub(crate) struct Chaser {
     most: HashMap<Key, Bytes>,
     /// Visits so far: the seed of the cycle.
     visits: u64,
+    /// The cycles that were followed last, if nothing else ran since: caches are still as they left them.
+    last: Vec<(Key, Case)>,
 }
 
 impl Chaser {
@@ -60,6 +62,11 @@ impl Chaser {
     /// Gives all memory back: the next cases get other pages.
     pub fn give_back(&mut self) {
         self.memories.clear();
+    }
+
+    /// Something else runs, and leaves caches as it pleases.
+    pub fn interrupt(&mut self) {
+        self.last.clear();
     }
 
     /// Readies `case`, which is this chase on one thread, and has `follow` begin it, run it and end it. Keeps its memory,
@@ -91,10 +98,12 @@ impl Chaser {
         let refills = case.protocol == Protocol::Refilled;
         let mut links = Vec::with_capacity(ready.len());
         let mut keys = Vec::with_capacity(ready.len());
-        for Ready { key, memory, written, is_written } in ready {
+        for Ready { key, memory, written, is_written, is_settled } in ready {
             keys.push(key);
-            links.push(Links { chase, written, is_written, memory, code, refills, call: Call::empty(1), links: 0 });
+            let call = Call::empty(1);
+            links.push(Links { chase, written, is_written, is_settled, memory, code, refills, call, links: 0 });
         }
+        self.last.clear();
         let result = follow(&mut links);
         // After a crash memory may be missing; the next case gets new one.
         if let Err(why) = &result
@@ -104,7 +113,10 @@ impl Chaser {
         }
         let mut obtained = Vec::with_capacity(keys.len());
         for (key, Links { written, is_written, links, mut memory, .. }) in keys.into_iter().zip(links) {
-            memory.written = is_written.then_some(Written { links: written.links + links, ..written });
+            if is_written {
+                self.last.push((key, written.case.clone()));
+                memory.written[chase.word()] = Some(Written { links: written.links + links, ..written });
+            }
             obtained.push(memory.obtained());
             self.memories.insert(key, memory);
         }
@@ -124,11 +136,16 @@ impl Chaser {
         }
         let Some(shared) = own.shares() else { return Err(NoVisit::impossible("this is no chase")) };
         let key = key(cpu, own.memory, own.working_set);
-        Ok(match memory.written.take().filter(|written| written.case == shared) {
-            Some(written) => Ready { key, memory, written, is_written: true },
+        let is_settled = self.last.iter().any(|(last, case)| (*last, case) == (key, &shared));
+        Ok(match memory.written[chase.word()].take().filter(|written| written.case == shared) {
+            Some(written) => Ready { key, memory, written, is_written: true, is_settled },
             None => {
+                if !chase.shares_places() {
+                    memory.written = [None, None];
+                }
                 let cycle = chase.cycle(own.working_set, self.visits);
-                Ready { key, memory, written: Written { case: shared, cycle, links: 0 }, is_written: false }
+                let written = Written { case: shared, cycle, links: 0, took: Duration::ZERO };
+                Ready { key, memory, written, is_written: false, is_settled: false }
             }
         })
     }
@@ -142,7 +159,7 @@ impl Chaser {
                 // Where there is too little memory for the largest case, the others go on.
                 let region = Region::new(case.memory, most, places)
                     .or_else(|_| Region::new(case.memory, case.working_set, places))?;
-                Ok(ChaseMemory { region, touched: 0, obtained: None, written: None })
+                Ok(ChaseMemory { region, touched: 0, obtained: None, written: [None, None] })
             }
         }
     }
@@ -161,6 +178,8 @@ struct Ready {
     written: Written,
     /// Whether memory holds the cycle already.
     is_written: bool,
+    /// Whether the last visit followed it.
+    is_settled: bool,
 }
 
 /// The memory of a kind that a CPU chases in; every working set begins at its start.
@@ -171,8 +190,8 @@ struct ChaseMemory {
     touched: usize,
     /// What was obtained for them.
     obtained: Option<Obtained>,
-    /// The cycle that it holds.
-    written: Option<Written>,
+    /// The cycles that it holds, by the word of a place that leads to the next.
+    written: [Option<Written>; 2],
 }
 
 /// A cycle in memory. Writing one over gigabytes takes far longer than following it: several numbers of chains follow the
@@ -184,6 +203,8 @@ struct Written {
     cycle: Cycle,
     /// Links that earlier visits followed.
     links: u64,
+    /// What writing it took.
+    took: Duration,
 }
 
 impl ChaseMemory {
@@ -214,6 +235,8 @@ pub(crate) struct Links<'a> {
     written: Written,
     /// Whether memory holds the cycle already.
     is_written: bool,
+    /// Whether caches are as following it leaves them.
+    is_settled: bool,
     memory: ChaseMemory,
     code: &'a Executable,
     /// Whether the working set is read before each sample.
@@ -233,34 +256,33 @@ impl Links<'_> {
     }
 }
 
-impl Links<'_> {
-    /// Follows the cycle until it has been round, or for as long as writing it took. Caches are then as any long chase
-    /// leaves them: to read it all would be faster, and would leave the tables that translate addresses where neighbours
-    /// had no time to evict them (a fifth of 1.9 GiB's latency on a guest, gone after a second).
-    fn settle(&mut self, most: Duration) -> Result<(), NoVisit> {
-        /// Some 10 us in a cache, 500 us in memory.
-        const STEP: u64 = 128;
-        let started = Instant::now();
-        while self.links < self.written.cycle.places() as u64 && started.elapsed() < most {
-            self.run(STEP)?;
-        }
-        Ok(())
-    }
-}
-
 impl Task for Links<'_> {
     fn begin(&mut self) -> Result<(), NoVisit> {
         let (cycle, address) = (&self.written.cycle, self.memory.region.address());
         self.memory.touch(cycle.words())?;
         self.call = Call::of_chase(&cycle.after(address, self.chase.chains, self.written.links), 1);
         if self.is_written {
-            // Cases that share a cycle are visited one after the other: the last one left the caches as they should be.
             return Ok(());
         }
         let started = Instant::now();
         touch::touch_words(&mut self.memory.region, |words| cycle.write(words, address))?;
-        self.is_written = true;
-        self.settle(started.elapsed())
+        (self.is_written, self.written.took) = (true, started.elapsed());
+        Ok(())
+    }
+
+    /// Follows a cycle until it has been round, or for as long as writing it took, unless the last visit did. Caches are then as any
+    /// long chase leaves them: to read it all would be faster, and would leave the tables that translate addresses where neighbours
+    /// had no time to evict them (a fifth of 1.9 GiB's latency on a guest, gone after a second).
+    fn settle(&mut self) -> Result<(), NoVisit> {
+        /// Some 10 us in a cache, 500 us in memory.
+        const STEP: u64 = 128;
+        let started = Instant::now();
+        while !self.is_settled {
+            self.run(STEP)?;
+            self.is_settled =
+                self.links >= self.written.cycle.places() as u64 || started.elapsed() >= self.written.took;
+        }
+        Ok(())
     }
 
     fn renew(&mut self) -> Result<u64, NoVisit> {

@@ -52,6 +52,11 @@ pub(crate) trait Task: Send {
     /// Once, on the pinned thread, before the first sample.
     fn begin(&mut self) -> Result<(), NoVisit>;
 
+    /// Once, after all threads have begun: how warming up begins, where passes alone would not do.
+    fn settle(&mut self) -> Result<(), NoVisit> {
+        Ok(())
+    }
+
     /// Before each sample, not timed by it: checks what the last one left behind and brings memory back to where a
     /// sample starts. Returns the ticks that mapping memory took, 0 where none was mapped.
     fn renew(&mut self) -> Result<u64, NoVisit>;
@@ -283,7 +288,12 @@ impl<'a> Team<'a> {
         let _place = Place(&self.shared);
         self.unless_stopped(|| pin(self.case.cpus[index]));
         self.unless_stopped(|| task.begin());
-        let mut leader = (index == 0).then(|| Leader::new(self));
+        if !self.shared.barrier() {
+            return None;
+        }
+        let ready = self.tools.ticker.now();
+        self.unless_stopped(|| task.settle());
+        let mut leader = (index == 0).then(|| Leader::new(self, ready));
         loop {
             let setup = self.unless_stopped(|| task.renew()).unwrap_or(0);
             self.shared.slots[index].setup.store(setup, Ordering::Relaxed);
@@ -388,29 +398,27 @@ struct Leader<'a> {
     warm_up: Option<WarmUp>,
     deadline: Instant,
     steal: StealMeter,
-    /// Tick at which warming up, and then sampling, began; 0 until all threads are ready.
+    /// Tick at which warming up, and then sampling, began.
     since: u64,
     /// Whether a pause is due: a sample was taken since the last one.
     is_pause_due: bool,
 }
 
 impl<'a> Leader<'a> {
-    fn new(team: &'a Team<'a>) -> Self {
+    /// All threads were ready at that tick.
+    fn new(team: &'a Team<'a>, ready: u64) -> Self {
         Leader {
             team,
             samples: Samples::default(),
             warm_up: Some(team.warm_up),
             deadline: Instant::now() + team.quota.time,
             steal: StealMeter::new(),
-            since: 0,
+            since: ready,
             is_pause_due: false,
         }
     }
 
     fn decide(&mut self) {
-        if self.since == 0 {
-            self.since = self.team.tools.ticker.now();
-        }
         let shared = &self.team.shared;
         let enough = self.samples.ticks.len() >= self.team.quota.most_samples
             || (self.samples.ticks.len() >= self.team.quota.least_samples && Instant::now() >= self.deadline);

@@ -96,7 +96,18 @@ impl Chase {
                 (0..Chase::STEP as u32).flat_map(|first| rising().skip(first as usize).step_by(Chase::STEP)).collect()
             }
         };
-        Cycle { order, stride_words: self.stride_bytes as usize / 8 }
+        Cycle { order, stride_words: self.stride_bytes as usize / 8, word: self.word() }
+    }
+
+    /// Which word of a place leads to the next one. Random cycles and others have different ones where places have room for both:
+    /// writing one over gigabytes then leaves the other, whatever their working sets and strides.
+    pub fn word(self) -> usize {
+        usize::from(self.shares_places() && self.order != Order::Random)
+    }
+
+    /// Whether its places begin at even words and leave odd ones alone, so that a cycle in those stays.
+    pub fn shares_places(self) -> bool {
+        self.stride_bytes.is_multiple_of(16)
     }
 }
 
@@ -123,6 +134,8 @@ impl fmt::Display for Chase {
 pub struct Cycle {
     order: Vec<u32>,
     stride_words: usize,
+    /// Of a place, the word that leads to the next.
+    word: usize,
 }
 
 impl Cycle {
@@ -143,12 +156,17 @@ impl Cycle {
         }
         let next = self.order.iter().cycle().skip(1);
         for (&place, &next) in self.order.iter().zip(next) {
-            words[place as usize * self.stride_words] = f64::from_bits(self.address(address, next));
+            words[self.at(place)] = f64::from_bits(self.address(address, next));
         }
     }
 
+    /// Index of a place's word.
+    fn at(&self, place: u32) -> usize {
+        place as usize * self.stride_words + self.word
+    }
+
     fn address(&self, start: u64, place: u32) -> u64 {
-        start + u64::from(place) * self.stride_words as u64 * 8
+        start + self.at(place) as u64 * 8
     }
 
     /// Where each of `chains` chains begins: equally far from each other.
@@ -170,9 +188,7 @@ impl Cycle {
             return 0;
         }
         let (before, from) = self.order.split_at((links % self.order.len() as u64) as usize);
-        let of = |order: &[u32]| {
-            order.iter().fold(0, |sum: u64, &place| sum ^ words[place as usize * self.stride_words].to_bits())
-        };
+        let of = |order: &[u32]| order.iter().fold(0, |sum: u64, &place| sum ^ words[self.at(place)].to_bits());
         of(from) ^ of(before)
     }
 }
@@ -219,6 +235,21 @@ mod tests {
                 assert_eq!(cycle.after(64, chains, links), walked.collect::<Vec<_>>(), "{chase}, {links} links");
             }
         }
+    }
+
+    #[test]
+    fn a_random_cycle_and_an_ordered_one_lie_in_the_same_memory() {
+        let mut words = vec![0.0; 100_000 / 8];
+        let [random, forward] = [Order::Random, Order::Forward].map(|order| Chase::of(order).cycle(Bytes(100_000), 3));
+        let wide = Chase { stride_bytes: 128, ..Chase::of(Order::Strided) }.cycle(Bytes(50_000), 3);
+        random.write(&mut words, 64);
+        for other in [&forward, &wide] {
+            other.write(&mut words, 64);
+            assert_eq!(walk(&words, 64, random.starts(64, 1)[0], 777), Some(random.after(64, 1, 777)[0]));
+            assert_eq!(walk(&words, 64, other.starts(64, 1)[0], 77), Some(other.after(64, 1, 77)[0]));
+        }
+        let dense = [8, 24].map(|stride_bytes| Chase { stride_bytes, ..Chase::of(Order::Forward) });
+        assert!(dense.iter().all(|chase| chase.word() == 0 && !chase.shares_places()), "no room for two");
     }
 
     #[test]

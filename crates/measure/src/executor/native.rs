@@ -156,6 +156,9 @@ impl Native {
         // A team decides by itself how long its samples are.
         let of_team = tools(team::SAMPLE);
         let team = || Team::new(case, quota, &of_team).with_pauses(self.apart);
+        if !matches!(case.work, Work::Chase(_) | Work::Loaded(_)) {
+            self.chaser.interrupt();
+        }
         match &case.work {
             Work::Kernel(variant) => {
                 self.run_kernel(case, variant, quota, &|_, _| Ok(()), &mut together).map(|(measured, _)| measured)

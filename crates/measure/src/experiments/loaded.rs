@@ -285,6 +285,7 @@ struct Beside<'a, 'b> {
 impl Task for Beside<'_, '_> {
     fn begin(&mut self) -> Result<(), NoVisit> {
         self.links.begin()?;
+        self.links.settle()?;
         self.crew.wait_for_others()
     }
 
