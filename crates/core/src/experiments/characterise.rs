@@ -198,7 +198,9 @@ fn curves(frame: &Frame, threads: usize, details: Details) -> Result<Vec<Case>, 
     let per_octave = if details.small == Detail::Full { 2 } else { 1 };
     let mut cases = Vec::new();
     for kernel in CURVES {
-        let (per_octave, last) = if kernel == "load" { (2, Bytes(2 * last.0)) } else { (per_octave, last) };
+        // Beyond what is surely memory, where its pages are soon filled.
+        let beyond = if details.large == Detail::Full { Bytes(2 * last.0) } else { last };
+        let (per_octave, last) = if kernel == "load" { (2, beyond) } else { (per_octave, last) };
         for size in frame.sweep(per_octave, last) {
             let set = Bytes(size.0 * threads as u64);
             let stores: &[StoreKind] = match (kernel, details.of(set)) {
