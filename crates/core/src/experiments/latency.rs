@@ -91,8 +91,7 @@ pub fn latency(frame: &Frame, detail: Detail) -> Result<Vec<Case>, PlanError> {
     let mut cases = Vec::new();
     let rungs = match detail {
         Detail::Full => dense(frame),
-        Detail::Outline => merged(sizes(2), around_caches(frame)),
-        Detail::Sketch => sizes(2),
+        Detail::Outline | Detail::Sketch => merged(sizes(2), around_caches(frame)),
     };
     for (size, protocol) in ladder(frame, rungs) {
         cases.push(Case { protocol, ..over_chase(frame, Chase::of(Random), USUAL_MEMORY, size)? });
