@@ -197,11 +197,15 @@ impl Case {
     /// that.
     pub fn filling_time(&self) -> Duration {
         let is_counted = matches!(self.work, Work::Page(_) | Work::Chase(_)) || self.protocol == Protocol::FirstUse;
-        let is_elsewhere = matches!(self.work, Work::PingPong(_) | Work::Device(_) | Work::Copies(_));
-        let moves_memory = !is_elsewhere && !matches!(self.work, Work::Flops(_) | Work::Idle);
         let rate = (TOUCHES_PER_S * self.threads() as f64).min(MACHINE_BYTES_PER_S);
-        let filled = if moves_memory && !is_counted { self.working_set.0 as f64 / rate } else { 0.0 };
+        let filled = if self.moves_memory() && !is_counted { self.working_set.0 as f64 / rate } else { 0.0 };
         Duration::from_secs_f64(filled)
+    }
+
+    /// Whether it needs memory of this process as large as its working set.
+    pub fn moves_memory(&self) -> bool {
+        use Work::{Copies, Device, Flops, Idle, PingPong};
+        !matches!(self.work, PingPong(_) | Device(_) | Copies(_) | Flops(_) | Idle)
     }
 
     /// What the first visit of several cases prepares for all of them: cases that share it are visited together.

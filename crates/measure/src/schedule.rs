@@ -7,6 +7,7 @@ use std::io;
 use std::time::{Duration, Instant};
 
 use membound_core::case::{Case, Protocol, Work};
+use membound_core::kernel::Variant;
 use membound_core::memory::MemorySpec;
 use membound_core::plan::Plan;
 use membound_core::record::hand_overs::Distance;
@@ -128,7 +129,8 @@ pub fn run_plan(
     progress: &mut dyn FnMut(Progress<'_>),
 ) -> io::Result<()> {
     let random = fastrand::Rng::with_seed(schedule.seed);
-    let (pace, distances, filled) = (Pace::default(), Watch::default(), HashMap::new());
+    let hz = executor.clock().hz.0;
+    let (pace, distances, filled) = (Pace::default(), Watch::default(), Filled { hz, ..Filled::default() });
     let mut run = Run { executor, schedule, sink, progress, random, visits: 0, pace, distances, filled };
     let mut headline = Headline::new(&plan.headline, schedule);
     let mut stages: Vec<Vec<State>> =
@@ -159,8 +161,7 @@ struct Run<'a, 'b> {
     visits: u64,
     pace: Pace,
     distances: Watch,
-    /// The largest working set that was filled since memory was drawn, by memory and threads.
-    filled: HashMap<(MemorySpec, usize), Bytes>,
+    filled: Filled,
 }
 
 impl Run<'_, '_> {
@@ -174,7 +175,7 @@ impl Run<'_, '_> {
 
     fn begin_round(&mut self) {
         self.executor.begin_round();
-        self.filled.clear();
+        self.filled.bytes.clear();
     }
 
     /// Visits each open case of a stage once, and lets the headline in between. `later` cases share the time that is left.
@@ -199,20 +200,21 @@ impl Run<'_, '_> {
     /// Visits a case, if that can end in time. Returns what it took.
     fn visit(&mut self, case: &Case, state: &mut State, round: u32, fair: Duration) -> io::Result<Duration> {
         let left = self.left();
-        let filled = self.filled.entry((case.memory, case.threads())).or_default();
-        let is_first = state.cost.is_zero() && *filled < case.working_set;
-        let filling = if is_first { case.filling_time() } else { Duration::ZERO };
-        let cost = state.expected(case, self.pace) + filling;
+        let new = self.filled.new_bytes(case);
+        let cost = state.expected(case, self.pace) + self.filled.time(case, new);
         if (self.schedule.interrupted)() || left.is_zero() || left < cost.mul_f64(1.2) {
             state.done |= left.is_zero();
             return Ok(Duration::ZERO);
         }
-        *filled = case.working_set.max(*filled);
         (self.progress)(Progress { case, round, visits: self.visits });
         let (measurement, cost) = visit(case, round, self.executor, self.schedule, [fair, left]);
         state.note(case, &measurement.outcome, cost, self.schedule);
         state.note_distance(self.distances.note(case, &measurement.outcome));
-        self.pace.note(case, &measurement.outcome, cost);
+        if self.filled.note(case, &measurement.outcome, new, cost) {
+            state.cost = Duration::ZERO;
+        } else {
+            self.pace.note(case, &measurement.outcome, cost);
+        }
         self.visits += 1;
         (self.sink)(measurement)?;
         Ok(cost)
@@ -435,6 +437,78 @@ fn visit(
     (Measurement { started_s, elapsed_s: elapsed.as_secs_f64(), ..measurement }, elapsed)
 }
 
+/// Memory that was filled since it was drawn, and how fast that went.
+#[derive(Default)]
+struct Filled {
+    hz: f64,
+    /// Bytes by memory, CPU and part: what kernels store to, what they only load, what chases follow.
+    bytes: HashMap<(MemorySpec, u32, usize), u64>,
+    /// Bytes that a thread filled in a second, when last a large part was new; nothing yet.
+    rate: Option<f64>,
+}
+
+impl Filled {
+    /// Filling less says nothing about the rate.
+    const LARGE: u64 = 64 << 20;
+
+    /// What each thread of a case needs of the parts.
+    fn parts(case: &Case) -> [u64; 3] {
+        let share = case.working_set.0 / case.threads().max(1) as u64;
+        match (&case.work, case.variant().and_then(Variant::row)) {
+            // Pages of their own, each time.
+            (Work::Page(_), _) => [0; 3],
+            _ if case.protocol == Protocol::FirstUse => [0; 3],
+            (Work::Chase(_), _) => [0, 0, share],
+            (_, Some(kernel)) => {
+                let streams = kernel.formula().streams;
+                let stored = streams.iter().filter(|stream| stream.stored).count() as u64;
+                let each = share / streams.len().max(1) as u64;
+                [stored * each, share - stored * each, 0]
+            }
+            _ => [share, 0, 0],
+        }
+    }
+
+    /// Bytes that the thread with most to fill must fill.
+    fn new_bytes(&self, case: &Case) -> u64 {
+        let missing = |cpu: u32| {
+            let parts = Filled::parts(case).into_iter().enumerate();
+            parts.map(|(part, needed)| needed.saturating_sub(self.of(case, cpu, part))).sum()
+        };
+        case.cpus.iter().map(|&cpu| missing(cpu)).max().unwrap_or(0)
+    }
+
+    fn of(&self, case: &Case, cpu: u32, part: usize) -> u64 {
+        self.bytes.get(&(case.memory, cpu, part)).copied().unwrap_or(0)
+    }
+
+    /// What filling so much for each thread will take.
+    fn time(&self, case: &Case, new: u64) -> Duration {
+        let share = (case.working_set.0 / case.threads().max(1) as u64).max(1);
+        match self.rate {
+            Some(rate) if case.moves_memory() => Duration::from_secs_f64(new as f64 / rate),
+            _ => case.filling_time().mul_f64(new as f64 / share as f64),
+        }
+    }
+
+    /// Takes a visit in that had so much to fill. Returns whether that was most of what it took.
+    fn note(&mut self, case: &Case, outcome: &Outcome, new: u64, cost: Duration) -> bool {
+        let Outcome::Measured(visit) = outcome else { return false };
+        for &cpu in &case.cpus {
+            for (part, needed) in Filled::parts(case).into_iter().enumerate() {
+                let filled = self.bytes.entry((case.memory, cpu, part)).or_default();
+                *filled = needed.max(*filled);
+            }
+        }
+        let sampled = (visit.samples.warm_up_ticks + visit.samples.sampling_ticks) as f64 / self.hz;
+        let filling = cost.as_secs_f64() - sampled;
+        if new >= Filled::LARGE && filling > 0.0 {
+            self.rate = Some(new as f64 / filling);
+        }
+        new >= Filled::LARGE && filling > 0.5 * cost.as_secs_f64()
+    }
+}
+
 /// How much longer than planned visits take on this machine: the most that a long visit did. Some can only be known by
 /// that: pages that a host backs anew, memory slower than most.
 #[derive(Clone, Copy, Default)]
@@ -537,6 +611,7 @@ fn quota<'a>(case: &Case, schedule: &Schedule<'a>, fair: Duration, left: Duratio
 mod tests {
     use super::*;
     use membound_core::case::{USUAL_MEMORY, steady};
+    use membound_core::kernel::chase::{Chase, Order};
     use membound_core::kernel::{StoreKind, Width};
     use membound_core::memory::Obtained;
     use membound_core::record::{Measured, Sample, Samples, Volume};
@@ -599,6 +674,30 @@ mod tests {
         assert!((5..=12).all(|kib| visits(kib) == 1), "{found:?}");
         assert!((5..=9).map(first).max() < (10..=12).map(first).min(), "stage by stage: {found:?}");
         assert!(visits(3) > visits(1), "{found:?}");
+    }
+
+    #[test]
+    fn memory_is_new_once_for_each_cpu_and_part() {
+        let of = |name, cpus: &[u32], mib: u64| {
+            steady(name, Width::Scalar, StoreKind::Regular, USUAL_MEMORY, cpus.to_vec(), Bytes::mib(mib))
+        };
+        let mut filled = Filled { hz: 1e9, ..Filled::default() };
+        let quota = Quota { least_samples: 1, most_samples: 1, time: Duration::ZERO, interrupted: &|| false };
+        let outcome = Machine::default().visit(&case(1), &quota);
+        let mib = |bytes: u64| bytes >> 20;
+        let both = of("load", &[0, 1], 400);
+        assert_eq!(mib(filled.new_bytes(&both)), 200, "each thread");
+        assert!(filled.note(&both, &outcome, 200 << 20, Duration::from_secs(2)), "all of it was filling");
+        assert_eq!(filled.rate, Some(f64::from(100 << 20)));
+        assert_eq!(mib(filled.new_bytes(&of("load", &[1], 200))), 0, "by the thread on CPU 1");
+        assert_eq!(mib(filled.new_bytes(&of("load", &[1], 300))), 100);
+        assert_eq!(mib(filled.new_bytes(&of("copy", &[0], 200))), 100, "where it stores");
+        assert_eq!(filled.time(&of("copy", &[0], 200), 100 << 20), Duration::from_secs(1));
+        assert!(!filled.note(&of("copy", &[0], 200), &outcome, 100, Duration::from_secs(2)), "nothing to speak of");
+        assert_eq!(mib(filled.new_bytes(&of("copy", &[0], 200))), 0);
+        let chase = Case { work: Work::Chase(Chase::of(Order::Random)), ..of("load", &[0], 200) };
+        assert_eq!(mib(filled.new_bytes(&chase)), 200, "memory of its own");
+        assert_eq!(filled.new_bytes(&Case { protocol: Protocol::FirstUse, ..chase }), 0, "new each time");
     }
 
     #[test]
