@@ -124,12 +124,42 @@ fn volume(case: &Case, work: DeviceWork) -> Volume {
         action => {
             let kernel = action.kernel().and_then(|name| Kernel::find(name).ok());
             let Some(kernel) = kernel else { return moved(0, 0) };
-            let elements = bytes / 8 / kernel.formula().streams.len().max(1) as u64;
+            // The device's loops run over parts of the same three arrays, so copy and scale touch two thirds of the working set.
+            let elements = match Action::KERNELS.contains(&action) {
+                true => operations::array_bytes(bytes) / 8,
+                false => bytes / 8 / kernel.formula().streams.len().max(1) as u64,
+            };
             let usual = Variant { ..variant(kernel.name, action, Isa::NONE) };
             let counted = volume_of(kernel, &usual, elements);
             // Whether the buffer is cached, and what a device's stores cause, nobody knows beforehand.
             let is_known = work.buffer == Buffer::Regular || work.action == Action::HostTriadBesideCopy;
             Volume { write_allocated: if is_known { counted.write_allocated } else { 0 }, ..counted }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use membound_core::case;
+    use membound_core::case::Work;
+    use membound_core::kernel::StoreKind;
+
+    /// Of three arrays of 32 KiB copy and scale touch two, add and triad all.
+    #[test]
+    fn loops_of_the_device_move_what_they_touch() {
+        let check = |action: Action, working_set: Bytes, moved: Bytes| {
+            let work = DeviceWork { device: "opencl:0".parse().unwrap(), buffer: Buffer::Plain, action };
+            let usual =
+                case::steady("copy", Width::Scalar, StoreKind::Regular, case::USUAL_MEMORY, vec![0], working_set);
+            let case = Case { work: Work::Device(work), ..usual };
+            assert_eq!(Bytes(volume(&case, work).payload()), moved, "{action}");
+        };
+        check(Action::KernelCopy, Bytes::kib(96), Bytes::kib(64));
+        check(Action::KernelScale, Bytes::kib(96), Bytes::kib(64));
+        check(Action::KernelAdd, Bytes::kib(96), Bytes::kib(96));
+        check(Action::KernelTriad, Bytes::kib(96), Bytes::kib(96));
+        // Arrays are whole pages.
+        check(Action::KernelTriad, Bytes::kib(100), Bytes::kib(96));
     }
 }

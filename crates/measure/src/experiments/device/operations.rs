@@ -134,7 +134,7 @@ impl<'a, D: Driver> Operation<'a, D> {
 
     /// STREAM's arrays: a = 1, b = 2, c = 3.
     fn fill_arrays(&mut self) -> Result<(), NoVisit> {
-        let bytes = self.bytes / 3 / 4096 * 4096;
+        let bytes = array_bytes(self.bytes as u64) as usize;
         for value in [1.0, 2.0, 3.0] {
             let mut memory = self.maker.fresh(bytes)?;
             match self.kernels.element_bytes() {
@@ -320,6 +320,11 @@ impl<'a, D: Driver> Operation<'a, D> {
         };
         check(&found, expect)
     }
+}
+
+/// Bytes of each of STREAM's three arrays: whole pages, of which there is at least one.
+pub(super) fn array_bytes(working_set: u64) -> u64 {
+    (working_set / 3 / 4096 * 4096).max(4096)
 }
 
 /// Bytes of a cache line: places of a chase lie so far apart.

@@ -1,0 +1,338 @@
+//! A device's copies against clpeak's, and its kernels against BabelStream's: the same sizes, the same kinds of buffers, in turns.
+//!
+//! `cargo bench --bench device_peers [-- --babelstream PATH --device opencl:0 --only Copy,Triad --rounds N --times N --seed N]`
+//!
+//! Each round is a visit of ours and a run of theirs, in random order; what counts is the ratio of their rates, round by round:
+//! the median and its interval, since what a neighbour of the host does may spoil a run of either side.
+//! Both sides' figure is that of a whole visit, all bytes over all time, since clpeak gives no other.
+//!
+//! - *Copies.* clpeak 1.1.2 (`transfer_bandwidth.cpp`) copies between memory of `new float[]` and a buffer of
+//!   `CL_MEM_ALLOC_HOST_PTR` by blocking commands, 20 times after one. The size follows from the device (`clpeaks_bytes`): 512 MiB
+//!   on most. That is the action `write` or `read` of our kind `alloc-host`, at that size. A case is made for it: a plan of `kinds`
+//!   or `copies` leaves out buffers of which memory does not hold eight.
+//! - *Kernels.* BabelStream's OpenCL version, one kernel a run (`--only`), so that both sides repeat one loop over the same arrays.
+//!   Its first repetition, which compiles, counts on neither side.
+//!
+//! A row that has no counterpart says why it is not compared. nvbandwidth is for NVIDIA's cards.
+//!
+//! `ok`: the ratio's 95 % interval lies within 3 %, or above. `short`: it lies below 0.97. `unsure`: anything else, so nothing was
+//! shown: give more rounds. The exit code does not depend on that; it is 2 where the device or clpeak is missing.
+
+mod common;
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use clap::Parser;
+use common::{Bench, print_row, stop};
+use membound_core::case::{Case, Protocol, USUAL_MEMORY, Work};
+use membound_core::machine::devices::{Api, Device, DeviceKind, DeviceName};
+use membound_core::stats;
+use membound_core::units::Bytes;
+use membound_core::work::device::{Action, Buffer, DeviceWork};
+use membound_measure::executor::{device, worker};
+
+#[derive(Parser)]
+struct Options {
+    /// The device; both peers know OpenCL's
+    #[arg(long, default_value = "opencl:0")]
+    device: DeviceName,
+    /// BabelStream, built for OpenCL (`ocl-stream`)
+    #[arg(long)]
+    babelstream: Option<PathBuf>,
+    /// What to compare, by the peers' names: enqueueWriteBuffer, Copy, Triad ... [default: all]
+    #[arg(long, value_delimiter = ',')]
+    only: Vec<String>,
+    /// Turns: ours and the peer's
+    #[arg(long, default_value_t = 8)]
+    rounds: u32,
+    /// Repetitions of a kernel in a run of BabelStream's
+    #[arg(long, default_value_t = 20)]
+    times: u32,
+    /// Elements of each of BabelStream's arrays (its own default)
+    #[arg(long, default_value_t = 1 << 25)]
+    elements: u64,
+    /// Seed of the order within rounds
+    #[arg(long)]
+    seed: Option<u64>,
+    /// Given by cargo
+    #[arg(long, hide = true)]
+    bench: bool,
+}
+
+impl Options {
+    fn wants(&self, contest: &Contest) -> bool {
+        self.only.is_empty() || self.only.iter().any(|name| name == contest.name)
+    }
+}
+
+/// Ratios within this distance of 1 are called equal.
+const EQUAL: f64 = 0.03;
+
+/// What a peer does, and our action that does the same, or why there is none.
+struct Contest {
+    /// The peer's own name for it.
+    name: &'static str,
+    ours: Result<Action, &'static str>,
+}
+
+const fn same(name: &'static str, action: Action) -> Contest {
+    Contest { name, ours: Ok(action) }
+}
+
+const fn without(name: &'static str, why: &'static str) -> Contest {
+    Contest { name, ours: Err(why) }
+}
+
+/// By the lines that clpeak prints.
+const COPIES: [Contest; 8] = [
+    same("enqueueWriteBuffer", Action::Write),
+    same("enqueueReadBuffer", Action::Read),
+    without("enqueueWriteBuffer non-blocking", WAITED_FOR),
+    without("enqueueReadBuffer non-blocking", WAITED_FOR),
+    without("enqueueMapBuffer(for read)", NOT_APART),
+    without("memcpy from mapped ptr", STORED_AND_LOADED),
+    without("enqueueUnmap(after write)", NOT_APART),
+    without("memcpy to mapped ptr", STORED_AND_LOADED),
+];
+const WAITED_FOR: &str = "membound waits for each command; clpeak queues 20";
+const NOT_APART: &str = "membound times mapping and unmapping as one, clpeak each alone";
+const STORED_AND_LOADED: &str = "membound stores to or loads from a mapped buffer, and copies none by memcpy";
+
+/// By BabelStream's names.
+const KERNELS: [Contest; 5] = [
+    same("Copy", Action::KernelCopy),
+    same("Mul", Action::KernelScale),
+    same("Add", Action::KernelAdd),
+    same("Triad", Action::KernelTriad),
+    without("Dot", "membound has STREAM's four loops on a device, of which none is a sum"),
+];
+
+fn main() {
+    // Devices' drivers live in a process of their own, which is this program once more.
+    if worker::serve() {
+        return;
+    }
+    let options = Options::parse();
+    let mut arena = Arena::new(&options);
+    println!("{}", arena.bench.machine.summary());
+    println!("{}: {}, {}", options.device, arena.device.title, arena.device.driver);
+    println!("seed {}, {} rounds\n", arena.seed, options.rounds);
+    heading();
+    copies(&mut arena, &options);
+    kernels(&mut arena, &options);
+    print_row(&[(&"nvbandwidth", -12), (&"all", -31), (&"not compared: it runs on NVIDIA's cards, by CUDA alone", -1)]);
+    let counts: Vec<String> = arena.verdicts.iter().map(|(verdict, count)| format!("{count} {verdict}")).collect();
+    println!("\n{}", counts.join(", "));
+}
+
+/// Our side, and what came of it.
+struct Arena {
+    bench: Bench,
+    device: Device,
+    cpus: Vec<u32>,
+    random: fastrand::Rng,
+    seed: u64,
+    verdicts: BTreeMap<&'static str, u32>,
+}
+
+impl Arena {
+    fn new(options: &Options) -> Self {
+        let name = options.device;
+        if name.api != Api::OpenCl {
+            stop("both peers know OpenCL's devices alone; give --device opencl:N");
+        }
+        let found = device::discover(&[Api::OpenCl]);
+        let why = found.absent.first().map_or("see `membound devices`", |(_, why)| why).to_owned();
+        let device = found.devices.into_iter().find(|device| device.name == name);
+        let device = device.unwrap_or_else(|| stop(format!("no {name}: {why}")));
+        let bench = Bench::new();
+        let cpus = bench.frame.placement.first(1).unwrap_or_else(|fault| stop(fault));
+        let seed = options.seed.unwrap_or_else(common::fresh_seed);
+        let random = fastrand::Rng::with_seed(seed);
+        Arena { bench, device, cpus, random, seed, verdicts: BTreeMap::new() }
+    }
+
+    fn case(&self, buffer: Buffer, action: Action, working_set: Bytes) -> Case {
+        Case {
+            work: Work::Device(DeviceWork { device: self.device.name, buffer, action }),
+            memory: USUAL_MEMORY,
+            streams: Vec::new(),
+            cpus: self.cpus.clone(),
+            working_set,
+            misaligned_bytes: 0,
+            protocol: Protocol::Steady,
+        }
+    }
+
+    /// Bytes loaded and stored in a second, over a visit of so long.
+    fn visit(&mut self, case: &Case, time: Duration) -> f64 {
+        let visit = self.bench.visit(case, time);
+        visit.map_or_else(|reason| stop(format!("{case}: {reason}")), |visit| visit.payload_bps())
+    }
+
+    /// Prints a row from the rates of each round.
+    fn judge(&mut self, peer: &str, name: &str, size: Bytes, ours: &[f64], theirs: &[f64]) {
+        let ratios: Vec<f64> = ours.iter().zip(theirs).map(|(ours, theirs)| ours / theirs).collect();
+        let ratio = stats::summarize(&[&ratios]).map_or([f64::NAN; 3], |s| [s.median, s.ci95[0], s.ci95[1]]);
+        let verdict = verdict(ratio);
+        *self.verdicts.entry(verdict).or_insert(0) += 1;
+        let gbps = |rates: &[f64]| format!("{:.2}", stats::summarize(&[rates]).map_or(f64::NAN, |s| s.median) / 1e9);
+        print_row(&[
+            (&peer, -12),
+            (&name, -31),
+            (&size.to_string(), 8),
+            (&gbps(ours), 13),
+            (&gbps(theirs), 10),
+            (&format!("{:.3}", ratio[0]), 6),
+            (&format!("[{:.3}, {:.3}]", ratio[1], ratio[2]), 16),
+            (&verdict, -6),
+        ]);
+    }
+
+    fn pass_over(&mut self, peer: &str, name: &str, why: &str) {
+        *self.verdicts.entry("not compared").or_insert(0) += 1;
+        print_row(&[(&peer, -12), (&name, -31), (&format!("not compared: {why}"), -1)]);
+    }
+}
+
+/// All of clpeak's copies, of which a run does each.
+fn copies(arena: &mut Arena, options: &Options) {
+    let size = clpeaks_bytes(&arena.device);
+    let wanted = || COPIES.iter().filter(|contest| options.wants(contest));
+    let contests: Vec<(&Contest, Action)> =
+        wanted().filter_map(|contest| Some((contest, contest.ours.ok()?))).collect();
+    let mut rates: Vec<[Vec<f64>; 2]> = vec![Default::default(); contests.len()];
+    let rounds = if contests.is_empty() { 0 } else { options.rounds };
+    for _ in 0..rounds {
+        let is_ours_first = arena.random.bool();
+        for is_ours in [is_ours_first, !is_ours_first] {
+            let theirs = if is_ours { BTreeMap::new() } else { clpeak(options.device) };
+            for ((contest, action), [a, b]) in contests.iter().zip(&mut rates) {
+                if is_ours {
+                    let case = arena.case(Buffer::AllocHost, *action, size);
+                    // Each byte is loaded and stored, and clpeak counts it once.
+                    a.push(arena.visit(&case, COPYING) / 2.0);
+                } else {
+                    let missing = || stop(format!("clpeak gave no figure of {}", contest.name));
+                    b.push(theirs.get(contest.name).copied().unwrap_or_else(missing));
+                }
+            }
+        }
+    }
+    for ((contest, _), [ours, theirs]) in contests.iter().zip(&rates) {
+        arena.judge("clpeak", contest.name, size, ours, theirs);
+    }
+    for (name, why) in wanted().filter_map(|contest| Some((contest.name, contest.ours.err()?))) {
+        arena.pass_over("clpeak", name, why);
+    }
+}
+
+/// About 20 copies of 512 MiB by a memory of 10 GB/s, which is what a run of clpeak's does.
+const COPYING: Duration = Duration::from_secs(1);
+
+/// Bytes of clpeak's buffer (`common.cpp`, `transfer_bandwidth.cpp`): half of what one buffer may have, a multiple of a work group,
+/// and at most 2^27 `float`s with a processor, 2^29 with any other device.
+fn clpeaks_bytes(device: &Device) -> Bytes {
+    const ITEM: u64 = 4;
+    const GROUP: u64 = 256;
+    let most = if device.kind == DeviceKind::Cpu { 1 << 27 } else { 1 << 29 };
+    Bytes((device.largest_buffer.0 / ITEM / 2).min(most) / GROUP * GROUP * ITEM)
+}
+
+/// Bytes a second by the names of the lines.
+fn clpeak(device: DeviceName) -> BTreeMap<String, f64> {
+    // It numbers the devices of a platform; which is whose is known where there is one platform.
+    let number = device.number.to_string();
+    let text = run(Path::new("clpeak"), &["--transfer-bandwidth", "-p", "0", "-d", &number], "apt-get install clpeak");
+    let line = |line: &str| {
+        let (name, rate) = line.split_once(" : ")?;
+        Some((name.trim().to_owned(), rate.trim().parse::<f64>().ok()? * 1e9))
+    };
+    text.lines().filter_map(line).collect()
+}
+
+fn kernels(arena: &mut Arena, options: &Options) {
+    let wanted = || KERNELS.iter().filter(|contest| options.wants(contest));
+    let Some(program) = &options.babelstream else {
+        for contest in wanted() {
+            let why = contest.ours.err().unwrap_or("no BabelStream (give --babelstream PATH)");
+            arena.pass_over("BabelStream", contest.name, why);
+        }
+        return;
+    };
+    let size = Bytes(3 * 8 * options.elements);
+    for contest in wanted() {
+        let action = match contest.ours {
+            Ok(action) => action,
+            Err(why) => {
+                arena.pass_over("BabelStream", contest.name, why);
+                continue;
+            }
+        };
+        let case = arena.case(Buffer::Plain, action, size);
+        let (mut ours, mut theirs) = (Vec::new(), Vec::new());
+        for _ in 0..options.rounds {
+            let is_ours_first = arena.random.bool();
+            for is_ours in [is_ours_first, !is_ours_first] {
+                match is_ours {
+                    true => ours.push(arena.visit(&case, WORKING)),
+                    false => theirs.push(babelstream(program, contest.name, options)),
+                }
+            }
+        }
+        arena.judge("BabelStream", contest.name, size, &ours, &theirs);
+    }
+}
+
+/// About 20 repetitions over BabelStream's own default of 768 MiB, by a memory of 30 GB/s.
+const WORKING: Duration = Duration::from_millis(500);
+
+/// Bytes a second of a kernel: those of a repetition over the mean time of all but the first.
+fn babelstream(program: &Path, kernel: &str, options: &Options) -> f64 {
+    let (elements, times) = (options.elements.to_string(), options.times.to_string());
+    let device = options.device.number.to_string();
+    let what = ["--only", kernel, "--arraysize", &elements, "--numtimes", &times, "--device", &device, "--csv"];
+    let text = run(program, &what, "build it with MODEL=ocl");
+    // function, num_times, n_elements, sizeof, max_MB_per_sec, min_runtime, max_runtime, avg_runtime
+    let row = text.lines().map(|line| line.split(',').collect::<Vec<_>>()).find(|row| row[0] == kernel);
+    let number = |column: usize| row.as_ref()?.get(column)?.parse::<f64>().ok();
+    let arrays = if matches!(kernel, "Copy" | "Mul") { 2.0 } else { 3.0 };
+    let bps = || Some(arrays * number(2)? * number(3)? / number(7)?);
+    bps().unwrap_or_else(|| stop(format!("{}: no figure of {kernel} in {text:?}", program.display())))
+}
+
+fn run(program: &Path, arguments: &[&str], cure: &str) -> String {
+    let name = program.display();
+    match Command::new(program).args(arguments).output() {
+        Ok(output) if output.status.success() => String::from_utf8_lossy(&output.stdout).into_owned(),
+        Ok(output) => stop(format!("{name}: {}", String::from_utf8_lossy(&output.stderr))),
+        Err(fault) => stop(format!("cannot run {name}: {fault}; {cure}")),
+    }
+}
+
+fn verdict([_, low, high]: [f64; 3]) -> &'static str {
+    // One that is as good at least is `ok`, however far above it may be.
+    if low >= 1.0 - EQUAL {
+        "ok"
+    } else if high < 1.0 - EQUAL {
+        "short"
+    } else {
+        "unsure"
+    }
+}
+
+fn heading() {
+    print_row(&[
+        (&"peer", -12),
+        (&"its name for it", -31),
+        (&"bytes", 8),
+        (&"membound GB/s", 13),
+        (&"peer GB/s", 10),
+        (&"ratio", 6),
+        (&"95 % interval", 16),
+        (&"", -6),
+    ]);
+}
