@@ -7,28 +7,28 @@ typedef float real;
 #endif
 
 /* STREAM's loops: a work item for each element. */
-kernel void copy(global real *a, global const real *b, global const real *c, real s) {
+kernel void copy(global real *restrict a, global const real *restrict b, global const real *restrict c, real s) {
     size_t i = get_global_id(0);
     a[i] = b[i];
 }
 
-kernel void scale(global real *a, global const real *b, global const real *c, real s) {
+kernel void scale(global real *restrict a, global const real *restrict b, global const real *restrict c, real s) {
     size_t i = get_global_id(0);
     a[i] = s * b[i];
 }
 
-kernel void add(global real *a, global const real *b, global const real *c, real s) {
+kernel void add(global real *restrict a, global const real *restrict b, global const real *restrict c, real s) {
     size_t i = get_global_id(0);
     a[i] = b[i] + c[i];
 }
 
-kernel void triad(global real *a, global const real *b, global const real *c, real s) {
+kernel void triad(global real *restrict a, global const real *restrict b, global const real *restrict c, real s) {
     size_t i = get_global_id(0);
     a[i] = b[i] + s * c[i];
 }
 
 /* Reads words, whatever they are. */
-kernel void words(global ulong *to, global const ulong *from) {
+kernel void words(global ulong *restrict to, global const ulong *restrict from) {
     size_t i = get_global_id(0);
     to[i] = from[i];
 }
