@@ -260,7 +260,7 @@ impl Links<'_> {
 
     /// Reads it until that gets no faster twice in a row; once, where it can't be in a cache. A last-level cache may take in only
     /// what it has seen come back, so that lines which were written, or read once, are still in memory (Emerald Rapids: 16 MiB took
-    /// 124 ns a load in one visit and 38 in the next, and after two passes either still).
+    /// 124 ns per load in one visit and 38 in the next, and after two passes either still).
     fn fill_caches(&mut self) -> Result<(), NoVisit> {
         const PASSES_MOST: usize = 12;
         const GAIN: f64 = 0.98;
