@@ -136,12 +136,15 @@ fn write_allocate(report: &Report) -> Option<Loss> {
     })
 }
 
-/// A size beyond which something holds: its interval, where that is too wide for its middle to say anything.
+/// A size beyond which something holds: the ends of its interval, where that is too wide for its middle to say anything.
 fn from_size([at, low, high]: [f64; 3]) -> String {
     /// Half a step between two sizes of a curve.
     const NARROW: f64 = 1.2;
     let size = |bytes: f64| Bytes(bytes as u64);
-    if high > NARROW * low { format!("{} to {}", size(low), size(high)) } else { size(at).to_string() }
+    match high > NARROW * low {
+        true => format!("{} (perhaps from {} on)", size(high), size(low)),
+        false => size(at).to_string(),
+    }
 }
 
 fn small_pages(report: &Report) -> Option<Loss> {
@@ -222,9 +225,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_size_that_is_not_known_well_is_a_range() {
+    fn a_size_that_is_not_known_well_has_both_ends() {
         let mib = |mib: f64| mib * 1024.0 * 1024.0;
         assert_eq!(from_size([mib(22.0), mib(21.0), mib(23.0)]), "22 MiB");
-        assert_eq!(from_size([mib(22.0), mib(4.0), mib(64.0)]), "4 MiB to 64 MiB");
+        assert_eq!(from_size([mib(22.0), mib(4.0), mib(64.0)]), "64 MiB (perhaps from 4 MiB on)");
     }
 }
