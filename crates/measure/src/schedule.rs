@@ -88,6 +88,8 @@ const PASSES: u32 = 10;
 const REDRAWN: u32 = 3;
 /// A thread's share of a working set beyond which filling it takes longer than its samples.
 const FILLED_AT_ONCE: Bytes = Bytes::mib(64);
+/// A run that may have no time for all of a first pass.
+const SHORT: Duration = Duration::from_secs(20);
 /// Share of a run that its headline may take beyond the first pass.
 const HEADLINE_SHARE: f64 = 0.6;
 /// A figure of the headline is sure when its interval is within this share on either side.
@@ -321,14 +323,19 @@ impl<'a> Headline<'a> {
     }
 
     /// It fills memory that later visits find filled, so what it takes says nothing of a pass, and is not the headline's to pay:
-    /// a host may take seconds to back a gigabyte. Cases of several threads come first in each level, since those fill at once.
+    /// a host may take seconds to back a gigabyte. Where there is time for all of it, large cases of several threads come first, since
+    /// those fill at once; in a short run those of one thread, which do not wait where others hold a CPU.
     fn first_pass(&mut self, run: &mut Run<'_, '_>) -> io::Result<()> {
         run.begin_round();
         let mut order: Vec<usize> = (0..self.cases.len()).collect();
-        order.order_by_key(|&index| {
-            let case = &self.cases[index].0;
-            (case.working_set.0 / case.threads().max(1) as u64 > FILLED_AT_ONCE.0, Reverse(case.threads()))
-        });
+        if self.total > SHORT {
+            order.order_by_key(|&index| {
+                let case = &self.cases[index].0;
+                let threads = case.threads().max(1);
+                let is_large = case.working_set.0 / threads as u64 > FILLED_AT_ONCE.0;
+                (is_large, Reverse(if is_large { threads } else { 0 }))
+            });
+        }
         order.into_iter().try_for_each(|index| self.visit(index, run))?;
         (self.passes, self.began, self.spent) = (1, Instant::now(), Duration::ZERO);
         self.total = run.left();
@@ -705,8 +712,8 @@ mod tests {
         let large = |threads: u32, mib: u64| Case { cpus: (0..threads).collect(), ..case(mib << 10) };
         let headline = [large(1, 1), large(2, 2), large(1, 200), large(2, 400)];
         let plan = Plan::new(headline.map(|case| (case, 1.0)).into(), vec![vec![case(9)]]);
-        let found = visited(&plan, Duration::from_secs(9));
-        assert_eq!(found.iter().take(4).map(|kib| kib >> 10).collect::<Vec<_>>(), [2, 1, 400, 200]);
+        let found = visited(&plan, Duration::from_secs(30));
+        assert_eq!(found.iter().take(4).map(|kib| kib >> 10).collect::<Vec<_>>(), [1, 2, 400, 200]);
     }
 
     /// A host that has two CPUs far apart at some visits, which changes no case's time.
