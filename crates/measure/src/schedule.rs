@@ -14,7 +14,6 @@ use membound_core::record::hand_overs::Distance;
 use membound_core::record::{Clock, Measurement, Outcome, World};
 use membound_core::stats::quantiles::median;
 use membound_core::stats::states::{VISITS_MIN, uncertainty};
-use membound_core::units::Bytes;
 
 use crate::distances::{Met, RARE, Watch};
 
@@ -86,8 +85,6 @@ pub struct Progress<'a> {
 const PASSES: u32 = 10;
 /// Passes after which memory is drawn anew: mapping and filling it takes longer than its samples.
 const REDRAWN: u32 = 3;
-/// A thread's share of a working set beyond which filling it takes longer than its samples.
-const FILLED_AT_ONCE: Bytes = Bytes::mib(64);
 /// A run that may have no time for all of a first pass.
 const SHORT: Duration = Duration::from_secs(20);
 /// Share of a run that its headline may take beyond the first pass.
@@ -332,7 +329,7 @@ impl<'a> Headline<'a> {
             order.order_by_key(|&index| {
                 let case = &self.cases[index].0;
                 let threads = case.threads().max(1);
-                let is_large = case.working_set.0 / threads as u64 > FILLED_AT_ONCE.0;
+                let is_large = case.working_set.0 / threads as u64 > Filled::LARGE;
                 (is_large, Reverse(if is_large { threads } else { 0 }))
             });
         }
@@ -455,7 +452,7 @@ struct Filled {
 }
 
 impl Filled {
-    /// Filling less says nothing about the rate.
+    /// Bytes of a thread beyond which filling takes longer than samples do, and from which on it tells of the rate.
     const LARGE: u64 = 64 << 20;
 
     /// What each thread of a case needs of the parts.
@@ -622,7 +619,7 @@ mod tests {
     use membound_core::kernel::{StoreKind, Width};
     use membound_core::memory::Obtained;
     use membound_core::record::{Measured, Sample, Samples, Volume};
-    use membound_core::units::Hertz;
+    use membound_core::units::{Bytes, Hertz};
 
     /// A machine that does all cases alike, but of 3 KiB takes another time at each visit.
     #[derive(Default)]
