@@ -256,7 +256,10 @@ fn try_page(commands: &[Shown]) -> Vec<String> {
             continue;
         }
         // A check has ten seconds and says so where a busy machine takes them: whatever went wrong is tried once more.
-        let fault = tried(folder.path(), one).and_then(|_| tried(folder.path(), one));
+        let fault = tried(folder.path(), one).and_then(|_| {
+            forget_record(folder.path(), &one.command);
+            tried(folder.path(), one)
+        });
         if fault.as_ref().is_some_and(|why| is_full(why)) {
             skip(format!("no room on this disk for `{}`", one.command));
             continue;
@@ -264,6 +267,14 @@ fn try_page(commands: &[Shown]) -> Vec<String> {
         wrong.extend(fault.map(|why| format!("{}: {}: {why}", one.page.display(), one.command)));
     }
     wrong
+}
+
+/// Removes the record that a command has begun: nothing is overwritten.
+fn forget_record(folder: &Path, command: &str) {
+    let mut words = command.split_whitespace().skip_while(|word| *word != "--record");
+    if let Some(name) = words.nth(1) {
+        let _ = fs::remove_file(folder.join(name));
+    }
 }
 
 /// Whether a command was refused since the disk has too little room for its files, which take half of all memory.
