@@ -3,7 +3,7 @@
 use crate::work::c2c::Handover;
 use crate::work::common::Common;
 use crate::work::copies::CopyWork;
-use crate::work::device::DeviceWork;
+use crate::work::device::{Action, Buffer, DeviceWork};
 use crate::work::loaded::Loaded;
 use crate::work::pages::PageWork;
 use std::fmt;
@@ -208,7 +208,17 @@ impl Case {
         !matches!(self.work, PingPong(_) | Device(_) | Copies(_) | Flops(_) | Idle)
     }
 
-    /// What the first visit of several cases prepares for all of them: cases that share it are visited together.
+    /// What it is visited together with: cases that have the same here. They share what the first visit prepares, or are held against
+    /// each other: what a device and the processor do alone, and at once.
+    pub fn group(&self) -> Option<Case> {
+        let Work::Device(work) = self.work else { return self.shares() };
+        let alone = DeviceWork { buffer: Buffer::Regular, action: Action::HostTriad, ..work };
+        let is_held_against = work.action == alone.action || work.action.is_contended();
+        let cpus = self.cpus.iter().take(1).copied().collect();
+        is_held_against.then(|| Case { work: Work::Device(alone), cpus, working_set: Bytes(0), ..self.clone() })
+    }
+
+    /// What the first visit of several cases prepares for all of them.
     pub fn shares(&self) -> Option<Case> {
         let (chase, working_set, threads) = match self.work {
             Work::Chase(chase) => (Chase { chains: 1, ..chase }, self.working_set, self.threads()),

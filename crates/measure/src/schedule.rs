@@ -377,7 +377,7 @@ impl<'a> Headline<'a> {
     }
 }
 
-/// The order of a round: random, but cases that share what a visit prepares are visited one after the other, and those
+/// The order of a round: random, but those of a [group](Case::group) are visited one after the other, and those
 /// that take more than a fair share of the time come last, so that the others are not what is left out if time is short.
 /// Where not even each of those can be visited once, the first of the plan are.
 fn order(
@@ -392,13 +392,20 @@ fn order(
     let fair = FAIR * left / open.len().max(1) as u32;
     let (mut order, mut groups) = (open, HashMap::new());
     random.shuffle(&mut order);
-    let place = |(position, &index): (usize, &usize)| {
-        let is_dear = states[index].expected(&cases[index], pace) > fair;
-        let position = if is_dear && states[index].batches.is_empty() { index } else { position };
-        let group = cases[index].shares().map_or(position, |shared| *groups.entry(shared).or_insert(position));
-        (is_dear, group)
+    let first = |(position, &index): (usize, &usize)| {
+        cases[index].group().map_or(position, |group| *groups.entry(group).or_insert(position))
     };
-    let places: Vec<(bool, usize)> = order.iter().enumerate().map(place).collect();
+    let firsts: Vec<usize> = order.iter().enumerate().map(first).collect();
+    let mut is_dear = vec![false; order.len()];
+    for (&first, &index) in firsts.iter().zip(&order) {
+        is_dear[first] |= states[index].expected(&cases[index], pace) > fair;
+    }
+    let place = |&first: &usize| {
+        let index = order[first];
+        let is_planned = is_dear[first] && states[index].batches.is_empty();
+        (is_dear[first], if is_planned { index } else { first })
+    };
+    let places: Vec<(bool, usize)> = firsts.iter().map(place).collect();
     let mut placed: Vec<_> = places.into_iter().zip(order).collect();
     placed.order_by_key(|(place, _)| *place);
     placed.into_iter().map(|(_, index)| index).collect()
@@ -617,9 +624,11 @@ mod tests {
     use membound_core::case::{USUAL_MEMORY, steady};
     use membound_core::kernel::chase::{Chase, Order};
     use membound_core::kernel::{StoreKind, Width};
+    use membound_core::machine::devices::{Api, DeviceName};
     use membound_core::memory::Obtained;
     use membound_core::record::{Measured, Sample, Samples, Volume};
     use membound_core::units::{Bytes, Hertz};
+    use membound_core::work::device::{Action, Buffer, DeviceWork};
 
     /// A machine that does all cases alike, but of 3 KiB takes another time at each visit.
     #[derive(Default)]
@@ -678,6 +687,30 @@ mod tests {
         assert!((5..=12).all(|kib| visits(kib) == 1), "{found:?}");
         assert!((5..=9).map(first).max() < (10..=12).map(first).min(), "stage by stage: {found:?}");
         assert!(visits(3) > visits(1), "{found:?}");
+    }
+
+    /// However little time there is, and whatever else of it is cheap.
+    #[test]
+    fn what_is_held_against_each_other_is_visited_together() {
+        let device = DeviceName { api: Api::OpenCl, number: 0 };
+        let of = |action, cpus: &[u32], mib: u64| Case {
+            work: Work::Device(DeviceWork { device, buffer: Buffer::Plain, action }),
+            cpus: cpus.to_vec(),
+            ..case(mib << 10)
+        };
+        let held = [
+            of(Action::HostTriad, &[0], 300),
+            of(Action::HostTriadBesideCopy, &[0, 1], 300),
+            of(Action::CopyBesideHostTriad, &[0, 1], 1),
+        ];
+        let cases: Vec<Case> = (1..=20).map(case).chain(held).collect();
+        let (states, open) = (cases.iter().map(|_| State::default()).collect::<Vec<_>>(), (0..cases.len()).collect());
+        let (left, mut random) = (Duration::from_millis(500), fastrand::Rng::with_seed(7));
+        let order = order(open, &cases, &states, Pace::default(), left, &mut random);
+        assert!(
+            order[..20].iter().all(|index| *index < 20) && order[20..].iter().all(|index| *index >= 20),
+            "{order:?}"
+        );
     }
 
     #[test]
