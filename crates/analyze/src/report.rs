@@ -2,6 +2,7 @@
 
 use crate::warning::Warning;
 
+use crate::across::first_touch::FirstTouch;
 use crate::across::host_states::HostStates;
 use crate::across::limits::Limits;
 use crate::across::numa::rows::Numa;
@@ -100,6 +101,8 @@ pub struct Report {
     pub shared_cores: [usize; 2],
     /// Where a host had the CPUs of a guest, if that changed.
     pub host_states: Option<HostStates>,
+    /// What the first touch of the run's own memory cost, if it touched much.
+    pub first_touch: Option<FirstTouch>,
     /// Where non-temporal stores overtake regular ones.
     pub crossovers: Vec<Crossover>,
     /// Bandwidth over threads.

@@ -11,13 +11,14 @@
 
 use std::collections::HashMap;
 use std::ops::Range;
+use std::time::{Duration, Instant};
 
 use crate::answers::{Contents, Expected, Filling, Held, fill, fill_index, stores, twin};
 use crate::code::Call;
 use crate::memory::no_memory::NoMemory;
 use crate::memory::places::Places;
 use crate::memory::region::Region;
-use crate::memory::touch;
+use crate::memory::touch::{self, FirstTouch};
 use crate::no_visit::NoVisit;
 use crate::os::faults::TakenAway;
 use membound_core::case::{Case, Work};
@@ -164,15 +165,20 @@ struct Touched {
 }
 
 impl Touched {
-    fn reach(&mut self, key: ArenaKey, elements: usize) -> Result<bool, TakenAway> {
-        let grows = elements > self.elements;
-        if grows && self.region.is_writable() {
-            let new = self.elements..elements;
+    /// Has so many elements touched, and those hold their numbers that were not.
+    fn reach(&mut self, key: ArenaKey, elements: usize) -> Result<FirstTouch, TakenAway> {
+        let new = self.elements..elements.max(self.elements);
+        let (bytes, started) = (key.bytes(new.len()), Instant::now());
+        let mut first = FirstTouch { bytes, took: Duration::ZERO };
+        if !new.is_empty() && self.region.is_writable() {
+            let range = key.bytes(new.start).0 as usize..key.bytes(new.end).0 as usize;
+            touch::touch(&mut self.region, |contents| touch::each_page(&mut contents[range]))?;
+            first.took = started.elapsed();
             touch::touch(&mut self.region, |contents| fill(contents, key.element, key.filling, new))?;
             self.indices.clear();
         }
         self.elements = self.elements.max(elements);
-        Ok(grows)
+        Ok(first)
     }
 }
 
@@ -317,7 +323,7 @@ impl Arenas {
     ) -> Result<Arrays<'a>, NoMemory> {
         let arenas: Result<Vec<Arena>, NoMemory> =
             layout.arenas().map(|(key, bytes)| self.take((cpu, key), bytes)).collect();
-        Ok(Arrays { kernel, layout, arenas: arenas? })
+        Ok(Arrays { kernel, layout, arenas: arenas?, touched: FirstTouch::default() })
     }
 
     fn take(&mut self, key: (u32, ArenaKey), bytes: [Bytes; ZONES]) -> Result<Arena, NoMemory> {
@@ -356,6 +362,7 @@ pub struct Arrays<'a> {
     layout: &'a Layout,
     /// In the order of the layout's memories.
     arenas: Vec<Arena>,
+    touched: FirstTouch,
 }
 
 impl Arrays<'_> {
@@ -367,14 +374,19 @@ impl Arrays<'_> {
     /// Touches the layout's pages from the calling thread and makes every stream that is read hold the pattern; fresh
     /// memory stays untouched. Returns the streams' addresses.
     pub fn prepare(&mut self) -> Result<Vec<u64>, TakenAway> {
+        self.touched = FirstTouch::default();
         for (arena, needed) in self.arenas.iter_mut().zip(&self.layout.needed) {
             for (zone, &needed) in arena.zones.iter_mut().zip(needed) {
                 let Some(zone) = zone else { continue };
                 if arena.key.fresh {
                     zone.elements = needed;
-                } else if zone.reach(arena.key, needed)? {
+                    continue;
+                }
+                let first = zone.reach(arena.key, needed)?;
+                if first.bytes > Bytes(0) {
                     arena.obtained = None;
                 }
+                self.touched.add(first);
             }
         }
         let (length, order) = (self.layout.contents.length(), self.layout.contents.order);
@@ -389,6 +401,11 @@ impl Arrays<'_> {
             }
         }
         Ok(self.addresses())
+    }
+
+    /// What was touched for the first time when the arrays were prepared last.
+    pub fn touched(&self) -> FirstTouch {
+        self.touched
     }
 
     /// Addresses of the streams.

@@ -12,7 +12,7 @@ use crate::code::{Call, Executable};
 use crate::memory::no_memory::NoMemory;
 use crate::memory::places::Places;
 use crate::memory::region::Region;
-use crate::memory::touch;
+use crate::memory::touch::{self, FirstTouch};
 use crate::no_visit::NoVisit;
 use crate::os::faults::TakenAway;
 use crate::team::Task;
@@ -104,7 +104,18 @@ impl Chaser {
         for Ready { key, memory, written, is_written, is_settled } in ready {
             keys.push(key);
             let call = Call::empty(1);
-            links.push(Links { chase, written, is_written, is_settled, memory, code, refills, call, links: 0 });
+            links.push(Links {
+                chase,
+                written,
+                is_written,
+                is_settled,
+                memory,
+                code,
+                refills,
+                call,
+                links: 0,
+                first_touch: FirstTouch::default(),
+            });
         }
         self.last.clear();
         let result = follow(&mut links);
@@ -218,16 +229,18 @@ impl ChaseMemory {
     }
 
     /// Touches pages in the order of their addresses, as a program does that fills its memory.
-    fn touch(&mut self, words: usize) -> Result<(), TakenAway> {
+    /// Returns what of them was new.
+    fn touch(&mut self, words: usize) -> Result<FirstTouch, TakenAway> {
         if words <= self.touched {
-            return Ok(());
+            return Ok(FirstTouch::default());
         }
+        let (started, new) = (Instant::now(), Bytes(8 * (words - self.touched) as u64));
         let first = self.touched.next_multiple_of(PAGE_WORDS);
         touch::touch_words(&mut self.region, |all| {
             all.iter_mut().take(words).skip(first).step_by(PAGE_WORDS).for_each(|word| *word = 0.0);
         })?;
         (self.touched, self.obtained) = (words, None);
-        Ok(())
+        Ok(FirstTouch { bytes: new, took: started.elapsed() })
     }
 }
 
@@ -247,6 +260,8 @@ pub(crate) struct Links<'a> {
     call: Call,
     /// Links of each chain so far.
     links: u64,
+    /// What beginning touched first.
+    first_touch: FirstTouch,
 }
 
 impl Links<'_> {
@@ -283,7 +298,7 @@ impl Links<'_> {
 impl Task for Links<'_> {
     fn begin(&mut self) -> Result<(), NoVisit> {
         let (cycle, address) = (&self.written.cycle, self.memory.region.address());
-        self.memory.touch(cycle.words())?;
+        self.first_touch = self.memory.touch(cycle.words())?;
         self.call = Call::of_chase(&cycle.after(address, self.chase.chains, self.written.links), 1);
         if self.is_written {
             return Ok(());
@@ -292,6 +307,10 @@ impl Task for Links<'_> {
         touch::touch_words(&mut self.memory.region, |words| cycle.write(words, address))?;
         (self.is_written, self.written.took) = (true, started.elapsed());
         Ok(())
+    }
+
+    fn first_touch(&self) -> FirstTouch {
+        self.first_touch
     }
 
     /// Brings the cycle into caches and then follows it until it has been round, or for as long as writing it took, unless the last

@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 
 use crate::bench::{StealMeter, Tools, elapsed, keep_probes, pin};
 use crate::controllers::Controllers;
+use crate::memory::touch::FirstTouch;
 use crate::meters::Meters;
 use crate::no_visit::NoVisit;
 use crate::os::thread;
@@ -24,7 +25,7 @@ use crate::warm_up::WarmUp;
 use crate::{controllers, threads};
 use membound_core::case::{Case, Protocol, Work};
 use membound_core::record::probes::Reading;
-use membound_core::record::{Sample, Samples};
+use membound_core::record::{self, Sample, Samples};
 
 /// A sample of several threads lasts at least this long: they start and end within some 100 ns of each other, 0.1 %.
 pub(crate) const SAMPLE: Duration = Duration::from_micros(200);
@@ -51,6 +52,11 @@ const GROUPS: u32 = 3;
 pub(crate) trait Task: Send {
     /// Once, on the pinned thread, before the first sample.
     fn begin(&mut self) -> Result<(), NoVisit>;
+
+    /// What `begin` was the first to touch.
+    fn first_touch(&self) -> FirstTouch {
+        FirstTouch::default()
+    }
 
     /// Once, after all threads have begun: how warming up begins, where passes alone would not do.
     fn settle(&mut self) -> Result<(), NoVisit> {
@@ -109,6 +115,8 @@ struct Ball {
 struct Slot {
     start: AtomicU64,
     end: AtomicU64,
+    /// What was touched first before all samples: bytes and ticks.
+    first_touch: [AtomicU64; 2],
     /// Ticks that mapping took before the sample.
     setup: AtomicU64,
     lost_us: AtomicU64,
@@ -191,6 +199,13 @@ impl Shared {
             }
         }
         true
+    }
+
+    /// What all threads touched first.
+    fn first_touch(&self) -> Option<record::FirstTouch> {
+        let of = |which: usize| self.slots.iter().map(move |slot| slot.first_touch[which].load(Ordering::Relaxed));
+        let all = record::FirstTouch { bytes: of(0).sum(), ticks: of(1).max().unwrap_or(0) };
+        (all.bytes > 0).then_some(all)
     }
 
     fn sum(&self, of: impl Fn(&Slot) -> &AtomicU64) -> u32 {
@@ -288,6 +303,7 @@ impl<'a> Team<'a> {
         let _place = Place(&self.shared);
         self.unless_stopped(|| pin(self.case.cpus[index]));
         self.unless_stopped(|| task.begin());
+        self.note_first_touch(index, task.first_touch());
         if !self.shared.barrier() {
             return None;
         }
@@ -334,6 +350,13 @@ impl<'a> Team<'a> {
             return None;
         }
         step().map_err(|why| self.shared.stop.fail(why)).ok()
+    }
+
+    fn note_first_touch(&self, index: usize, touched: FirstTouch) {
+        let ticks = (touched.took.as_secs_f64() * self.tools.hz.0) as u64;
+        let [of_bytes, of_ticks] = &self.shared.slots[index].first_touch;
+        of_bytes.store(touched.bytes.0, Ordering::Relaxed);
+        of_ticks.store(ticks, Ordering::Relaxed);
     }
 
     /// Has the thread probe its core, on one side of a sample.
@@ -409,7 +432,7 @@ impl<'a> Leader<'a> {
     fn new(team: &'a Team<'a>, ready: u64) -> Self {
         Leader {
             team,
-            samples: Samples::default(),
+            samples: Samples { first_touch: team.shared.first_touch(), ..Samples::default() },
             warm_up: Some(team.warm_up),
             deadline: Instant::now() + team.quota.time,
             steal: StealMeter::new(),

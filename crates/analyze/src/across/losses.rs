@@ -100,7 +100,11 @@ fn first_touch(report: &Report) -> Option<Loss> {
         };
         report.pages.iter().find(is_one)?.bps
     };
-    let (base, store) = (touch(MemoryKind::Base)?, in_memory(report, "store", 1)?);
+    let (base, store) = (touch(MemoryKind::Base), in_memory(report, "store", 1)?);
+    if let Some(loss) = taken_back(report, base.map(|base| base.median), store) {
+        return Some(loss);
+    }
+    let base = base?;
     let huge = touch(MemoryKind::Thp).map_or(String::new(), |huge| {
         format!(
             "; {} pages fault {} x as fast",
@@ -116,6 +120,28 @@ fn first_touch(report: &Report) -> Option<Loss> {
         factor: over(store.interval(), base.interval()),
         than: "slower",
         cure: format!("keep and reuse buffers{huge}"),
+    })
+}
+
+/// Memory that a host must find again for its guest: touched first far more slowly than pages which the guest has at hand, as those
+/// of the experiment with pages are (`at_hand`, bytes per second).
+fn taken_back(report: &Report, at_hand: Option<f64>, store: Rate) -> Option<Loss> {
+    /// No system clears pages as slowly as this.
+    const SLOW: f64 = 1e9;
+    let touched = report.first_touch.as_ref()?;
+    let is_slow = touched.thread_bps[0] < at_hand.map_or(SLOW, |at_hand| at_hand / 2.0).min(SLOW);
+    let is_virtual = report.machine.identity.hypervisor.known().is_some();
+    (is_slow && is_virtual).then(|| Loss {
+        what: format!(
+            "first touch of {} that the host had taken back, at {}, against storing to it again",
+            touched.bytes,
+            touched.rate()
+        ),
+        factor: over(store.interval(), [touched.thread_bps[0]; 3]),
+        than: "slower",
+        cure: "keep and reuse buffers, and let all threads touch their part; the host needs preallocated memory, without free page \
+               reporting or a balloon"
+            .into(),
     })
 }
 

@@ -5,6 +5,7 @@ pub mod advisor;
 pub mod check;
 pub mod compare;
 pub mod findings;
+pub mod first_touch;
 pub mod fleet;
 pub mod host_states;
 pub mod limits;

@@ -6,6 +6,7 @@ use serde::Serialize;
 use crate::across::check::Checkup;
 use crate::across::compare::comparison::Comparison;
 use crate::across::compare::row::ComparisonRow;
+use crate::across::first_touch::FirstTouch;
 use crate::across::fleet::rows::ScreenRow;
 use crate::across::host_states::HostStates;
 use crate::across::limits::Limits;
@@ -114,6 +115,8 @@ pub struct Answers<'a> {
     write_allocate: &'a [WriteAllocate],
     /// What costs most, and the cure.
     losses: Vec<Loss>,
+    /// What the first touch of the run's own memory cost; absent where it touched little.
+    first_touch: Option<&'a FirstTouch>,
     /// Where a host had the CPUs of a guest; absent where that did not change.
     host_states: Option<&'a HostStates>,
     /// Why memory-bound code is not faster here.
@@ -138,6 +141,7 @@ impl<'a> Answers<'a> {
             crossovers: &report.crossovers,
             write_allocate: &report.write_allocate,
             losses: losses(report),
+            first_touch: report.first_touch.as_ref(),
             host_states: report.host_states.as_ref(),
             verdict: &report.verdict,
             warnings: &report.warnings,

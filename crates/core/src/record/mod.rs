@@ -334,6 +334,9 @@ pub struct Samples {
     /// the slowest pair's. A pair on another host is timed by that host's clock, and counted in ticks of this record's.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub pair_ticks: Vec<Vec<u64>>,
+    /// Memory that the visit was the first to touch; absent where it all was there, or that was not noted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub first_touch: Option<FirstTouch>,
     /// Clock ticks from when memory was ready to the first sample kept: finding how many repetitions make one, filling
     /// caches, waiting for the clock. 0 where that was not noted.
     #[serde(default, skip_serializing_if = "is_zero")]
@@ -344,6 +347,15 @@ pub struct Samples {
     /// How much of its core each thread had, right before and right after each sample; absent where that was not probed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub probes: Option<ProbeSamples>,
+}
+
+/// Memory that was touched for the first time since it was mapped, by all threads at once.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+pub struct FirstTouch {
+    /// Bytes, over all threads.
+    pub bytes: u64,
+    /// Clock ticks of the slowest thread.
+    pub ticks: u64,
 }
 
 fn is_zero(ticks: &u64) -> bool {

@@ -21,6 +21,7 @@ use crate::experiments::page_cache::Surroundings;
 use crate::experiments::rounding::Adder;
 use crate::experiments::{c2c as handover, energy as idle, flops, latency, loaded, offsets as scan, pages, streams};
 use crate::memory::places::Places;
+use crate::memory::touch::FirstTouch;
 use crate::meters::Meters;
 use crate::no_visit::NoVisit;
 use crate::os::clock::Ticker;
@@ -395,6 +396,10 @@ impl Task for Passes<'_> {
         self.aim(&addresses);
         self.check_blocks()?;
         self.arrays.check_exact(self.variant, &self.call)
+    }
+
+    fn first_touch(&self) -> FirstTouch {
+        self.arrays.touched()
     }
 
     /// Makes fresh memory fresh again.

@@ -2,8 +2,34 @@
 
 #![allow(unsafe_code)]
 
+use std::time::Duration;
+
+use membound_core::units::{BASE_PAGE, Bytes};
+
 use crate::memory::region::Region;
 use crate::os::faults::{TakenAway, guard};
+
+/// Memory that a thread was the first to touch since it was mapped, and how long that took.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct FirstTouch {
+    /// Of it.
+    pub bytes: Bytes,
+    /// Without what was written afterwards.
+    pub took: Duration,
+}
+
+impl FirstTouch {
+    /// Takes more in.
+    pub fn add(&mut self, more: FirstTouch) {
+        self.bytes.0 += more.bytes.0;
+        self.took += more.took;
+    }
+}
+
+/// Has each page of some memory be there: writes to it once.
+pub fn each_page(bytes: &mut [u8]) {
+    bytes.iter_mut().step_by(BASE_PAGE as usize).for_each(|byte| *byte = 0);
+}
 
 /// Works on what a region holds; an error where the memory was taken away meanwhile. Such a region is of no use any more.
 pub fn touch<R>(region: &mut Region, work: impl FnOnce(&mut [u8]) -> R) -> Result<R, TakenAway> {

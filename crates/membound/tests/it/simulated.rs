@@ -17,7 +17,7 @@ use membound_core::experiments::latency::Detail;
 use membound_core::json::parsed;
 use membound_core::kernel::{StoreKind, Width};
 use membound_core::record::probes::ProbeSamples;
-use membound_core::record::{Measurement, Outcome};
+use membound_core::record::{FirstTouch, Measurement, Outcome, Record};
 use membound_core::units::Bytes;
 use membound_core::work::c2c::Home;
 use membound_core::work::loaded::Load;
@@ -272,4 +272,25 @@ fn where_a_host_had_the_cpus_is_told() {
     // The same two CPUs were as far apart each time.
     record.measurements = visits(25.0, 2);
     assert_eq!(model::report(&record).host_states, None);
+}
+
+/// A guest's run whose memory the host had taken back, and the same where it was at hand: 1 GiB of each of two threads.
+#[test]
+fn first_touch_of_memory_that_a_host_took_back_is_a_loss() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("run.jsonl");
+    std::fs::write(&path, crate::common::readme_record()).unwrap();
+    let mut record = Record::read(&path).unwrap();
+    let hz = record.header.clock.hz.0;
+    let at = record.measurements.iter().position(|visit| visit.case.threads() == 2).unwrap();
+    let mut loss = |seconds: f64| {
+        let Outcome::Measured(measured) = &mut record.measurements[at].outcome else { panic!() };
+        measured.samples.first_touch = Some(FirstTouch { bytes: 2 << 30, ticks: (seconds * hz) as u64 });
+        let report = model::report(&record);
+        losses(&report).into_iter().find(|loss| loss.what.contains("had taken back"))
+    };
+    let slow = loss(4.0).unwrap();
+    assert!(slow.what.starts_with("first touch of 2 GiB") && slow.what.contains("0.268 GB/s per thread"), "{slow:?}");
+    assert!(slow.factor[0] > 10.0, "{slow:?}");
+    assert_eq!(loss(0.3), None);
 }

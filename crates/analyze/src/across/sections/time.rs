@@ -3,6 +3,7 @@
 use membound_core::in_order::InOrder;
 use std::collections::BTreeMap;
 
+use crate::across::first_touch::FirstTouch;
 use crate::section::{Section, Table};
 use membound_core::case::{Case, Protocol, Work};
 use membound_core::record::{Measurement, Outcome, Record};
@@ -13,6 +14,7 @@ use membound_core::units::{Bytes, percent};
 struct Spent {
     visits: usize,
     all: f64,
+    first_touch: f64,
     warm_up: f64,
     samples: f64,
     between: f64,
@@ -27,22 +29,24 @@ impl Spent {
         let seconds = |ticks: u64| ticks as f64 / hz;
         let samples = seconds(taken.ticks.iter().chain(&taken.setup_ticks).sum());
         let between = (seconds(taken.sampling_ticks) - samples).max(0.0);
-        Spent { warm_up: seconds(taken.warm_up_ticks), samples, between, ..spent }
+        let first_touch = seconds(taken.first_touch.map_or(0, |touch| touch.ticks));
+        Spent { first_touch, warm_up: seconds(taken.warm_up_ticks), samples, between, ..spent }
     }
 
     fn and(self, other: Spent) -> Spent {
         Spent {
             visits: self.visits + other.visits,
             all: self.all + other.all,
+            first_touch: self.first_touch + other.first_touch,
             warm_up: self.warm_up + other.warm_up,
             samples: self.samples + other.samples,
             between: self.between + other.between,
         }
     }
 
-    /// Memory, threads and code, until the first pass; and checking what the last one left behind.
+    /// Mapping memory, threads and code, until the first pass; and checking what the last one left behind.
     fn preparation(self) -> f64 {
-        (self.all - self.warm_up - self.samples - self.between).max(0.0)
+        (self.all - self.first_touch - self.warm_up - self.samples - self.between).max(0.0)
     }
 }
 
@@ -68,22 +72,31 @@ pub fn section(record: &Record) -> Section {
         .left("where", name(2))
         .right("visits", lines.iter().map(|(_, spent)| spent.visits.to_string()))
         .right("all", column(|spent| spent.all))
+        .right("first\ntouch", column(|spent| spent.first_touch))
         .right("preparation", column(Spent::preparation))
         .right("warm-up", column(|spent| spent.warm_up))
         .right("samples", column(|spent| spent.samples))
         .right("between\nsamples", column(|spent| spent.between));
     let overhead = 1.0 - (all.warm_up + all.samples) / wall;
+    let touched = FirstTouch::of(record).map(|touched| {
+        let share = percent(all.first_touch / wall);
+        format!("{share} of the run was the first touch of {}, at {}.", touched.bytes, touched.rate())
+    });
     Section {
         id: "time",
         title: "Where the time went".into(),
-        about: "Preparation is memory, threads and machine code, and checking results; warm-up lasts from the first pass to \
-                the first sample kept; probes and waiting for other threads lie between samples."
+        about: "First touch is filling memory that the system had not backed yet; preparation is threads, machine code and checking \
+                results; warm-up lasts from the first pass to the first sample kept; probes and waiting for other threads lie \
+                between samples."
             .into(),
-        notes: vec![format!(
+        notes: [format!(
             "{} of {wall:.1} s went neither into samples nor into warm-up; {:.1} s passed between visits.",
             percent(overhead),
             (wall - all.all).max(0.0)
-        )],
+        )]
+        .into_iter()
+        .chain(touched)
+        .collect(),
         tables: vec![table],
         ..Section::default()
     }
@@ -133,10 +146,11 @@ mod tests {
     use membound_core::memory::Obtained;
     use membound_core::record::{Measured, Sample, Samples, Volume};
 
-    /// A visit of 1 s: 0.2 s of warm-up, 0.5 s of sampling with 0.4 s of samples in it.
+    /// A visit of 1 s: 0.05 s of first touch, 0.2 s of warm-up, 0.5 s of sampling with 0.4 s of samples in it.
     #[test]
     fn a_visit_is_divided_without_a_rest() {
-        let mut samples = Samples { warm_up_ticks: 200, ..Samples::default() };
+        let first_touch = Some(membound_core::record::FirstTouch { bytes: 1 << 20, ticks: 50 });
+        let mut samples = Samples { warm_up_ticks: 200, first_touch, ..Samples::default() };
         samples.sampling_ticks = 500;
         [300, 100].into_iter().for_each(|ticks| samples.push(Sample { ticks, ..Sample::default() }));
         let (volume, obtained) = (Volume::default(), Obtained::default());
@@ -144,10 +158,10 @@ mod tests {
         let case = steady("load", Width::Scalar, StoreKind::Regular, USUAL_MEMORY, vec![0], Bytes::kib(16));
         let visit = Measurement::new(case.clone(), 0, Outcome::Measured(Box::new(measured)));
         let spent = Spent::of(&Measurement { elapsed_s: 1.0, ..visit }, 1000.0);
-        assert!((spent.preparation() - 0.3).abs() < 1e-9, "{spent:?}");
+        assert!((spent.preparation() - 0.25).abs() < 1e-9 && (spent.first_touch - 0.05).abs() < 1e-9, "{spent:?}");
         assert!((spent.between - 0.1).abs() < 1e-9 && (spent.samples - 0.4).abs() < 1e-9, "{spent:?}");
         let failed = Measurement::new(case, 0, Outcome::Unavailable { reason: "no AVX".into() });
         let both = spent.and(Spent::of(&Measurement { elapsed_s: 0.5, ..failed }, 1000.0));
-        assert!((both.preparation() - 0.8).abs() < 1e-9 && both.visits == 2, "{both:?}");
+        assert!((both.preparation() - 0.75).abs() < 1e-9 && both.visits == 2, "{both:?}");
     }
 }

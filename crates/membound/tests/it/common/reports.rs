@@ -77,6 +77,7 @@ pub fn empty() -> Report {
         levels: Levels::default(),
         shared_cores: [0, 0],
         host_states: None,
+        first_touch: None,
         crossovers: Vec::new(),
         scaling: Vec::new(),
         write_allocate: Vec::new(),
