@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::answers::Filling;
-use crate::asm::{CHAIN_LINKS, WIDE_ADDS, assemble, core_clock_chain, wide_additions};
+use crate::asm::{self, CHAIN_LINKS, LINES_PER_TRIP, LineStore, WIDE_ADDS, assemble, core_clock_chain, wide_additions};
 use crate::code::{Call, Executable, Fault, MachineCode};
 use crate::memory::places::Places;
 use crate::no_visit::NoVisit;
@@ -25,7 +25,7 @@ use membound_core::kernel::naive::Twin;
 use membound_core::kernel::{Unsupported, Variant, naive};
 use membound_core::record::probes::{ProbeSamples, Reading};
 use membound_core::record::{Samples, Volume};
-use membound_core::units::Hertz;
+use membound_core::units::{Bytes, Hertz, LINE};
 
 /// The kernel counts steal in ticks of 10 ms; reading it more often than it changes only disturbs.
 const STEAL_PERIOD: Duration = Duration::from_millis(10);
@@ -230,6 +230,24 @@ pub enum Source<'a> {
     Byte(u8),
 }
 
+impl Source<'_> {
+    /// What is left of it after so many bytes.
+    fn after(self, bytes: usize) -> Self {
+        match self {
+            Source::Bytes(from) => Source::Bytes(&from[bytes..]),
+            Source::Byte(_) => self,
+        }
+    }
+
+    /// Fills `to` as a program does.
+    fn put(self, to: &mut [u8]) {
+        match self {
+            Source::Bytes(from) => to.copy_from_slice(&from[..to.len()]),
+            Source::Byte(byte) => to.fill(byte),
+        }
+    }
+}
+
 /// Fills `to` by the code for [strings](crate::asm::strings), made for this kind of source.
 pub fn over_bytes(code: &Executable, to: &mut [u8], source: Source<'_>) -> Result<(), Fault> {
     let mut call = Call::empty(1);
@@ -245,6 +263,76 @@ pub fn over_bytes(code: &Executable, to: &mut [u8], source: Source<'_>) -> Resul
     // borrowed.
     unsafe { code.run(&mut call) }?;
     Ok(())
+}
+
+/// Code that writes whole lines, each by one instruction.
+#[derive(Debug)]
+pub struct LineCode {
+    by: LineStore,
+    code: Executable,
+    /// Bytes of a line.
+    line: usize,
+}
+
+/// A line that is copied again and again.
+#[repr(align(64))]
+struct Line([u8; LINE as usize]);
+
+impl LineCode {
+    /// The code for [lines](crate::asm::lines).
+    ///
+    /// # Errors
+    /// This processor, or its instruction set, has no such instruction; executable memory was refused.
+    pub fn new(by: LineStore) -> Result<Self, NoVisit> {
+        let isa = asm::detect();
+        let code = executable(asm::lines(by, isa))?;
+        Ok(LineCode { by, code, line: by.bytes(isa) as usize })
+    }
+
+    /// `to` before its first whole line, its whole lines, and what is left.
+    fn parts<'a>(&self, to: &'a mut [u8]) -> [&'a mut [u8]; 3] {
+        let first = to.as_ptr().align_offset(self.line).min(to.len());
+        let (before, rest) = to.split_at_mut(first);
+        let (lines, after) = rest.split_at_mut(rest.len() / self.line * self.line);
+        [before, lines, after]
+    }
+
+    /// Fills `to`. What lies beside its whole lines is written as always; what zeroes lines writes zeros alone.
+    ///
+    /// # Errors
+    /// No whole line lies in `to`, or a fault ended the code.
+    pub fn over(&self, to: &mut [u8], source: Source<'_>) -> Result<(), NoVisit> {
+        let [before, lines, after] = self.parts(to);
+        if lines.is_empty() {
+            let line = Bytes(self.line as u64);
+            return Err(NoVisit::impossible(format!(
+                "one instruction writes {line}, and no such line lies in a thread's array; give a larger --size"
+            )));
+        }
+        let inner = source.after(before.len());
+        source.put(before);
+        inner.after(lines.len()).put(after);
+        Ok(self.over_lines(lines, inner)?)
+    }
+
+    /// The same for whole lines alone.
+    fn over_lines(&self, to: &mut [u8], source: Source<'_>) -> Result<(), Fault> {
+        let byte = if let Source::Byte(byte) = source { byte } else { 0 };
+        let repeated = Line([byte; LINE as usize]);
+        let (from, step) = match source {
+            Source::Bytes(from) => (from, LINE),
+            Source::Byte(_) => (&repeated.0[..], 0),
+        };
+        assert!(step == 0 || from.len() >= to.len());
+        assert!(self.by.copies() || matches!(source, Source::Byte(0)));
+        let lines = (to.len() / self.line) as u64;
+        let mut call = Call::empty(1);
+        call.pointers[..3].copy_from_slice(&[to.as_mut_ptr() as u64, from.as_ptr() as u64, step]);
+        (call.blocks, call.vectors) = (lines / LINES_PER_TRIP, lines % LINES_PER_TRIP);
+        // SAFETY: the code writes the whole lines that `to` consists of, and reads as many bytes from its source, which has
+        // no fewer, or one line of its own again and again; all are borrowed.
+        unsafe { self.code.run(&mut call) }
+    }
 }
 
 /// What one repetition over so many elements moves.

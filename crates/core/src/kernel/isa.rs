@@ -28,6 +28,10 @@ pub struct Isa {
     pub zva_bytes: u32,
     /// Arm's instructions that copy and set memory (FEAT_MOPS).
     pub mops: bool,
+    /// x86's copy of 64 bytes as one direct store.
+    pub movdir64b: bool,
+    /// An instruction of AMD's processors that fills a line with zeros.
+    pub clzero: bool,
 }
 
 impl Isa {
@@ -44,6 +48,8 @@ impl Isa {
         sve_bytes: 0,
         zva_bytes: 0,
         mops: false,
+        movdir64b: false,
+        clzero: false,
     };
 
     /// The widths there are, narrow first.

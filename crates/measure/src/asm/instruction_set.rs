@@ -7,6 +7,7 @@
 use membound_core::kernel::formula::{Function, Operation};
 use membound_core::kernel::isa::Isa;
 use membound_core::kernel::{Element, LoadKind, StoreKind, Unsupported, Width};
+use membound_core::units::LINE;
 
 use crate::code::MachineCode;
 
@@ -45,6 +46,37 @@ pub(crate) enum Content {
     Computed,
 }
 
+/// An instruction that writes a whole line of memory at once.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LineStore {
+    /// Copies 64 bytes as one direct store, around the caches: x86's movdir64b.
+    Movdir64b,
+    /// Fills 64 bytes with zeros: clzero of AMD's processors.
+    Clzero,
+    /// Fills a block of lines, or of a part of one, with zeros: Arm's dc zva.
+    DcZva,
+}
+
+impl LineStore {
+    /// All of them, of all instruction sets.
+    pub const ALL: [LineStore; 3] = [LineStore::Movdir64b, LineStore::Clzero, LineStore::DcZva];
+
+    /// Whether memory is copied, not filled with zeros.
+    pub fn copies(self) -> bool {
+        self == LineStore::Movdir64b
+    }
+
+    /// Whether later stores may become visible before it, as with non-temporal stores.
+    pub(crate) fn is_weakly_ordered(self) -> bool {
+        self != LineStore::DcZva
+    }
+
+    /// Bytes that it writes.
+    pub(crate) fn bytes(self, isa: Isa) -> u64 {
+        if self == LineStore::DcZva { isa.zva_bytes.into() } else { LINE }
+    }
+}
+
 /// What an instruction set, or a processor, may lack.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Ability {
@@ -60,6 +92,7 @@ pub(crate) enum Ability {
     LoadNt(Width),
     Gather(Width),
     MultiplyAdd,
+    Line(LineStore),
 }
 
 /// One instruction set. Its value is code in the making.
@@ -180,6 +213,9 @@ pub(crate) trait InstructionSet: Sized {
     /// Fills the block that a pointer points to with zeros by one instruction, and moves the pointer behind it. Never asked
     /// for where [`Self::check`] refuses [`StoreKind::Zero`].
     fn zero_block(&mut self, _pointer: Self::Register) {}
+    /// Writes the line that `to` points to by this instruction, and moves `to` behind it; what is copied stands at `from`.
+    /// Never asked for where [`Self::check`] refuses [`Ability::Line`].
+    fn write_line(&mut self, by: LineStore, to: Self::Register, from: Self::Register);
 
     /// Loads so many bytes (4 to 64) to a register.
     fn load_bytes(&mut self, bytes: u64, to: usize, from: Address<Self::Register>);

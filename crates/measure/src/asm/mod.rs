@@ -11,6 +11,7 @@ mod flops;
 pub mod handover;
 mod instruction_set;
 mod kernel;
+mod lines;
 mod mix;
 mod pair;
 pub mod probe;
@@ -41,6 +42,8 @@ pub use aarch64::isa::detect;
 #[cfg(target_arch = "aarch64")]
 pub use aarch64::listing::listing;
 pub use clock::{CHAIN_LINKS, WIDE_ADDS};
+pub use instruction_set::LineStore;
+pub(crate) use lines::LINES_PER_TRIP;
 #[cfg(target_arch = "x86_64")]
 use x86_64::Assembler;
 #[cfg(target_arch = "x86_64")]
@@ -98,6 +101,11 @@ pub fn flops(flops: Flops, isa: Isa) -> Result<MachineCode, Unsupported> {
 /// The code of one side of a hand-over.
 pub fn handover() -> Result<MachineCode, Unsupported> {
     handover::handover::<Assembler>(Isa { lse: detect().lse, ..Assembler::BASELINE })
+}
+
+/// The code that writes the lines of its [`Call`](crate::code::Call) by this instruction, from the first pointer on.
+pub fn lines(by: LineStore, isa: Isa) -> Result<MachineCode, Unsupported> {
+    lines::lines::<Assembler>(by, isa)
 }
 
 /// The code that walks from its [`Call`](crate::code::Call)'s first pointer on; what it stores is the call's scalar.

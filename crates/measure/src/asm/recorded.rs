@@ -13,8 +13,8 @@ use membound_core::machine::spec::Balance;
 
 use crate::asm::probe::Touch as Probe;
 use crate::asm::{
-    assemble, chase, core_clock_chain, flops, flushing, handover, mix, pair, scan, streams, strings, timed_calls,
-    touch, wide_additions, x87,
+    LineStore, assemble, chase, core_clock_chain, flops, flushing, handover, lines, mix, pair, scan, streams, strings,
+    timed_calls, touch, wide_additions, x87,
 };
 use crate::code::MachineCode;
 
@@ -91,6 +91,11 @@ fn of_scans() -> Hash {
     Hash::of(SETS.iter().flat_map(|&isa| scans.iter().map(move |&of| scan(of, isa))))
 }
 
+fn of_lines() -> Hash {
+    let isas = [Isa { movdir64b: true, clzero: true, ..Isa::NONE }, Isa::NONE];
+    Hash::of(isas.into_iter().flat_map(|isa| LineStore::ALL.map(|by| lines(by, isa))))
+}
+
 fn of_streams() -> Hash {
     let of = |touch| (1..=33).map(move |count| streams(Streams { streams: count, touch, offset_bytes: 0 }, 1 << 20));
     Hash::of([Touch::Read, Touch::Write, Touch::Copy].into_iter().flat_map(of))
@@ -105,6 +110,7 @@ fn found() -> String {
         ("flops".to_string(), of_flops()),
         ("flushing".to_string(), Hash::of([pair().and_then(flushing)])),
         ("handover".to_string(), Hash::of([handover()])),
+        ("lines".to_string(), of_lines()),
         ("mix".to_string(), Hash::of(Mix::ALL.iter().map(|&of| mix(of)))),
         ("pair".to_string(), Hash::of([pair()])),
         ("scan".to_string(), of_scans()),

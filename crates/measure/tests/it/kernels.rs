@@ -9,8 +9,10 @@ use membound_core::kernel::formula::{Formula, Role};
 use membound_core::kernel::isa::Isa;
 use membound_core::kernel::naive::{Twin, index, is_same};
 use membound_core::kernel::{Element, LoadKind, StoreKind, Unsupported, Variant, Width};
-use membound_measure::asm::assemble;
+use membound_measure::asm::{LineStore, assemble, lines};
+use membound_measure::bench::{LineCode, Source};
 use membound_measure::code::{Call, Executable, MachineCode};
+use membound_measure::no_visit::NoVisit;
 use proptest::prelude::*;
 
 fn variants(kernel: &Kernel, unroll: u32) -> Vec<Variant> {
@@ -317,7 +319,7 @@ fn strings_agree_with_their_twins() {
 /// Bytes of any length, from and to any alignment; nothing before and after them.
 #[test]
 fn bytes_are_copied_and_filled_and_no_others() {
-    use membound_measure::bench::{Source, over_bytes};
+    use membound_measure::bench::over_bytes;
     if !has_strings() {
         return;
     }
@@ -373,6 +375,98 @@ fn string_instructions_that_are_not_there_are_refused() {
         // SAFETY: the first of these instructions ends the call, which has nothing to copy.
         let outcome = unsafe { code.run(&mut Call::empty(1)) };
         assert_eq!(outcome.unwrap_err().signal, libc::SIGILL);
+    }
+}
+
+/// The code for an instruction that writes whole lines. `None` for another instruction set's, and where this processor lacks
+/// it, which skips.
+fn line_code(by: LineStore) -> Option<LineCode> {
+    match LineCode::new(by) {
+        Ok(code) => Some(code),
+        Err(NoVisit::Unsupported(why)) => {
+            if let Unsupported::NotOnThisProcessor(_) = *why {
+                crate::common::skip::skip(why.to_string());
+            }
+            None
+        }
+        Err(other) => panic!("{by:?}: {other}"),
+    }
+}
+
+/// Whole lines and what lies beside them, from and to any alignment; nothing before and after them.
+#[test]
+fn lines_are_copied_and_filled_and_no_other_bytes() {
+    let here = membound_measure::asm::detect();
+    let from: Vec<u8> = (0..20_100u32).map(|at| (at * 7 + at / 251) as u8).collect();
+    for (by, code) in LineStore::ALL.into_iter().filter_map(|by| Some((by, line_code(by)?))) {
+        let line = if by == LineStore::DcZva { here.zva_bytes as usize } else { 64 };
+        for length in (0..=3 * line).step_by(7).chain([line, 4 * line, 5 * line + 1, 9 * line - 1, 20_000]) {
+            for (first, source) in [(0, 0), (0, 1), (3, 0), (5, 11), (64, 8), (63, 64)] {
+                let copied = &from[source..source + length];
+                let sources: &[Source<'_>] = match by.copies() {
+                    true => &[Source::Bytes(copied), Source::Byte(0xf0 | source as u8)],
+                    false => &[Source::Byte(0)],
+                };
+                for &source in sources {
+                    lines_are_written(&code, line, (first, length), source);
+                }
+            }
+        }
+    }
+}
+
+/// So many bytes from `first` on, in memory of whole lines.
+fn lines_are_written(code: &LineCode, line: usize, (first, length): (usize, usize), source: Source<'_>) {
+    let mut memory = vec![0xee_u8; 2 * line + first + length + line];
+    let start = memory.as_ptr().align_offset(line) + first;
+    let mut expect = memory.clone();
+    let outcome = code.over(&mut memory[start..start + length], source);
+    let has_line = first.next_multiple_of(line) + line <= first + length;
+    assert_eq!(outcome.is_ok(), has_line, "{length} bytes at {first}: {outcome:?}");
+    match source {
+        _ if !has_line => {}
+        Source::Bytes(from) => expect[start..start + length].copy_from_slice(from),
+        Source::Byte(byte) => expect[start..start + length].fill(byte),
+    }
+    assert!(memory == expect, "{length} bytes at {first}");
+}
+
+#[test]
+fn lines_that_meet_unmapped_memory_are_a_fault() {
+    for by in LineStore::ALL {
+        if line_code(by).is_none() {
+            continue;
+        }
+        let code = Executable::new(&lines(by, membound_measure::asm::detect()).unwrap()).unwrap();
+        let mut call = Call::empty(1);
+        (call.pointers[0], call.pointers[1], call.blocks) = (64, 128, 1);
+        for _ in 0..3 {
+            // SAFETY: page 0 is never mapped; the call must end in a fault that is caught.
+            let fault = unsafe { code.run(&mut call) }.unwrap_err();
+            assert!(fault.to_string().contains("an address that is not mapped"), "{by:?}: {fault}");
+        }
+    }
+}
+
+/// Another instruction set's, or what this processor lacks; made all the same, it ends the call by a signal.
+#[test]
+fn instructions_for_lines_that_are_not_there_are_refused() {
+    let here = membound_measure::asm::detect();
+    let none = Isa { movdir64b: false, clzero: false, zva_bytes: 0, ..here };
+    for (by, name) in LineStore::ALL.into_iter().zip(["movdir64b", "clzero", "dc zva"]) {
+        let refused = lines(by, none).unwrap_err().to_string();
+        assert!(refused.to_lowercase().contains(name), "{refused}");
+        let lacks = matches!(lines(by, here), Err(Unsupported::NotOnThisProcessor(_)));
+        if lacks && by != LineStore::DcZva {
+            let code = lines(by, Isa { movdir64b: true, clzero: true, ..here }).unwrap();
+            let mut line = [0u64; 16];
+            let mut call = Call::empty(1);
+            let address = (line.as_mut_ptr() as u64).next_multiple_of(64);
+            (call.pointers[0], call.pointers[1], call.vectors) = (address, address, 1);
+            // SAFETY: the line at the address lies in `line`, which nobody else uses; the call is to end before it is written.
+            let outcome = unsafe { Executable::new(&code).unwrap().run(&mut call) };
+            assert_eq!(outcome.unwrap_err().signal, libc::SIGILL, "{by:?}");
+        }
     }
 }
 

@@ -3,12 +3,14 @@
 use membound_core::kernel::isa::Isa;
 use membound_core::kernel::{Element, LoadKind, StoreKind, Unsupported, Width};
 
-use crate::asm::instruction_set::{Ability, Content};
+use crate::asm::instruction_set::{Ability, Content, LineStore};
 #[cfg(target_arch = "aarch64")]
 use crate::os::{registers, sve};
 
 /// What a processor lacks that has no instructions for strings.
 pub(super) const NO_MOPS: &str = "instructions that copy and set memory (FEAT_MOPS)";
+/// The same of blocks of zeros.
+const NO_ZVA: &str = "dc zva that programs may use: its system prohibits it (DCZID_EL0)";
 
 /// What every processor of Armv8-A has: vectors of 128 bits, and loads and stores of two registers.
 pub(super) const NEON: Isa = Isa { neon: true, fma: true, ..Isa::NONE };
@@ -48,6 +50,9 @@ pub(super) fn check(ability: Ability, isa: Isa) -> Result<(), Unsupported> {
         }
         Ability::Gather(Width::W128) => Never("gathers (ld1d, ld1w) are used at 256 and 512 bits; use --width scalar"),
         Ability::MultiplyAdd if !isa.fma => Lacks("FMA"),
+        Ability::Line(LineStore::Movdir64b) => Never("movdir64b is an instruction of x86 alone"),
+        Ability::Line(LineStore::Clzero) => Never("clzero is an instruction of x86 alone"),
+        Ability::Line(LineStore::DcZva) if isa.zva_bytes == 0 => Lacks(NO_ZVA),
         _ => return Ok(()),
     })
 }
@@ -61,9 +66,7 @@ fn check_whole(ability: Ability, isa: Isa) -> Result<(), Unsupported> {
             Never("dc zva writes nothing but zeros; use --kernel init, or --store regular")
         }
         (StoreKind::Zero, _) if width != Width::Scalar => Never("dc zva has no width; use --width scalar"),
-        (StoreKind::Zero, _) if isa.zva_bytes == 0 => {
-            Lacks("dc zva that programs may use: its system prohibits it (DCZID_EL0)")
-        }
+        (StoreKind::Zero, _) if isa.zva_bytes == 0 => Lacks(NO_ZVA),
         (StoreKind::Rep, _) if !isa.mops => Lacks(NO_MOPS),
         (StoreKind::Rep, Content::Computed) => Never("instructions for strings can only copy and fill"),
         (StoreKind::Rep, Content::Number) => {

@@ -21,7 +21,7 @@ use membound_core::kernel::{Element, LoadKind, StoreKind, Unsupported, Width};
 
 use crate::asm::aarch64::encode::{General, Label, PASSING, Ways, encoded};
 use crate::asm::aarch64::opcodes::*;
-use crate::asm::instruction_set::{Ability, Address, InstructionSet, Operand, Shape};
+use crate::asm::instruction_set::{Ability, Address, InstructionSet, LineStore, Operand, Shape};
 use crate::code::{Call, MachineCode};
 
 pub(crate) use encode::Assembler;
@@ -357,6 +357,10 @@ impl InstructionSet for Assembler {
     fn zero_block(&mut self, pointer: General) {
         self.emit(DC_ZVA, &[pointer.0.into()]);
         self.sum(pointer, pointer, self.isa.zva_bytes.into());
+    }
+
+    fn write_line(&mut self, _by: LineStore, to: General, _from: General) {
+        self.zero_block(to);
     }
 
     fn load_bytes(&mut self, bytes: u64, to: usize, from: At) {

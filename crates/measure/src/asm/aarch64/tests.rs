@@ -19,7 +19,7 @@ use crate::asm::aarch64::isa::NEON;
 use crate::asm::aarch64::listing::listing;
 use crate::asm::aarch64::opcodes::{ALL, text};
 use crate::asm::probe::Touch as Probe;
-use crate::asm::{chase, clock, flops, handover, kernel, mix, pair, probe, scan, streams, strings};
+use crate::asm::{LineStore, chase, clock, flops, handover, kernel, lines, mix, pair, probe, scan, streams, strings};
 use crate::code::MachineCode;
 use crate::skip::skip;
 
@@ -130,6 +130,7 @@ fn of_generators() -> Vec<Result<MachineCode, Unsupported>> {
     codes.extend(Mix::ALL.iter().map(|&of| mix::mix::<Assembler>(of)));
     codes.push(pair::pair::<Assembler>());
     codes.extend([false, true].map(|fills| strings::strings::<Assembler>(fills, MOPS)));
+    codes.extend(SVE.map(|isa| lines::lines::<Assembler>(LineStore::DcZva, isa)));
     let touches = [Probe::Load, Probe::StoreWord, Probe::StoreLine, Probe::Flush];
     codes.extend(touches.map(probe::touch::<Assembler>));
     for (&width, &balance) in Width::ALL.iter().flat_map(|w| Balance::ALL.iter().map(move |b| (w, b))) {
@@ -326,12 +327,16 @@ fn blocks_of_zeros_are_one_instruction_each() {
         let (element, width) = (Element::Float, Width::Scalar);
         let (store, load) = (StoreKind::Zero, LoadKind::Regular);
         let variant = Variant { kernel: "init".into(), element, width, store, load, unroll: 4 };
-        let code = kernel::assemble::<Assembler>(&variant, isa).unwrap();
-        let text = listing(&code);
-        let main_loop = text.split_once("; main loop\n").unwrap().1.split_once("b.ne").unwrap().0;
         let step = format!("add x2, x2, #{}", isa.zva_bytes);
-        let counts = ["dc zva, x2", &step, "str", "dsb"].map(|what| main_loop.matches(what).count());
-        assert_eq!(counts, [4, 4, 0, 0], "{text}");
+        for code in [
+            kernel::assemble::<Assembler>(&variant, isa).unwrap(),
+            lines::lines::<Assembler>(LineStore::DcZva, isa).unwrap(),
+        ] {
+            let text = listing(&code);
+            let main_loop = text.split_once("; main loop\n").unwrap().1.split_once("b.ne").unwrap().0;
+            let counts = ["dc zva, x2", &step, "str", "dsb"].map(|what| main_loop.matches(what).count());
+            assert_eq!(counts, [4, 4, 0, 0], "{text}");
+        }
     }
 }
 
@@ -353,4 +358,8 @@ fn stores_of_whole_blocks_are_refused_with_their_reason() {
     check("store", StoreKind::Rep, Width::Scalar, MOPS, "the same byte everywhere");
     check("triad", StoreKind::Rep, Width::Scalar, MOPS, "can only copy and fill");
     assert!(strings::strings::<Assembler>(false, NEON).unwrap_err().to_string().contains("FEAT_MOPS"));
+    for (by, reason) in LineStore::ALL.into_iter().zip(["x86 alone", "x86 alone", "(DCZID_EL0)"]) {
+        let fault = lines::lines::<Assembler>(by, NEON).unwrap_err().to_string();
+        assert!(fault.contains(reason), "{by:?}: {fault}");
+    }
 }

@@ -3,7 +3,7 @@
 use membound_core::kernel::isa::Isa;
 use membound_core::kernel::{LoadKind, StoreKind, Unsupported, Width};
 
-use crate::asm::instruction_set::{Ability, Content};
+use crate::asm::instruction_set::{Ability, Content, LineStore};
 
 /// What this processor has.
 pub fn detect() -> Isa {
@@ -14,8 +14,20 @@ pub fn detect() -> Isa {
         avx512: is_x86_feature_detected!("avx512f"),
         sse41: is_x86_feature_detected!("sse4.1"),
         sse4a: is_x86_feature_detected!("sse4a"),
+        movdir64b: has_movdir64b(),
+        clzero: has_clzero(),
         ..Isa::NONE
     }
+}
+
+/// CPUID leaf 7, ECX, bit 28 (Intel's manual, volume 2A).
+fn has_movdir64b() -> bool {
+    raw_cpuid::cpuid!(0).eax >= 7 && raw_cpuid::cpuid!(7, 0).ecx & 1 << 28 != 0
+}
+
+/// CPUID leaf 0x80000008, EBX, bit 0 (AMD's manual, volume 3).
+fn has_clzero() -> bool {
+    raw_cpuid::CpuId::new().get_processor_capacity_feature_info().is_some_and(|info| info.has_cl_zero())
 }
 
 /// Why this is not there, if it is not.
@@ -35,8 +47,11 @@ pub(super) fn check(ability: Ability, isa: Isa) -> Result<(), Unsupported> {
         }
         Ability::Store { store: StoreKind::Rep, load: LoadKind::Nt, .. } => Never("rep movs has no non-temporal load"),
         Ability::Store { store: StoreKind::Zero, .. } => {
-            Never("blocks of zeros are written by one instruction (dc zva) on Arm alone")
+            Never("kernels write blocks of zeros by one instruction (dc zva) on Arm alone")
         }
+        Ability::Line(LineStore::Movdir64b) if !isa.movdir64b => Lacks("direct stores of 64 bytes (MOVDIR64B)"),
+        Ability::Line(LineStore::Clzero) if !isa.clzero => Lacks("instruction that fills a line with zeros (CLZERO)"),
+        Ability::Line(LineStore::DcZva) => Never("dc zva is an instruction of Arm alone"),
         Ability::LoadNt(Width::Scalar) => Never("there is no scalar non-temporal load"),
         Ability::LoadNt(Width::W128) if !isa.sse41 => Lacks("SSE4.1"),
         Ability::LoadNt(Width::W256) if !isa.avx2 => Lacks("AVX2"),

@@ -13,8 +13,9 @@ use iced_x86::{Code, Instruction, MemoryOperand, Register};
 use membound_core::kernel::formula::{Function, Operation};
 use membound_core::kernel::isa::Isa;
 use membound_core::kernel::{Element, LoadKind, StoreKind, Unsupported, Width};
+use membound_core::units::LINE;
 
-use crate::asm::instruction_set::{Ability, Address, InstructionSet, Operand, Shape};
+use crate::asm::instruction_set::{Ability, Address, InstructionSet, LineStore, Operand, Shape};
 use crate::asm::x86_64::encode::{finish, memory, of_element, short, vector, word};
 use crate::asm::x86_64::opcodes::Op;
 use crate::code::{Call, MachineCode};
@@ -372,6 +373,18 @@ impl InstructionSet for Assembler {
         self.load_word(rcx, Self::of_call(Call::TAIL));
         let string = if fills { self.asm.rep().stosb() } else { self.asm.rep().movsb() };
         self.note(string);
+    }
+
+    /// clzero writes to [rax], always.
+    fn write_line(&mut self, by: LineStore, to: AsmRegister64, from: AsmRegister64) {
+        if by == LineStore::Movdir64b {
+            let from = MemoryOperand::with_base(from.into());
+            self.emit(Instruction::with2(Code::Movdir64b_r64_m512, Register::from(to), from));
+        } else {
+            self.copy(rax, to);
+            self.emit(Ok(Instruction::with(Code::Clzeroq)));
+        }
+        self.advance(to, LINE as i32);
     }
 
     fn load_bytes(&mut self, bytes: u64, to: usize, from: At) {
