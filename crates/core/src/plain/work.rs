@@ -16,9 +16,19 @@ pub trait PlainWork: Copy + Ord + Debug + Display + Serialize + JsonSchema + 'st
     /// non-temporal stores.
     fn fills(self) -> bool;
 
+    /// What memory is filled with, if it is filled: usually a byte that is not zero, since some processors shorten the writing
+    /// of zeros.
+    fn byte(self) -> u8 {
+        0x5a
+    }
+
     /// That kernel's name in the catalog.
     fn kernel(self) -> &'static str {
-        if self.fills() { "store" } else { "copy" }
+        match self.fills() {
+            false => "copy",
+            true if self.byte() == 0 => "init",
+            true => "store",
+        }
     }
 
     /// Arrays that it touches: source and destination, or the destination alone.

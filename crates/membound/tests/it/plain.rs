@@ -52,7 +52,7 @@ fn every_work_is_measured_or_says_why_not() {
                 other => panic!("{other}: {row}"),
             }
         }
-        for kernel in ["copy", "store"] {
+        for kernel in ["copy", "init", "store"] {
             let beside = |row: &&Value| row["metric"] == "bandwidth" && row["kernel"] == kernel;
             let is_needed = (experiment.works)().iter().any(|work| work.kernel() == kernel);
             assert_eq!(rows.iter().filter(beside).count(), if is_needed { 2 } else { 0 }, "{}", experiment.name);

@@ -16,8 +16,6 @@ use membound_core::units::{Bytes, LINE};
 
 /// What a source holds, byte by byte: a prime's worth of bytes, so that no shift by a line or page goes unnoticed.
 const PERIOD: usize = 251;
-/// What is filled in.
-const FILLED: u8 = 0x5a;
 
 /// One thread's way to do the work once: a source of bytes is as long as its destination, or longer.
 type Way = Box<dyn FnMut(&mut [u8], Source<'_>) -> Result<(), NoVisit> + Send>;
@@ -49,10 +47,11 @@ fn measure_by(
     // Whole lines of each array.
     let bytes = case.working_set.0 / threads / work.arrays() / LINE * LINE;
     let touched = Bytes(bytes * work.arrays());
+    let filled = work.fills().then_some(work.byte());
     let mover = |_: &u32| {
         let region = Region::new(case.memory, touched, places)?;
         match region.is_writable() {
-            true => Ok(Mover { fills: work.fills(), bytes: bytes as usize, region, way: way()?, has_run: false }),
+            true => Ok(Mover { filled, bytes: bytes as usize, region, way: way()?, has_run: false }),
             false => Err(NoVisit::Unwritable("memory is filled before it is copied")),
         }
     };
@@ -68,19 +67,26 @@ fn measure_by(
 
 /// One thread and its memory: the destination, and behind it the source.
 struct Mover {
-    fills: bool,
+    /// What memory is filled with, if it is not copied.
+    filled: Option<u8>,
     bytes: usize,
     region: Region,
     way: Way,
     has_run: bool,
 }
 
+/// What byte `at` of the destination must be in the end.
+fn expected(filled: Option<u8>, at: usize) -> u8 {
+    filled.unwrap_or((at % PERIOD) as u8)
+}
+
 impl Task for Mover {
+    /// The destination begins with what is neither filled in nor in the source, so that no byte is right unless it was written.
     fn begin(&mut self) -> Result<(), NoVisit> {
-        let bytes = self.bytes;
+        let (bytes, wrong) = (self.bytes, !expected(self.filled, 0));
         touch(&mut self.region, |all| {
             let (to, from) = all.split_at_mut(bytes);
-            to.fill(0);
+            to.fill(wrong);
             from.iter_mut().enumerate().for_each(|(at, byte)| *byte = (at % PERIOD) as u8);
         })?;
         Ok(())
@@ -93,7 +99,7 @@ impl Task for Mover {
     fn run(&mut self, repetitions: u64) -> Result<(), NoVisit> {
         let (to, from) = self.region.contents().split_at_mut(self.bytes);
         self.has_run = true;
-        let source = if self.fills { Source::Byte(FILLED) } else { Source::Bytes(from) };
+        let source = self.filled.map_or(Source::Bytes(from), Source::Byte);
         (0..repetitions).try_for_each(|_| (self.way)(to, source))
     }
 
@@ -102,12 +108,56 @@ impl Task for Mover {
         if !self.has_run {
             return Ok(());
         }
-        let expect = |at: usize| if self.fills { FILLED } else { (at % PERIOD) as u8 };
+        let filled = self.filled;
+        let expect = |at: usize| expected(filled, at);
         let written = &self.region.contents()[..self.bytes];
         match written.iter().enumerate().find(|(at, byte)| **byte != expect(*at)) {
             None => Ok(()),
             Some((at, byte)) => {
                 Err(NoVisit::Wrong(format!("data check failed: byte {at} is {byte}, must be {}", expect(at))))
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use membound_core::case::USUAL_MEMORY;
+
+    /// What came of one repetition of a way over 4096 bytes.
+    fn done(filled: Option<u8>, way: fn(&mut [u8], Source<'_>)) -> Result<(), NoVisit> {
+        let region = Region::new(USUAL_MEMORY, Bytes(8192), &Places::default())?;
+        let way: Way = Box::new(move |to, source| {
+            way(to, source);
+            Ok(())
+        });
+        let mut mover = Mover { filled, bytes: 4096, region, way, has_run: false };
+        mover.begin()?;
+        mover.run(1)?;
+        mover.end()
+    }
+
+    fn rightly(to: &mut [u8], source: Source<'_>) {
+        match source {
+            Source::Bytes(from) => to.copy_from_slice(&from[..to.len()]),
+            Source::Byte(byte) => to.fill(byte),
+        }
+    }
+
+    /// Whatever is filled in, a single byte that was not written is seen.
+    #[test]
+    fn what_was_not_written_is_seen() {
+        for filled in [None, Some(0), Some(0x5a), Some(0xff)] {
+            assert!(done(filled, rightly).is_ok(), "{filled:?}");
+            let without_first = |to: &mut [u8], source: Source<'_>| {
+                let first = to[0];
+                rightly(to, source);
+                to[0] = first;
+            };
+            for wrong in [|_: &mut [u8], _: Source<'_>| {}, without_first] {
+                let why = done(filled, wrong).unwrap_err().to_string();
+                assert!(why.contains("data check failed: byte 0"), "{filled:?}: {why}");
             }
         }
     }
