@@ -151,7 +151,7 @@ impl<W: Listed> Rows<W> {
                     non-temporal (nt) stores: where the second is near one, the stores bypass the caches."
                     .into(),
             sentences: self.sentences(),
-            tables: self.groups().iter().map(|rows| table(rows)).collect(),
+            tables: self.groups().iter().filter_map(|rows| table(rows)).collect(),
             missing: reasons(&self.0),
             ..Section::default()
         })
@@ -210,15 +210,18 @@ fn behaves_like(regular: [f64; 3], nt: [f64; 3]) -> Option<StoreKind> {
     is_apart.then_some(nearer)
 }
 
-fn table<W: Listed>(rows: &[&Row<Figures<W>>]) -> Table {
+/// `None` where nothing was measured: the reason stands below all tables.
+fn table<W: Listed>(rows: &[&Row<Figures<W>>]) -> Option<Table> {
+    rows.iter().find(|row| row.payload_bps.is_some())?;
     let caption = rows.first().map_or_else(String::new, |row| format!("{}, {}", row.work, threads(row.case.threads())));
     let over = |ratio: Option<[f64; 3]>| ratio.map(times);
-    Table::new(caption)
+    let table = Table::new(caption)
         .right("size", rows.iter().map(|row| row.case.working_set.to_string()))
         .right("GB/s", rows.iter().map(|row| row.payload_bps.map(|rate| significant(rate.value() / 1e9))))
         .right("over\nregular", rows.iter().map(|row| over(row.over_regular)))
         .right("over\nnt", rows.iter().map(|row| over(row.over_nt)))
-        .flags(rows.iter().copied())
+        .flags(rows.iter().copied());
+    Some(table)
 }
 
 #[cfg(test)]
