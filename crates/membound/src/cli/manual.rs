@@ -10,18 +10,17 @@ use clap_mangen::roff::{Roff, bold, roman};
 use crate::cli::args::Done;
 use crate::cli::say;
 use crate::cli::usage::usage;
+use membound_core::plain_experiments;
 use membound_measure::os::outfile::Reserved;
 
-/// What commands are for, in the order in which help lists them.
-pub const GROUPS: [(&str, &[&str]); 4] = [
-    (
-        "Measure",
-        &[
+/// Declares what plain experiments have here: their place among the commands that measure, and their examples.
+macro_rules! plain {
+    ($($file:ident: $Work:ident),+ $(,)?) => {
+        const MEASURE: &[&str] = &[
             "bandwidth",
             "stores",
             "stream",
-            "library",
-            "strings",
+            $(stringify!($file),)+
             "kinds",
             "copies",
             "latency",
@@ -32,15 +31,37 @@ pub const GROUPS: [(&str, &[&str]); 4] = [
             "rounding",
             "addrmap",
             "pingpong",
-        ],
-    ),
+        ];
+
+        const PLAIN: &[Examples] = &[$((
+            stringify!($file),
+            [
+                (concat!("membound ", stringify!($file)), "At all sizes, by one thread and by all, beside vector kernels"),
+                (concat!("membound ", stringify!($file), " --size 1MiB,1GiB --threads 1"), "At two sizes"),
+            ],
+        )),+];
+    };
+}
+
+plain_experiments!(plain);
+
+/// What commands are for, in the order in which help lists them.
+pub const GROUPS: [(&str, &[&str]); 4] = [
+    ("Measure", MEASURE),
     ("Explain", &["machine", "devices", "roofline", "advise", "report"]),
     ("Compare", &["compare", "diff"]),
     ("Operate", &["check", "watch", "fleet", "sweep", "schema", "completions", "man"]),
 ];
 
-/// Two for each command, whose name stands first: what to type, and what it does.
-pub const EXAMPLES: &[(&str, [(&str, &str); 2])] = &[
+/// Two for a command, whose name stands first: what to type, and what it does.
+pub type Examples = (&'static str, [(&'static str, &'static str); 2]);
+
+/// Those of each command, in the order in which the reference lists commands.
+pub fn examples() -> impl Iterator<Item = &'static Examples> {
+    [BANDWIDTH, PLAIN, OTHERS].into_iter().flatten()
+}
+
+const BANDWIDTH: &[Examples] = &[
     (
         "",
         [
@@ -69,20 +90,9 @@ pub const EXAMPLES: &[(&str, [(&str, &str); 2])] = &[
             ("membound stream --memory node0,node1", "A table for each node"),
         ],
     ),
-    (
-        "library",
-        [
-            ("membound library", "memcpy and memset beside vector kernels"),
-            ("membound library --size 1MiB,1GiB --threads 1", "At two sizes"),
-        ],
-    ),
-    (
-        "strings",
-        [
-            ("membound strings", "rep movsb and rep stosb beside vector kernels"),
-            ("membound strings --size 1MiB,1GiB --threads 1", "At two sizes"),
-        ],
-    ),
+];
+
+const OTHERS: &[Examples] = &[
     (
         "kinds",
         [
@@ -297,7 +307,7 @@ pub fn dressed(mut command: Command) -> Command {
         command = command
             .mut_subcommand(name, |one| flags.iter().fold(one, |one, flag| one.mut_arg(flag, |flag| flag.hide(true))));
     }
-    for (name, examples) in EXAMPLES {
+    for (name, examples) in examples() {
         let text = listed(examples);
         command = match name.split_once(' ') {
             None if name.is_empty() => command.after_help(text),
@@ -375,10 +385,9 @@ fn troff(command: &Command, name: &str) -> anyhow::Result<String> {
 
 fn sections(name: &str) -> Roff {
     let mut roff = Roff::new();
-    let examples =
-        EXAMPLES.iter().filter(|(of, _)| *of == name || of.split(' ').next() == Some(name) && !name.is_empty());
+    let own = examples().filter(|(of, _)| *of == name || of.split(' ').next() == Some(name) && !name.is_empty());
     roff.control("SH", ["EXAMPLES"]);
-    for (command, what) in examples.flat_map(|(_, examples)| examples) {
+    for (command, what) in own.flat_map(|(_, examples)| examples) {
         roff.control("TP", []).text([bold(*command)]).text([roman(format!("{what}."))]);
     }
     let status = match name {
@@ -417,6 +426,6 @@ pub fn write(all: Command, folder: &Path) -> anyhow::Result<Done> {
 /// Of all commands that have a page; the first is membound itself.
 fn names() -> Vec<String> {
     let groups = GROUPS.iter().flat_map(|(_, names)| *names).map(ToString::to_string);
-    let nested = EXAMPLES.iter().map(|(name, _)| name.to_string()).filter(|name| name.contains(' '));
+    let nested = examples().map(|(name, _)| name.to_string()).filter(|name| name.contains(' '));
     std::iter::once(String::new()).chain(groups).chain(nested).collect()
 }

@@ -7,7 +7,7 @@ use std::process::{Command, Output};
 
 use crate::common::by_hand;
 use membound::cli;
-use membound::cli::manual::{EXAMPLES, GROUPS, REFUSED};
+use membound::cli::manual::{GROUPS, REFUSED, examples};
 use membound_core::record::Record;
 use tempfile::TempDir;
 
@@ -36,8 +36,8 @@ fn every_command_has_its_group_and_two_examples() {
     assert_eq!(grouped.iter().cloned().collect::<BTreeSet<_>>(), top, "each in one group");
     assert_eq!(grouped.len(), top.len(), "and in no other");
     for (name, _) in commands().iter().filter(|(name, _)| name != "fleet") {
-        let (_, examples) = EXAMPLES.iter().find(|(of, _)| of == name).unwrap_or_else(|| panic!("no examples: {name}"));
-        assert!(examples.iter().all(|(line, _)| line.contains(&format!("membound {name}"))), "{name}: {examples:?}");
+        let (_, own) = examples().find(|(of, _)| of == name).unwrap_or_else(|| panic!("no examples: {name}"));
+        assert!(own.iter().all(|(line, _)| line.contains(&format!("membound {name}"))), "{name}: {own:?}");
     }
     let help = cli::command().render_help().to_string();
     for (title, names) in GROUPS {
@@ -65,8 +65,8 @@ fn every_command_says_what_it_does() {
 /// Every example is a command line that membound takes, as far as no file is asked for.
 #[test]
 fn examples_are_understood() {
-    for (name, examples) in EXAMPLES {
-        for (line, _) in examples {
+    for (name, own) in examples() {
+        for (line, _) in own {
             let own = line.split(" | ").next().unwrap().split(" > ").next().unwrap();
             let (_, words) = own.split_once("membound").unwrap();
             let quoted: Vec<String> = words
