@@ -17,6 +17,7 @@ macro_rules! plain_experiments {
         $list! {
             library: Library,
             strings: Strings,
+            lines: Lines,
         }
     };
 }
