@@ -170,6 +170,11 @@ impl Case {
         self.cpus.len()
     }
 
+    /// What each of its threads has of the working set.
+    pub fn share(&self) -> Bytes {
+        Bytes(self.working_set.0 / self.threads().max(1) as u64)
+    }
+
     /// About what the shortest visit takes, on a machine of middling speed. For plans and the order of visits alone: how
     /// long it really takes is known after the first.
     pub fn least_time(&self) -> Duration {

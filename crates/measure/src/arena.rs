@@ -87,7 +87,7 @@ impl Layout {
         let page = 64 * line;
         let formula = kernel.formula();
         let (streams, filling) = (&formula.streams, Filling::of(&formula));
-        let share = case.working_set.0 / case.threads().max(1) as u64;
+        let share = case.share().0;
         let elements = (share / element.bytes() / streams.len() as u64).max(1);
         let (rows, columns) = kernel.shape(elements, element);
         let length = (rows * columns) as usize;

@@ -181,7 +181,7 @@ impl Chaser {
 
 /// Each CPU of a case, with the case that it has alone: its share of the working set.
 fn each(case: &Case) -> impl Iterator<Item = (u32, Case)> + '_ {
-    let share = Bytes(case.working_set.0 / case.threads().max(1) as u64);
+    let share = case.share();
     case.cpus.iter().map(move |&cpu| (cpu, Case { cpus: vec![cpu], working_set: share, ..case.clone() }))
 }
 

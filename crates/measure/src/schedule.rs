@@ -328,9 +328,8 @@ impl<'a> Headline<'a> {
         if self.total > SHORT {
             order.order_by_key(|&index| {
                 let case = &self.cases[index].0;
-                let threads = case.threads().max(1);
-                let is_large = case.working_set.0 / threads as u64 > Filled::LARGE;
-                (is_large, Reverse(if is_large { threads } else { 0 }))
+                let is_large = case.share().0 > Filled::LARGE;
+                (is_large, Reverse(if is_large { case.threads() } else { 0 }))
             });
         }
         order.into_iter().try_for_each(|index| self.visit(index, run))?;
@@ -464,7 +463,7 @@ impl Filled {
 
     /// What each thread of a case needs of the parts.
     fn parts(case: &Case) -> [u64; 3] {
-        let share = case.working_set.0 / case.threads().max(1) as u64;
+        let share = case.share().0;
         match (&case.work, case.variant().and_then(Variant::row)) {
             // Pages of their own, each time.
             (Work::Page(_), _) => [0; 3],
@@ -495,7 +494,7 @@ impl Filled {
 
     /// What filling so much for each thread will take.
     fn time(&self, case: &Case, new: u64) -> Duration {
-        let share = (case.working_set.0 / case.threads().max(1) as u64).max(1);
+        let share = case.share().0.max(1);
         match self.rate {
             Some(rate) if case.moves_memory() => Duration::from_secs_f64(new as f64 / rate),
             _ => case.filling_time().mul_f64(new as f64 / share as f64),

@@ -145,7 +145,7 @@ pub(crate) fn assumed(claimed: &[Bytes]) -> Levels {
 /// a virtual machine may have last-level caches of their own, and only from four times the caches on do they no longer
 /// help (STREAM's rule). Between the two there is no level.
 pub(crate) fn level_of(case: &Case, levels: &[Level], machine: &Machine) -> Option<String> {
-    let share = case.working_set.0 / case.threads().max(1) as u64;
+    let share = case.share().0;
     let (first, cpus): (u32, CpuSet) = (*case.cpus.first()?, case.cpus.iter().copied().collect());
     let sharers = |level: &Level| {
         let level: u32 = level.name.strip_prefix('L')?.parse().ok()?;

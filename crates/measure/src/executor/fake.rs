@@ -111,7 +111,7 @@ impl Fake {
     /// The true speed of a case: payload bytes a second.
     pub fn truth(&self, case: &Case) -> f64 {
         let threads = case.threads() as f64;
-        let share = case.working_set.0 / case.threads().max(1) as u64;
+        let share = case.share().0;
         let last = self.levels.len() - 1;
         let around = case.variant().is_some_and(|variant| variant.store.bypasses_caches());
         let level = self.levels.iter().position(|level| share <= level.capacity.0).unwrap_or(last);
@@ -160,7 +160,7 @@ impl Fake {
     /// The same of a kernel's arrays in one block.
     fn block_congestion(&self, case: &Case, block: &Common) -> f64 {
         let streams = block.variant.row().map_or(1, |kernel| kernel.formula().streams.len() as u32);
-        let array = case.working_set.0 / case.threads().max(1) as u64 / u64::from(streams);
+        let array = case.share().0 / u64::from(streams);
         self.meeting(streams, block.pitch(Bytes(array)))
     }
 
@@ -343,7 +343,7 @@ impl Executor for Fake {
             Work::Plain(_) => NoVisit::impossible("the simulated machine has no C library").into(),
             Work::Rounding(_) => NoVisit::impossible("the simulated machine adds up nothing").into(),
             Work::Streams(streams) => {
-                let share = Bytes(case.working_set.0 / case.threads().max(1) as u64);
+                let share = case.share();
                 let [loaded, stored, write_allocated] = streams.bytes(share).map(|bytes| bytes * case.threads() as u64);
                 let volume = Volume { loaded, stored, write_allocated, ..Volume::default() };
                 let rate = self.levels[self.levels.len() - 1].shared_bytes_per_s / self.congestion(*streams, share);

@@ -279,7 +279,7 @@ impl Native {
         around: &Surroundings,
         quota: &Quota<'_>,
     ) -> Result<(Measured, Vec<(u32, Obtained)>), NoVisit> {
-        let share = Bytes(case.working_set.0 / case.threads().max(1) as u64);
+        let share = case.share();
         let part = |&cpu: &u32| {
             let (variant, verify) = (work.variant.clone(), self.verify);
             let case = Case { cpus: vec![cpu], working_set: share, work: Work::Kernel(variant), ..case.clone() };

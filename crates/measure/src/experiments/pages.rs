@@ -77,7 +77,7 @@ struct Pages {
 
 impl Pages {
     fn new(case: &Case, work: PageWork, ticker: Ticker, places: &Places) -> Result<Self, NoVisit> {
-        let share = Bytes(case.working_set.0 / case.threads().max(1) as u64);
+        let share = case.share();
         // MADV_COLLAPSE makes huge pages.
         let alignment = if work == PageWork::Collapse { huge::transparent() } else { Bytes(0) };
         let region = Region::aligned(case.memory, share, alignment, places)?;

@@ -24,7 +24,7 @@ const ALIGNMENT: Bytes = Bytes::mib(2);
 
 /// Visits `case`, which is these streams on each of its CPUs.
 pub(crate) fn measure(case: &Case, streams: Streams, team: Team<'_>, places: &Places) -> Result<Measured, NoVisit> {
-    let share = Bytes(case.working_set.0 / case.threads().max(1) as u64);
+    let share = case.share();
     let code = executable(crate::asm::streams(streams, streams.pitch(share)))?;
     let walker = |_: &u32| {
         let region = Region::aligned(case.memory, streams.span(share), ALIGNMENT, places)?;

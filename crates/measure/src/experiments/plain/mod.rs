@@ -43,9 +43,8 @@ fn measure_by(
     team: Team<'_>,
     places: &Places,
 ) -> Result<Measured, NoVisit> {
-    let threads = case.threads().max(1) as u64;
     // Whole lines of each array.
-    let bytes = case.working_set.0 / threads / work.arrays() / LINE * LINE;
+    let bytes = case.share().0 / work.arrays() / LINE * LINE;
     let touched = Bytes(bytes * work.arrays());
     let filled = work.fills().then_some(work.byte());
     let mover = |_: &u32| {
@@ -58,7 +57,7 @@ fn measure_by(
     let mut movers: Vec<Mover> = case.cpus.iter().map(mover).collect::<Result<_, _>>()?;
     let (samples, repetitions) = team.measure(&mut movers)?;
     let obtained = movers.iter().map(|mover| mover.region.inspect(touched)).reduce(Obtained::and).unwrap_or_default();
-    let stored = bytes * threads;
+    let stored = bytes * case.threads() as u64;
     let loaded = stored * (work.arrays() - 1);
     // Whether its stores allocate lines is what the comparison with kernels tells: as if they did.
     let volume = Volume { units: stored, unit: Unit::Element, loaded, stored, write_allocated: stored, flops: 0 };
