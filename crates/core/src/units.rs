@@ -5,8 +5,9 @@
 
 use std::fmt;
 use std::str::FromStr;
+use std::time::{Duration, UNIX_EPOCH};
 
-use jiff::Timestamp;
+use humantime::format_rfc3339_seconds;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -171,23 +172,19 @@ pub fn percent(share: f64) -> String {
 
 /// Seconds since 1970 as `2025-11-21 07:13 UTC`.
 pub fn utc(unix_s: u64) -> String {
-    instant(unix_s).strftime("%Y-%m-%d %H:%M UTC").to_string()
+    let second = utc_second(unix_s);
+    format!("{} {} UTC", &second[..10], &second[11..16])
 }
 
-/// An instant to the second: `2024-01-31T23:59:58Z`.
+/// An instant to the second: `2024-01-31T23:59:58Z`. The last one that has a date is the end of the year 9999.
 pub fn utc_second(unix_s: u64) -> String {
-    instant(unix_s).strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
+    const LAST_S: u64 = 253_402_300_799;
+    format_rfc3339_seconds(UNIX_EPOCH + Duration::from_secs(unix_s.min(LAST_S))).to_string()
 }
 
 /// A time as it stands in file names: `20261121T074100Z`.
 pub fn utc_compact(unix_s: u64) -> String {
-    instant(unix_s).strftime("%Y%m%dT%H%M%SZ").to_string()
-}
-
-/// The instant, or the last one that has a date: the end of the year 9999.
-fn instant(unix_s: u64) -> Timestamp {
-    let second = i64::try_from(unix_s).unwrap_or(i64::MAX);
-    Timestamp::from_second(second).unwrap_or(Timestamp::MAX)
+    utc_second(unix_s).replace(['-', ':'], "")
 }
 
 fn decimal(f: &mut fmt::Formatter<'_>, value: f64, unit: &str) -> fmt::Result {
@@ -314,7 +311,7 @@ impl FromStr for Hertz {
 }
 
 /// Parses `30s`, `500ms`, `2min`, `1h30m`; a bare number means seconds.
-pub fn parse_duration(text: &str) -> Result<std::time::Duration, ParseError> {
+pub fn parse_duration(text: &str) -> Result<Duration, ParseError> {
     let wrong = || ParseError::Duration(text.into());
     let mut seconds = 0.0;
     let (mut rest, mut last) = (text.trim(), f64::INFINITY);
@@ -340,8 +337,8 @@ pub fn parse_duration(text: &str) -> Result<std::time::Duration, ParseError> {
         return Err(wrong());
     }
     /// A year: what is added to a clock must not overflow it.
-    const MOST: std::time::Duration = std::time::Duration::from_secs(365 * 86_400);
-    let time = std::time::Duration::try_from_secs_f64(seconds).map_err(|_| wrong())?;
+    const MOST: Duration = Duration::from_secs(365 * 86_400);
+    let time = Duration::try_from_secs_f64(seconds).map_err(|_| wrong())?;
     if time <= MOST { Ok(time) } else { Err(ParseError::TooLong(text.into())) }
 }
 
@@ -415,7 +412,7 @@ mod tests {
         assert_eq!(utc(951_782_400), "2000-02-29 00:00 UTC");
         assert_eq!(utc(1_763_709_239), "2025-11-21 07:13 UTC");
         assert_eq!(utc(4_102_444_799), "2099-12-31 23:59 UTC");
-        assert_eq!(utc(u64::MAX), "9999-12-30 22:00 UTC", "a header may say anything");
+        assert_eq!(utc(u64::MAX), "9999-12-31 23:59 UTC", "a header may say anything");
     }
 
     #[test]
