@@ -448,7 +448,7 @@ fn lines_that_meet_unmapped_memory_are_a_fault() {
     }
 }
 
-/// Another instruction set's, or what this processor lacks; made all the same, it ends the call by a signal.
+/// Another instruction set's, or what this processor lacks; made all the same, it ends the call as any fault does.
 #[test]
 fn instructions_for_lines_that_are_not_there_are_refused() {
     let here = membound_measure::asm::detect();
@@ -464,8 +464,8 @@ fn instructions_for_lines_that_are_not_there_are_refused() {
             let address = (line.as_mut_ptr() as u64).next_multiple_of(64);
             (call.pointers[0], call.pointers[1], call.vectors) = (address, address, 1);
             // SAFETY: the line at the address lies in `line`, which nobody else uses; the call is to end before it is written.
-            let outcome = unsafe { Executable::new(&code).unwrap().run(&mut call) };
-            assert_eq!(outcome.unwrap_err().signal, libc::SIGILL, "{by:?}");
+            let fault = unsafe { Executable::new(&code).unwrap().run(&mut call) }.unwrap_err().to_string();
+            assert!(fault.contains("an instruction this processor does not have"), "{by:?}: {fault}");
         }
     }
 }
