@@ -63,7 +63,7 @@ const REFUSED: [(&str, &str); 7] = [
     // A busy machine, or one whose memory takes seconds to fill, gets to little in a budget of a second.
     ("compare before.jsonl after.jsonl", "have nothing in common"),
     ("check --baseline", "has no figure that a check looks at"),
-    ("check --spec", "did not end within 10 s"),
+    ("check --", "did not end within 10 s"),
     ("--weights 0,1", "node 1 is none"),
     ("sin(c[i])", "unknown function 'sin'"),
     ("check --baseline", "give a longer --budget"),
@@ -255,11 +255,7 @@ fn try_page(commands: &[Shown]) -> Vec<String> {
             skip(format!("no {program} for `{}`", one.command));
             continue;
         }
-        // A check has ten seconds and says so where a busy machine takes them: whatever went wrong is tried once more.
-        let fault = tried(folder.path(), one).and_then(|_| {
-            forget_record(folder.path(), &one.command);
-            tried(folder.path(), one)
-        });
+        let fault = fault_of(folder.path(), one);
         if fault.as_ref().is_some_and(|why| is_full(why)) {
             skip(format!("no room on this disk for `{}`", one.command));
             continue;
@@ -269,12 +265,26 @@ fn try_page(commands: &[Shown]) -> Vec<String> {
     wrong
 }
 
-/// Removes the record that a command has begun: nothing is overwritten.
-fn forget_record(folder: &Path, command: &str) {
-    let mut words = command.split_whitespace().skip_while(|word| *word != "--record");
-    if let Some(name) = words.nth(1) {
-        let _ = fs::remove_file(folder.join(name));
-    }
+/// All files below a folder.
+fn files(folder: &Path) -> BTreeSet<PathBuf> {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path());
+    entries.flat_map(|path| if path.is_dir() { files(&path) } else { BTreeSet::from([path]) }).collect()
+}
+
+/// What is wrong with a command. A check has ten seconds, and says so where a busy machine takes them: whatever went wrong is tried once
+/// more, without the records that the first try has begun, since nothing is overwritten.
+fn fault_of(folder: &Path, one: &Shown) -> Option<String> {
+    // One at a time: a check waits while another one measures.
+    static CHECKS: Mutex<()> = Mutex::new(());
+    let _turn =
+        one.command.contains("membound check").then(|| CHECKS.lock().unwrap_or_else(|poisoned| poisoned.into_inner()));
+    let before = files(folder);
+    tried(folder, one).and_then(|_| {
+        for begun in files(folder).difference(&before) {
+            let _ = fs::remove_file(begun);
+        }
+        tried(folder, one)
+    })
 }
 
 /// Whether a command was refused since the disk has too little room for its files, which take half of all memory.
