@@ -9,7 +9,7 @@ use membound_core::kernel::isa::Isa;
 use membound_core::kernel::{Element, LoadKind, StoreKind, Unsupported, Width};
 use membound_core::units::LINE;
 
-use crate::code::MachineCode;
+use crate::code::{Call, MachineCode};
 
 /// A place in memory: bytes beyond a register.
 #[derive(Debug, Clone, Copy)]
@@ -155,6 +155,21 @@ pub(crate) trait InstructionSet: Sized {
     /// One less, and back `to` there unless that was the last.
     fn count_down(&mut self, register: Self::Register, to: Self::Label);
 
+    /// Begins a loop of as many trips as this word of the call says, which may be none. Returns the labels of a trip and of what
+    /// follows the last one, for [`Self::end_trips`].
+    fn begin_trips(&mut self, count: i32) -> [Self::Label; 2] {
+        let done = self.label();
+        self.load_word(Self::TRIPS, Self::of_call(count));
+        self.jump_if_zero(Self::TRIPS, done);
+        [self.here(), done]
+    }
+    /// Ends it. Returns the label of a trip.
+    fn end_trips(&mut self, [trip, mut done]: [Self::Label; 2]) -> Self::Label {
+        self.count_down(Self::TRIPS, trip);
+        self.place(&mut done);
+        trip
+    }
+
     fn set(&mut self, to: Self::Register, value: u32);
     fn copy(&mut self, to: Self::Register, from: Self::Register);
     fn add(&mut self, to: Self::Register, from: Self::Register);
@@ -165,6 +180,16 @@ pub(crate) trait InstructionSet: Sized {
     /// A word of the call, so many bytes from its start.
     fn of_call(offset: i32) -> Address<Self::Register> {
         Address { base: Self::CALL, offset: i64::from(offset) }
+    }
+    /// The word of the call that holds its pointer of this number.
+    fn pointer_of_call(number: usize) -> Address<Self::Register> {
+        Self::of_call(Call::POINTERS + 8 * number as i32)
+    }
+    /// Takes the call's first pointers.
+    fn load_pointers(&mut self, count: usize) {
+        for (number, register) in Self::POINTERS[..count].iter().enumerate() {
+            self.load_word(*register, Self::pointer_of_call(number));
+        }
     }
     /// At most so many attempts to change the word at `line` from `mine` to `theirs`, atomically; then on to `passed`,
     /// or past the end. The label is the first attempt's.

@@ -171,7 +171,7 @@ impl<'a, S: InstructionSet> Generator<'a, S> {
         let count = self.pointers.len();
         self.asm.jump_if_word_is_zero(S::of_call(Call::EVEN), general);
         for (k, home) in S::POINTERS[count..2 * count].iter().enumerate() {
-            self.asm.load_word(*home, pointer_of_call::<S>(k));
+            self.asm.load_word(*home, S::pointer_of_call(k));
         }
         self.asm.load_word(S::ROWS, S::of_call(Call::BLOCKS));
         self.asm.pad(self.padding);
@@ -203,7 +203,7 @@ impl<'a, S: InstructionSet> Generator<'a, S> {
             self.asm.here()
         });
         for (k, pointer) in S::POINTERS.iter().enumerate().take(self.pointers.len()) {
-            self.asm.load_word(*pointer, pointer_of_call::<S>(k));
+            self.asm.load_word(*pointer, S::pointer_of_call(k));
             if next_row.is_some() {
                 self.asm.add(*pointer, S::ROW);
             }
@@ -230,14 +230,9 @@ impl<'a, S: InstructionSet> Generator<'a, S> {
     }
 
     fn counted_loop(&mut self, count: i32, trip: impl FnOnce(&mut Self)) -> S::Label {
-        let mut done = self.asm.label();
-        self.asm.load_word(S::TRIPS, S::of_call(count));
-        self.asm.jump_if_zero(S::TRIPS, done);
-        let again = self.asm.here();
+        let trips = self.asm.begin_trips(count);
         trip(self);
-        self.asm.count_down(S::TRIPS, again);
-        self.asm.place(&mut done);
-        again
+        self.asm.end_trips(trips)
     }
 
     /// String instructions over `tail` elements.
@@ -449,10 +444,6 @@ impl<'a, S: InstructionSet> Generator<'a, S> {
         let offset = (step.k * step.width.bytes(element)) as i64 + column;
         Address { base: self.pointer(access.stream, access.row), offset }
     }
-}
-
-fn pointer_of_call<S: InstructionSet>(k: usize) -> Address<S::Register> {
-    S::of_call(Call::POINTERS + 8 * k as i32)
 }
 
 /// The factors, first one whose register is its own and may be overwritten: a constant's may not.

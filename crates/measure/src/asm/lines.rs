@@ -23,9 +23,7 @@ pub(crate) fn lines<S: InstructionSet>(by: LineStore, isa: Isa) -> Result<Machin
     let mut asm = S::new(isa);
     asm.prologue();
     let again = asm.here();
-    for (register, offset) in S::POINTERS[..3].iter().zip([0, 8, 16]) {
-        asm.load_word(*register, S::of_call(Call::POINTERS + offset));
-    }
+    asm.load_pointers(3);
     let main_loop = trips(&mut asm, by, Call::BLOCKS, LINES_PER_TRIP);
     trips(&mut asm, by, Call::VECTORS, 1);
     asm.count_down(S::REPETITIONS, again);
@@ -39,19 +37,14 @@ pub(crate) fn lines<S: InstructionSet>(by: LineStore, isa: Isa) -> Result<Machin
 /// As many trips of so many lines as this word of the call says.
 fn trips<S: InstructionSet>(asm: &mut S, by: LineStore, count: i32, lines: u64) -> S::Label {
     let [to, from, step] = [S::POINTERS[0], S::POINTERS[1], S::POINTERS[2]];
-    let mut done = asm.label();
-    asm.load_word(S::TRIPS, S::of_call(count));
-    asm.jump_if_zero(S::TRIPS, done);
-    let again = asm.here();
+    let trips = asm.begin_trips(count);
     for _ in 0..lines {
         asm.write_line(by, to, from);
         if by.copies() {
             asm.add(from, step);
         }
     }
-    asm.count_down(S::TRIPS, again);
-    asm.place(&mut done);
-    again
+    asm.end_trips(trips)
 }
 
 #[cfg(all(test, target_arch = "x86_64"))]

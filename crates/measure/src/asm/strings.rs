@@ -10,16 +10,14 @@ use membound_core::kernel::Unsupported;
 use membound_core::kernel::isa::Isa;
 
 use crate::asm::instruction_set::InstructionSet;
-use crate::code::{Call, MachineCode};
+use crate::code::MachineCode;
 
-/// The code; its [`Call`]'s first pointers are the destination, the source and, to fill, the byte.
+/// The code; its [`Call`](crate::code::Call)'s first pointers are the destination, the source and, to fill, the byte.
 pub(crate) fn strings<S: InstructionSet>(fills: bool, isa: Isa) -> Result<MachineCode, Unsupported> {
     let mut asm = S::new(isa);
     asm.prologue();
     let again = asm.here();
-    for (register, offset) in S::POINTERS[..3].iter().zip([0, 8, 16]) {
-        asm.load_word(*register, S::of_call(Call::POINTERS + offset));
-    }
+    asm.load_pointers(3);
     asm.byte_string(fills);
     asm.count_down(S::REPETITIONS, again);
     let fault_exit = asm.epilogue();

@@ -22,24 +22,18 @@ use crate::code::{Call, MachineCode};
 /// and as many elements as that has blocks.
 pub(super) fn x87(streams: usize, is_stored: bool) -> Result<MachineCode, Unsupported> {
     let mut asm = Assembler::new(Assembler::BASELINE);
-    let mut done = asm.label();
     asm.prologue();
     asm.fpu(|asm| asm.fninit());
     let repeat = asm.here();
     let pointers = &Assembler::POINTERS[..streams];
-    for (register, offset) in pointers.iter().zip((Call::POINTERS..).step_by(8)) {
-        asm.load_word(*register, Assembler::of_call(offset));
-    }
+    asm.load_pointers(streams);
     if streams < 3 {
         asm.fpu(|asm| asm.fldz());
     }
-    asm.load_word(Assembler::TRIPS, Assembler::of_call(Call::BLOCKS));
-    asm.jump_if_zero(Assembler::TRIPS, done);
-    let again = asm.here();
+    let trips = asm.begin_trips(Call::BLOCKS);
     element(&mut asm, pointers, is_stored);
     pointers.iter().for_each(|pointer| asm.advance(*pointer, 8));
-    asm.count_down(Assembler::TRIPS, again);
-    asm.place(&mut done);
+    let again = asm.end_trips(trips);
     if streams < 3 {
         asm.fpu(|asm| asm.fstp(result()));
     }
