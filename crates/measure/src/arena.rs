@@ -11,7 +11,7 @@
 
 use std::collections::HashMap;
 use std::ops::Range;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use crate::answers::{Contents, Expected, Filling, Held, fill, fill_index, stores, twin};
 use crate::code::Call;
@@ -168,12 +168,10 @@ impl Touched {
     /// Has so many elements touched, and those hold their numbers that were not.
     fn reach(&mut self, key: ArenaKey, elements: usize) -> Result<FirstTouch, TakenAway> {
         let new = self.elements..elements.max(self.elements);
-        let (bytes, started) = (key.bytes(new.len()), Instant::now());
-        let mut first = FirstTouch { bytes, took: Duration::ZERO };
+        let mut first = FirstTouch { bytes: key.bytes(new.len()), took: Duration::ZERO };
         if !new.is_empty() && self.region.is_writable() {
             let range = key.bytes(new.start).0 as usize..key.bytes(new.end).0 as usize;
-            touch::touch(&mut self.region, |contents| touch::each_page(&mut contents[range]))?;
-            first.took = started.elapsed();
+            first = touch::first(&mut self.region, range)?;
             touch::touch(&mut self.region, |contents| fill(contents, key.element, key.filling, new))?;
             self.indices.clear();
         }

@@ -19,10 +19,7 @@ use crate::team::Task;
 use membound_core::case::{Case, Protocol};
 use membound_core::kernel::chase::{Chase, Cycle};
 use membound_core::memory::{MemorySpec, Obtained};
-use membound_core::units::{BASE_PAGE, Bytes};
-
-/// Words of a base page.
-const PAGE_WORDS: usize = BASE_PAGE as usize / 8;
+use membound_core::units::Bytes;
 
 /// A CPU's memory of a kind. Large working sets have one of their own, so that their cycle stays while others are written.
 type Key = (u32, MemorySpec, bool);
@@ -228,19 +225,14 @@ impl ChaseMemory {
         self.obtained.get_or_insert_with(|| self.region.inspect(touched)).clone()
     }
 
-    /// Touches pages in the order of their addresses, as a program does that fills its memory.
-    /// Returns what of them was new.
+    /// Has the pages of so many words touched. Returns what of them was new.
     fn touch(&mut self, words: usize) -> Result<FirstTouch, TakenAway> {
         if words <= self.touched {
             return Ok(FirstTouch::default());
         }
-        let (started, new) = (Instant::now(), Bytes(8 * (words - self.touched) as u64));
-        let first = self.touched.next_multiple_of(PAGE_WORDS);
-        touch::touch_words(&mut self.region, |all| {
-            all.iter_mut().take(words).skip(first).step_by(PAGE_WORDS).for_each(|word| *word = 0.0);
-        })?;
+        let first = touch::first(&mut self.region, 8 * self.touched..8 * words)?;
         (self.touched, self.obtained) = (words, None);
-        Ok(FirstTouch { bytes: new, took: started.elapsed() })
+        Ok(first)
     }
 }
 

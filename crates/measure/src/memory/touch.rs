@@ -2,7 +2,8 @@
 
 #![allow(unsafe_code)]
 
-use std::time::Duration;
+use std::ops::Range;
+use std::time::{Duration, Instant};
 
 use membound_core::units::{BASE_PAGE, Bytes};
 
@@ -26,9 +27,13 @@ impl FirstTouch {
     }
 }
 
-/// Has each page of some memory be there: writes to it once.
-pub fn each_page(bytes: &mut [u8]) {
-    bytes.iter_mut().step_by(BASE_PAGE as usize).for_each(|byte| *byte = 0);
+/// Writes once to each page that begins in a range of a region's bytes, in the order of addresses, as a program does that fills its
+/// memory. The page that the range begins within was touched before.
+pub fn first(region: &mut Region, range: Range<usize>) -> Result<FirstTouch, TakenAway> {
+    let (bytes, started) = (Bytes(range.len() as u64), Instant::now());
+    let pages = range.start.next_multiple_of(BASE_PAGE as usize)..range.end;
+    touch(region, |all| pages.step_by(BASE_PAGE as usize).for_each(|at| all[at] = 0))?;
+    Ok(FirstTouch { bytes, took: started.elapsed() })
 }
 
 /// Works on what a region holds; an error where the memory was taken away meanwhile. Such a region is of no use any more.
