@@ -240,7 +240,7 @@ impl Source<'_> {
     }
 
     /// Fills `to` as a program does.
-    fn put(self, to: &mut [u8]) {
+    pub(crate) fn put(self, to: &mut [u8]) {
         match self {
             Source::Bytes(from) => to.copy_from_slice(&from[..to.len()]),
             Source::Byte(byte) => to.fill(byte),

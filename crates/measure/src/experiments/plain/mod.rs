@@ -108,12 +108,11 @@ impl Task for Mover {
             return Ok(());
         }
         let filled = self.filled;
-        let expect = |at: usize| expected(filled, at);
         let written = &self.region.contents()[..self.bytes];
-        match written.iter().enumerate().find(|(at, byte)| **byte != expect(*at)) {
+        match written.iter().enumerate().find(|(at, byte)| **byte != expected(filled, *at)) {
             None => Ok(()),
             Some((at, byte)) => {
-                Err(NoVisit::Wrong(format!("data check failed: byte {at} is {byte}, must be {}", expect(at))))
+                Err(NoVisit::Wrong(format!("data check failed: byte {at} is {byte}, must be {}", expected(filled, at))))
             }
         }
     }
@@ -137,21 +136,14 @@ mod tests {
         mover.end()
     }
 
-    fn rightly(to: &mut [u8], source: Source<'_>) {
-        match source {
-            Source::Bytes(from) => to.copy_from_slice(&from[..to.len()]),
-            Source::Byte(byte) => to.fill(byte),
-        }
-    }
-
     /// Whatever is filled in, a single byte that was not written is seen.
     #[test]
     fn what_was_not_written_is_seen() {
         for filled in [None, Some(0), Some(0x5a), Some(0xff)] {
-            assert!(done(filled, rightly).is_ok(), "{filled:?}");
+            assert!(done(filled, |to, source| source.put(to)).is_ok(), "{filled:?}");
             let without_first = |to: &mut [u8], source: Source<'_>| {
                 let first = to[0];
-                rightly(to, source);
+                source.put(to);
                 to[0] = first;
             };
             for wrong in [|_: &mut [u8], _: Source<'_>| {}, without_first] {
