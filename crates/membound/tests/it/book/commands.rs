@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use membound::cli;
 use tempfile::TempDir;
 
-use super::{pages, root};
+use super::{files, pages, root};
 use crate::common::readme_record;
 use crate::common::skip::skip;
 use crate::compare as published;
@@ -63,7 +63,7 @@ const REFUSED: [(&str, &str); 7] = [
     // A busy machine, or one whose memory takes seconds to fill, gets to little in a budget of a second.
     ("compare before.jsonl after.jsonl", "have nothing in common"),
     ("check --baseline", "has no figure that a check looks at"),
-    ("check --", "did not end within 10 s"),
+    ("check --spec", "did not end within 10 s"),
     ("--weights 0,1", "node 1 is none"),
     ("sin(c[i])", "unknown function 'sin'"),
     ("check --baseline", "give a longer --budget"),
@@ -263,12 +263,6 @@ fn try_page(commands: &[Shown]) -> Vec<String> {
         wrong.extend(fault.map(|why| format!("{}: {}: {why}", one.page.display(), one.command)));
     }
     wrong
-}
-
-/// All files below a folder.
-fn files(folder: &Path) -> BTreeSet<PathBuf> {
-    let entries = fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path());
-    entries.flat_map(|path| if path.is_dir() { files(&path) } else { BTreeSet::from([path]) }).collect()
 }
 
 /// What is wrong with a command. A check has ten seconds, and says so where a busy machine takes them: whatever went wrong is tried once

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-use super::{pages, root};
+use super::{files, pages, root};
 
 /// Where a link leads, inside the project.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -131,13 +131,7 @@ fn sources(text: &str) -> Vec<&str> {
 #[test]
 fn source_files_that_pages_name_are_there() {
     let root = root();
-    let mut there = Vec::new();
-    let mut folders = vec![root.join("crates")];
-    while let Some(folder) = folders.pop() {
-        for path in std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()) {
-            if path.is_dir() { folders.push(path) } else { there.push(path) }
-        }
-    }
+    let there = files(&root.join("crates"));
     let (mut count, mut wrong) = (0, Vec::new());
     for page in pages(&root.join("docs")) {
         let text = std::fs::read_to_string(&page).unwrap();

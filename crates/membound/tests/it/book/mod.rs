@@ -17,18 +17,15 @@ pub fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
 }
 
+/// All files below a folder, sorted.
+pub fn files(folder: &Path) -> BTreeSet<PathBuf> {
+    let entries = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    entries.flat_map(|path| if path.is_dir() { files(&path) } else { BTreeSet::from([path]) }).collect()
+}
+
 /// The pages below a folder, sorted.
 pub fn pages(folder: &Path) -> Vec<PathBuf> {
-    let mut found = Vec::new();
-    for path in std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()) {
-        if path.is_dir() {
-            found.extend(pages(&path));
-        } else if path.extension().is_some_and(|end| end == "md") {
-            found.push(path);
-        }
-    }
-    found.sort();
-    found
+    files(folder).into_iter().filter(|path| path.extension().is_some_and(|end| end == "md")).collect()
 }
 
 #[test]
