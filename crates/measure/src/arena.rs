@@ -11,7 +11,6 @@
 
 use std::collections::HashMap;
 use std::ops::Range;
-use std::time::Duration;
 
 use crate::answers::{Contents, Expected, Filling, Held, fill, fill_index, stores, twin};
 use crate::code::Call;
@@ -165,10 +164,10 @@ struct Touched {
 }
 
 impl Touched {
-    /// Has so many elements touched, and those hold their numbers that were not.
+    /// Has so many elements touched, and those hold their numbers that were not; what may not be written to stays as it is.
     fn reach(&mut self, key: ArenaKey, elements: usize) -> Result<FirstTouch, TakenAway> {
         let new = self.elements..elements.max(self.elements);
-        let mut first = FirstTouch { bytes: key.bytes(new.len()), took: Duration::ZERO };
+        let mut first = FirstTouch::default();
         if !new.is_empty() && self.region.is_writable() {
             let range = key.bytes(new.start).0 as usize..key.bytes(new.end).0 as usize;
             first = touch::first(&mut self.region, range)?;
@@ -380,11 +379,10 @@ impl Arrays<'_> {
                     zone.elements = needed;
                     continue;
                 }
-                let first = zone.reach(arena.key, needed)?;
-                if first.bytes > Bytes(0) {
+                if needed > zone.elements {
                     arena.obtained = None;
                 }
-                self.touched.add(first);
+                self.touched.add(zone.reach(arena.key, needed)?);
             }
         }
         let (length, order) = (self.layout.contents.length(), self.layout.contents.order);
