@@ -104,7 +104,7 @@ pub(crate) trait InstructionSet: Sized {
 
     /// What every processor has.
     const BASELINE: Isa;
-    /// Holds the address of the [`Call`](crate::code::Call).
+    /// Holds the address of the [`Call`].
     const CALL: Self::Register;
     /// Holds the repetitions that are left, from the prologue on.
     const REPETITIONS: Self::Register;
