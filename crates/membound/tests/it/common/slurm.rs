@@ -147,18 +147,19 @@ impl Slurm {
         self.nodes[node - 1] = Some(self.daemon("slurmd", &["-D", "-N", &name], &format!("{name}.out"), mark));
     }
 
-    /// Kills a node's slurmd and all that runs on this node, as in a power cut.
+    /// Kills a node's slurmd and all that runs on this node, as in a power cut: all of it stands still before anything is killed,
+    /// since whatever lives a moment longer would report what it saw die.
     pub fn stop_node(&mut self, node: usize) {
+        // Tasks have the first, slurmd and what it starts without a job's environment the second.
+        let own = [format!("SLURMD_NODENAME={} ", name(node)), format!("{NODE_MARK}={} ", name(node))];
+        let slurmd = self.node(node);
+        let is_own = |process: &u32| Some(*process) == slurmd || own.iter().any(|mark| marks(*process).contains(mark));
+        for word in ["STOP", "KILL"] {
+            self.processes().into_iter().filter(is_own).for_each(|process| signal(word, process));
+        }
         if let Some(mut child) = self.nodes[node - 1].take() {
             let _ = child.kill();
             let _ = child.wait();
-        }
-        // Tasks have the first, slurmd and what it starts without a job's environment the second.
-        let own = [format!("SLURMD_NODENAME={} ", name(node)), format!("{NODE_MARK}={} ", name(node))];
-        for process in self.processes() {
-            if own.iter().any(|mark| marks(process).contains(mark)) {
-                signal("KILL", process);
-            }
         }
     }
 
