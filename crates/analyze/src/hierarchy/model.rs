@@ -129,14 +129,15 @@ struct Mark {
     cost: f64,
     /// Deviation beside the noise, for where the edge lies under it.
     blur: f64,
+    /// Of both.
+    deviation: f64,
 }
 
-/// A curve with its noise.
+/// A curve whose noise is known.
 #[derive(Debug, Clone)]
 struct Observed {
     touch: Touch,
     marks: Vec<Mark>,
-    deviation: f64,
 }
 
 /// An edge that all curves share.
@@ -188,7 +189,7 @@ pub fn ends(curves: &[Curve], claimed: &[Bytes]) -> Vec<End> {
     let noise: Vec<f64> = (0..observed.len()).map(|c| model.noise(c)).collect();
     let places = model.places.clone();
     for (curve, noise) in observed.iter_mut().zip(noise) {
-        curve.deviation = noise;
+        curve.note_noise(noise);
     }
     model = Model { curves: &observed, claimed, places, fits: Vec::new() }.settled().believed();
     while let Some(more) = model.with_one_more() {
@@ -216,15 +217,16 @@ fn bytes(octave: f64) -> Bytes {
 
 fn observed(curve: &Curve) -> Option<Observed> {
     let is_one = |(size, cost): &&(Bytes, f64)| size.0 > 0 && cost.is_normal() && (1e-9..1e9).contains(cost);
-    let mark = |&(size, cost): &(Bytes, f64)| Mark { octave: octave(size), cost, blur: 0.0 };
+    let mark = |&(size, cost): &(Bytes, f64)| Mark { octave: octave(size), cost, blur: 0.0, deviation: 0.0 };
     let mut marks: Vec<Mark> = curve.points.iter().filter(is_one).map(mark).collect();
     marks.order_by(|a, b| a.octave.total_cmp(&b.octave));
     let off = |three: &[Mark]| (three[1].cost / (three[0].cost * three[2].cost).sqrt()).ln().abs() / 1.5f64.sqrt();
     let noise = median(marks.windows(3).map(off)).map_or(0.0, |off| NORMAL_DEVIATION * off);
-    let deviation = noise.clamp(FLATNESS, NOISE_MAX);
     let slopes: Vec<f64> = (0..marks.len()).map(|at| slope(&marks, at)).collect();
     marks.iter_mut().zip(slopes).for_each(|(mark, slope)| mark.blur = (BLUR * slope).min(BLUR_MAX));
-    (marks.len() >= POINTS_MIN).then_some(Observed { touch: curve.touch, marks, deviation })
+    let mut observed = Observed { touch: curve.touch, marks };
+    observed.note_noise(noise.clamp(FLATNESS, NOISE_MAX));
+    (observed.marks.len() >= POINTS_MIN).then_some(observed)
 }
 
 /// What the logarithm of the cost changes by in an octave around a point, up or down.
@@ -240,12 +242,43 @@ fn loss(off: f64) -> f64 {
     if off < 0.0 { half * off * off / FREEDOM } else { half * (off * off / FREEDOM).ln_1p() }
 }
 
+/// What all points of a curve cost: the logarithms of slow ones are added up as that of a product, one call for hundreds. No factor
+/// is beyond 1e9, since no ratio of costs is beyond e^700 and no deviation below [`FLATNESS`].
+fn losses(off: &[f64]) -> f64 {
+    const ROOM: f64 = 1e200;
+    let (mut sum, mut product) = (0.0, 1.0);
+    for &off in off {
+        if off < 0.0 {
+            sum += loss(off);
+        } else {
+            product *= 1.0 + off * off / FREEDOM;
+            if product > ROOM {
+                sum += (FREEDOM + 1.0) / 2.0 * product.ln();
+                product = 1.0;
+            }
+        }
+    }
+    sum + (FREEDOM + 1.0) / 2.0 * product.ln()
+}
+
 /// What is left of such a point's weight.
 fn weight(off: f64) -> f64 {
     (FREEDOM + 1.0) / if off < 0.0 { FREEDOM } else { FREEDOM + off * off }
 }
 
+/// What a curve's points cost by some parameters, and how far off they are, in standard deviations.
+struct Explained {
+    costs: Vec<f64>,
+    points: Vec<f64>,
+    off: Vec<f64>,
+    loss: f64,
+}
+
 impl Observed {
+    fn note_noise(&mut self, noise: f64) {
+        self.marks.iter_mut().for_each(|mark| mark.deviation = noise.hypot(mark.blur));
+    }
+
     /// What each parameter multiplies, point by point.
     fn columns(&self, places: &[Place], shapes: &[Shape]) -> Vec<Vec<f64>> {
         let over = |value: &dyn Fn(f64) -> f64| self.marks.iter().map(|mark| value(mark.octave)).collect::<Vec<f64>>();
@@ -293,69 +326,60 @@ impl Observed {
         costs
     }
 
-    fn loss(&self, columns: &[Vec<f64>], costs: &[f64]) -> f64 {
-        let cost = |at: usize| columns.iter().zip(costs).map(|(column, cost)| column[at] * cost).sum::<f64>();
-        self.marks
-            .iter()
-            .enumerate()
-            .map(|(at, mark)| loss((mark.cost / cost(at)).ln() / self.deviation_of(mark)))
-            .sum()
-    }
-
-    fn deviation_of(&self, mark: &Mark) -> f64 {
-        self.deviation.hypot(mark.blur)
+    fn explained(&self, columns: &[Vec<f64>], costs: Vec<f64>) -> Explained {
+        let mut points = vec![0.0; self.marks.len()];
+        for (column, cost) in columns.iter().zip(&costs) {
+            points.iter_mut().zip(column).for_each(|(point, share)| *point += share * cost);
+        }
+        let off = |(mark, cost): (&Mark, &f64)| (mark.cost / cost).ln() / mark.deviation;
+        let off: Vec<f64> = self.marks.iter().zip(&points).map(off).collect();
+        let loss = losses(&off);
+        Explained { costs, points, off, loss }
     }
 
     /// Costs that explain the points best, none of them negative: Gauss and Newton's steps in logarithms.
-    fn solved(&self, columns: &[Vec<f64>], mut costs: Vec<f64>) -> (Vec<f64>, f64) {
+    fn solved(&self, columns: &[Vec<f64>], costs: Vec<f64>) -> (Vec<f64>, f64) {
         const STEPS: usize = 6;
-        let mut best = self.loss(columns, &costs);
+        let mut best = self.explained(columns, costs);
         for _ in 0..STEPS {
-            let Some(step) = self.step(columns, &costs) else { break };
+            let Some(step) = self.step(columns, &best) else { break };
             let moved = |by: f64| -> Vec<f64> {
-                let least = |at: usize| if at == 0 { costs[0] * 0.1 } else { 0.0 };
-                costs
-                    .iter()
-                    .zip(&step)
-                    .enumerate()
-                    .map(|(at, (cost, step))| (cost + by * step).max(least(at)))
-                    .collect()
+                let least = |at: usize| if at == 0 { best.costs[0] * 0.1 } else { 0.0 };
+                let moved = best.costs.iter().zip(&step).map(|(cost, step)| cost + by * step);
+                moved.enumerate().map(|(at, cost)| cost.max(least(at))).collect()
             };
             // A whole step mostly gains; a shorter one is tried where it does not.
-            let mut tries = [1.0, 0.5, 0.2].into_iter().map(moved).map(|costs| (self.loss(columns, &costs), costs));
-            let Some((loss, next)) = tries.find(|next| next.0 < best) else { break };
-            let gained = best - loss;
-            (best, costs) = (loss, next);
+            let mut tries = [1.0, 0.5, 0.2].into_iter().map(|by| self.explained(columns, moved(by)));
+            let Some(next) = tries.find(|next| next.loss < best.loss) else { break };
+            let gained = best.loss - next.loss;
+            best = next;
             if gained < 1e-3 {
                 break;
             }
         }
-        (costs, best)
+        (best.costs, best.loss)
     }
 
-    fn step(&self, columns: &[Vec<f64>], costs: &[f64]) -> Option<Vec<f64>> {
-        let n = costs.len();
+    fn step(&self, columns: &[Vec<f64>], at: &Explained) -> Option<Vec<f64>> {
+        let n = columns.len();
         let mut rows = vec![vec![0.0; n + 1]; n];
-        for (at, mark) in self.marks.iter().enumerate() {
-            let cost: f64 = columns.iter().zip(costs).map(|(column, cost)| column[at] * cost).sum();
-            let deviation = self.deviation_of(mark);
-            let off = (mark.cost / cost).ln() / deviation;
-            let (weight, scale) = (weight(off), 1.0 / (deviation * cost));
+        for (point, ((mark, cost), &off)) in self.marks.iter().zip(&at.points).zip(&at.off).enumerate() {
+            let (weight, scale) = (weight(off), 1.0 / (mark.deviation * cost));
             for (row, column) in rows.iter_mut().zip(columns) {
-                let slope = weight * column[at] * scale;
-                row.iter_mut().zip(columns).for_each(|(cell, other)| *cell += slope * other[at] * scale);
+                let slope = weight * column[point] * scale;
+                row.iter_mut().zip(columns).for_each(|(cell, other)| *cell += slope * other[point] * scale);
                 row[n] += slope * off;
             }
         }
         // A cost at its bound that would go below stays there.
-        for at in 0..n {
-            let is_held = at > 0 && costs[at] <= 0.0 && rows[at][n] < 0.0;
+        for k in 0..n {
+            let is_held = k > 0 && at.costs[k] <= 0.0 && rows[k][n] < 0.0;
             if is_held {
-                rows.iter_mut().for_each(|row| row[at] = 0.0);
-                rows[at].iter_mut().for_each(|cell| *cell = 0.0);
+                rows.iter_mut().for_each(|row| row[k] = 0.0);
+                rows[k].iter_mut().for_each(|cell| *cell = 0.0);
             }
-            let raised = rows[at][at] * 1e-9;
-            rows[at][at] += raised + if rows[at][at] == 0.0 { 1.0 } else { 0.0 };
+            let raised = rows[k][k] * 1e-9;
+            rows[k][k] += raised + if rows[k][k] == 0.0 { 1.0 } else { 0.0 };
         }
         eliminate(&mut rows)?;
         rows.iter().map(|row| row.last().copied().filter(|step| step.is_finite())).collect()
@@ -473,9 +497,9 @@ impl<'a> Model<'a> {
     /// Standard deviation of a curve's points on the fast side of what explains them.
     fn noise(&self, c: usize) -> f64 {
         let (curve, fit) = (&self.curves[c], &self.fits[c]);
-        let columns = curve.columns(&self.places, &fit.shapes);
-        let cost = |at: usize| columns.iter().zip(&fit.costs).map(|(column, cost)| column[at] * cost).sum::<f64>();
-        let off: Vec<f64> = curve.marks.iter().enumerate().map(|(at, mark)| (mark.cost / cost(at)).ln()).collect();
+        let explained = curve.explained(&curve.columns(&self.places, &fit.shapes), fit.costs.clone());
+        let off: Vec<f64> =
+            curve.marks.iter().zip(explained.points).map(|(mark, cost)| (mark.cost / cost).ln()).collect();
         let fast = median(off.iter().filter(|off| **off <= 0.0).map(|off| off.abs()));
         let all = median(off.iter().map(|off| off.abs()));
         let noise = NORMAL_DEVIATION * fast.unwrap_or(0.0).max(all.unwrap_or(0.0) / 2.0);
@@ -662,4 +686,18 @@ fn matched(found: &[f64], claims: &[f64]) -> Vec<Option<usize>> {
         way.iter().zip(found).map(of).sum::<f64>() + UNSEEN * unseen as f64
     };
     all(found.len().min(8), 0, claims.len()).into_iter().min_by(|a, b| cost(a).total_cmp(&cost(b))).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn losses_are_those_of_single_points() {
+        let off: Vec<f64> = (-40..200).map(|n| f64::from(n) * 0.7).chain([5e4; 60]).collect();
+        for some in [&off[..0], &off[..45], &off[..]] {
+            let alone: f64 = some.iter().map(|off| loss(*off)).sum();
+            assert!((losses(some) - alone).abs() <= 1e-9 * alone, "{} {alone}", losses(some));
+        }
+    }
 }
