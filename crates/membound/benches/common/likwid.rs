@@ -48,8 +48,12 @@ impl Likwid {
 
     /// Runs `kernel` so many times over a working set. `None` where it crashes or says nothing that can be understood.
     pub fn run(&self, kernel: &str, working_set: Bytes, threads: usize, iterations: u64) -> Option<Run> {
-        // -W: each thread allocates its own part, as ours do.
-        let workgroup = format!("N:{}B:{threads}", working_set.0);
+        // -W: each thread allocates its own part, as ours do. Of bytes it takes no more than 31 bits, of kB (1,000) it does.
+        let size = match working_set.0 {
+            bytes if bytes < 1 << 31 => format!("{bytes}B"),
+            bytes => format!("{}kB", bytes / 1000),
+        };
+        let workgroup = format!("N:{size}:{threads}");
         let arguments = ["-t", kernel, "-W", &workgroup, "-i", &iterations.to_string()];
         let output = Command::new(PROGRAM).args(arguments).env(HUGE_PAGES.0, HUGE_PAGES.1).output().ok()?;
         if output.status.success() { Run::read(&String::from_utf8_lossy(&output.stdout)) } else { None }
