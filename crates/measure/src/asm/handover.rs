@@ -32,7 +32,7 @@ pub enum Side {
 /// The code of one side.
 pub(crate) fn handover<S: InstructionSet>(isa: Isa) -> Result<MachineCode, Unsupported> {
     let mut asm = S::new(isa);
-    let (mut passed, mut stop) = (asm.label(), asm.label());
+    let (passed, stop) = (asm.label(), asm.label());
     let words = [S::POINTERS[0], S::POINTERS[1], S::POINTERS[2]];
     asm.prologue();
     for (k, word) in words.into_iter().enumerate() {
@@ -41,9 +41,9 @@ pub(crate) fn handover<S: InstructionSet>(isa: Isa) -> Result<MachineCode, Unsup
     let again = asm.here();
     let attempt = asm.attempt(words, ATTEMPTS, passed);
     asm.jump(stop);
-    asm.place(&mut passed);
+    asm.place(passed);
     asm.count_down(S::REPETITIONS, again);
-    asm.place(&mut stop);
+    asm.place(stop);
     asm.store_word(S::of_call(Call::POINTERS + 24), S::REPETITIONS);
     let fault_exit = asm.epilogue();
     asm.finish(attempt, fault_exit)

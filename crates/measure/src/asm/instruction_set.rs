@@ -142,11 +142,11 @@ pub(crate) trait InstructionSet: Sized {
     fn pad(&mut self, bytes: usize);
 
     fn label(&mut self) -> Self::Label;
-    fn place(&mut self, label: &mut Self::Label);
+    fn place(&mut self, label: Self::Label);
     /// A label placed here.
     fn here(&mut self) -> Self::Label {
-        let mut label = self.label();
-        self.place(&mut label);
+        let label = self.label();
+        self.place(label);
         label
     }
     fn jump(&mut self, to: Self::Label);
@@ -164,9 +164,9 @@ pub(crate) trait InstructionSet: Sized {
         [self.here(), done]
     }
     /// Ends it. Returns the label of a trip.
-    fn end_trips(&mut self, [trip, mut done]: [Self::Label; 2]) -> Self::Label {
+    fn end_trips(&mut self, [trip, done]: [Self::Label; 2]) -> Self::Label {
         self.count_down(Self::TRIPS, trip);
-        self.place(&mut done);
+        self.place(done);
         trip
     }
 

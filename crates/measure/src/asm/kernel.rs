@@ -142,12 +142,12 @@ impl<'a, S: InstructionSet> Generator<'a, S> {
     }
 
     fn generate(mut self) -> Result<MachineCode, Unsupported> {
-        let mut done = self.asm.label();
+        let done = self.asm.label();
         self.asm.prologue();
         self.constants();
         let even = self.has_even_passes().then(|| self.even_passes(done));
         let general = self.passes(even.is_none());
-        self.asm.place(&mut done);
+        self.asm.place(done);
         if self.variant.store.bypasses_caches() {
             self.asm.fence_stores();
         }
@@ -167,7 +167,7 @@ impl<'a, S: InstructionSet> Generator<'a, S> {
     /// All repetitions, where blocks are all there is. A short pass over L1 feels every load beside its own: with trip
     /// counts and pointers fetched each time, the triad over 24 KiB ran at 94 % of the ports' limit.
     fn even_passes(&mut self, done: S::Label) -> S::Label {
-        let mut general = self.asm.label();
+        let general = self.asm.label();
         let count = self.pointers.len();
         self.asm.jump_if_word_is_zero(S::of_call(Call::EVEN), general);
         for (k, home) in S::POINTERS[count..2 * count].iter().enumerate() {
@@ -186,7 +186,7 @@ impl<'a, S: InstructionSet> Generator<'a, S> {
         self.asm.count_down(S::TRIPS, again);
         self.asm.count_down(S::REPETITIONS, repeat);
         self.asm.jump(done);
-        self.asm.place(&mut general);
+        self.asm.place(general);
         again
     }
 

@@ -22,7 +22,7 @@ pub enum Touch {
 /// The code that touches `blocks` lines from the first pointer of its [`Call`] on.
 pub(crate) fn touch<S: InstructionSet>(touch: Touch) -> Result<MachineCode, Unsupported> {
     let mut asm = S::new(S::BASELINE);
-    let mut done = asm.label();
+    let done = asm.label();
     let [base, lines, loaded] = [S::POINTERS[0], S::POINTERS[1], S::POINTERS[8]];
     let word = |word: i64| Address { base, offset: 8 * word };
     asm.prologue();
@@ -38,7 +38,7 @@ pub(crate) fn touch<S: InstructionSet>(touch: Touch) -> Result<MachineCode, Unsu
     }
     asm.advance(base, LINE as i32);
     asm.count_down(lines, again);
-    asm.place(&mut done);
+    asm.place(done);
     let fault_exit = asm.epilogue();
     asm.finish(again, fault_exit)
 }

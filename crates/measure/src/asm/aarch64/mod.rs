@@ -105,8 +105,8 @@ impl InstructionSet for Assembler {
         self.new_label()
     }
 
-    fn place(&mut self, label: &mut Label) {
-        self.place_label(*label);
+    fn place(&mut self, label: Label) {
+        self.place_label(label);
     }
 
     fn jump(&mut self, to: Label) {

@@ -1,35 +1,104 @@
 //! Code in the making: instructions and their operands.
 
-use iced_x86::code_asm::*;
-use iced_x86::{BlockEncoderOptions, Code, IcedError, Instruction, MemoryOperand, Register};
+use iced_x86::{
+    BlockEncoder, BlockEncoderOptions, BlockEncoderResult, Code, IcedError, Instruction, InstructionBlock,
+    MemoryOperand, Register,
+};
 use membound_core::kernel::isa::Isa;
-use membound_core::kernel::{Element, Width};
+use membound_core::kernel::{Element, Unsupported, Width};
 
 use crate::asm::instruction_set::{Address, Operand, Shape};
 use crate::asm::x86_64::opcodes::{Op, opcode};
 use crate::code::MachineCode;
 
+/// Instructions of 1 to 9 bytes that do nothing, as Intel's manual recommends them (volume 2B, NOP).
+const NOPS: [&[u8]; 9] = [
+    &[0x90],
+    &[0x66, 0x90],
+    &[0x0f, 0x1f, 0x00],
+    &[0x0f, 0x1f, 0x40, 0x00],
+    &[0x0f, 0x1f, 0x44, 0x00, 0x00],
+    &[0x66, 0x0f, 0x1f, 0x44, 0x00, 0x00],
+    &[0x0f, 0x1f, 0x80, 0x00, 0x00, 0x00, 0x00],
+    &[0x0f, 0x1f, 0x84, 0x00, 0x00, 0x00, 0x00, 0x00],
+    &[0x66, 0x0f, 0x1f, 0x84, 0x00, 0x00, 0x00, 0x00, 0x00],
+];
+
+/// A place in the code: the address that jumps name until all is encoded. Instructions that are no place have address 0.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Label(u64);
+
 /// Appends instructions of x86-64.
 pub(crate) struct Assembler {
-    pub(super) asm: CodeAssembler,
+    instructions: Vec<Instruction>,
+    /// The one made last.
+    label: Label,
     pub(super) isa: Isa,
     /// maskmovdqu's masks: the whole register, and its first element.
     pub(super) masks: [usize; 2],
     /// What could not be encoded first.
-    pub(super) fault: Option<IcedError>,
+    fault: Option<IcedError>,
 }
 
 impl Assembler {
-    /// Remembers what could not be encoded.
-    pub(super) fn note(&mut self, appended: Result<(), IcedError>) {
-        if let Err(fault) = appended {
-            self.fault.get_or_insert(fault);
+    pub(super) fn empty(isa: Isa) -> Self {
+        Assembler { instructions: Vec::new(), label: Label(0), isa, masks: [0; 2], fault: None }
+    }
+
+    /// Appends an instruction, or remembers why it can't be encoded.
+    pub(super) fn emit(&mut self, instruction: Result<Instruction, IcedError>) {
+        match instruction {
+            Ok(instruction) => self.instructions.push(instruction),
+            Err(fault) => _ = self.fault.get_or_insert(fault),
         }
     }
 
-    pub(super) fn emit(&mut self, instruction: Result<Instruction, IcedError>) {
-        let appended = instruction.and_then(|instruction| self.asm.add_instruction(instruction));
-        self.note(appended);
+    /// Appends an instruction without operands.
+    pub(super) fn op0(&mut self, code: Code) {
+        self.emit(Ok(Instruction::with(code)));
+    }
+
+    /// Appends a jump or call. A short jump becomes a near one where it must.
+    pub(super) fn branch(&mut self, code: Code, to: Label) {
+        self.emit(Instruction::with_branch(code, to.0));
+    }
+
+    pub(super) fn new_label(&mut self) -> Label {
+        self.label.0 += 1;
+        self.label
+    }
+
+    pub(super) fn place_label(&mut self, label: Label) {
+        // Its own instruction, of no bytes: an instruction has one address, and several labels may stand at one place.
+        let mut place = Instruction::with(Code::Zero_bytes);
+        place.set_ip(label.0);
+        self.emit(Ok(place));
+    }
+
+    /// Appends so many bytes that do nothing, in as few instructions as can be.
+    pub(super) fn nops(&mut self, bytes: usize) {
+        for start in (0..bytes).step_by(NOPS.len()) {
+            let length = NOPS.len().min(bytes - start);
+            self.emit(Instruction::with_declare_byte(NOPS[length - 1]));
+        }
+    }
+
+    /// The bytes, with all jumps in place.
+    pub(super) fn bytes(mut self, main_loop: Label, fault_exit: Label) -> Result<MachineCode, Unsupported> {
+        let encoded = self.fault.take().map_or_else(|| self.encode(), Err);
+        let encoded = encoded.map_err(|fault| Unsupported::Assembler(fault.to_string()))?;
+        let offset = |label: Label| {
+            let place = self.instructions.iter().position(|instruction| instruction.ip() == label.0);
+            let offset = place.map(|place| encoded.new_instruction_offsets[place] as usize);
+            offset.ok_or_else(|| Unsupported::Assembler("a label stands nowhere".into()))
+        };
+        let (main_loop, fault_exit) = (offset(main_loop)?, offset(fault_exit)?);
+        Ok(MachineCode { bytes: encoded.code_buffer, main_loop, fault_exit })
+    }
+
+    fn encode(&self) -> Result<BlockEncoderResult, IcedError> {
+        let block = InstructionBlock::new(&self.instructions, 0);
+        BlockEncoder::encode(64, block, BlockEncoderOptions::RETURN_NEW_INSTRUCTION_OFFSETS)
     }
 
     pub(super) fn opcode(&self, op: Op, shape: Shape) -> Code {
@@ -46,7 +115,7 @@ impl Assembler {
     }
 
     /// `to = left op right`; the two-operand forms before AVX copy first.
-    pub(super) fn three(&mut self, op: Op, shape: Shape, to: usize, left: usize, right: Operand<AsmRegister64>) {
+    pub(super) fn three(&mut self, op: Op, shape: Shape, to: usize, left: usize, right: Operand<Register>) {
         let code = self.opcode(op, shape);
         if !self.isa.avx {
             self.move_vector(shape, to, left);
@@ -113,20 +182,6 @@ impl Assembler {
     }
 }
 
-/// The bytes of finished code.
-pub(super) fn finish(
-    asm: &mut CodeAssembler,
-    main_loop: CodeLabel,
-    fault_exit: CodeLabel,
-) -> Result<MachineCode, IcedError> {
-    let result = asm.assemble_options(0, BlockEncoderOptions::RETURN_NEW_INSTRUCTION_OFFSETS)?;
-    Ok(MachineCode {
-        main_loop: result.label_ip(&main_loop)? as usize,
-        fault_exit: result.label_ip(&fault_exit)? as usize,
-        bytes: result.inner.code_buffer,
-    })
-}
-
 pub(super) fn vector(width: Width, index: usize) -> Register {
     let first = match width {
         Width::Scalar | Width::W128 => Register::XMM0,
@@ -136,23 +191,24 @@ pub(super) fn vector(width: Width, index: usize) -> Register {
     first + index as u32
 }
 
+/// The lower half of a general register.
+pub(super) fn low(register: Register) -> Register {
+    Register::EAX + (register as u32 - Register::RAX as u32)
+}
+
 /// The part of a general register that is as long as an element.
 pub(super) fn of_element(element: Element, register: Register) -> Register {
     match element {
         Element::Double => register,
-        Element::Float => register.full_register32(),
+        Element::Float => low(register),
     }
 }
 
-pub(super) fn memory(at: Address<AsmRegister64>) -> MemoryOperand {
-    MemoryOperand::with_base_displ(at.base.into(), at.offset)
+pub(super) fn memory(at: Address<Register>) -> MemoryOperand {
+    MemoryOperand::with_base_displ(at.base, at.offset)
 }
 
 /// The same, a byte shorter where nothing is beyond the register.
-pub(super) fn short(at: Address<AsmRegister64>) -> MemoryOperand {
-    if at.offset == 0 { MemoryOperand::with_base(at.base.into()) } else { memory(at) }
-}
-
-pub(super) fn word(at: Address<AsmRegister64>) -> AsmMemoryOperand {
-    qword_ptr(at.base + at.offset as i32)
+pub(super) fn short(at: Address<Register>) -> MemoryOperand {
+    if at.offset == 0 { MemoryOperand::with_base(at.base) } else { memory(at) }
 }

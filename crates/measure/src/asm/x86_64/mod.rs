@@ -8,39 +8,39 @@ mod opcodes;
 pub mod timed_calls;
 mod x87;
 
-use iced_x86::code_asm::*;
-use iced_x86::{Code, Instruction, MemoryOperand, Register};
+use iced_x86::Register::{self, R8, R9, R10, R11, R12, R13, R14, R15, RAX, RBP, RBX, RCX, RDI, RDX, RSI, RSP};
+use iced_x86::{Code, Instruction, MemoryOperand};
 use membound_core::kernel::formula::{Function, Operation};
 use membound_core::kernel::isa::Isa;
 use membound_core::kernel::{Element, LoadKind, StoreKind, Unsupported, Width};
 use membound_core::units::LINE;
 
 use crate::asm::instruction_set::{Ability, Address, InstructionSet, LineStore, Operand, Shape};
-use crate::asm::x86_64::encode::{finish, memory, of_element, short, vector, word};
+use crate::asm::x86_64::encode::{Label, low, memory, of_element, short, vector};
 use crate::asm::x86_64::opcodes::Op;
 use crate::code::{Call, MachineCode};
 
 pub(crate) use encode::Assembler;
 
-type At = Address<AsmRegister64>;
+type At = Address<Register>;
 
 /// Saved by the prologue, in this order.
-const SAVED: [AsmRegister64; 6] = [rbx, rbp, r12, r13, r14, r15];
+const SAVED: [Register; 6] = [RBX, RBP, R12, R13, R14, R15];
 /// Below the stack pointer lies the red zone: free for a leaf function.
-const RED_ZONE: At = Address { base: rsp, offset: -8 };
+const RED_ZONE: At = Address { base: RSP, offset: -8 };
 
 impl InstructionSet for Assembler {
-    type Register = AsmRegister64;
-    type Label = CodeLabel;
+    type Register = Register;
+    type Label = Label;
 
     const BASELINE: Isa = Isa::NONE;
-    const CALL: AsmRegister64 = r15;
-    const REPETITIONS: AsmRegister64 = r14;
-    const POINTERS: &'static [AsmRegister64] = &[rbx, rcx, rdx, rsi, r8, r9, r10, r11, rax];
-    const CHAINS: &'static [AsmRegister64] = &[rax, rbx, rcx, rdx, rsi, rdi, rbp, r8, r9, r10, r11, r12];
-    const TRIPS: AsmRegister64 = r13;
-    const ROWS: AsmRegister64 = rbp;
-    const ROW: AsmRegister64 = r12;
+    const CALL: Register = R15;
+    const REPETITIONS: Register = R14;
+    const POINTERS: &'static [Register] = &[RBX, RCX, RDX, RSI, R8, R9, R10, R11, RAX];
+    const CHAINS: &'static [Register] = &[RAX, RBX, RCX, RDX, RSI, RDI, RBP, R8, R9, R10, R11, R12];
+    const TRIPS: Register = R13;
+    const ROWS: Register = RBP;
+    const ROW: Register = R12;
     /// The last that every width has.
     const VECTORS: usize = 16;
     /// The elements, their places and a mask.
@@ -54,129 +54,116 @@ impl InstructionSet for Assembler {
     }
 
     fn new(isa: Isa) -> Self {
-        let asm = CodeAssembler::new(64).expect("64 bits are one of three that there are");
-        Assembler { asm, isa, masks: [0; 2], fault: None }
+        Assembler::empty(isa)
     }
 
     fn prologue(&mut self) {
         for register in SAVED {
-            let saved = self.asm.push(register);
-            self.note(saved);
+            self.emit(Instruction::with1(Code::Push_r64, register));
         }
-        self.copy(Self::CALL, rdi);
-        self.store_word(Self::of_call(Call::SAVED_STACK), rsp);
+        self.copy(Self::CALL, RDI);
+        self.store_word(Self::of_call(Call::SAVED_STACK), RSP);
         self.load_word(Self::REPETITIONS, Self::of_call(Call::REPETITIONS));
     }
 
-    fn epilogue(&mut self) -> CodeLabel {
+    fn epilogue(&mut self) -> Label {
         let fault_exit = self.here();
-        self.load_word(rsp, Self::of_call(Call::SAVED_STACK));
+        self.load_word(RSP, Self::of_call(Call::SAVED_STACK));
         if self.isa.avx {
-            let cleared = self.asm.vzeroupper();
-            self.note(cleared);
+            self.op0(Code::VEX_Vzeroupper);
         }
-        let mut back = || {
-            self.asm.cld()?;
-            SAVED.into_iter().rev().try_for_each(|register| self.asm.pop(register))?;
-            self.asm.ret()
-        };
-        let back = back();
-        self.note(back);
+        self.op0(Code::Cld);
+        for register in SAVED.into_iter().rev() {
+            self.emit(Instruction::with1(Code::Pop_r64, register));
+        }
+        self.op0(Code::Retnq);
         fault_exit
     }
 
-    fn finish(mut self, main_loop: CodeLabel, fault_exit: CodeLabel) -> Result<MachineCode, Unsupported> {
-        let code = self.fault.map_or_else(|| finish(&mut self.asm, main_loop, fault_exit), Err);
-        code.map_err(|fault| Unsupported::Assembler(fault.to_string()))
+    fn finish(self, main_loop: Label, fault_exit: Label) -> Result<MachineCode, Unsupported> {
+        self.bytes(main_loop, fault_exit)
     }
 
     fn pad(&mut self, bytes: usize) {
-        if bytes > 0 {
-            let padded = self.asm.nops_with_size(bytes);
-            self.note(padded);
-        }
+        self.nops(bytes);
     }
 
-    fn label(&mut self) -> CodeLabel {
-        self.asm.create_label()
+    fn label(&mut self) -> Label {
+        self.new_label()
     }
 
-    fn place(&mut self, label: &mut CodeLabel) {
-        // A label must stand before an instruction of its own.
-        let placed = self.asm.set_label(label).and_then(|()| self.asm.zero_bytes());
-        self.note(placed);
+    fn place(&mut self, label: Label) {
+        self.place_label(label);
     }
 
-    fn jump(&mut self, to: CodeLabel) {
-        let jump = self.asm.jmp(to);
-        self.note(jump);
+    fn jump(&mut self, to: Label) {
+        self.branch(Code::Jmp_rel8_64, to);
     }
 
-    fn jump_if_zero(&mut self, register: AsmRegister64, to: CodeLabel) {
-        let jump = self.asm.test(register, register).and_then(|()| self.asm.jz(to));
-        self.note(jump);
+    fn jump_if_zero(&mut self, register: Register, to: Label) {
+        self.emit(Instruction::with2(Code::Test_rm64_r64, register, register));
+        self.branch(Code::Je_rel8_64, to);
     }
 
-    fn jump_if_word_is_zero(&mut self, at: At, to: CodeLabel) {
-        let jump = self.asm.cmp(word(at), 0).and_then(|()| self.asm.je(to));
-        self.note(jump);
+    fn jump_if_word_is_zero(&mut self, at: At, to: Label) {
+        self.emit(Instruction::with2(Code::Cmp_rm64_imm8, short(at), 0));
+        self.branch(Code::Je_rel8_64, to);
     }
 
-    fn count_down(&mut self, register: AsmRegister64, to: CodeLabel) {
-        let jump = self.asm.dec(register).and_then(|()| self.asm.jnz(to));
-        self.note(jump);
+    fn count_down(&mut self, register: Register, to: Label) {
+        self.emit(Instruction::with1(Code::Dec_rm64, register));
+        self.branch(Code::Jne_rel8_64, to);
     }
 
-    fn set(&mut self, to: AsmRegister64, value: u32) {
-        let to = Register::from(to).full_register32();
+    fn set(&mut self, to: Register, value: u32) {
+        let to = low(to);
         self.emit(match value {
             0 => Instruction::with2(Code::Xor_rm32_r32, to, to),
             _ => Instruction::with2(Code::Mov_r32_imm32, to, value),
         });
     }
 
-    fn copy(&mut self, to: AsmRegister64, from: AsmRegister64) {
-        let copied = self.asm.mov(to, from);
-        self.note(copied);
+    fn copy(&mut self, to: Register, from: Register) {
+        self.emit(Instruction::with2(Code::Mov_rm64_r64, to, from));
     }
 
-    fn add(&mut self, to: AsmRegister64, from: AsmRegister64) {
-        let added = self.asm.add(to, from);
-        self.note(added);
+    fn add(&mut self, to: Register, from: Register) {
+        self.emit(Instruction::with2(Code::Add_rm64_r64, to, from));
     }
 
-    fn add_word(&mut self, to: AsmRegister64, from: At) {
-        let added = self.asm.add(to, word(from));
-        self.note(added);
+    fn add_word(&mut self, to: Register, from: At) {
+        self.emit(Instruction::with2(Code::Add_r64_rm64, to, short(from)));
     }
 
-    fn advance(&mut self, register: AsmRegister64, bytes: i32) {
-        let added = self.asm.add(register, bytes);
-        self.note(added);
-    }
-
-    fn load_word(&mut self, to: AsmRegister64, from: At) {
-        let loaded = self.asm.mov(to, word(from));
-        self.note(loaded);
-    }
-
-    fn store_word(&mut self, to: At, from: AsmRegister64) {
-        let stored = self.asm.mov(word(to), from);
-        self.note(stored);
-    }
-
-    fn attempt(&mut self, [line, mine, theirs]: [AsmRegister64; 3], most: u32, passed: CodeLabel) -> CodeLabel {
-        self.set(r12, most);
-        let attempt = self.here();
-        let mut swap = || {
-            self.asm.mov(rax, mine)?;
-            self.asm.lock().cmpxchg(qword_ptr(line), theirs)?;
-            self.asm.je(passed)?;
-            self.asm.dec(r12d)?;
-            self.asm.jnz(attempt)
+    fn advance(&mut self, register: Register, bytes: i32) {
+        let code = match (register, i8::try_from(bytes)) {
+            (RAX, _) => Code::Add_RAX_imm32,
+            (_, Ok(_)) => Code::Add_rm64_imm8,
+            (_, Err(_)) => Code::Add_rm64_imm32,
         };
-        let swapped = swap();
-        self.note(swapped);
+        self.emit(Instruction::with2(code, register, bytes));
+    }
+
+    fn load_word(&mut self, to: Register, from: At) {
+        self.emit(Instruction::with2(Code::Mov_r64_rm64, to, short(from)));
+    }
+
+    fn store_word(&mut self, to: At, from: Register) {
+        self.emit(Instruction::with2(Code::Mov_rm64_r64, short(to), from));
+    }
+
+    fn attempt(&mut self, [line, mine, theirs]: [Register; 3], most: u32, passed: Label) -> Label {
+        self.set(R12, most);
+        let attempt = self.here();
+        self.copy(RAX, mine);
+        let swap = Instruction::with2(Code::Cmpxchg_rm64_r64, MemoryOperand::with_base(line), theirs);
+        self.emit(swap.map(|mut swap| {
+            swap.set_has_lock_prefix(true);
+            swap
+        }));
+        self.branch(Code::Je_rel8_64, passed);
+        self.emit(Instruction::with1(Code::Dec_rm32, Register::R12D));
+        self.branch(Code::Jne_rel8_64, attempt);
         attempt
     }
 
@@ -185,11 +172,11 @@ impl InstructionSet for Assembler {
     }
 
     fn fence(&mut self) {
-        self.emit(Ok(Instruction::with(Code::Mfence)));
+        self.op0(Code::Mfence);
     }
 
     fn fence_stores(&mut self) {
-        self.emit(Ok(Instruction::with(Code::Sfence)));
+        self.op0(Code::Sfence);
     }
 
     fn fuses(&self) -> bool {
@@ -233,9 +220,8 @@ impl InstructionSet for Assembler {
         if bits == 0 {
             return self.clear(shape.element, to);
         }
-        let moved = self.asm.mov(rax, bits);
-        self.note(moved);
-        self.store_word(RED_ZONE, rax);
+        self.emit(Instruction::with2(Code::Mov_r64_imm64, RAX, bits));
+        self.store_word(RED_ZONE, RAX);
         self.broadcast(shape, to, memory(RED_ZONE));
     }
 
@@ -276,8 +262,8 @@ impl InstructionSet for Assembler {
                     Element::Double => Code::Movnti_m64_r64,
                     Element::Float => Code::Movnti_m32_r32,
                 };
-                self.move_first(shape.element, Register::RDI, from);
-                return self.emit(Instruction::with2(movnti, memory(to), of_element(shape.element, Register::RDI)));
+                self.move_first(shape.element, RDI, from);
+                return self.emit(Instruction::with2(movnti, memory(to), of_element(shape.element, RDI)));
             }
             StoreKind::Nt => Op::StoreNt,
             // Single elements beside whole blocks are stored as always.
@@ -287,16 +273,16 @@ impl InstructionSet for Assembler {
         self.emit(Instruction::with2(code, memory(to), vector(shape.width, from)));
     }
 
-    fn gather(&mut self, shape: Shape, to: usize, table: AsmRegister64, places: At) {
+    fn gather(&mut self, shape: Shape, to: usize, table: Register, places: At) {
         let by = |place: Register| {
-            MemoryOperand::new(table.into(), place, shape.element.bytes() as u32, 0, 0, false, Register::None)
+            MemoryOperand::new(table, place, shape.element.bytes() as u32, 0, 0, false, Register::None)
         };
         if shape.width == Width::Scalar {
             // No index is negative: the upper half is zero.
             let load = if shape.element == Element::Double { Code::Mov_r64_rm64 } else { Code::Mov_r32_rm32 };
-            self.emit(Instruction::with2(load, of_element(shape.element, Register::RDI), memory(places)));
+            self.emit(Instruction::with2(load, of_element(shape.element, RDI), memory(places)));
             let load = self.opcode(Op::Load, shape);
-            return self.emit(Instruction::with2(load, vector(shape.width, to), by(Register::RDI)));
+            return self.emit(Instruction::with2(load, vector(shape.width, to), by(RDI)));
         }
         self.load(LoadKind::Regular, shape, to + 1, places);
         // A gather keeps what its mask leaves out: without this it waits for the register's last use.
@@ -305,8 +291,7 @@ impl InstructionSet for Assembler {
         let [to, places, mask] = [to, to + 1, to + 2].map(|register| vector(shape.width, register));
         // A gather clears its mask.
         if shape.width == Width::W512 {
-            let filled = self.asm.kxnorw(k1, k1, k1);
-            self.note(filled);
+            self.emit(Instruction::with3(Code::VEX_Kxnorw_kr_kr_kr, Register::K1, Register::K1, Register::K1));
             return self.emit(Instruction::with2(code, to, by(places)).map(|mut gather| {
                 gather.set_op_mask(Register::K1);
                 gather
@@ -318,7 +303,7 @@ impl InstructionSet for Assembler {
         self.emit(Instruction::with3(code, to, by(places), mask));
     }
 
-    fn binary(&mut self, op: Operation, shape: Shape, to: usize, left: usize, right: Operand<AsmRegister64>) {
+    fn binary(&mut self, op: Operation, shape: Shape, to: usize, left: usize, right: Operand<Register>) {
         self.three(Op::Arithmetic(op), shape, to, left, right);
     }
 
@@ -338,51 +323,48 @@ impl InstructionSet for Assembler {
         }
     }
 
-    fn add_product(&mut self, shape: Shape, sum: usize, x: usize, y: Operand<AsmRegister64>) {
+    fn add_product(&mut self, shape: Shape, sum: usize, x: usize, y: Operand<Register>) {
         self.three(Op::MultiplyAdd, shape, sum, x, y);
     }
 
-    fn multiply_add(&mut self, shape: Shape, register: usize, factor: usize, addend: Operand<AsmRegister64>) {
+    fn multiply_add(&mut self, shape: Shape, register: usize, factor: usize, addend: Operand<Register>) {
         self.three(Op::MultiplyInto, shape, register, factor, addend);
     }
 
     fn string(&mut self, element: Element, value: Option<usize>) {
-        self.copy(rdi, Self::POINTERS[0]);
-        self.copy(rsi, Self::POINTERS[1]);
+        self.copy(RDI, Self::POINTERS[0]);
+        self.copy(RSI, Self::POINTERS[1]);
         // After the second pointer is copied, which this overwrites.
-        self.load_word(rcx, Self::of_call(Call::TAIL));
+        self.load_word(RCX, Self::of_call(Call::TAIL));
         if let Some(value) = value {
-            self.move_first(element, Register::RAX, value);
+            self.move_first(element, RAX, value);
         }
-        let string = match (value.is_none(), element) {
-            (true, Element::Double) => self.asm.rep().movsq(),
-            (true, Element::Float) => self.asm.rep().movsd(),
-            (false, Element::Double) => self.asm.rep().stosq(),
-            (false, Element::Float) => self.asm.rep().stosd(),
-        };
-        self.note(string);
+        self.emit(match (value.is_none(), element) {
+            (true, Element::Double) => Instruction::with_rep_movsq(64),
+            (true, Element::Float) => Instruction::with_rep_movsd(64),
+            (false, Element::Double) => Instruction::with_rep_stosq(64),
+            (false, Element::Float) => Instruction::with_rep_stosd(64),
+        });
     }
 
     fn byte_string(&mut self, fills: bool) {
-        self.copy(rdi, Self::POINTERS[0]);
+        self.copy(RDI, Self::POINTERS[0]);
         match fills {
-            true => self.copy(rax, Self::POINTERS[2]),
-            false => self.copy(rsi, Self::POINTERS[1]),
+            true => self.copy(RAX, Self::POINTERS[2]),
+            false => self.copy(RSI, Self::POINTERS[1]),
         }
         // After the second pointer is copied, which this overwrites.
-        self.load_word(rcx, Self::of_call(Call::TAIL));
-        let string = if fills { self.asm.rep().stosb() } else { self.asm.rep().movsb() };
-        self.note(string);
+        self.load_word(RCX, Self::of_call(Call::TAIL));
+        self.emit(if fills { Instruction::with_rep_stosb(64) } else { Instruction::with_rep_movsb(64) });
     }
 
     /// clzero writes to [rax], always.
-    fn write_line(&mut self, by: LineStore, to: AsmRegister64, from: AsmRegister64) {
+    fn write_line(&mut self, by: LineStore, to: Register, from: Register) {
         if by == LineStore::Movdir64b {
-            let from = MemoryOperand::with_base(from.into());
-            self.emit(Instruction::with2(Code::Movdir64b_r64_m512, Register::from(to), from));
+            self.emit(Instruction::with2(Code::Movdir64b_r64_m512, to, MemoryOperand::with_base(from)));
         } else {
-            self.copy(rax, to);
-            self.emit(Ok(Instruction::with(Code::Clzeroq)));
+            self.copy(RAX, to);
+            self.op0(Code::Clzeroq);
         }
         self.advance(to, LINE as i32);
     }

@@ -1,10 +1,11 @@
 //! The loop that times calls inside the micro-VM.
 
-use iced_x86::IcedError;
-use iced_x86::code_asm::*;
+use iced_x86::Register::{self, EAX, R12, RAX, RBX, RDI, RDX};
+use iced_x86::{Code, Instruction, MemoryOperand};
 use membound_core::kernel::Unsupported;
 
-use crate::asm::x86_64::encode::finish;
+use crate::asm::instruction_set::{Address, InstructionSet};
+use crate::asm::x86_64::encode::{Assembler, short};
 use crate::code::MachineCode;
 
 /// One call to be timed. The layout is known to [`timed_calls`].
@@ -22,48 +23,49 @@ pub struct Step {
 }
 
 impl Step {
-    const CALL: i32 = 8;
-    const START: i32 = 16;
-    const END: i32 = 24;
+    const CODE: i64 = 0;
+    const CALL: i64 = 8;
+    const START: i64 = 16;
+    const END: i64 = 24;
     const BYTES: i32 = 32;
 }
 
 /// Calls the steps listed at `steps` one after another, each between two readings of the clock, then stores to
 /// `doorbell`; and again, whenever it is continued after that store.
 pub fn timed_calls(steps: u64, doorbell: u64) -> Result<MachineCode, Unsupported> {
-    let build = || {
-        let mut asm = CodeAssembler::new(64)?;
-        let mut again = asm.create_label();
-        let (mut step, mut done) = (asm.create_label(), asm.create_label());
-        asm.set_label(&mut again)?;
-        asm.mov(r12, steps)?;
-        asm.set_label(&mut step)?;
-        asm.mov(rax, qword_ptr(r12))?;
-        asm.test(rax, rax)?;
-        asm.jz(done)?;
-        asm.mov(rdi, qword_ptr(r12 + Step::CALL))?;
-        read_clock(&mut asm, Step::START)?;
-        asm.call(qword_ptr(r12))?;
-        read_clock(&mut asm, Step::END)?;
-        asm.add(r12, Step::BYTES)?;
-        asm.jmp(step)?;
-        asm.set_label(&mut done)?;
-        asm.mov(rbx, doorbell)?;
-        asm.mov(dword_ptr(rbx), eax)?;
-        asm.jmp(again)?;
-        finish(&mut asm, step, done)
-    };
-    build().map_err(|fault: IcedError| Unsupported::Assembler(fault.to_string()))
+    let mut asm = Assembler::new(Assembler::BASELINE);
+    let done = asm.label();
+    let again = asm.here();
+    asm.emit(Instruction::with2(Code::Mov_r64_imm64, R12, steps));
+    let step = asm.here();
+    asm.load_word(RAX, of_step(Step::CODE));
+    asm.jump_if_zero(RAX, done);
+    asm.load_word(RDI, of_step(Step::CALL));
+    read_clock(&mut asm, Step::START);
+    asm.emit(Instruction::with1(Code::Call_rm64, short(of_step(Step::CODE))));
+    read_clock(&mut asm, Step::END);
+    asm.advance(R12, Step::BYTES);
+    asm.jump(step);
+    asm.place(done);
+    asm.emit(Instruction::with2(Code::Mov_r64_imm64, RBX, doorbell));
+    asm.emit(Instruction::with2(Code::Mov_rm32_r32, MemoryOperand::with_base(RBX), EAX));
+    asm.jump(again);
+    asm.finish(step, done)
+}
+
+/// A word of the current step.
+fn of_step(offset: i64) -> Address<Register> {
+    Address { base: R12, offset }
 }
 
 /// As the native clock is read: after all earlier instructions are done and before any later one starts.
-fn read_clock(asm: &mut CodeAssembler, to: i32) -> Result<(), IcedError> {
-    asm.mfence()?;
-    asm.rdtscp()?;
-    asm.lfence()?;
-    asm.shl(rdx, 32)?;
-    asm.or(rax, rdx)?;
-    asm.mov(qword_ptr(r12 + to), rax)
+fn read_clock(asm: &mut Assembler, to: i64) {
+    asm.op0(Code::Mfence);
+    asm.op0(Code::Rdtscp);
+    asm.op0(Code::Lfence);
+    asm.emit(Instruction::with2(Code::Shl_rm64_imm8, RDX, 32));
+    asm.emit(Instruction::with2(Code::Or_rm64_r64, RAX, RDX));
+    asm.store_word(of_step(to), RAX);
 }
 
 #[cfg(test)]
@@ -73,10 +75,10 @@ mod tests {
 
     #[test]
     fn the_assembler_knows_the_layout_of_a_step() {
-        assert_eq!(offset_of!(Step, code), 0);
-        assert_eq!(offset_of!(Step, call) as i32, Step::CALL);
-        assert_eq!(offset_of!(Step, start) as i32, Step::START);
-        assert_eq!(offset_of!(Step, end) as i32, Step::END);
+        assert_eq!(offset_of!(Step, code) as i64, Step::CODE);
+        assert_eq!(offset_of!(Step, call) as i64, Step::CALL);
+        assert_eq!(offset_of!(Step, start) as i64, Step::START);
+        assert_eq!(offset_of!(Step, end) as i64, Step::END);
         assert_eq!(size_of::<Step>() as i32, Step::BYTES);
     }
 

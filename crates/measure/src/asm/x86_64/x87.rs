@@ -10,12 +10,11 @@
 //!
 //! Where results are stored, each operation is followed by a store as a double and a load of that.
 
-use iced_x86::IcedError;
-use iced_x86::code_asm::*;
+use iced_x86::{Code, Instruction, Register};
 use membound_core::kernel::Unsupported;
 
 use crate::asm::instruction_set::{Address, InstructionSet};
-use crate::asm::x86_64::encode::{Assembler, word};
+use crate::asm::x86_64::encode::{Assembler, short};
 use crate::code::{Call, MachineCode};
 
 /// The code for a sum of one stream, a dot product of two, or a triad of three, whose pointers its call has in that order,
@@ -23,67 +22,68 @@ use crate::code::{Call, MachineCode};
 pub(super) fn x87(streams: usize, is_stored: bool) -> Result<MachineCode, Unsupported> {
     let mut asm = Assembler::new(Assembler::BASELINE);
     asm.prologue();
-    asm.fpu(|asm| asm.fninit());
+    asm.op0(Code::Fninit);
     let repeat = asm.here();
     let pointers = &Assembler::POINTERS[..streams];
     asm.load_pointers(streams);
     if streams < 3 {
-        asm.fpu(|asm| asm.fldz());
+        asm.op0(Code::Fldz);
     }
     let trips = asm.begin_trips(Call::BLOCKS);
     element(&mut asm, pointers, is_stored);
     pointers.iter().for_each(|pointer| asm.advance(*pointer, 8));
     let again = asm.end_trips(trips);
     if streams < 3 {
-        asm.fpu(|asm| asm.fstp(result()));
+        asm.on_word(Code::Fstp_m64fp, result());
     }
     asm.count_down(Assembler::REPETITIONS, repeat);
     // What a fault leaves on its stack would be in the way of whoever comes next.
     let fault_exit = asm.here();
-    asm.fpu(|asm| asm.fninit());
+    asm.op0(Code::Fninit);
     asm.epilogue();
     asm.finish(again, fault_exit)
 }
 
 /// The place of the result. Until then operations are stored there that are rounded to a double.
-fn result() -> AsmMemoryOperand {
-    word(Assembler::of_call(Call::SINGLES))
+fn result() -> Address<Register> {
+    Assembler::of_call(Call::SINGLES)
 }
 
 /// One element's products and sums; what is added up stays on the stack of the x87.
-fn element(asm: &mut Assembler, pointers: &[AsmRegister64], is_stored: bool) {
-    let at = |base: AsmRegister64| word(Address { base, offset: 0 });
-    let rounded = |asm: &mut CodeAssembler| match is_stored {
-        true => asm.fstp(result()).and_then(|()| asm.fld(result())),
-        false => Ok(()),
+fn element(asm: &mut Assembler, pointers: &[Register], is_stored: bool) {
+    let at = |base| Address { base, offset: 0 };
+    let round = |asm: &mut Assembler| {
+        if is_stored {
+            asm.on_word(Code::Fstp_m64fp, result());
+            asm.on_word(Code::Fld_m64fp, result());
+        }
     };
-    asm.fpu(|asm| match *pointers {
+    match *pointers {
         [x] => {
-            asm.fadd(at(x))?;
-            rounded(asm)
+            asm.on_word(Code::Fadd_m64fp, at(x));
+            round(asm);
         }
         [x, y] => {
-            asm.fld(at(x))?;
-            asm.fmul(at(y))?;
-            rounded(asm)?;
-            asm.faddp(st1, st0)?;
-            rounded(asm)
+            asm.on_word(Code::Fld_m64fp, at(x));
+            asm.on_word(Code::Fmul_m64fp, at(y));
+            round(asm);
+            asm.emit(Instruction::with2(Code::Faddp_sti_st0, Register::ST1, Register::ST0));
+            round(asm);
         }
         [a, b, c] => {
-            asm.fld(at(c))?;
-            asm.fmul(word(Assembler::of_call(Call::SCALAR)))?;
-            rounded(asm)?;
-            asm.fadd(at(b))?;
-            asm.fstp(at(a))
+            asm.on_word(Code::Fld_m64fp, at(c));
+            asm.on_word(Code::Fmul_m64fp, Assembler::of_call(Call::SCALAR));
+            round(asm);
+            asm.on_word(Code::Fadd_m64fp, at(b));
+            asm.on_word(Code::Fstp_m64fp, at(a));
         }
-        _ => Ok(()),
-    });
+        _ => {}
+    }
 }
 
 impl Assembler {
-    fn fpu(&mut self, append: impl FnOnce(&mut CodeAssembler) -> Result<(), IcedError>) {
-        let appended = append(&mut self.asm);
-        self.note(appended);
+    fn on_word(&mut self, code: Code, at: Address<Register>) {
+        self.emit(Instruction::with1(code, short(at)));
     }
 }
 
