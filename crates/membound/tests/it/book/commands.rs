@@ -66,7 +66,7 @@ const REFUSED: [(&str, &str); 7] = [
     ("check --spec", "did not end within 10 s"),
     ("--weights 0,1", "node 1 is none"),
     ("sin(c[i])", "unknown function 'sin'"),
-    ("check --baseline", "give a longer --budget"),
+    ("membound check", "give a longer --budget"),
     ("numa.jsonl", "no record tells how fast"),
 ];
 
@@ -268,10 +268,10 @@ fn try_page(commands: &[Shown]) -> Vec<String> {
 /// What is wrong with a command. A check has ten seconds, and says so where a busy machine takes them: whatever went wrong is tried once
 /// more, without the records that the first try has begun, since nothing is overwritten.
 fn fault_of(folder: &Path, one: &Shown) -> Option<String> {
-    // One at a time: a check waits while another one measures.
+    // One at a time: a check waits while another one measures, or a watch.
     static CHECKS: Mutex<()> = Mutex::new(());
-    let _turn =
-        one.command.contains("membound check").then(|| CHECKS.lock().unwrap_or_else(|poisoned| poisoned.into_inner()));
+    let takes_turns = ["membound check", "membound watch"].iter().any(|command| one.command.contains(command));
+    let _turn = takes_turns.then(|| CHECKS.lock().unwrap_or_else(|poisoned| poisoned.into_inner()));
     let before = files(folder);
     tried(folder, one).and_then(|_| {
         for begun in files(folder).difference(&before) {
