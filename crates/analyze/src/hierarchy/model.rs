@@ -76,6 +76,8 @@ const BLUR: f64 = 0.1;
 const BLUR_MAX: f64 = 0.06;
 /// Degrees of freedom of slow points (Lange, Little and Taylor, JASA 84, 1989).
 const FREEDOM: f64 = 3.0;
+/// The exponent of Student's density.
+const EXPONENT: f64 = (FREEDOM + 1.0) / 2.0;
 /// Steps of the search for an edge, coarse and fine, in octaves, and how far it goes.
 const STEPS: [f64; 2] = [1.0 / 8.0, 1.0 / 48.0];
 const FARTHEST: f64 = 1.5;
@@ -238,8 +240,7 @@ fn slope(marks: &[Mark], at: usize) -> f64 {
 
 /// What a point costs that is slower by so many standard deviations.
 fn loss(off: f64) -> f64 {
-    let half = (FREEDOM + 1.0) / 2.0;
-    if off < 0.0 { half * off * off / FREEDOM } else { half * (off * off / FREEDOM).ln_1p() }
+    if off < 0.0 { EXPONENT * off * off / FREEDOM } else { EXPONENT * (off * off / FREEDOM).ln_1p() }
 }
 
 /// What all points of a curve cost: the logarithms of slow ones are added up as that of a product, one call for hundreds. No factor
@@ -253,12 +254,12 @@ fn losses(off: &[f64]) -> f64 {
         } else {
             product *= 1.0 + off * off / FREEDOM;
             if product > ROOM {
-                sum += (FREEDOM + 1.0) / 2.0 * product.ln();
+                sum += EXPONENT * product.ln();
                 product = 1.0;
             }
         }
     }
-    sum + (FREEDOM + 1.0) / 2.0 * product.ln()
+    sum + EXPONENT * product.ln()
 }
 
 /// What is left of such a point's weight.
