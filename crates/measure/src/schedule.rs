@@ -85,12 +85,18 @@ pub struct Progress<'a> {
 const PASSES: u32 = 10;
 /// Passes after which memory is drawn anew: mapping and filling it takes longer than its samples.
 const REDRAWN: u32 = 3;
+/// Share of a run that its first touch of memory may come to by that: a host may back a gigabyte in a tenth of a second or in three.
+const FIRST_TOUCH_SHARE: f64 = 0.1;
 /// A run that may have no time for all of a first pass.
 const SHORT: Duration = Duration::from_secs(20);
 /// Share of a run that its headline may take beyond the first pass.
 const HEADLINE_SHARE: f64 = 0.6;
 /// A figure of the headline is sure when its interval is within this share on either side.
 const SURE: f64 = 0.03;
+/// The share up to which cases go on whose visit takes less than this share of the run: those in memory take a hundred times as long
+/// as those in caches, and would leave these no more visits than there are passes.
+const HEADLINE_SHARE_OF_CHEAP: f64 = 0.66;
+const CHEAP: f64 = 0.001;
 /// What a case of the headline waits at least from one visit to the next, as a share of the run: visits close together
 /// meet the same state of the machine.
 const APART: f64 = 0.02;
@@ -174,7 +180,13 @@ impl Run<'_, '_> {
 
     fn begin_round(&mut self) {
         self.executor.begin_round();
-        self.filled.bytes.clear();
+        self.filled.begin_round();
+    }
+
+    /// Whether there is time to touch memory once more, as one round did so far.
+    fn may_draw_anew(&self) -> bool {
+        let total = self.schedule.deadline.saturating_duration_since(self.schedule.started);
+        self.filled.touched_after_next_round() <= total.mul_f64(FIRST_TOUCH_SHARE)
     }
 
     /// Visits each open case of a stage once, and lets the headline in between. `later` cases share the time that is left.
@@ -266,7 +278,10 @@ impl<'a> Headline<'a> {
         if Instant::now() >= self.due {
             return self.pass(run);
         }
-        if let Some(index) = self.least_sure(APART, None, &run.distances).filter(|_| self.has_room(HEADLINE_SHARE)) {
+        let is_meant = |index: usize| {
+            self.has_room(HEADLINE_SHARE) || self.has_room(HEADLINE_SHARE_OF_CHEAP) && self.is_cheap(index)
+        };
+        if let Some(index) = self.least_sure(APART, is_meant, &run.distances) {
             self.visit(index, run)?;
         }
         while let Some(index) = self.while_it_lasts(&run.distances) {
@@ -278,7 +293,13 @@ impl<'a> Headline<'a> {
     /// What else is not sure and likely to meet the rare state of the last visit.
     fn while_it_lasts(&self, distances: &Watch) -> Option<usize> {
         let threads = self.rare.filter(|_| self.has_room(HEADLINE_SHARE_WHILE_RARE))?;
-        self.least_sure(APART_WHILE_RARE, Some(threads), distances)
+        let is_meant = |index: usize| self.cases[index].0.threads() == threads;
+        self.least_sure(APART_WHILE_RARE, is_meant, distances)
+    }
+
+    fn is_cheap(&self, index: usize) -> bool {
+        let cost = self.states[index].cost;
+        !cost.is_zero() && cost < self.total.mul_f64(CHEAP)
     }
 
     fn has_room(&self, share: f64) -> bool {
@@ -288,7 +309,7 @@ impl<'a> Headline<'a> {
     /// What is left of the time goes to what is not sure yet.
     fn finish(&mut self, run: &mut Run<'_, '_>) -> io::Result<()> {
         while !run.is_over() && self.unsure(run.distances.rare()).next().is_some() {
-            let Some(index) = self.least_sure(APART, None, &run.distances) else {
+            let Some(index) = self.least_sure(APART, |_| true, &run.distances) else {
                 // All were visited just now.
                 std::thread::yield_now();
                 continue;
@@ -309,7 +330,7 @@ impl<'a> Headline<'a> {
         let mut order: Vec<usize> = (0..self.cases.len()).collect();
         run.random.shuffle(&mut order);
         let (began, spent) = (Instant::now(), self.spent);
-        if self.passes.is_multiple_of(REDRAWN) {
+        if self.passes.is_multiple_of(REDRAWN) && run.may_draw_anew() {
             run.begin_round();
         }
         order.into_iter().try_for_each(|index| self.visit(index, run))?;
@@ -365,12 +386,11 @@ impl<'a> Headline<'a> {
         unsure.filter(|(_, unsure, _)| *unsure > SURE).map(|(index, unsure, weight)| (index, unsure * weight))
     }
 
-    /// Of those that were not visited for such a share of the run, and have so many threads.
-    fn least_sure(&self, apart: f64, threads: Option<usize>, distances: &Watch) -> Option<usize> {
+    /// Of those that are meant and were not visited for such a share of the run.
+    fn least_sure(&self, apart: f64, is_meant: impl Fn(usize) -> bool, distances: &Watch) -> Option<usize> {
         let apart = self.total.mul_f64(apart);
         let is_ready = |(index, _): &(usize, f64)| {
-            self.last[*index].is_none_or(|last| last.elapsed() >= apart)
-                && threads.is_none_or(|threads| self.cases[*index].0.threads() == threads)
+            self.last[*index].is_none_or(|last| last.elapsed() >= apart) && is_meant(*index)
         };
         self.unsure(distances.rare()).filter(is_ready).max_by(|a, b| a.1.total_cmp(&b.1)).map(|(index, _)| index)
     }
@@ -455,11 +475,25 @@ struct Filled {
     bytes: HashMap<(MemorySpec, u32, usize), u64>,
     /// Bytes that a thread filled in a second, when last a large part was new; nothing yet.
     rate: Option<f64>,
+    /// Rounds so far, and what touching their memory first took.
+    rounds: u32,
+    touched: Duration,
 }
 
 impl Filled {
     /// Bytes of a thread beyond which filling takes longer than samples do, and from which on it tells of the rate.
     const LARGE: u64 = 64 << 20;
+
+    /// All memory is given back.
+    fn begin_round(&mut self) {
+        self.bytes.clear();
+        self.rounds += 1;
+    }
+
+    /// What first touch will have taken after a round more, if that takes what rounds took on average.
+    fn touched_after_next_round(&self) -> Duration {
+        self.touched + self.touched / self.rounds.max(1)
+    }
 
     /// What each thread of a case needs of the parts.
     fn parts(case: &Case) -> [u64; 3] {
@@ -509,6 +543,9 @@ impl Filled {
                 let filled = self.bytes.entry((case.memory, cpu, part)).or_default();
                 *filled = needed.max(*filled);
             }
+        }
+        if let Some(touch) = visit.samples.first_touch {
+            self.touched += Duration::from_secs_f64(touch.ticks as f64 / self.hz);
         }
         let sampled = (visit.samples.warm_up_ticks + visit.samples.sampling_ticks) as f64 / self.hz;
         let filling = cost.as_secs_f64() - sampled;
@@ -625,7 +662,7 @@ mod tests {
     use membound_core::kernel::{StoreKind, Width};
     use membound_core::machine::devices::{Api, DeviceName};
     use membound_core::memory::Obtained;
-    use membound_core::record::{Measured, Sample, Samples, Volume};
+    use membound_core::record::{FirstTouch, Measured, Sample, Samples, Volume};
     use membound_core::units::{Bytes, Hertz};
     use membound_core::work::device::{Action, Buffer, DeviceWork};
 
@@ -656,6 +693,10 @@ mod tests {
 
     /// Working sets in the order of visits, in KiB.
     fn visited(plan: &Plan, time: Duration) -> Vec<u64> {
+        visits_of(plan, &mut Machine::default(), time)
+    }
+
+    fn visits_of(plan: &Plan, machine: &mut dyn Executor, time: Duration) -> Vec<u64> {
         let mut found = Vec::new();
         let schedule = Schedule {
             seed: 3,
@@ -670,7 +711,7 @@ mod tests {
             found.push(visit.case.working_set.0 >> 10);
             Ok(())
         };
-        run_plan(plan, &mut Machine::default(), &schedule, &mut sink, &mut |_| {}).unwrap();
+        run_plan(plan, machine, &schedule, &mut sink, &mut |_| {}).unwrap();
         found
     }
 
@@ -743,6 +784,106 @@ mod tests {
         let plan = Plan::new(headline.map(|case| (case, 1.0)).into(), vec![vec![case(9)]]);
         let found = visited(&plan, Duration::from_secs(30));
         assert_eq!(found.iter().take(4).map(|kib| kib >> 10).collect::<Vec<_>>(), [1, 2, 400, 200]);
+    }
+
+    /// A machine that takes 30 ms for a visit in memory, and never the same time for one in a cache.
+    struct Dear(Machine);
+
+    impl Executor for Dear {
+        fn clock(&self) -> Clock {
+            self.0.clock()
+        }
+
+        fn expect(&mut self, _cases: &[Case]) {}
+
+        fn visit(&mut self, case: &Case, quota: &Quota<'_>) -> Outcome {
+            let is_dear = case.working_set > Bytes::mib(1);
+            std::thread::sleep(Duration::from_millis(if is_dear { 30 } else { 0 }));
+            let mut outcome = self.0.visit(case, quota);
+            if let (Outcome::Measured(visit), false) = (&mut outcome, is_dear) {
+                visit.samples.ticks = vec![1000 + self.0.0 * 618 % 1000];
+            }
+            outcome
+        }
+    }
+
+    #[test]
+    fn cheap_cases_do_not_wait_for_dear_ones() {
+        const CHEAP: u64 = 2;
+        let headline = (1..=CHEAP).chain((2..10).map(|mib| mib << 10)).map(|kib| (case(kib), 1.0)).collect();
+        let others = (20..400).map(|mib| case(mib << 10)).collect();
+        let plan = Plan::new(headline, vec![others]);
+        let found = visits_of(&plan, &mut Dear(Machine::default()), Duration::from_secs(4));
+        let visits = |kib: u64| found.iter().filter(|visited| **visited == kib).count();
+        let dearest = (2..10).map(|mib| visits(mib << 10)).max().unwrap();
+        assert!((1..=CHEAP).all(|kib| visits(kib) > dearest + 4), "{} and {}, {dearest}", visits(1), visits(2));
+    }
+
+    /// A host that takes this long to back the memory of a round.
+    struct Backed {
+        machine: Machine,
+        takes: Duration,
+        rounds: u32,
+        is_new: bool,
+    }
+
+    impl Executor for Backed {
+        fn clock(&self) -> Clock {
+            self.machine.clock()
+        }
+
+        fn expect(&mut self, _cases: &[Case]) {}
+
+        fn begin_round(&mut self) {
+            (self.rounds, self.is_new) = (self.rounds + 1, true);
+        }
+
+        fn visit(&mut self, case: &Case, quota: &Quota<'_>) -> Outcome {
+            let mut outcome = self.machine.visit(case, quota);
+            if let (Outcome::Measured(visit), true) = (&mut outcome, std::mem::take(&mut self.is_new)) {
+                let ticks = self.takes.as_nanos() as u64;
+                visit.samples.first_touch = Some(FirstTouch { bytes: 1 << 30, ticks });
+            }
+            outcome
+        }
+    }
+
+    #[test]
+    fn memory_is_drawn_anew_while_first_touch_is_a_small_share() {
+        const TOTAL: Duration = Duration::from_secs(60);
+        let plan = Plan::new((1..=3).map(|kib| (case(kib), 1.0)).collect(), vec![(4..=9).map(case).collect()]);
+        let rounds = |share: f64| {
+            let mut host =
+                Backed { machine: Machine::default(), takes: TOTAL.mul_f64(share), rounds: 0, is_new: false };
+            let started = Instant::now();
+            let mut run = Run {
+                executor: &mut host,
+                schedule: &Schedule {
+                    seed: 3,
+                    started,
+                    deadline: started + TOTAL,
+                    samples: 1,
+                    most_rounds: 1,
+                    settled: &|_| false,
+                    interrupted: &|| false,
+                },
+                sink: &mut |_| Ok(()),
+                progress: &mut |_| {},
+                random: fastrand::Rng::with_seed(3),
+                visits: 0,
+                pace: Pace::default(),
+                distances: Watch::default(),
+                filled: Filled { hz: 1e9, ..Filled::default() },
+            };
+            let mut headline = Headline::new(&plan.headline, run.schedule);
+            for _ in 0..10 {
+                headline.pass(&mut run).unwrap();
+            }
+            host.rounds
+        };
+        assert_eq!(rounds(0.0), 4, "the first pass, the fourth, the seventh, the tenth");
+        assert_eq!(rounds(0.04), 2, "two take 8 % of the run, three would take 12 %");
+        assert_eq!(rounds(0.06), 1, "two would take 12 %");
     }
 
     /// A host that has two CPUs far apart at some visits, which changes no case's time.
