@@ -80,7 +80,7 @@ fn every_kind_of_memory_is_measured() {
     let Some(library) = fake() else { return };
     let folder = tempfile::tempdir().unwrap();
     let log = folder.path().join("most");
-    let arguments = [&KINDS[..], &["--part", "buffers", "--budget", "60s"]].concat();
+    let arguments = [&KINDS[..], &["--part", "buffers", "--budget", "30s"]].concat();
     let (found, code) = rows(&membound(library, &[("FAKE_CUDA_LOG", log.to_str().unwrap())], &arguments));
     let visits: u64 = found.iter().filter_map(|row| row["rounds"].as_u64()).sum();
     assert!(visits >= 50, "{visits}");
@@ -132,7 +132,7 @@ fn kinds_that_the_device_lacks_are_unavailable() {
 
 #[test]
 fn kernels_run_on_the_device() {
-    let Some((found, code)) = kinds("", &["--part", "kernels,contention", "--budget", "30s"]) else { return };
+    let Some((found, code)) = kinds("", &["--part", "kernels,contention", "--budget", "15s"]) else { return };
     assert!(found.iter().all(|row| row["outcome"] == "measured"), "{found:?}");
     let actions: Vec<&str> = found.iter().map(|row| row["action"].as_str().unwrap()).collect();
     for action in ["kernel-copy", "kernel-scale", "kernel-add", "kernel-triad", "chase", "copy-beside-host-triad"] {
@@ -178,7 +178,7 @@ const COPIES: [&str; 7] = ["copies", "--sizes", "64,256KiB", "--samples", "3", "
 /// Two devices: each with the host and itself, and with each other both ways.
 #[test]
 fn copies_go_between_all_devices() {
-    let arguments = [&COPIES[..], &["--device", "cuda:0,cuda:1", "--budget", "20s"]].concat();
+    let arguments = [&COPIES[..], &["--device", "cuda:0,cuda:1", "--budget", "12s"]].concat();
     let Some((found, code)) = on_fake("two", &arguments).map(|output| rows(&output)) else { return };
     assert!(found.iter().all(|row| row["outcome"] == "measured"), "{found:?}");
     assert_eq!(code, Some(0));

@@ -138,7 +138,7 @@ fn a_driver_that_hangs_in_its_first_call_is_ended() {
 /// Aligned memory is shared and other memory is copied: by what both sides see, whatever the flags say.
 #[test]
 fn zero_copy_is_told_from_copying_by_behaviour() {
-    let Some((found, code)) = on_fake_rows("", &["--part", "buffers", "--budget", "20s"]) else { return };
+    let Some((found, code)) = on_fake_rows("", &["--part", "buffers", "--budget", "12s"]) else { return };
     assert_eq!(code, Some(0));
     for (buffer, expect) in [
         ("plain", "copied"),
@@ -159,7 +159,7 @@ fn buffers_are_given_back() {
     let Some(library) = fake() else { return };
     let folder = tempfile::tempdir().unwrap();
     let log = folder.path().join("most");
-    let arguments = [&KINDS[..], &["--part", "buffers", "--budget", "20s"]].concat();
+    let arguments = [&KINDS[..], &["--part", "buffers", "--budget", "12s"]].concat();
     let output = membound(library, &[("FAKE_OPENCL_LOG", log.to_str().unwrap())], &arguments);
     let (found, _) = rows(&output);
     let visits: u64 = found.iter().filter_map(|row| row["rounds"].as_u64()).sum();
@@ -260,7 +260,7 @@ fn a_device_on_the_processor_shares_all_memory() {
         "--samples",
         "3",
         "--budget",
-        "60s",
+        "30s",
         "--format",
         "json",
         "--record",
