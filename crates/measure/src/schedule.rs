@@ -93,10 +93,10 @@ const SHORT: Duration = Duration::from_secs(20);
 const HEADLINE_SHARE: f64 = 0.6;
 /// A figure of the headline is sure when its interval is within this share on either side.
 const SURE: f64 = 0.03;
-/// The share up to which cases go on whose visit takes less than this share of the run: those in memory take a hundred times as long
-/// as those in caches, and would leave these no more visits than there are passes.
+/// The share up to which cases go on whose visit takes less than this share of the dearest one's: those in memory take a hundred
+/// times as long as those in caches, and would leave these no more visits than there are passes.
 const HEADLINE_SHARE_OF_CHEAP: f64 = 0.66;
-const CHEAP: f64 = 0.001;
+const CHEAP: f64 = 0.1;
 /// What a case of the headline waits at least from one visit to the next, as a share of the run: visits close together
 /// meet the same state of the machine.
 const APART: f64 = 0.02;
@@ -298,8 +298,10 @@ impl<'a> Headline<'a> {
     }
 
     fn is_cheap(&self, index: usize) -> bool {
+        let dearest = self.states.iter().map(|state| state.cost).max().unwrap_or_default();
         let cost = self.states[index].cost;
-        !cost.is_zero() && cost < self.total.mul_f64(CHEAP)
+        // Nothing is known after a visit that filled memory.
+        !cost.is_zero() && cost < dearest.mul_f64(CHEAP)
     }
 
     fn has_room(&self, share: f64) -> bool {
