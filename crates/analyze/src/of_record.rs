@@ -1,6 +1,6 @@
 //! Works a report out of a record.
 
-use crate::across::first_touch::FirstTouch;
+use crate::across::first_touch::FirstTouchSpeed;
 use crate::across::limits::Limits;
 use crate::across::roofline::Roofline;
 use crate::across::verdict::diagnosis::Diagnosis;
@@ -64,7 +64,7 @@ pub(crate) fn of_visits(visits: &Visits<'_>) -> Report {
         levels,
         shared_cores: shared_cores(visits),
         host_states: crate::across::host_states::host_states(visits, &rows),
-        first_touch: FirstTouch::of(record),
+        first_touch: FirstTouchSpeed::of(record),
         crossovers: bandwidth::stores::crossovers(&rows),
         scaling: bandwidth::stream::scaling(&rows),
         write_allocate: crate::across::traffic::write_allocate(&rows, &header.machine),

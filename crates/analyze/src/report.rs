@@ -2,7 +2,7 @@
 
 use crate::warning::Warning;
 
-use crate::across::first_touch::FirstTouch;
+use crate::across::first_touch::FirstTouchSpeed;
 use crate::across::host_states::HostStates;
 use crate::across::limits::Limits;
 use crate::across::numa::rows::Numa;
@@ -102,7 +102,7 @@ pub struct Report {
     /// Where a host had the CPUs of a guest, if that changed.
     pub host_states: Option<HostStates>,
     /// What the first touch of the run's own memory cost, if it touched much.
-    pub first_touch: Option<FirstTouch>,
+    pub first_touch: Option<FirstTouchSpeed>,
     /// Where non-temporal stores overtake regular ones.
     pub crossovers: Vec<Crossover>,
     /// Bandwidth over threads.

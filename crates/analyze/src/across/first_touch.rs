@@ -10,7 +10,7 @@ use membound_core::units::Bytes;
 
 /// How fast a thread filled memory that nothing had touched since it was mapped.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
-pub struct FirstTouch {
+pub struct FirstTouchSpeed {
     /// Touched first in all of the run.
     pub bytes: Bytes,
     /// Bytes per second and thread, over the visits that touched much: [all of their bytes by all of their time, the slowest, the
@@ -24,18 +24,18 @@ pub struct FirstTouch {
 /// Of a thread; less is over before the clock of a core is what it will be.
 const MUCH: f64 = (64 << 20) as f64;
 
-impl FirstTouch {
+impl FirstTouchSpeed {
     /// Of a run; absent where no visit touched much.
-    pub(crate) fn of(record: &Record) -> Option<FirstTouch> {
+    pub(crate) fn of(record: &Record) -> Option<FirstTouchSpeed> {
         let touched = record.measurements.iter().filter_map(|visit| match &visit.outcome {
             Outcome::Measured(measured) => Some((visit.case.threads().max(1) as u64, measured.samples.first_touch?)),
             _ => None,
         });
-        FirstTouch::over(&touched.collect::<Vec<_>>(), record.header.clock.hz.0)
+        FirstTouchSpeed::over(&touched.collect::<Vec<_>>(), record.header.clock.hz.0)
     }
 
     /// Of visits by so many threads each.
-    fn over(visits: &[(u64, record::FirstTouch)], hz: f64) -> Option<FirstTouch> {
+    fn over(visits: &[(u64, record::FirstTouch)], hz: f64) -> Option<FirstTouchSpeed> {
         let own = |(threads, touched): &(u64, record::FirstTouch)| {
             ((touched.bytes / threads) as f64, touched.ticks as f64 / hz)
         };
@@ -44,7 +44,7 @@ impl FirstTouch {
         let rates = || much.iter().map(|(own, seconds)| own / seconds);
         let bytes = Bytes(visits.iter().map(|(_, touched)| touched.bytes).sum());
         let thread_bps = [own / seconds, rates().fold(f64::INFINITY, f64::min), rates().fold(0.0, f64::max)];
-        (!much.is_empty()).then_some(FirstTouch { bytes, thread_bps, visits: much.len() })
+        (!much.is_empty()).then_some(FirstTouchSpeed { bytes, thread_bps, visits: much.len() })
     }
 
     /// Its speed in words.
@@ -64,15 +64,15 @@ mod tests {
     #[test]
     fn by_hand() {
         let touched = |mib: u64, ticks| record::FirstTouch { bytes: mib << 20, ticks };
-        assert_eq!(FirstTouch::over(&[(1, touched(63, 5))], 1000.0), None, "too little to tell");
-        assert_eq!(FirstTouch::over(&[(2, touched(100, 5))], 1000.0), None, "the same for each of two threads");
+        assert_eq!(FirstTouchSpeed::over(&[(1, touched(63, 5))], 1000.0), None, "too little to tell");
+        assert_eq!(FirstTouchSpeed::over(&[(2, touched(100, 5))], 1000.0), None, "the same for each of two threads");
         // 128 MiB in 1 s, 128 MiB of each thread in half a second, and some that does not tell.
         let visits = [(1, touched(128, 1000)), (2, touched(256, 500)), (2, touched(4, 500))];
-        let found = FirstTouch::over(&visits, 1000.0).unwrap();
+        let found = FirstTouchSpeed::over(&visits, 1000.0).unwrap();
         let second = f64::from(128 << 20);
         assert_eq!(
             found,
-            FirstTouch { bytes: Bytes::mib(388), thread_bps: [second / 0.75, second, 2.0 * second], visits: 2 }
+            FirstTouchSpeed { bytes: Bytes::mib(388), thread_bps: [second / 0.75, second, 2.0 * second], visits: 2 }
         );
         assert_eq!(found.rate(), "0.179 GB/s per thread (0.134 to 0.268 in 2 visits)");
     }

@@ -6,7 +6,7 @@ use serde::Serialize;
 use crate::across::check::Checkup;
 use crate::across::compare::comparison::Comparison;
 use crate::across::compare::row::ComparisonRow;
-use crate::across::first_touch::FirstTouch;
+use crate::across::first_touch::FirstTouchSpeed;
 use crate::across::fleet::rows::ScreenRow;
 use crate::across::host_states::HostStates;
 use crate::across::limits::Limits;
@@ -116,7 +116,7 @@ pub struct Answers<'a> {
     /// What costs most, and the cure.
     losses: Vec<Loss>,
     /// What the first touch of the run's own memory cost; absent where it touched little.
-    first_touch: Option<&'a FirstTouch>,
+    first_touch: Option<&'a FirstTouchSpeed>,
     /// Where a host had the CPUs of a guest; absent where that did not change.
     host_states: Option<&'a HostStates>,
     /// Why memory-bound code is not faster here.

@@ -3,7 +3,7 @@
 use membound_core::in_order::InOrder;
 use std::collections::BTreeMap;
 
-use crate::across::first_touch::FirstTouch;
+use crate::across::first_touch::FirstTouchSpeed;
 use crate::section::{Section, Table};
 use membound_core::case::{Case, Protocol, Work};
 use membound_core::record::{Measurement, Outcome, Record};
@@ -78,7 +78,7 @@ pub fn section(record: &Record) -> Section {
         .right("samples", column(|spent| spent.samples))
         .right("between\nsamples", column(|spent| spent.between));
     let overhead = 1.0 - (all.warm_up + all.samples) / wall;
-    let touched = FirstTouch::of(record).map(|touched| {
+    let touched = FirstTouchSpeed::of(record).map(|touched| {
         let share = percent(all.first_touch / wall);
         format!("{share} of the run was the first touch of {}, at {}.", touched.bytes, touched.rate())
     });
