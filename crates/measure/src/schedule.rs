@@ -133,10 +133,7 @@ pub fn run_plan(
     sink: &mut dyn FnMut(Measurement) -> io::Result<()>,
     progress: &mut dyn FnMut(Progress<'_>),
 ) -> io::Result<()> {
-    let random = fastrand::Rng::with_seed(schedule.seed);
-    let hz = executor.clock().hz.0;
-    let (pace, distances, filled) = (Pace::default(), Watch::default(), Filled { hz, ..Filled::default() });
-    let mut run = Run { executor, schedule, sink, progress, random, visits: 0, pace, distances, filled };
+    let mut run = Run::new(executor, schedule, sink, progress);
     let mut headline = Headline::new(&plan.headline, schedule);
     let mut stages: Vec<Vec<State>> =
         plan.stages.iter().map(|stage| stage.iter().map(|_| State::default()).collect()).collect();
@@ -169,7 +166,19 @@ struct Run<'a, 'b> {
     filled: Filled,
 }
 
-impl Run<'_, '_> {
+impl<'a, 'b> Run<'a, 'b> {
+    fn new(
+        executor: &'a mut dyn Executor,
+        schedule: &'a Schedule<'b>,
+        sink: &'a mut dyn FnMut(Measurement) -> io::Result<()>,
+        progress: &'a mut dyn FnMut(Progress<'_>),
+    ) -> Self {
+        let random = fastrand::Rng::with_seed(schedule.seed);
+        let hz = executor.clock().hz.0;
+        let (pace, distances, filled) = (Pace::default(), Watch::default(), Filled { hz, ..Filled::default() });
+        Run { executor, schedule, sink, progress, random, visits: 0, pace, distances, filled }
+    }
+
     fn left(&self) -> Duration {
         self.schedule.deadline.saturating_duration_since(Instant::now())
     }
@@ -278,11 +287,12 @@ impl<'a> Headline<'a> {
         if Instant::now() >= self.due {
             return self.pass(run);
         }
-        let is_meant = |index: usize| {
-            self.has_room(HEADLINE_SHARE) || self.has_room(HEADLINE_SHARE_OF_CHEAP) && self.is_cheap(index)
-        };
-        if let Some(index) = self.least_sure(APART, is_meant, &run.distances) {
-            self.visit(index, run)?;
+        if self.has_room(HEADLINE_SHARE_OF_CHEAP) {
+            let has_room_for_all = self.has_room(HEADLINE_SHARE);
+            let is_meant = |index: usize| has_room_for_all || self.is_cheap(index);
+            if let Some(index) = self.least_sure(APART, is_meant, &run.distances) {
+                self.visit(index, run)?;
+            }
         }
         while let Some(index) = self.while_it_lasts(&run.distances) {
             self.visit(index, run)?;
@@ -693,6 +703,20 @@ mod tests {
         steady("load", Width::Scalar, StoreKind::Regular, USUAL_MEMORY, vec![0], Bytes::kib(kib))
     }
 
+    /// Nothing is ever settled.
+    fn schedule(time: Duration) -> Schedule<'static> {
+        let started = Instant::now();
+        Schedule {
+            seed: 3,
+            started,
+            deadline: started + time,
+            samples: 1,
+            most_rounds: 1,
+            settled: &|_| false,
+            interrupted: &|| false,
+        }
+    }
+
     /// Working sets in the order of visits, in KiB.
     fn visited(plan: &Plan, time: Duration) -> Vec<u64> {
         visits_of(plan, &mut Machine::default(), time)
@@ -700,15 +724,7 @@ mod tests {
 
     fn visits_of(plan: &Plan, machine: &mut dyn Executor, time: Duration) -> Vec<u64> {
         let mut found = Vec::new();
-        let schedule = Schedule {
-            seed: 3,
-            started: Instant::now(),
-            deadline: Instant::now() + time,
-            samples: 1,
-            most_rounds: 1,
-            settled: &|_| false,
-            interrupted: &|| false,
-        };
+        let schedule = schedule(time);
         let mut sink = |visit: Measurement| {
             found.push(visit.case.working_set.0 >> 10);
             Ok(())
@@ -857,26 +873,8 @@ mod tests {
         let rounds = |share: f64| {
             let mut host =
                 Backed { machine: Machine::default(), takes: TOTAL.mul_f64(share), rounds: 0, is_new: false };
-            let started = Instant::now();
-            let mut run = Run {
-                executor: &mut host,
-                schedule: &Schedule {
-                    seed: 3,
-                    started,
-                    deadline: started + TOTAL,
-                    samples: 1,
-                    most_rounds: 1,
-                    settled: &|_| false,
-                    interrupted: &|| false,
-                },
-                sink: &mut |_| Ok(()),
-                progress: &mut |_| {},
-                random: fastrand::Rng::with_seed(3),
-                visits: 0,
-                pace: Pace::default(),
-                distances: Watch::default(),
-                filled: Filled { hz: 1e9, ..Filled::default() },
-            };
+            let (schedule, mut sink, mut progress) = (schedule(TOTAL), |_| Ok(()), |_: Progress<'_>| {});
+            let mut run = Run::new(&mut host, &schedule, &mut sink, &mut progress);
             let mut headline = Headline::new(&plan.headline, run.schedule);
             for _ in 0..10 {
                 headline.pass(&mut run).unwrap();
@@ -917,15 +915,7 @@ mod tests {
     fn far_visits(others: u64, seconds: u64, is_far: fn(u64) -> bool) -> HashMap<u64, usize> {
         let two = |kib: u64| Case { cpus: vec![0, 1], ..case(kib) };
         let plan = Plan::new((1..=6).map(|kib| (two(kib), 1.0)).collect(), vec![(7..7 + others).map(two).collect()]);
-        let schedule = Schedule {
-            seed: 3,
-            started: Instant::now(),
-            deadline: Instant::now() + Duration::from_secs(seconds),
-            samples: 1,
-            most_rounds: 1,
-            settled: &|_| false,
-            interrupted: &|| false,
-        };
+        let schedule = schedule(Duration::from_secs(seconds));
         let mut far = HashMap::new();
         let mut sink = |visit: Measurement| {
             let Outcome::Measured(measured) = visit.outcome else { panic!() };
