@@ -302,13 +302,8 @@ fn measure_cases(
     };
     let mut here = Here::new(cases, Places::default(), false)?;
     let finished = measure::measure(cases, &mut here, &session)?;
-    if signals::has_overrun() {
-        return Err(usage(
-            "stopped after twice its budget, since visits take longer here than planned; give a longer --budget",
-        ));
-    }
     if signals::interrupted() {
-        return Err(usage("interrupted"));
+        return Err(usage(measure::stopped().concat()));
     }
     if let Some(fault) = finished.write_fault {
         return Err(usage(format!("the record can't be written: {fault}")));

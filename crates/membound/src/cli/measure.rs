@@ -488,13 +488,18 @@ pub fn tell(finished: &Finished, session: &Session) {
         ));
     }
     if finished.record.end.as_ref().is_some_and(|end| end.interrupted) {
-        say::note(match signals::has_overrun() {
-            false => "interrupted; every finished case is kept",
-            true => {
-                "stopped after twice its budget, since visits take longer here than planned; every finished case is kept; \
-                 give a longer --budget"
-            }
-        });
+        let [why, cure] = stopped();
+        say::note(format_args!("{why}; every finished case is kept{cure}"));
+    }
+}
+
+/// Why a run ended before its time, and what helps.
+pub fn stopped() -> [&'static str; 2] {
+    match signals::has_overrun() {
+        false => ["interrupted", ""],
+        true => {
+            ["stopped after twice its budget, since visits take longer here than planned", "; give a longer --budget"]
+        }
     }
 }
 
