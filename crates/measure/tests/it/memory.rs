@@ -31,7 +31,7 @@ use membound_measure::os::thread;
 use membound_measure::schedule::{Executor, Quota};
 
 use crate::common::alone::alone;
-use crate::common::skip::skip;
+use crate::common::skip::{skip, thread_of_test};
 use MemoryKind as Kind;
 
 const SIZE: Bytes = Bytes::kib(256);
@@ -317,7 +317,7 @@ fn with_mounts(mounts: impl FnOnce() -> io::Result<()> + Send, test: impl FnOnce
         Ok(()) => test(),
         Err(fault) => skip(format!("mounting takes root: {fault}")),
     };
-    std::thread::scope(|scope| scope.spawn(run).join().unwrap());
+    std::thread::scope(|scope| thread_of_test().spawn_scoped(scope, run).unwrap().join().unwrap());
 }
 
 fn answered(result: libc::c_int) -> io::Result<()> {

@@ -7,6 +7,12 @@ use std::fmt::Display;
 use std::fs::OpenOptions;
 use std::io::Write;
 
+/// What starts a thread that skips by the name of the test that starts it.
+#[allow(dead_code, reason = "not every crate's tests skip in threads of their own")]
+pub fn thread_of_test() -> std::thread::Builder {
+    std::thread::Builder::new().name(std::thread::current().name().expect("a test's thread has its name").to_string())
+}
+
 /// Says why the test that runs skips, whole or in part.
 pub fn skip(why: impl Display) {
     let thread = std::thread::current();

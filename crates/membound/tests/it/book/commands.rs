@@ -14,7 +14,7 @@ use tempfile::TempDir;
 
 use super::{files, pages, root};
 use crate::common::readme_record;
-use crate::common::skip::skip;
+use crate::common::skip::{skip, thread_of_test};
 use crate::compare as published;
 
 /// What begins a block of commands that no `$` marks.
@@ -318,14 +318,15 @@ fn what_pages_show_runs() {
     let count: usize = pages.iter().map(Vec::len).sum();
     assert!(count > 130, "{count} commands");
     let (next, wrong) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
+    let work = || {
+        while let Some(page) = pages.get(next.fetch_add(1, Ordering::Relaxed)) {
+            let found = try_page(page);
+            wrong.lock().unwrap().extend(found);
+        }
+    };
     std::thread::scope(|scope| {
         for _ in 0..3 {
-            scope.spawn(|| {
-                while let Some(page) = pages.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    let found = try_page(page);
-                    wrong.lock().unwrap().extend(found);
-                }
-            });
+            thread_of_test().spawn_scoped(scope, work).unwrap();
         }
     });
     let wrong = wrong.into_inner().unwrap();
