@@ -79,6 +79,9 @@ const STEP: f64 = 1.0 / 48.0;
 const PROFILE_STEP: f64 = 1.0 / 96.0;
 /// How far an edge may lie outside the gap between two plateaus, in octaves.
 const REACH: f64 = 0.5;
+/// Octaves from where a level begins that say what it takes, and those before its end that say how it ends.
+pub(crate) const NEAR_PART: f64 = 2.0;
+const EDGE_PART: f64 = 1.0;
 /// How far an edge that all curves share may lie from there in one, in octaves.
 const NEAR: f64 = 0.35;
 /// What one edge more must gain. It has three parameters; the rest is caution, since no shape is quite a cache's.
@@ -368,9 +371,12 @@ pub fn fit(curve: Curve, translation: Option<Translation>) -> Vec<Rung> {
     ranges.iter().zip(latencies).zip(capacities).map(rung).collect()
 }
 
-/// The latencies of the levels that end at `ends`, each with its 95 % interval, lowest first: the edges move little.
+/// The latencies of the levels that end at `ends`, each with its 95 % interval, lowest first: the edges move little. A level that is
+/// wide is known by its near part, before more and more of the translation misses, and by what lies around its end.
 pub fn latencies_between(curve: Curve, ends: &[Bytes], translation: Option<Translation>) -> Vec<[f64; 3]> {
-    let points = points(curve, Bytes(0));
+    let ends_at: Vec<f64> = ends.iter().map(|end| octave(*end)).collect();
+    let mut points = points(curve, Bytes(0));
+    points.retain(|point| is_telling(point.octave, &ends_at));
     if points.is_empty() {
         return Vec::new();
     }
@@ -391,6 +397,13 @@ pub fn latencies_between(curve: Curve, ends: &[Bytes], translation: Option<Trans
         ladder = chosen(&points, likeliest.map_or(ladder, |likeliest| likeliest.1), &gaps);
     }
     latencies(&points, &ladder, translation, scale(&points, &ladder))
+}
+
+/// Whether a working set (log2) is in the near part of its level, or around the level's end.
+fn is_telling(set: f64, ends: &[f64]) -> bool {
+    let k = ends.partition_point(|end| *end < set);
+    let is_near = k.checked_sub(1).is_none_or(|before| set <= ends[before] + NEAR_PART);
+    is_near || ends.get(k).is_some_and(|end| set >= end - EDGE_PART)
 }
 
 fn octave(bytes: Bytes) -> f64 {

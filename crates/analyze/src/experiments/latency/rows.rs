@@ -364,9 +364,11 @@ impl Chases {
 }
 
 /// Cycles of a load on a level's plateau: the least tenth of the visits. A visit that is disturbed takes more, and so does one
-/// whose clock changed between the chase and the reading of the clock.
+/// whose clock changed between the chase and the reading of the clock. Memory, which has no end, is known by its near part.
 fn cycles(ladder: &[&Chased], level: &Level) -> Option<f64> {
-    let inside = ladder.iter().filter(|c| c.case.working_set >= level.from && c.case.working_set <= level.to);
+    let near = Bytes((level.from.0 as f64 * ladder::NEAR_PART.exp2()) as u64);
+    let to = level.capacity.map_or(near, |_| level.to);
+    let inside = ladder.iter().filter(|chased| (level.from..=to).contains(&chased.case.working_set));
     let mut visits: Vec<f64> = inside.flat_map(|chased| chased.cycles.iter().copied()).collect();
     visits.sort_unstable_by(f64::total_cmp);
     (!visits.is_empty()).then(|| quantile(&visits, 0.1))
