@@ -374,14 +374,13 @@ pub fn fit(curve: Curve, translation: Option<Translation>) -> Vec<Rung> {
 /// The latencies of the levels that end at `ends`, each with its 95 % interval, lowest first: the edges move little. A level that is
 /// wide is known by its near part, before more and more of the translation misses, and by what lies around its end.
 pub fn latencies_between(curve: Curve, ends: &[Bytes], translation: Option<Translation>) -> Vec<[f64; 3]> {
-    let ends_at: Vec<f64> = ends.iter().map(|end| octave(*end)).collect();
+    let edges: Vec<Edge> =
+        ends.iter().map(|end| Edge { shape: Shape::Worn(WIDTH_STARTS[1]), octave: octave(*end) }).collect();
     let mut points = points(curve, Bytes(0));
-    points.retain(|point| is_telling(point.octave, &ends_at));
+    points.retain(|point| is_telling(point.octave, &edges));
     if points.is_empty() {
         return Vec::new();
     }
-    let edges: Vec<Edge> =
-        ends.iter().map(|end| Edge { shape: Shape::Worn(WIDTH_STARTS[1]), octave: octave(*end) }).collect();
     let gaps: Vec<[f64; 2]> = edges.iter().map(|edge| [edge.octave - NEAR, edge.octave + NEAR]).collect();
     let mut rungs: Vec<f64> = Vec::new();
     for k in 0..=edges.len() {
@@ -400,10 +399,10 @@ pub fn latencies_between(curve: Curve, ends: &[Bytes], translation: Option<Trans
 }
 
 /// Whether a working set (log2) is in the near part of its level, or around the level's end.
-fn is_telling(set: f64, ends: &[f64]) -> bool {
-    let k = ends.partition_point(|end| *end < set);
-    let is_near = k.checked_sub(1).is_none_or(|before| set <= ends[before] + NEAR_PART);
-    is_near || ends.get(k).is_some_and(|end| set >= end - EDGE_PART)
+fn is_telling(set: f64, edges: &[Edge]) -> bool {
+    let k = edges.partition_point(|edge| edge.octave < set);
+    let is_near = k.checked_sub(1).is_none_or(|before| set <= edges[before].octave + NEAR_PART);
+    is_near || edges.get(k).is_some_and(|edge| set >= edge.octave - EDGE_PART)
 }
 
 fn octave(bytes: Bytes) -> f64 {

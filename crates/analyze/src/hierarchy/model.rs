@@ -338,7 +338,6 @@ impl Observed {
             before = before.max(cost);
         }
         let others = if self.touch == Touch::Stream { 1 } else { places.len() };
-        costs.resize(1 + places.len(), 0.0);
         costs.resize(1 + places.len() + others, 0.0);
         costs
     }
