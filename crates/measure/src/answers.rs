@@ -86,7 +86,7 @@ impl Contents {
 
 /// The loop in plain Rust, as this machine computes it.
 pub(crate) fn twin<'a>(formula: &'a Formula, variant: &Variant, call: &Call) -> Twin<'a> {
-    Twin { formula, element: variant.element, scalar: call.scalar, is_fused: crate::asm::detect().fma }
+    Twin::new(formula, variant.element, call.scalar, crate::asm::detect())
 }
 
 /// The statements that store, by number, and where to.
@@ -382,7 +382,7 @@ mod tests {
         scalar: f64,
         passes: u64,
     ) -> Expected<'a> {
-        Expected::new(Twin { formula, element, scalar, is_fused: true }, contents, passes)
+        Expected::new(Twin { formula, element, scalar, fuses: true, contracts: true }, contents, passes)
     }
 
     #[test]

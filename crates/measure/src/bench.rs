@@ -181,7 +181,7 @@ fn self_test(
         _ => variant.element.encode(numbers),
     };
     let mut arrays: Vec<Vec<u8>> = formula.streams.iter().zip(&twin).map(lay_down).collect();
-    let by_hand = Twin { formula: &formula, element: variant.element, scalar: 3.0, is_fused: isa.fma };
+    let by_hand = Twin::new(&formula, variant.element, 3.0, isa);
     let expect = by_hand.pass(&mut twin, rows, columns);
     let addresses: Vec<u64> = arrays.iter_mut().map(|a| a.as_mut_ptr() as u64).collect();
     let mut call = Call::new(&formula, variant, &addresses, rows as u64, columns as u64);

@@ -12,6 +12,8 @@ pub struct Isa {
     pub avx2: bool,
     /// Fused multiply-add.
     pub fma: bool,
+    /// Whether it holds up stores, so that a loop that stores is faster with multiplication and addition apart.
+    pub fma_delays_stores: bool,
     /// 512-bit vectors.
     pub avx512: bool,
     /// movntdqa.
@@ -40,6 +42,7 @@ impl Isa {
         avx: false,
         avx2: false,
         fma: false,
+        fma_delays_stores: false,
         avx512: false,
         sse41: false,
         sse4a: false,
@@ -51,6 +54,11 @@ impl Isa {
         movdir64b: false,
         clzero: false,
     };
+
+    /// Whether `x*y + z` becomes one instruction in a loop that stores, or in one that doesn't.
+    pub fn contracts(self, stores: bool) -> bool {
+        self.fma && !(stores && self.fma_delays_stores)
+    }
 
     /// The widths there are, narrow first.
     pub fn widths(self) -> Vec<Width> {

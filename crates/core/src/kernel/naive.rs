@@ -7,6 +7,7 @@
 
 use crate::kernel::Element;
 use crate::kernel::formula::{Expr, Formula, Function, IndexOrder, Operation, Target};
+use crate::kernel::isa::Isa;
 
 /// A loop and the numbers that it works with.
 #[derive(Debug, Clone, Copy)]
@@ -17,8 +18,17 @@ pub struct Twin<'a> {
     pub element: Element,
     /// The value of its scalars.
     pub scalar: f64,
-    /// Whether the machine code fuses a product and what is added to it.
-    pub is_fused: bool,
+    /// Whether the machine code rounds `fma(x, y, z)` once.
+    pub fuses: bool,
+    /// Whether it does so with `x*y + z`, too.
+    pub contracts: bool,
+}
+
+impl<'a> Twin<'a> {
+    /// Of machine code for these instructions.
+    pub fn new(formula: &'a Formula, element: Element, scalar: f64, isa: Isa) -> Self {
+        Twin { formula, element, scalar, fuses: isa.fma, contracts: isa.contracts(formula.store().is_some()) }
+    }
 }
 
 /// Where elements lie: the first of a row, and elements from one row to the next. A plain array is one row.
@@ -54,18 +64,20 @@ impl Twin<'_> {
             Expr::Unary(Function::Root, operand) => value(operand).sqrt(),
             Expr::MultiplyAdd(operands) => {
                 let [x, y, z] = operands.each_ref().map(value);
-                self.multiply_add(x, y, z)
+                self.multiply_add(self.fuses, x, y, z)
             }
             Expr::Binary(operation, left, right) => match (operation, Expr::fused(left, right)) {
-                (Operation::Add, Some(([x, y], addend))) => self.multiply_add(value(x), value(y), value(addend)),
+                (Operation::Add, Some(([x, y], addend))) => {
+                    self.multiply_add(self.contracts, value(x), value(y), value(addend))
+                }
                 _ => compute(*operation, value(left), value(right)),
             },
         };
         self.rounded(number)
     }
 
-    fn multiply_add(&self, x: f64, y: f64, z: f64) -> f64 {
-        match (self.is_fused, self.element) {
+    fn multiply_add(&self, is_fused: bool, x: f64, y: f64, z: f64) -> f64 {
+        match (is_fused, self.element) {
             (true, Element::Double) => fused(x, y, z),
             (true, Element::Float) => libm::fmaf(x as f32, y as f32, z as f32).into(),
             (false, _) => self.rounded(x * y) + z,
@@ -281,8 +293,8 @@ mod tests {
             let formula = kernel.formula();
             let (rows, columns) = if formula.grid { (5, 9) } else { (1, 45) };
             let streams: Vec<Vec<f64>> = (0..formula.streams.len()).map(|stream| numbers(stream, 45)).collect();
-            for (&element, is_fused) in Element::ALL.iter().zip([true, false]) {
-                let twin = Twin { formula: &formula, element, scalar: 3.0, is_fused };
+            for (&element, fuses) in Element::ALL.iter().zip([true, false]) {
+                let twin = Twin { formula: &formula, element, scalar: 3.0, fuses, contracts: fuses };
                 let (mut found, mut expect) = (streams.clone(), streams.clone());
                 let answer = twin.pass(&mut found, rows, columns);
                 let results: Vec<f64> = answer.sums.iter().map(|total| total.sum).chain(answer.last).collect();
@@ -294,7 +306,7 @@ mod tests {
 
     fn value(text: &str, element: Element, is_fused: bool, b: f64, c: f64) -> f64 {
         let formula = Kernel::find(text).unwrap().formula();
-        let twin = Twin { formula: &formula, element, scalar: 3.0, is_fused };
+        let twin = Twin { formula: &formula, element, scalar: 3.0, fuses: is_fused, contracts: is_fused };
         let mut streams = vec![vec![0.0], vec![b], vec![c]];
         twin.pass(&mut streams, 1, 1);
         streams[0][0]
@@ -326,6 +338,20 @@ mod tests {
                 assert_eq!(value(text, element, false, 1.0 + e, 1.0 - e), 0.0, "{text}");
             }
         }
+    }
+
+    /// Where fused instructions hold up stores, `fma` in a loop's text is one all the same.
+    #[test]
+    fn what_is_not_contracted_is_rounded_twice() {
+        let e = 2f64.powi(-30);
+        for (text, expect) in [("a[i] = b[i]*c[i] + -1", 0.0), ("a[i] = fma(b[i], c[i], -1)", -e * e)] {
+            let formula = Kernel::find(text).unwrap().formula();
+            let isa = Isa { fma: true, fma_delays_stores: true, ..Isa::NONE };
+            let mut streams = vec![vec![0.0], vec![1.0 + e], vec![1.0 - e]];
+            Twin::new(&formula, Element::Double, 3.0, isa).pass(&mut streams, 1, 1);
+            assert_eq!(streams[0][0], expect, "{text}");
+        }
+        assert!(!Isa { fma_delays_stores: true, ..Isa::NONE }.contracts(false));
     }
 
     proptest! {

@@ -128,6 +128,8 @@ struct Generator<'a, S: InstructionSet> {
     /// (stream, row) of each pointer register.
     pointers: Vec<(usize, i32)>,
     registers: Registers,
+    /// Whether `x*y + z` is one instruction.
+    contracts: bool,
 }
 
 impl<'a, S: InstructionSet> Generator<'a, S> {
@@ -138,7 +140,8 @@ impl<'a, S: InstructionSet> Generator<'a, S> {
         }
         let registers =
             Registers::new::<S>(formula, variant).ok_or(Unsupported::NoSuchInstruction(S::TOO_MANY_VECTORS))?;
-        Ok(Generator { asm: S::new(isa), formula, variant, padding, pointers, registers })
+        let contracts = isa.contracts(formula.store().is_some());
+        Ok(Generator { asm: S::new(isa), formula, variant, padding, pointers, registers, contracts })
     }
 
     fn generate(mut self) -> Result<MachineCode, Unsupported> {
@@ -291,10 +294,10 @@ impl<'a, S: InstructionSet> Generator<'a, S> {
         }
     }
 
-    /// `sum += value`, fused where it can be.
+    /// `sum += value`, fused where that is as fast.
     fn add_to(&mut self, sum: usize, value: &Expr, free: usize, step: Step) {
         match value {
-            Expr::Binary(Operation::Multiply, left, right) if self.asm.fuses() => {
+            Expr::Binary(Operation::Multiply, left, right) if self.contracts => {
                 self.add_product(sum, [left, right], free, step);
             }
             _ => {
@@ -341,7 +344,7 @@ impl<'a, S: InstructionSet> Generator<'a, S> {
                 }
             }
             Expr::Binary(operation, left, right) => match Expr::fused(left, right) {
-                Some((factors, addend)) if *operation == Operation::Add && self.asm.fuses() => {
+                Some((factors, addend)) if *operation == Operation::Add && self.contracts => {
                     self.multiply_add(factors, addend, free, step);
                 }
                 _ => self.binary(*operation, [left, right], free, step),

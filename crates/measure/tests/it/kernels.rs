@@ -38,7 +38,8 @@ fn isas() -> Vec<Isa> {
     }
     let no_512 = Isa { avx512: false, ..here };
     let sse = Isa { avx: false, avx2: false, fma: false, avx512: false, ..here };
-    vec![here, no_fma, no_512, sse, Isa { sse4a: false, ..sse }, Isa { sse4a: false, ..here }]
+    let apart = Isa { fma_delays_stores: !here.fma_delays_stores, ..here };
+    vec![here, no_fma, apart, no_512, sse, Isa { sse4a: false, ..sse }, Isa { sse4a: false, ..here }]
 }
 
 /// Who starts these tests in an emulator says what length of SVE registers they are to be about.
@@ -211,7 +212,7 @@ impl<'a> Subject<'a> {
             _ => arrays.values(stream),
         };
         let mut streams: Vec<Vec<f64>> = formula.streams.iter().map(|s| s.role).enumerate().map(contents).collect();
-        let twin = Twin { formula, element: variant.element, scalar: 3.0, is_fused: isa.fma };
+        let twin = Twin::new(formula, variant.element, 3.0, isa);
         let answer = twin.pass(&mut streams, rows, columns);
 
         let mut call = Call::new(formula, variant, &arrays.addresses(), rows as u64, columns as u64);
