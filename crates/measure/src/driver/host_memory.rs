@@ -29,7 +29,14 @@ impl HostMemory {
         HostMemory { backing: Backing::Heap { words, first }, length }
     }
 
-    /// The same in pages of a kind.
+    /// As a program's array lies: behind the 16 bytes that the allocator keeps before a large block. A driver's copy by the processor
+    /// depends on it: on Zen 3 `rep movsb`, by which memcpy copies there, gives 3.3 GB/s where the target begins up to 2 KiB behind the
+    /// source, counted within pages, and 10 GB/s elsewhere.
+    pub fn of_a_program(bytes: usize) -> Self {
+        Self::new(bytes, 16)
+    }
+
+    /// In pages of a kind.
     pub fn in_pages(kind: MemoryKind, bytes: usize) -> Result<Self, NoVisit> {
         let region = Region::new(MemorySpec::of(kind), Bytes(bytes as u64), &Places::default())?;
         Ok(HostMemory { backing: Backing::Pages(Box::new(region)), length: bytes.div_ceil(8) })
@@ -69,6 +76,7 @@ mod tests {
             let words = memory.words();
             assert_eq!((words.as_ptr() as usize % PAGE, words.len()), (offset, 13));
         }
+        assert_eq!(HostMemory::of_a_program(100).words().as_ptr() as usize % PAGE, 16);
         let mut memory = HostMemory::in_pages(MemoryKind::Base, 100).unwrap().touched();
         let words = memory.words();
         assert_eq!((words.as_ptr() as usize % PAGE, words.len(), words[12]), (0, 13, 1.0));

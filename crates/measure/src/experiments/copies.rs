@@ -106,7 +106,7 @@ impl<D: Driver> Ends<'_, D> {
     /// Memory of the host, full of a number.
     fn on_host(&self, value: f64) -> Result<OnHost<D::Memory>, NoVisit> {
         let mut memory = match self.host {
-            Buffer::Regular => OnHost::Regular(HostMemory::new(self.bytes, 0)),
+            Buffer::Regular => OnHost::Regular(HostMemory::of_a_program(self.bytes)),
             kind => {
                 let mut memory = self.driver.make(kind, self.bytes, None)?;
                 memory.map(Access::ReadWrite)?;

@@ -120,7 +120,9 @@ impl<'a, D: Driver> Operation<'a, D> {
             self.staging = Some(self.plain(empty(self.bytes))?);
         }
         if matches!(self.action, UseWritten | Write | Read) {
-            self.regular = Some(if self.action == Read { empty(self.bytes) } else { filled(self.bytes) });
+            let mut regular = HostMemory::of_a_program(self.bytes);
+            regular.words().fill(if self.action == Read { 1.0 } else { SCALAR });
+            self.regular = Some(regular);
         }
         Ok(())
     }
