@@ -146,12 +146,14 @@ fn any_kernel_is_scanned_in_a_block() {
     let kernels = vec![Kernel::named("triad").unwrap(), own, Kernel::named("sum").unwrap()];
     let choice = Choice { kernels, sizes: vec![Bytes::mib(512)], threads: vec![1, 2], ..Choice::default() };
     let offsets: Offsets = "0..2KiB:64B".parse().unwrap();
-    let cases = plan::streams::streams(&simulated::frame(&machine), &choice, &offsets).unwrap();
+    let frame = simulated::frame(&machine);
+    let cases = plan::streams::streams(&frame, &choice, &offsets).unwrap();
     // 33 offsets of two kernels, and one of what has but one array, by one thread and by two.
     assert_eq!(cases.len(), 2 * (2 * 33 + 1));
+    let triad = format!("triad {} regular", frame.widest());
     assert_eq!(
         cases[1].to_string(),
-        "triad 512 regular, arrays in one block, each 64 B further, 512 MiB, thp, 1 thread"
+        format!("{triad}, arrays in one block, each 64 B further, 512 MiB, thp, 1 thread")
     );
     let report = model::report(&simulated::run(&machine, &cases, &mut fake(Some(|a| a / 64 % 8), 5)));
     let names: Vec<(String, usize)> =
@@ -163,8 +165,8 @@ fn any_kernel_is_scanned_in_a_block() {
         assert_eq!((effect.streams, offset, effect.period), (3, 64, Some(512)), "{map:?}");
         assert!(low <= 3.0 && 3.0 <= high && (2.7..3.4).contains(&gain), "{gain} [{low}, {high}]");
     }
-    let said =
-        report.findings.iter().find(|said| said.starts_with("triad 512 regular with its arrays in one block, 2"));
+    let blocks = format!("{triad} with its arrays in one block, 2");
+    let said = report.findings.iter().find(|said| said.starts_with(&blocks));
     assert!(
         said.is_some_and(|said| said.contains("pad by 64 B: it then runs 3") && said.contains("after 512 B")),
         "{said:?}"
