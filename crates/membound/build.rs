@@ -34,7 +34,7 @@ fn is_wanted() -> bool {
         && is("CARGO_CFG_TARGET_OS", "linux")
         && is("CARGO_CFG_TARGET_ENV", "gnu")
         && env::var("HOST") == env::var("TARGET")
-        && ["RUSTC_LINKER", &chosen_linker()].iter().all(|name| env::var_os(name).is_none())
+        && env::var_os("RUSTC_LINKER").is_none()
         && !["linker", "link-arg", "fuse-ld"].iter().any(|word| flags.contains(word))
 }
 

@@ -60,6 +60,11 @@ impl Isa {
         self.fma && !(stores && self.fma_delays_stores)
     }
 
+    /// The same, where a product is added in one instruction or apart as asked, whichever is faster.
+    pub fn fusing(self, is_fused: bool) -> Isa {
+        Isa { fma: self.fma && is_fused, fma_delays_stores: false, ..self }
+    }
+
     /// The widths there are, narrow first.
     pub fn widths(self) -> Vec<Width> {
         Width::ALL.iter().copied().filter(|&w| self.has_width(w)).collect()

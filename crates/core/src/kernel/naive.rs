@@ -304,18 +304,19 @@ mod tests {
         }
     }
 
-    fn value(text: &str, element: Element, is_fused: bool, b: f64, c: f64) -> f64 {
+    const FUSED: Isa = Isa { fma: true, ..Isa::NONE };
+
+    fn value(text: &str, element: Element, isa: Isa, b: f64, c: f64) -> f64 {
         let formula = Kernel::find(text).unwrap().formula();
-        let twin = Twin { formula: &formula, element, scalar: 3.0, fuses: is_fused, contracts: is_fused };
         let mut streams = vec![vec![0.0], vec![b], vec![c]];
-        twin.pass(&mut streams, 1, 1);
+        Twin::new(&formula, element, 3.0, isa).pass(&mut streams, 1, 1);
         streams[0][0]
     }
 
     #[test]
     fn numbers_are_those_of_ieee_arithmetic() {
         let check = |text: &str, b: f64, c: f64, expect: f64| {
-            let found = value(text, Element::Double, true, b, c);
+            let found = value(text, Element::Double, FUSED, b, c);
             assert!(is_same(found, expect), "{text} of {b}, {c}: {found}, not {expect}");
         };
         check("a[i] = b[i]/c[i] - 1", 7.0, 2.0, 2.5);
@@ -334,8 +335,8 @@ mod tests {
     fn a_fused_product_is_not_rounded() {
         for text in ["a[i] = b[i]*c[i] + -1", "a[i] = -1 + b[i]*c[i]", "a[i] = fma(b[i], c[i], -1)"] {
             for (element, e) in [(Element::Double, 2f64.powi(-30)), (Element::Float, 2f64.powi(-13))] {
-                assert_eq!(value(text, element, true, 1.0 + e, 1.0 - e), -e * e, "{text}");
-                assert_eq!(value(text, element, false, 1.0 + e, 1.0 - e), 0.0, "{text}");
+                assert_eq!(value(text, element, FUSED, 1.0 + e, 1.0 - e), -e * e, "{text}");
+                assert_eq!(value(text, element, Isa::NONE, 1.0 + e, 1.0 - e), 0.0, "{text}");
             }
         }
     }
@@ -344,14 +345,12 @@ mod tests {
     #[test]
     fn what_is_not_contracted_is_rounded_twice() {
         let e = 2f64.powi(-30);
+        let delayed = Isa { fma_delays_stores: true, ..FUSED };
         for (text, expect) in [("a[i] = b[i]*c[i] + -1", 0.0), ("a[i] = fma(b[i], c[i], -1)", -e * e)] {
-            let formula = Kernel::find(text).unwrap().formula();
-            let isa = Isa { fma: true, fma_delays_stores: true, ..Isa::NONE };
-            let mut streams = vec![vec![0.0], vec![1.0 + e], vec![1.0 - e]];
-            Twin::new(&formula, Element::Double, 3.0, isa).pass(&mut streams, 1, 1);
-            assert_eq!(streams[0][0], expect, "{text}");
+            assert_eq!(value(text, Element::Double, delayed, 1.0 + e, 1.0 - e), expect, "{text}");
         }
-        assert!(!Isa { fma_delays_stores: true, ..Isa::NONE }.contracts(false));
+        assert!(delayed.contracts(false) && delayed.fusing(true).contracts(true), "{delayed:?}");
+        assert!(!delayed.fusing(false).contracts(false) && !Isa::NONE.fusing(true).contracts(false), "{delayed:?}");
     }
 
     proptest! {
@@ -368,9 +367,9 @@ mod tests {
     #[test]
     fn floats_are_rounded_after_every_operation() {
         // 2^24 + 1 is no float: it is rounded to 2^24 before 1 is taken away again.
-        let found = |element| value("a[i] = b[i] + c[i] - c[i]", element, false, 1.0, 2f64.powi(24));
+        let found = |element| value("a[i] = b[i] + c[i] - c[i]", element, Isa::NONE, 1.0, 2f64.powi(24));
         assert_eq!((found(Element::Float), found(Element::Double)), (0.0, 1.0));
-        assert_eq!(value("a[i] = b[i]/c[i]", Element::Float, false, 1.0, 3.0), f64::from(1f32 / 3f32));
+        assert_eq!(value("a[i] = b[i]/c[i]", Element::Float, Isa::NONE, 1.0, 3.0), f64::from(1f32 / 3f32));
     }
 
     /// 100 additions to a partial sum of floats: (100 + 256) / 2^24 of the magnitudes.

@@ -42,9 +42,9 @@ impl HostMemory {
         Ok(HostMemory { backing: Backing::Pages(Box::new(region)), length: bytes.div_ceil(8) })
     }
 
-    /// Makes its pages.
-    pub fn touched(mut self) -> Self {
-        self.words().fill(1.0);
+    /// Full of a number, so that its pages are made.
+    pub fn full_of(mut self, value: f64) -> Self {
+        self.words().fill(value);
         self
     }
 
@@ -77,7 +77,7 @@ mod tests {
             assert_eq!((words.as_ptr() as usize % PAGE, words.len()), (offset, 13));
         }
         assert_eq!(HostMemory::of_a_program(100).words().as_ptr() as usize % PAGE, 16);
-        let mut memory = HostMemory::in_pages(MemoryKind::Base, 100).unwrap().touched();
+        let mut memory = HostMemory::in_pages(MemoryKind::Base, 100).unwrap().full_of(1.0);
         let words = memory.words();
         assert_eq!((words.as_ptr() as usize % PAGE, words.len(), words[12]), (0, 13, 1.0));
         assert_eq!(memory.inspect().unwrap().bytes, Bytes(104));

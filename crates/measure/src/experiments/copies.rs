@@ -105,16 +105,15 @@ impl<M: Memory> Leg<M> {
 impl<D: Driver> Ends<'_, D> {
     /// Memory of the host, full of a number.
     fn on_host(&self, value: f64) -> Result<OnHost<D::Memory>, NoVisit> {
-        let mut memory = match self.host {
-            Buffer::Regular => OnHost::Regular(HostMemory::of_a_program(self.bytes)),
+        Ok(match self.host {
+            Buffer::Regular => OnHost::Regular(HostMemory::of_a_program(self.bytes).full_of(value)),
             kind => {
                 let mut memory = self.driver.make(kind, self.bytes, None)?;
                 memory.map(Access::ReadWrite)?;
+                memory.contents().fill(value);
                 OnHost::Pinned(memory)
             }
-        };
-        memory.words().fill(value);
-        Ok(memory)
+        })
     }
 
     /// Memory of a device, full of a number.

@@ -55,7 +55,7 @@ impl Adder {
     ) -> Result<Measured, NoVisit> {
         let &[cpu] = &case.cpus[..] else { return Err(NoVisit::OneThread("a sum is added up by")) };
         let kernel = Kernel::find(&way.variant.kernel)?;
-        let isa = Isa { fma: tools.isa.fma && way.fused, fma_delays_stores: false, ..tools.isa };
+        let isa = tools.isa.fusing(way.fused);
         if way.fused && !tools.isa.fma {
             return Err(NoVisit::impossible("this processor has no fused multiply-add (FMA)"));
         }

@@ -106,7 +106,7 @@ pub(super) fn measure<D: Driver>(
     memory.words().fill(1.0);
     let (mut from, mut to) = (maker.plain(array)?, maker.plain(array)?);
     for memory in [&mut from, &mut to] {
-        memory.write(HostMemory::new(array, 0).touched().words())?;
+        memory.write(HostMemory::new(array, 0).full_of(1.0).words())?;
     }
     let (triad, copy) = (Side::Triad { code, memory }, Side::Copy { from, to });
     let (side, mut beside) = if is_triad { (triad, copy) } else { (copy, triad) };

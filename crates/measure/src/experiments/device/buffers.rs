@@ -41,7 +41,7 @@ impl<D: Driver> Maker<'_, D> {
 
     /// The same with its pages made.
     pub fn touched_host(&self, bytes: usize) -> Result<Option<HostMemory>, NoVisit> {
-        Ok(self.host(bytes)?.map(HostMemory::touched))
+        Ok(self.host(bytes)?.map(|memory| memory.full_of(1.0)))
     }
 
     /// A buffer; `host` is what [`Maker::host`] gave.

@@ -120,9 +120,8 @@ impl<'a, D: Driver> Operation<'a, D> {
             self.staging = Some(self.plain(empty(self.bytes))?);
         }
         if matches!(self.action, UseWritten | Write | Read) {
-            let mut regular = HostMemory::of_a_program(self.bytes);
-            regular.words().fill(if self.action == Read { 1.0 } else { SCALAR });
-            self.regular = Some(regular);
+            let value = if self.action == Read { OTHER } else { SCALAR };
+            self.regular = Some(HostMemory::of_a_program(self.bytes).full_of(value));
         }
         Ok(())
     }
@@ -329,19 +328,19 @@ pub(super) fn array_bytes(working_set: u64) -> u64 {
     (working_set / 3 / 4096 * 4096).max(4096)
 }
 
+/// What no check expects.
+const OTHER: f64 = 1.0;
 /// Bytes of a cache line: places of a chase lie so far apart.
 const LINE: usize = membound_core::units::LINE as usize;
 
 /// Regular memory that holds what every check expects.
 fn filled(bytes: usize) -> HostMemory {
-    let mut memory = HostMemory::new(bytes, 0);
-    memory.words().fill(SCALAR);
-    memory
+    HostMemory::new(bytes, 0).full_of(SCALAR)
 }
 
 /// Regular memory that holds something else.
 fn empty(bytes: usize) -> HostMemory {
-    HostMemory::new(bytes, 0).touched()
+    HostMemory::new(bytes, 0).full_of(OTHER)
 }
 
 /// A random order of so many places.
