@@ -3,6 +3,7 @@
 //!
 //! `cargo test -p membound-analyze --test it halves -- --nocapture` prints the tables of docs/method/statistics.md.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
@@ -11,6 +12,7 @@ use membound_analyze::of_record::report;
 use membound_analyze::report::Report;
 use membound_core::case::Case;
 use membound_core::record::{Outcome, Record};
+use membound_core::stats::family::{Sides, differences};
 use membound_core::stats::quantiles::{median, quantile};
 use membound_core::stats::states::{Better, Capability, Ends, States, Visit, states};
 
@@ -29,11 +31,8 @@ fn guest() -> BTreeMap<Case, Vec<Vec<Rates>>> {
     let mut cases: BTreeMap<Case, Vec<Vec<Rates>>> = BTreeMap::new();
     for run in 0..6 {
         let record = unpacked(&folder.join(format!("zen4-guest-{}.jsonl.bz2", run + 1)));
-        for visit in &record.measurements {
-            let Outcome::Measured(measured) = &visit.outcome else { panic!("only measured visits are kept") };
-            let bytes = (measured.volume.payload() * measured.repetitions) as f64;
-            let rates = measured.samples.ticks.iter().map(|ticks| bytes / *ticks as f64).collect();
-            cases.entry(visit.case.clone()).or_insert_with(|| vec![Vec::new(); 6])[run].push(rates);
+        for (case, visits) in rates(&record) {
+            cases.entry(case).or_insert_with(|| vec![Vec::new(); 6])[run] = visits;
         }
     }
     cases.retain(|_, runs| runs.iter().all(|run| !run.is_empty()));
@@ -131,6 +130,43 @@ fn headline_intervals_hold_the_next_run() {
         let (share, all) = told_of(&counts);
         assert!(all > 150 && share >= 85.0, "{guest}: {share} of {all}");
     }
+}
+
+/// Ten runs of one machine make 45 pairs that do not differ. One run a side, of which five in a hundred may be told apart by error.
+#[test]
+fn runs_of_one_machine_are_seldom_told_apart() {
+    let (mut alarms, mut pairs) = (0, 0);
+    for guest in ["emr", "zen4", "zen3"] {
+        let runs: Vec<BTreeMap<Case, Vec<Rates>>> = headlines(guest).map(|record| rates(&record)).collect();
+        let of_pair = |(a, b): (usize, usize)| {
+            let both = runs[a].iter().filter_map(|(case, visits)| Some((case, visits, runs[b].get(case)?)));
+            let families: Vec<Sides<'_>> = both.map(|(case, a, b)| sides(case, a, b)).collect();
+            let found = differences(&families, Sides::clone).into_iter().flatten();
+            found.filter_map(|found| found.test).any(|test| test.p_family < 0.05)
+        };
+        let of_guest: Vec<bool> = (0..10).flat_map(|a| (a + 1..10).map(move |b| (a, b))).map(of_pair).collect();
+        let told_apart = of_guest.iter().filter(|is_alarm| **is_alarm).count();
+        println!("{guest}: {told_apart} of {} pairs", of_guest.len());
+        (alarms, pairs) = (alarms + told_apart, pairs + of_guest.len());
+    }
+    assert!(pairs == 135 && 20 * alarms <= pairs, "{alarms} of {pairs}");
+}
+
+/// Of each case the visits.
+fn rates(record: &Record) -> BTreeMap<Case, Vec<Rates>> {
+    let mut cases: BTreeMap<Case, Vec<Rates>> = BTreeMap::new();
+    for visit in &record.measurements {
+        let Outcome::Measured(measured) = &visit.outcome else { panic!("only measured visits are kept") };
+        let bytes = (measured.volume.payload() * measured.repetitions) as f64;
+        let rates = measured.samples.ticks.iter().map(|ticks| bytes / *ticks as f64).collect();
+        cases.entry(visit.case.clone()).or_default().push(rates);
+    }
+    cases
+}
+
+fn sides<'a>(case: &Case, a: &'a [Rates], b: &'a [Rates]) -> Sides<'a> {
+    let run = |visits: &'a [Rates]| vec![visits.iter().map(Cow::from).collect()];
+    Sides { better: Better::Higher, group: case.threads(), a: run(a), b: run(b) }
 }
 
 /// Intervals that hold another figure, and all, by threads and whether memory is reached.

@@ -60,6 +60,13 @@ impl HandOvers {
         told
     }
 
+    /// Ticks of the mean hand-over: between those of the states in which the CPUs were.
+    pub fn mean(&self) -> Option<f64> {
+        let (sum, count) =
+            self.0.values().flatten().fold((0.0, 0usize), |(sum, count), ticks| (sum + ticks, count + 1));
+        (count > 0).then(|| sum / count as f64)
+    }
+
     /// The pairs of CPUs that were now close, now far apart.
     pub fn distances(&self) -> Distances {
         let states = self.0.iter().filter_map(|(cpus, ticks)| Some((*cpus, two_states(ticks)?)));
@@ -140,6 +147,12 @@ fn two_states(values: &[f64]) -> Option<[f64; 2]> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_mean_of_all() {
+        assert_eq!(HandOvers(HashMap::from([([0, 1], vec![40.0, 40.0, 220.0])])).mean(), Some(100.0));
+        assert_eq!(HandOvers::default().mean(), None);
+    }
 
     #[test]
     fn two_states_are_told_from_one_with_a_tail() {

@@ -2,8 +2,13 @@
 //!
 //! *Draws.* Samples of one visit resemble each other, and so do visits of one run. So one observation, a draw, is the
 //! level of an undisturbed visit (`states.rs`); where either side has several runs, it is the mean of a run's. How far draws lie
-//! apart is then what an interval must hold, whatever makes them do so. Between runs more changes than between visits (where
-//! pages lie, what else runs): of one run a side nothing of that can be known.
+//! apart is then what an interval must hold, whatever makes them do so.
+//!
+//! *One run a side.* A host changes over minutes, so runs differ by more than their visits let expect. Of one run that can be seen in
+//! its halves, each of which finds its own undisturbed visits: on recorded hosts they lie as far apart as runs do (table in
+//! docs/experiments/compare.md). What they differ by beyond what their visits let expect is learnt from all cells of a group, and added.
+//! And where the slower side is as fast as the faster one was in some disturbed visits, it may have met the same state of the
+//! host for all its time, which is no difference between the sides.
 //!
 //! *States.* Where visits have states, a side of few visits may never have been seen undisturbed, and no spread of draws tells so.
 //! How often a visit is disturbed is learnt from all cells of a group: of two visits that are, with a share p, disturbed or not,
@@ -28,7 +33,7 @@ use crate::parallel;
 use std::collections::HashMap;
 
 use crate::stats::interval::MISS;
-use crate::stats::states::{Better, WINDOW, are_undisturbed, level_and_variance, spread};
+use crate::stats::states::{Better, WINDOW, are_undisturbed, level_and_variance, spread, undisturbed_level};
 use crate::stats::student;
 
 /// No draw is taken to be more repeatable than this (relative standard deviation): the timing of a sample is not.
@@ -37,6 +42,13 @@ pub(crate) const REPEATABLE: f64 = 1e-4;
 pub(crate) const UNSEEN: f64 = 1e-2;
 /// Draws that agree by chance say no more than this about the factor.
 const FACTOR_MIN: f64 = 1e-3;
+
+/// A half of a run with fewer visits tells nothing.
+const HALF_MIN: usize = 2;
+/// Runs lie farther apart in time than halves of a run, and a host changes more in minutes than in half of one: variance of both.
+const MINUTES: f64 = 1.5;
+/// So many disturbed visits that agree are a state of the host.
+const STATE_MIN: usize = 2;
 
 /// By how much corrected probabilities are raised. A mix of quiet and unsteady cells fits the assumption behind the moderated
 /// variance badly: with 1, up to 6.6 % of simulated families had a false alarm.
@@ -130,6 +142,37 @@ impl Seen {
         let visits = [a, b].map(|runs| seen(*better, runs));
         Seen { better: *better, group: *group, runs: [a.len(), b.len()], visits }
     }
+
+    fn is_of_one_run(&self) -> bool {
+        self.runs.iter().all(|runs| *runs <= 1)
+    }
+}
+
+/// Variance of half a run beyond what its visits let expect; below zero by chance. `None` of a run with too few visits.
+fn beyond_visits(visits: &[SeenVisit]) -> Option<f64> {
+    let half = |visits: &[SeenVisit]| {
+        let levels = levels(&undisturbed(visits));
+        let (middle, count) = (mean(levels.iter().copied())?, levels.len() as f64);
+        let squares: f64 = levels.iter().map(|level| (level - middle).powi(2)).sum();
+        Some((middle, squares / (count - 1.0).max(1.0) / count))
+    };
+    if visits.len() < 2 * HALF_MIN {
+        return None;
+    }
+    let (first, second) = visits.split_at(visits.len() / 2);
+    let ((a, a_square), (b, b_square)) = (half(first)?, half(second)?);
+    Some(((a - b).powi(2) - a_square - b_square) / 2.0)
+}
+
+/// Whether one of two sides is as fast as the other was when it was disturbed.
+fn is_as_a_state([a, b]: &[Vec<SeenVisit>; 2]) -> bool {
+    let was = |of: &[SeenVisit], slower: &[SeenVisit]| {
+        let levels = levels(of);
+        let disturbed = levels.iter().zip(are_undisturbed(&levels)).filter(|(_, is_fast)| !is_fast);
+        let slow = undisturbed_level(&self::levels(slower)).unwrap_or(f64::NAN);
+        disturbed.filter(|(level, _)| (*level - slow).abs() < WINDOW / 2.0).count() >= STATE_MIN
+    };
+    was(a, b) || was(b, a)
 }
 
 fn seen(better: Better, runs: &[Vec<Cow<'_, [f64]>>]) -> Vec<SeenVisit> {
@@ -141,13 +184,21 @@ fn seen(better: Better, runs: &[Vec<Cow<'_, [f64]>>]) -> Vec<SeenVisit> {
     runs.flat_map(|(run, visits)| visits.iter().filter_map(move |samples| visit(run, samples))).collect()
 }
 
+fn undisturbed(visits: &[SeenVisit]) -> Vec<SeenVisit> {
+    let all = visits.iter().zip(are_undisturbed(&levels(visits)));
+    all.filter(|(_, is_fast)| *is_fast).map(|(visit, _)| *visit).collect()
+}
+
 fn levels(visits: &[SeenVisit]) -> Vec<f64> {
     visits.iter().map(|visit| visit.level).collect()
 }
 
-/// How often visits are disturbed, by group.
+/// What hosts do to the cells of a group.
 struct Hosts {
+    /// How often visits are disturbed.
     disturbed: HashMap<usize, f64>,
+    /// Variance between runs beyond that of their visits.
+    runs: HashMap<usize, f64>,
     /// Sides in all.
     sides: f64,
 }
@@ -169,7 +220,17 @@ impl Hosts {
         // 2p(1-p) disagree; the fast state is taken to be the more frequent.
         let share = |(all, apart): (f64, f64)| (1.0 - (1.0 - 2.0 * apart / all).max(0.0).sqrt()) / 2.0;
         let disturbed = pairs.into_iter().map(|(group, pairs)| (group, share(pairs))).collect();
-        Hosts { disturbed, sides: 2.0 * cells.len().max(1) as f64 }
+        Hosts { disturbed, runs: Hosts::runs(cells), sides: 2.0 * cells.len().max(1) as f64 }
+    }
+
+    /// As far as one run a side can tell.
+    fn runs(cells: &[Seen]) -> HashMap<usize, f64> {
+        let mut halves: HashMap<usize, Vec<f64>> = HashMap::new();
+        for cell in cells.iter().filter(|cell| cell.is_of_one_run()) {
+            halves.entry(cell.group).or_default().extend(cell.visits.iter().filter_map(|visits| beyond_visits(visits)));
+        }
+        let variance = |all: Vec<f64>| MINUTES * mean(all.into_iter()).unwrap_or(0.0).max(0.0);
+        halves.into_iter().map(|(group, all)| (group, variance(all))).collect()
     }
 
     fn disturbed(&self, group: usize) -> f64 {
@@ -194,11 +255,13 @@ struct Drawn {
     unseen: [f64; 2],
     /// Variance of each side's mean, where it holds which visits count as undisturbed.
     choice: [f64; 2],
+    /// Whether the slower side may have met a state of the other's host throughout.
+    is_state: bool,
 }
 
 impl Drawn {
     fn of(cell: &Seen, hosts: &Hosts) -> Option<Drawn> {
-        let is_of_runs = cell.runs.iter().any(|runs| *runs > 1);
+        let is_of_runs = !cell.is_of_one_run();
         let of_side = |side: usize| draws(&cell.visits[side], is_of_runs.then_some(cell.runs[side]));
         let [(a, a_agree), (b, b_agree)] = [of_side(0), of_side(1)];
         if a.is_empty() || b.is_empty() {
@@ -216,7 +279,9 @@ impl Drawn {
             None => spread(&levels(&cell.visits[side])).powi(2),
         });
         let expected = expected.map(|v| v.max(REPEATABLE * REPEATABLE));
-        Some(Drawn { sides, expected, is_of_runs, better: cell.better, group: cell.group, unseen, choice })
+        let is_disturbed = [a_agree, b_agree].contains(&None);
+        let is_state = is_disturbed && !is_of_runs && is_as_a_state(&cell.visits);
+        Some(Drawn { sides, expected, is_of_runs, better: cell.better, group: cell.group, unseen, choice, is_state })
     }
 
     fn is_enough(&self) -> bool {
@@ -243,14 +308,18 @@ impl Drawn {
             let (factor, freedom) = common.moderate(own);
             let variance =
                 |side: usize| (factor * self.expected[side]).max(REPEATABLE * REPEATABLE) / draws[side] as f64;
-            let variance = |side: usize| variance(side).max(self.choice[side]);
+            let of_runs = hosts.runs.get(&self.group).copied().filter(|_| !self.is_of_runs).unwrap_or(0.0);
+            let variance = |side: usize| variance(side).max(self.choice[side]) + of_runs;
             let error = (variance(0) + variance(1)).sqrt();
             let ends = |miss: f64| {
                 let reach = error * student::quantile(miss, freedom);
-                let [low, high] = [b - a - reach, b - a + reach].map(value);
+                let (low, high) = (b - a - reach, b - a + reach);
+                let (low, high) = if self.is_state { (low.min(0.0), high.max(0.0)) } else { (low, high) };
+                let [low, high] = [low, high].map(value);
                 [low.min(high), low.max(high)]
             };
-            let p = (student::outside((b - a) / error, freedom) + unseen).min(1.0);
+            let by_chance = student::outside((b - a) / error, freedom) + unseen;
+            let p = if self.is_state { 1.0 } else { by_chance.min(1.0) };
             Test { ci95: ends(MISS), ci95_family: ends(2.0 * MISS / CAUTION / hosts.sides), p, p_family: p }
         });
         let is_blind = CAUTION * hosts.sides / 2.0 * unseen >= MISS;
@@ -262,9 +331,7 @@ impl Drawn {
 /// The draws of a side, each with the variance that its samples let expect, where they show one; and how many visits there were, if
 /// none was disturbed. A draw is a visit, or one of so many runs.
 fn draws(visits: &[SeenVisit], runs: Option<usize>) -> (Vec<(f64, Option<f64>)>, Option<usize>) {
-    let is_fast = are_undisturbed(&levels(visits));
-    let fast: Vec<SeenVisit> =
-        visits.iter().zip(&is_fast).filter(|(_, is_fast)| **is_fast).map(|(visit, _)| *visit).collect();
+    let fast = undisturbed(visits);
     let agree = (fast.len() == visits.len()).then_some(visits.len());
     let Some(runs) = runs else {
         return (fast.iter().map(|visit| (visit.level, visit.expected)).collect(), agree);
@@ -549,6 +616,49 @@ mod tests {
         assert_eq!(draws(&[&[&[1.0], &[1.01]], &[&[1.02], &[1.03]]], &[&[&[2.0], &[2.1]]]), Some(([2, 1], true)));
         assert_eq!(draws(&[], &[&[&[2.0]]]), None);
         assert_eq!(draws(&[&[&[f64::NAN, -1.0]]], &[&[&[2.0]]]), None);
+    }
+
+    /// Of one run a side: halves at 0 and 4 hundredths, the visits of each 2 apart, so that its level is known with a variance of 1.
+    #[test]
+    fn what_halves_of_a_run_differ_by_widens_the_interval() {
+        let seen = |hundredths: &[f64]| -> Vec<SeenVisit> {
+            hundredths.iter().map(|level| SeenVisit { run: 0, level: 0.01 * level, expected: None }).collect()
+        };
+        let beyond = |hundredths: &[f64]| beyond_visits(&seen(hundredths)).map(|variance| 1e4 * variance);
+        let near = |value: Option<f64>, expect: f64| assert!((value.unwrap() - expect).abs() < 1e-6, "{value:?}");
+        near(beyond(&[-1.0, 1.0, 3.0, 5.0]), (16.0 - 1.0 - 1.0) / 2.0);
+        near(beyond(&[-1.0, 1.0, -1.0, 1.0]), (0.0 - 1.0 - 1.0) / 2.0);
+        // Disturbed visits count in neither half.
+        near(beyond(&[-1.0, 1.0, -70.0, 3.0, 5.0, -70.0]), (16.0 - 1.0 - 1.0) / 2.0);
+        assert_eq!(beyond(&[0.0, 4.0, 8.0]), None, "half of three visits is one");
+
+        let rates = |hundredths: &[f64]| vec![hundredths.iter().map(|x| vec![(0.01 * x).exp(); 7]).collect::<Vec<_>>()];
+        let width = |a: &[f64]| {
+            let [low, high] = all_of(&[of_rates(rates(a), rates(a))])[0].unwrap().test.unwrap().ci95;
+            (high / low).ln()
+        };
+        assert!(
+            width(&[-1.0, 1.0, 3.0, 5.0]) > 1.2 * width(&[-1.0, 3.0, 1.0, 5.0]),
+            "the same visits in another order"
+        );
+    }
+
+    /// A ran at 1 in eight visits and at a half in three; B at a half in all: perhaps the state that A had a quarter of the time.
+    #[test]
+    fn what_one_side_was_in_some_visits_is_no_difference() {
+        let visits = |speeds: &[f64]| vec![speeds.iter().map(|speed| vec![*speed; 7]).collect::<Vec<_>>()];
+        let a = [1.0, 1.01, 0.5, 1.0, 0.99, 0.51, 1.0, 1.01, 0.5, 1.0, 0.99];
+        let told = |b: f64| {
+            let b: Vec<f64> = (0..11).map(|at| b * [1.0, 1.01][at % 2]).collect();
+            let [one, other] = [(&a[..], &b[..]), (&b[..], &a[..])]
+                .map(|(a, b)| all_of(&[of_rates(visits(a), visits(b))])[0].unwrap().test.unwrap());
+            assert!((one.p - other.p).abs() < 1e-9, "sides change places");
+            one
+        };
+        let as_before = told(0.5);
+        assert!(as_before.p == 1.0 && as_before.ci95[1] >= 1.0, "{as_before:?}");
+        let slower = told(0.7);
+        assert!(slower.p_family < 0.05 && slower.ci95[1] < 0.8, "{slower:?}");
     }
 
     #[test]

@@ -10,6 +10,7 @@ use membound_core::machine::Machine;
 use membound_core::machine::caches::Cache;
 use membound_core::machine::fact::Fact;
 use membound_core::memory::policy::Policy;
+use membound_core::record::hand_overs::HandOvers;
 use membound_core::record::{End, Environment, Measured, Outcome, Record};
 use membound_core::stats::quantiles::median;
 use membound_core::units::{Bytes, Hertz, percent, significant};
@@ -213,6 +214,14 @@ const STATES: &[State] = &[
         text: significant,
     },
     State { what: "steal, of one CPU's time", value: steal, share: 0.1, least: 0.002, text: percent },
+    // A host that moves the CPUs of a guest gives threads another speed.
+    State {
+        what: "handing a line from one CPU to another (mean)",
+        value: hand_over_s,
+        share: 0.1,
+        least: 5e-9,
+        text: |seconds| format!("{} ns", significant(seconds * 1e9)),
+    },
     State { what: "samples disturbed by other tasks", value: disturbed, share: 0.1, least: 0.02, text: percent },
     State { what: "memory in huge pages, where asked for", value: huge, share: 0.02, least: 0.0, text: percent },
     State { what: "pages on another node than asked for", value: elsewhere, share: 0.02, least: 0.001, text: percent },
@@ -234,6 +243,12 @@ fn steal(record: &Record) -> Option<f64> {
 pub(crate) fn stolen(before: &Environment, end: Option<&End>) -> Option<f64> {
     let end = end?;
     Some((end.after.steal_s? - before.steal_s?) / end.wall_s).filter(|share| share.is_finite())
+}
+
+fn hand_over_s(record: &Record) -> Option<f64> {
+    let mut told = HandOvers::default();
+    measured(record).for_each(|(case, visit)| _ = told.note(case, visit));
+    Some(told.mean()? / record.header.clock.hz.0)
 }
 
 fn disturbed(record: &Record) -> Option<f64> {

@@ -349,8 +349,8 @@ fn notes(comparison: &Comparison, a: &Side, b: &Side) -> Vec<String> {
     if let (Source::Records(a), Source::Records(b)) = (&a.source, &b.source) {
         if a.len() == 1 && b.len() == 1 {
             notes.push(
-                "One run a side: intervals hold how visits differ, not how runs do (where pages lie, what else runs). \
-                 Give folders with several records to have that in them."
+                "One run a side: how far runs differ is only guessed from how far the halves of each do. Folders with several \
+                 records show it, and find smaller differences."
                     .into(),
             );
         } else if a.len() == 1 || b.len() == 1 {
