@@ -2,6 +2,7 @@
 //! is not installed. No time is asserted, only what was done and what was refused.
 
 use std::collections::BTreeSet;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::process::{Command, Output};
 use std::time::{Duration, Instant};
@@ -292,7 +293,14 @@ fn a_library_of_another_launcher_is_told() {
         return;
     }
     let parts: [(usize, &[&str]); 1] = [(2, &["pingpong", "--sizes", "8"])];
-    let Some(launched) = Mpirun::Mpich.start(&parts, &[("MEMBOUND_MPI", "libmpi.so.40")]) else { return };
+    // Where two of its processes that nobody started together make their folder at once, one fails.
+    let folder = tempfile::tempdir().unwrap();
+    let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap();
+    let host = host.trim().split('.').next().unwrap();
+    let user = folder.path().metadata().unwrap().uid();
+    std::fs::create_dir(folder.path().join(format!("ompi.{host}.{user}"))).unwrap();
+    let variables = [("MEMBOUND_MPI", "libmpi.so.40"), ("TMPDIR", folder.path().to_str().unwrap())];
+    let Some(launched) = Mpirun::Mpich.start(&parts, &variables) else { return };
     refused(&launched.finish(), &["(PMI) started 2 processes", "sees 1", "MEMBOUND_MPI"]);
 }
 
