@@ -43,7 +43,15 @@ impl NodeSet {
 
     /// The nodes, ascending.
     pub fn iter(&self) -> impl Iterator<Item = u32> + '_ {
-        (0..NODES as u32).filter(|node| self.contains(*node))
+        let of_word = |(at, word): (usize, &u64)| {
+            let (first, mut left) = (64 * at as u32, *word);
+            std::iter::from_fn(move || {
+                let bit = (left != 0).then(|| left.trailing_zeros())?;
+                left &= left - 1;
+                Some(first + bit)
+            })
+        };
+        self.0.iter().enumerate().flat_map(of_word)
     }
 
     /// The only node; none where there are several, or none.
