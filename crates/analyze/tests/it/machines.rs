@@ -31,7 +31,7 @@ fn text(machine: &Machine) -> String {
 }
 
 /// Reads a recorded machine, compares its view and key facts with the snapshots, and its JSON with the schema.
-fn recorded(name: &str) -> Machine {
+fn recorded(name: &'static str) -> Machine {
     let machine = recorded::recorded(name);
     let text = text(&machine);
     assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");

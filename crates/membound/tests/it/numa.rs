@@ -80,7 +80,7 @@ impl Made {
     }
 
     pub fn tree(&self) -> TempDir {
-        let root = TempDir::new().unwrap();
+        let root = by_hand::machine_folder();
         let write = |path: &str, text: &str| {
             let path: PathBuf = root.path().join(path);
             std::fs::create_dir_all(path.parent().unwrap()).unwrap();

@@ -1,17 +1,29 @@
 //! Records made by hand.
 #![allow(dead_code)] // Each test file uses its part.
 
+use std::sync::LazyLock;
+
 use membound_core::machine::Machine;
 use membound_core::machine::fact::Fact;
 use membound_core::machine::firmware::Dimm;
 use membound_core::record::{Clock, Environment, Header, Line, Measurement, Record, SCHEMA, Writer};
 use membound_core::units::{Bytes, Hertz};
+use tempfile::TempDir;
+
+/// A folder for the files of a machine: in memory where that can be, since thousands of files that come and go keep a disk's file
+/// system busy for longer than a test.
+pub fn machine_folder() -> TempDir {
+    tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap()
+}
 
 /// A machine of which nothing can be read.
 pub fn unknown_machine() -> Machine {
-    let root = tempfile::tempdir().unwrap();
-    std::fs::create_dir(root.path().join("proc")).unwrap();
-    Machine::read(root.path()).unwrap()
+    static READ: LazyLock<Machine> = LazyLock::new(|| {
+        let root = machine_folder();
+        std::fs::create_dir(root.path().join("proc")).unwrap();
+        Machine::read(root.path()).unwrap()
+    });
+    READ.clone()
 }
 
 /// A clock of so many hertz.

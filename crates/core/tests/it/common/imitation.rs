@@ -25,7 +25,7 @@ pub fn write(root: &Path, files: &[(&str, &str)]) {
 
 /// The machine that these files describe.
 pub fn machine(files: &[(&str, &str)]) -> Machine {
-    let root = tempfile::tempdir().unwrap();
+    let root = by_hand::machine_folder();
     std::fs::create_dir(root.path().join("proc")).unwrap();
     write(root.path(), files);
     Machine::read(root.path()).unwrap()

@@ -1,7 +1,9 @@
 //! Recorded machines: see `crates/core/tests/machines`.
 
+use std::collections::HashMap;
 use std::fs;
 use std::path::Path;
+use std::sync::{LazyLock, Mutex};
 
 use membound_core::machine::Machine;
 use tempfile::TempDir;
@@ -26,11 +28,16 @@ pub const ALL: [&str; 15] = [
     "6arm-cavium-thunderx",
 ];
 
-/// Unpacks and reads a recorded machine.
-pub fn recorded(name: &str) -> Machine {
-    let folder = unpacked(name);
-    let top = fs::read_dir(folder.path()).unwrap().next().unwrap().unwrap().path();
-    Machine::read(&top).unwrap()
+/// A recorded machine. It is unpacked and read once: thousands of files that come and go keep a file system busy.
+pub fn recorded(name: &'static str) -> Machine {
+    static READ: LazyLock<Mutex<HashMap<&str, Machine>>> = LazyLock::new(Mutex::default);
+    let mut read = READ.lock().unwrap();
+    let machine = read.entry(name).or_insert_with(|| {
+        let folder = unpacked(name);
+        let top = fs::read_dir(folder.path()).unwrap().next().unwrap().unwrap().path();
+        Machine::read(&top).unwrap()
+    });
+    machine.clone()
 }
 
 /// Its files, but for the thousands about devices that are no memory.

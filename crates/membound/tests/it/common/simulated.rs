@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
+use crate::common::by_hand;
 use membound_analyze::experiments::addrmap::rows::Experiment;
 use membound_analyze::of_record as model;
 use membound_analyze::report::Report;
@@ -20,7 +21,7 @@ use membound_measure::schedule::{Executor, Schedule};
 /// A machine of so many cores behind one last-level cache of 32 MiB; where it is hybrid, the second half of them is
 /// weaker.
 pub fn machine(cpus: u32, is_hybrid: bool) -> Machine {
-    let root = tempfile::tempdir().unwrap();
+    let root = by_hand::machine_folder();
     let write = |path: &str, text: &str| {
         let path: PathBuf = root.path().join(path);
         std::fs::create_dir_all(path.parent().unwrap()).unwrap();
