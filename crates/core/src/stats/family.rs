@@ -80,6 +80,8 @@ pub struct Difference {
     pub draws: [usize; 2],
     /// Visits that each side would need to be surely seen undisturbed; `None` where they are enough.
     pub needed: Option<usize>,
+    /// Whether the slower side may have met throughout a state of the host in which the other was in some visits.
+    pub is_host_state: bool,
     /// What can be said of chance; absent where there are too few draws: two visits of each side are needed, or of
     /// several runs three.
     pub test: Option<Test>,
@@ -255,8 +257,8 @@ struct Drawn {
     unseen: [f64; 2],
     /// Variance of each side's mean, where it holds which visits count as undisturbed.
     choice: [f64; 2],
-    /// Whether the slower side may have met a state of the other's host throughout.
-    is_state: bool,
+    /// As in [`Difference`].
+    is_host_state: bool,
 }
 
 impl Drawn {
@@ -280,8 +282,17 @@ impl Drawn {
         });
         let expected = expected.map(|v| v.max(REPEATABLE * REPEATABLE));
         let is_disturbed = [a_agree, b_agree].contains(&None);
-        let is_state = is_disturbed && !is_of_runs && is_as_a_state(&cell.visits);
-        Some(Drawn { sides, expected, is_of_runs, better: cell.better, group: cell.group, unseen, choice, is_state })
+        let is_host_state = is_disturbed && !is_of_runs && is_as_a_state(&cell.visits);
+        Some(Drawn {
+            sides,
+            expected,
+            is_of_runs,
+            better: cell.better,
+            group: cell.group,
+            unseen,
+            choice,
+            is_host_state,
+        })
     }
 
     fn is_enough(&self) -> bool {
@@ -314,17 +325,25 @@ impl Drawn {
             let ends = |miss: f64| {
                 let reach = error * student::quantile(miss, freedom);
                 let (low, high) = (b - a - reach, b - a + reach);
-                let (low, high) = if self.is_state { (low.min(0.0), high.max(0.0)) } else { (low, high) };
+                let (low, high) = if self.is_host_state { (low.min(0.0), high.max(0.0)) } else { (low, high) };
                 let [low, high] = [low, high].map(value);
                 [low.min(high), low.max(high)]
             };
             let by_chance = student::outside((b - a) / error, freedom) + unseen;
-            let p = if self.is_state { 1.0 } else { by_chance.min(1.0) };
+            let p = if self.is_host_state { 1.0 } else { by_chance.min(1.0) };
             Test { ci95: ends(MISS), ci95_family: ends(2.0 * MISS / CAUTION / hosts.sides), p, p_family: p }
         });
         let is_blind = CAUTION * hosts.sides / 2.0 * unseen >= MISS;
         let needed = is_blind.then(|| hosts.needed(self.group));
-        Difference { a: value(a), b: value(b), ratio: value(b - a), draws, needed, test }
+        Difference {
+            a: value(a),
+            b: value(b),
+            ratio: value(b - a),
+            draws,
+            needed,
+            is_host_state: self.is_host_state,
+            test,
+        }
     }
 }
 
@@ -648,16 +667,19 @@ mod tests {
     fn what_one_side_was_in_some_visits_is_no_difference() {
         let visits = |speeds: &[f64]| vec![speeds.iter().map(|speed| vec![*speed; 7]).collect::<Vec<_>>()];
         let a = [1.0, 1.01, 0.5, 1.0, 0.99, 0.51, 1.0, 1.01, 0.5, 1.0, 0.99];
-        let told = |b: f64| {
+        let told = |b: f64, is_host_state: bool| {
             let b: Vec<f64> = (0..11).map(|at| b * [1.0, 1.01][at % 2]).collect();
-            let [one, other] = [(&a[..], &b[..]), (&b[..], &a[..])]
-                .map(|(a, b)| all_of(&[of_rates(visits(a), visits(b))])[0].unwrap().test.unwrap());
+            let [one, other] = [(&a[..], &b[..]), (&b[..], &a[..])].map(|(a, b)| {
+                let found = all_of(&[of_rates(visits(a), visits(b))])[0].unwrap();
+                assert_eq!(found.is_host_state, is_host_state);
+                found.test.unwrap()
+            });
             assert!((one.p - other.p).abs() < 1e-9, "sides change places");
             one
         };
-        let as_before = told(0.5);
+        let as_before = told(0.5, true);
         assert!(as_before.p == 1.0 && as_before.ci95[1] >= 1.0, "{as_before:?}");
-        let slower = told(0.7);
+        let slower = told(0.7, false);
         assert!(slower.p_family < 0.05 && slower.ci95[1] < 0.8, "{slower:?}");
     }
 

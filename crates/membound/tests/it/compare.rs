@@ -147,9 +147,27 @@ fn one_visit_says_nothing_of_chance() {
     assert_eq!((found.rows[0].verdict, found.rows[0].draws), (Verdict::Slower, [3, 3]));
 }
 
+/// A was as slow as B in three visits of eleven: the host's doing, until several runs say otherwise.
+#[test]
+fn a_state_of_the_host_is_no_difference() {
+    let case = kernel("store", &[0, 1], Bytes::mib(256));
+    let run =
+        |speeds: &dyn Fn(u32) -> f64| record((0..11).map(|round| at(&case, round, 1e10 * speeds(round))).collect());
+    let at_times = || run(&|round| if round % 4 == 2 { 0.55 } else { 1.0 + 0.001 * f64::from(round) });
+    let always = || run(&|round| 0.55 + 0.001 * f64::from(round));
+    let lone = compared(vec![at_times()], vec![always()]);
+    assert_eq!(lone.rows[0].verdict, Verdict::HostState);
+    let [low, high] = lone.rows[0].speed_ci95.unwrap();
+    assert!(low < 0.56 && high >= 1.0, "{low} {high}");
+    assert_eq!(compared(vec![always()], vec![at_times()]).rows[0].verdict, Verdict::HostState);
+    let several = compared(vec![at_times(), at_times()], vec![always(), always()]);
+    assert_eq!(several.rows[0].verdict, Verdict::Slower);
+}
+
 #[test]
 fn what_differs_between_runs_is_in_the_interval() {
-    // Within a run 0.1 %, between runs 5 %: one run a side is certain of a difference that several runs don't bear out.
+    // Within a run 0.1 %, between runs 5 %: too few visits to have halves, so one run a side is certain of a difference that
+    // several runs don't bear out.
     let run = |level: f64| {
         let case = kernel("load", &[0], Bytes::mib(256));
         record((0..3).map(|round| at(&case, round, 1e10 * level * (1.0 + 0.001 * f64::from(round)))).collect())

@@ -148,6 +148,7 @@ fn verdict(speed: f64, found: &Difference, noise: f64) -> Verdict {
     match found.test.map(|test| test.p_family) {
         None => Verdict::TooFew,
         Some(p) if p >= SIGNIFICANT && found.needed.is_some() => Verdict::TooFew,
+        Some(_) if found.is_host_state => Verdict::HostState,
         Some(p) if p >= SIGNIFICANT => Verdict::NotSignificant,
         // In logarithms, so that it is the same whichever side is called A.
         Some(_) if speed.ln().abs() <= noise.ln_1p() => Verdict::WithinNoise,
@@ -279,6 +280,7 @@ fn findings(comparison: &Comparison) -> Vec<String> {
     for (verdict, words) in [
         (Verdict::NotSignificant, "without a significant difference"),
         (Verdict::WithinNoise, "with one within the noise allowed"),
+        (Verdict::HostState, "as slow as the other side was in some visits, a state of its host"),
         (Verdict::TooFew, "with too few visits to tell"),
     ] {
         if count(verdict) > 0 && count(verdict) < all {

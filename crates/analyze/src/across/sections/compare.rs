@@ -206,6 +206,7 @@ fn verdict_word(verdict: Verdict) -> &'static str {
         Verdict::NotSignificant => "-",
         Verdict::WithinNoise => "in noise",
         Verdict::TooFew => "too few",
+        Verdict::HostState => "host state",
         verdict => verdict.word(),
     }
 }
