@@ -60,7 +60,7 @@ impl Isa {
         self.fma && !(stores && self.fma_delays_stores)
     }
 
-    /// The same, where a product is added in one instruction or apart as asked, whichever is faster.
+    /// The same, where a product is added in one instruction or apart as asked, not as is faster.
     pub fn fusing(self, is_fused: bool) -> Isa {
         Isa { fma: self.fma && is_fused, fma_delays_stores: false, ..self }
     }

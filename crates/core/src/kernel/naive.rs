@@ -349,6 +349,7 @@ mod tests {
         for (text, expect) in [("a[i] = b[i]*c[i] + -1", 0.0), ("a[i] = fma(b[i], c[i], -1)", -e * e)] {
             assert_eq!(value(text, Element::Double, delayed, 1.0 + e, 1.0 - e), expect, "{text}");
         }
+        assert!(!Isa { fma_delays_stores: true, ..Isa::NONE }.contracts(false));
         assert!(delayed.contracts(false) && delayed.fusing(true).contracts(true), "{delayed:?}");
         assert!(!delayed.fusing(false).contracts(false) && !Isa::NONE.fusing(true).contracts(false), "{delayed:?}");
     }

@@ -33,6 +33,7 @@ use crate::parallel;
 use std::collections::HashMap;
 
 use crate::stats::interval::MISS;
+use crate::stats::modes::squares;
 use crate::stats::states::{Better, WINDOW, are_undisturbed, level_and_variance, spread, undisturbed_level};
 use crate::stats::student;
 
@@ -154,9 +155,8 @@ impl Seen {
 fn beyond_visits(visits: &[SeenVisit]) -> Option<f64> {
     let half = |visits: &[SeenVisit]| {
         let levels = levels(&undisturbed(visits));
-        let (middle, count) = (mean(levels.iter().copied())?, levels.len() as f64);
-        let squares: f64 = levels.iter().map(|level| (level - middle).powi(2)).sum();
-        Some((middle, squares / (count - 1.0).max(1.0) / count))
+        let count = levels.len() as f64;
+        Some((mean(levels.iter().copied())?, squares(&levels) / (count - 1.0).max(1.0) / count))
     };
     if visits.len() < 2 * HALF_MIN {
         return None;
@@ -169,9 +169,9 @@ fn beyond_visits(visits: &[SeenVisit]) -> Option<f64> {
 /// Whether one of two sides is as fast as the other was when it was disturbed.
 fn is_as_a_state([a, b]: &[Vec<SeenVisit>; 2]) -> bool {
     let was = |of: &[SeenVisit], slower: &[SeenVisit]| {
-        let levels = levels(of);
+        let [levels, slower] = [of, slower].map(levels);
+        let slow = undisturbed_level(&slower).unwrap_or(f64::NAN);
         let disturbed = levels.iter().zip(are_undisturbed(&levels)).filter(|(_, is_fast)| !is_fast);
-        let slow = undisturbed_level(&self::levels(slower)).unwrap_or(f64::NAN);
         disturbed.filter(|(level, _)| (*level - slow).abs() < WINDOW / 2.0).count() >= STATE_MIN
     };
     was(a, b) || was(b, a)
@@ -303,10 +303,7 @@ impl Drawn {
     /// By which factor draws vary more than expected, and the degrees of freedom it has.
     fn factor(&self) -> Option<(f64, f64)> {
         let freedom = (self.sides[0].len() + self.sides[1].len() - 2) as f64;
-        let squares = |side: usize| {
-            let middle = mean(self.sides[side].iter().copied()).unwrap_or(0.0);
-            self.sides[side].iter().map(|x| (x - middle).powi(2)).sum::<f64>() / self.expected[side]
-        };
+        let squares = |side: usize| squares(&self.sides[side]) / self.expected[side];
         self.is_enough().then(|| (((squares(0) + squares(1)) / freedom).max(FACTOR_MIN), freedom))
     }
 

@@ -80,7 +80,8 @@ fn mean(values: &[f64]) -> f64 {
     values.iter().sum::<f64>() / values.len() as f64
 }
 
-fn squares(values: &[f64]) -> f64 {
+/// Squared distances from the mean, all together.
+pub(crate) fn squares(values: &[f64]) -> f64 {
     let mean = mean(values);
     values.iter().map(|x| (x - mean).powi(2)).sum()
 }
