@@ -27,6 +27,7 @@
 use crate::hierarchy::levels;
 use membound_core::in_order::InOrder;
 use membound_core::stats;
+use membound_core::stats::least_squares::NormalEquations;
 use membound_core::stats::{NORMAL_DEVIATION, Z95};
 use membound_core::units::Bytes;
 
@@ -265,37 +266,28 @@ impl Ladder {
         is_ladder.then_some(moved)
     }
 
-    /// Normal matrix and right side of a step, points that are off counting less.
-    fn normal(&self, points: &[LatencyPoint], parameters: &[Parameter]) -> (Vec<Vec<f64>>, Vec<f64>) {
-        let n = parameters.len();
-        let (mut matrix, mut right) = (vec![vec![0.0; n]; n], vec![0.0; n]);
+    /// What points say about a step of the parameters, those that are off counting less.
+    fn equations(&self, points: &[LatencyPoint], parameters: &[Parameter]) -> NormalEquations {
+        let mut columns = vec![Vec::with_capacity(points.len()); parameters.len()];
+        let (mut target, mut weights) = (Vec::with_capacity(points.len()), Vec::with_capacity(points.len()));
         for point in points {
             let (latency, slopes) = self.slopes(point.octave, parameters);
+            let scale = point.deviation * latency.max(1e-12);
             let off = (point.latency / latency.max(1e-12)).ln() / point.deviation;
-            let (weight, scale) = (weight(off), 1.0 / (point.deviation * latency.max(1e-12)));
-            for ((row, right), of) in matrix.iter_mut().zip(&mut right).zip(&slopes) {
-                let of = weight * of * scale;
-                *right += of * off;
-                row.iter_mut().zip(&slopes).for_each(|(cell, slope)| *cell += of * slope * scale);
-            }
+            columns.iter_mut().zip(&slopes).for_each(|(column, slope)| column.push(slope / scale));
+            target.push(off);
+            weights.push(weight(off));
         }
-        (matrix, right)
+        NormalEquations::of(&columns, &target, &weights)
     }
 
     /// Standard errors of the rungs, all else being fitted too. None, where the points do not determine them.
     fn errors(&self, points: &[LatencyPoint]) -> Vec<f64> {
-        let (matrix, _) = self.normal(points, &self.parameters(None));
-        let n = matrix.len();
-        // The matrix, slightly raised where a parameter does not matter, with the identity beside it.
-        let mut rows = matrix;
-        for (i, row) in rows.iter_mut().enumerate() {
-            row[i] += 1e-12;
-            row.extend((0..n).map(|j| f64::from(u8::from(i == j))));
-        }
-        if eliminate(&mut rows).is_none() {
-            return Vec::new();
-        }
-        (0..self.rungs.len()).map(|i| rows[i][n + i].max(0.0).sqrt()).collect()
+        let mut equations = self.equations(points, &self.parameters(None));
+        // Slightly raised, where a parameter does not matter.
+        equations.raise(0.0, 1e-12);
+        let variances = equations.variances().unwrap_or_default();
+        variances.iter().take(self.rungs.len()).map(|variance| variance.sqrt()).collect()
     }
 
     /// Least loss from here (Levenberg and Marquardt), the place of one edge held where that is asked for.
@@ -305,11 +297,13 @@ impl Ladder {
         let mut at = self.judged(points);
         let mut damping = 1e-3;
         for _ in 0..STEPS {
-            let (matrix, right) = at.normal(points, &parameters);
+            let equations = at.equations(points, &parameters);
             let before = at.loss;
             while damping < 1e6 {
-                let step = damped(&matrix, &right, damping);
-                let next = step.and_then(|step| at.moved(&parameters, &step)).map(|next| next.judged(points));
+                let mut damped = equations.clone();
+                damped.raise(damping, 1e-12);
+                let next =
+                    damped.solved().and_then(|step| at.moved(&parameters, &step)).map(|next| next.judged(points));
                 match next.filter(|next| next.loss < at.loss) {
                     Some(next) => {
                         at = next;
@@ -325,19 +319,6 @@ impl Ladder {
         }
         at
     }
-}
-
-/// Marquardt's step: the solution of the normal equations with a raised diagonal.
-fn damped(matrix: &[Vec<f64>], right: &[f64], damping: f64) -> Option<Vec<f64>> {
-    let row = |(i, row): (usize, &Vec<f64>)| {
-        let mut row = row.clone();
-        row[i] = row[i] * (1.0 + damping) + 1e-12;
-        row.push(right[i]);
-        row
-    };
-    let mut rows: Vec<Vec<f64>> = matrix.iter().enumerate().map(row).collect();
-    eliminate(&mut rows)?;
-    rows.iter().map(|row| row.last().copied()).collect()
 }
 
 /// The rungs in `curve`, lowest first. Empty if there are too few points.
@@ -565,25 +546,6 @@ fn points(curve: Curve, first: Bytes) -> Vec<LatencyPoint> {
         .collect();
     points.order_by(|a, b| a.octave.total_cmp(&b.octave));
     points
-}
-
-/// Gauss-Jordan elimination with partial pivots. Nothing, where the matrix is singular.
-pub(crate) fn eliminate(rows: &mut [Vec<f64>]) -> Option<()> {
-    for i in 0..rows.len() {
-        let pivot = (i..rows.len()).max_by(|&a, &b| rows[a][i].abs().total_cmp(&rows[b][i].abs()))?;
-        rows.swap(i, pivot);
-        let by = rows[i][i];
-        if !by.is_normal() {
-            return None;
-        }
-        rows[i].iter_mut().for_each(|cell| *cell /= by);
-        let row = rows[i].clone();
-        for (_, other) in rows.iter_mut().enumerate().filter(|(j, _)| *j != i) {
-            let factor = other[i];
-            other.iter_mut().zip(&row).for_each(|(cell, of_row)| *cell -= factor * of_row);
-        }
-    }
-    Some(())
 }
 
 #[cfg(test)]

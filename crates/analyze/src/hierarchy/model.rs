@@ -26,10 +26,11 @@
 
 use membound_core::in_order::InOrder;
 use membound_core::stats::NORMAL_DEVIATION;
+use membound_core::stats::least_squares::{NormalEquations, values};
 use membound_core::stats::quantiles::{median, quantile};
 use membound_core::units::Bytes;
 
-use crate::hierarchy::ladder::{Edge, Shape, eliminate};
+use crate::hierarchy::ladder::{Edge, Shape};
 use crate::hierarchy::levels;
 
 /// What a curve is of: how it feels translation, and whether a loop's overhead is in it.
@@ -343,10 +344,7 @@ impl Observed {
     }
 
     fn explained(&self, columns: &[Vec<f64>], costs: Vec<f64>) -> Explained {
-        let mut points = vec![0.0; self.marks.len()];
-        for (column, cost) in columns.iter().zip(&costs) {
-            points.iter_mut().zip(column).for_each(|(point, share)| *point += share * cost);
-        }
+        let points = values(columns, &costs);
         let off = |(mark, cost): (&Mark, &f64)| (mark.cost / cost).ln() / mark.deviation;
         let off: Vec<f64> = self.marks.iter().zip(&points).map(off).collect();
         let loss = losses(&off);
@@ -392,35 +390,20 @@ impl Observed {
     }
 
     fn step(&self, columns: &[Vec<f64>], at: &Explained) -> Option<Vec<f64>> {
-        let n = columns.len();
-        let mut rows = vec![vec![0.0; n + 1]; n];
-        let mut slopes = vec![0.0; n];
-        for (point, ((mark, cost), &off)) in self.marks.iter().zip(&at.points).zip(&at.off).enumerate() {
-            let (weight, scale) = (weight(off), 1.0 / (mark.deviation * cost));
-            slopes.iter_mut().zip(columns).for_each(|(slope, column)| *slope = column[point] * scale);
-            // Of a matrix that is its own mirror, one half; most sets lie on this side of most edges.
-            for k in (0..n).filter(|&k| slopes[k] != 0.0) {
-                let weighted = weight * slopes[k];
-                rows[k][k..n].iter_mut().zip(&slopes[k..]).for_each(|(cell, slope)| *cell += weighted * slope);
-                rows[k][n] += weighted * off;
-            }
-        }
-        for k in 1..n {
-            let (above, below) = rows.split_at_mut(k);
-            below[0].iter_mut().zip(above).for_each(|(cell, row)| *cell = row[k]);
-        }
+        // In standard deviations a point is off by that of its logarithm.
+        let scales: Vec<f64> = self.marks.iter().zip(&at.points).map(|(mark, cost)| mark.deviation * cost).collect();
+        let target: Vec<f64> = at.off.iter().zip(&scales).map(|(off, scale)| off * scale).collect();
+        let weights: Vec<f64> = at.off.iter().zip(&scales).map(|(&off, scale)| weight(off) / (scale * scale)).collect();
+        let mut equations = NormalEquations::of(columns, &target, &weights);
         // A cost at its bound that would go below stays there.
-        for k in 0..n {
-            let is_held = k > 0 && at.costs[k] <= 0.0 && rows[k][n] < 0.0;
-            if is_held {
-                rows.iter_mut().for_each(|row| row[k] = 0.0);
-                rows[k].iter_mut().for_each(|cell| *cell = 0.0);
+        for k in (1..columns.len()).filter(|&k| at.costs[k] <= 0.0) {
+            if equations.direction(k) < 0.0 {
+                equations.hold(k);
             }
-            let raised = rows[k][k] * 1e-9;
-            rows[k][k] += raised + if rows[k][k] == 0.0 { 1.0 } else { 0.0 };
         }
-        eliminate(&mut rows)?;
-        rows.iter().map(|row| row.last().copied().filter(|step| step.is_finite())).collect()
+        // No point may lie beyond an edge: then nothing is known of its step.
+        equations.raise(1e-9, f64::MIN_POSITIVE);
+        equations.solved()
     }
 }
 

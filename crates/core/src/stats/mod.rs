@@ -13,6 +13,7 @@ pub mod compare;
 pub mod draws;
 pub mod family;
 pub mod interval;
+pub mod least_squares;
 pub mod line;
 pub mod modes;
 pub mod quantiles;

@@ -18,7 +18,7 @@
 use membound_core::in_order::InOrder;
 use std::cmp::Ordering;
 
-use crate::hierarchy::ladder::eliminate;
+use membound_core::stats::least_squares::{NormalEquations, values};
 use membound_core::stats::quantiles::median;
 use membound_core::stats::{NORMAL_DEVIATION, normal, with_draws};
 
@@ -169,6 +169,19 @@ impl Feature {
         }
     }
 
+    /// What its parameter counts at a size; those of a regime are two.
+    fn counts(self, bytes: f64) -> f64 {
+        match self {
+            Feature::Break(_) => 0.0,
+            Feature::Cache(capacity) => (bytes - capacity).max(0.0),
+            Feature::Chunk(limit) => further_chunks(bytes, limit),
+        }
+    }
+
+    fn is_break(&self) -> bool {
+        matches!(self, Feature::Break(_))
+    }
+
     fn order(&self) -> (u8, f64) {
         match *self {
             Feature::Break(at) => (0, at),
@@ -208,49 +221,46 @@ impl Model {
     }
 
     fn time(&self, bytes: f64) -> f64 {
-        let row = columns(&self.features, bytes);
-        row.iter().zip(&self.linear).map(|(x, by)| x * by).sum()
+        let own = 2 * self.regime_of(bytes);
+        let others = self.others().map(|(feature, by)| by * feature.counts(bytes)).sum::<f64>();
+        self.linear[own] + bytes * self.linear[own + 1] + others
+    }
+
+    /// What is not a switch, with its parameter. Features are in order.
+    fn others(&self) -> impl Iterator<Item = (Feature, f64)> {
+        let breaks = Model::breaks(&self.features).count();
+        self.features[breaks..].iter().copied().zip(self.linear[2 * (breaks + 1)..].iter().copied())
     }
 
     /// Seconds a byte of ever longer messages.
     fn last_slope(&self) -> f64 {
         let regimes = Model::breaks(&self.features).count() + 1;
-        let mut slope = self.linear[2 * regimes - 1];
-        let others = self.features.iter().filter(|feature| !matches!(feature, Feature::Break(_)));
-        for (feature, by) in others.zip(&self.linear[2 * regimes..]) {
-            slope += if let Feature::Chunk(limit) = feature { by / limit } else { *by };
-        }
-        slope
+        let per_byte = |(feature, by)| if let Feature::Chunk(limit) = feature { by / limit } else { by };
+        self.linear[2 * regimes - 1] + self.others().map(per_byte).sum::<f64>()
     }
 }
 
-/// What each parameter counts at a size. Features are in order.
-fn columns(features: &[Feature], bytes: f64) -> Vec<f64> {
-    let regimes = Model::breaks(features).count() + 1;
-    let own = Model::breaks(features).filter(|at| bytes >= *at).count();
-    let mut row = vec![0.0; 2 * regimes];
-    (row[2 * own], row[2 * own + 1]) = (1.0, bytes);
-    for feature in features {
-        match *feature {
-            Feature::Break(_) => {}
-            Feature::Cache(capacity) => row.push((bytes - capacity).max(0.0)),
-            Feature::Chunk(limit) => row.push(further_chunks(bytes, limit)),
-        }
+/// What each parameter counts at these sizes. Features are in order.
+fn columns(features: &[Feature], sizes: &[f64]) -> Vec<Vec<f64>> {
+    let over = |counts: &dyn Fn(f64) -> f64| sizes.iter().map(|&bytes| counts(bytes)).collect::<Vec<f64>>();
+    let begins: Vec<f64> = [f64::NEG_INFINITY].into_iter().chain(Model::breaks(features)).collect();
+    let mut columns = Vec::with_capacity(2 * begins.len() + features.len());
+    for (regime, &from) in begins.iter().enumerate() {
+        let to = begins.get(regime + 1).copied().unwrap_or(f64::INFINITY);
+        let own = |bytes: f64| f64::from(u8::from(bytes >= from && bytes < to));
+        columns.extend([over(&own), over(&|bytes| bytes * own(bytes))]);
     }
-    row
+    let others = features.iter().filter(|feature| !feature.is_break());
+    columns.extend(others.map(|feature| over(&|bytes| feature.counts(bytes))));
+    columns
 }
 
-/// A point as the fit wants it.
-#[derive(Debug, Clone, Copy)]
-struct Datum {
-    bytes: f64,
-    time: f64,
-    /// Relative standard error over that of the typical point.
-    error: f64,
-}
-
+/// Points as the fit wants them, by size.
 struct Data {
-    points: Vec<Datum>,
+    sizes: Vec<f64>,
+    times: Vec<f64>,
+    /// Relative standard errors over that of the typical point.
+    errors: Vec<f64>,
     noise: f64,
     /// Limit of a chunk, where it is known from elsewhere.
     known: Option<f64>,
@@ -278,26 +288,31 @@ impl Data {
         let noise = median(usable.iter().map(error)).unwrap_or(0.0);
         // One point's interval is a rough estimate: no point counts four times as much as the typical one.
         let relative = |point: &&Point| if noise > 0.0 { (error(point) / noise).clamp(0.5, 4.0) } else { 1.0 };
-        let datum = |point: &&Point| Datum { bytes: point.bytes, time: point.one_way_s[0], error: relative(point) };
-        Some(Data { points: usable.iter().map(datum).collect(), noise, known })
+        Some(Data {
+            sizes: usable.iter().map(|point| point.bytes).collect(),
+            times: usable.iter().map(|point| point.one_way_s[0]).collect(),
+            errors: usable.iter().map(relative).collect(),
+            noise,
+            known,
+        })
     }
 
     fn largest(&self) -> f64 {
-        self.points.last().map_or(0.0, |point| point.bytes)
+        self.sizes.last().copied().unwrap_or(0.0)
     }
 
     /// Whether sizes on both sides of a place show what changes there.
     fn surrounds(&self, place: f64) -> bool {
-        let beyond = self.points.iter().filter(|point| point.bytes > place).count();
-        let within = self.points.iter().filter(|point| point.bytes > 0.0 && point.bytes <= place).count();
+        let beyond = self.sizes.iter().filter(|bytes| **bytes > place).count();
+        let within = self.sizes.iter().filter(|bytes| **bytes > 0.0 && **bytes <= place).count();
         beyond >= BEYOND_MIN && within >= WITHIN_MIN
     }
 
     /// Whether each regime has points enough.
     fn is_possible(&self, features: &[Feature]) -> bool {
         let mut counts = vec![0; Model::breaks(features).count() + 1];
-        for point in &self.points {
-            counts[Model::breaks(features).filter(|at| point.bytes >= *at).count()] += 1;
+        for bytes in &self.sizes {
+            counts[Model::breaks(features).filter(|at| bytes >= at).count()] += 1;
         }
         counts.iter().all(|count| *count >= REGIME_POINTS_MIN)
     }
@@ -306,23 +321,14 @@ impl Data {
     fn solved(&self, mut features: Vec<Feature>, turns: usize) -> Option<Model> {
         features.order_by(|a, b| a.order().partial_cmp(&b.order()).unwrap_or(Ordering::Equal));
         let regimes = Model::breaks(&features).count() + 1;
-        let rows: Vec<Vec<f64>> = self
-            .points
-            .iter()
-            .map(|p| columns(&features, p.bytes).iter().map(|x| x / (p.time * p.error)).collect())
-            .collect();
-        let goal: Vec<f64> = self.points.iter().map(|point| 1.0 / point.error).collect();
-        let size = |column: usize| rows.iter().map(|row| row[column].powi(2)).sum::<f64>().sqrt();
-        let sizes: Vec<f64> = (0..rows[0].len()).map(size).collect();
-        if sizes.iter().any(|size| !size.is_normal()) {
-            return None;
-        }
-        let mut is_used = vec![true; rows[0].len()];
-        let mut weights = vec![1.0; rows.len()];
+        let columns = columns(&features, &self.sizes);
+        let deviations: Vec<f64> = self.times.iter().zip(&self.errors).map(|(time, error)| time * error).collect();
+        let mut is_used = vec![true; columns.len()];
+        let mut weights = vec![1.0; deviations.len()];
         let (mut linear, mut scale, mut off) = (Vec::new(), 1.0, Vec::new());
         let mut turn = 0;
         while turn <= turns {
-            linear = least_squares(&rows, &sizes, &goal, &weights, &is_used)?;
+            linear = self.least_squares(&columns, &deviations, &weights, &is_used)?;
             if let Some(negative) = linear.iter().position(|by| *by < 0.0) {
                 if negative >= 2 * regimes {
                     return None;
@@ -331,7 +337,9 @@ impl Data {
                 is_used[negative] = false;
                 continue;
             }
-            off = deviations(&rows, &goal, &linear);
+            let found = values(&columns, &linear);
+            off =
+                self.times.iter().zip(&found).zip(&deviations).map(|((time, found), by)| (time - found) / by).collect();
             let rough = if turn == 0 { deviation(&off) } else { scale };
             scale = likeliest_scale(&off, rough.max(SCALE_MIN));
             weights = off.iter().map(|x| (FREEDOM + 1.0) / (FREEDOM + (x / scale).powi(2))).collect();
@@ -344,12 +352,27 @@ impl Data {
         Some(Model { features, linear, scale, misfit, cost: misfit + parameters * n.ln() })
     }
 
+    /// Parameters of the columns in use; the others are 0.
+    fn least_squares(
+        &self,
+        columns: &[Vec<f64>],
+        deviations: &[f64],
+        weights: &[f64],
+        is_used: &[bool],
+    ) -> Option<Vec<f64>> {
+        let weights: Vec<f64> = weights.iter().zip(deviations).map(|(weight, by)| weight / (by * by)).collect();
+        let mut equations = NormalEquations::of(columns, &self.times, &weights);
+        (0..columns.len()).filter(|&column| !is_used[column]).for_each(|column| equations.hold(column));
+        equations.raise(1e-12, 0.0);
+        equations.solved()
+    }
+
     /// The best model with one feature more.
     fn extended(&self, features: &[Feature]) -> Option<Model> {
         let count = |of: fn(&Feature) -> bool| features.iter().filter(|feature| of(feature)).count();
         let mut candidates: Vec<Feature> = Vec::new();
-        if count(|feature| matches!(feature, Feature::Break(_))) < BREAKS_MAX {
-            candidates.extend(self.points.iter().skip(1).map(|point| Feature::Break(point.bytes)));
+        if count(Feature::is_break) < BREAKS_MAX {
+            candidates.extend(self.sizes.iter().skip(1).copied().map(Feature::Break));
         }
         if count(|feature| matches!(feature, Feature::Cache(_))) < CACHES_MAX {
             candidates.extend(self.places(CACHE_PLACES).map(Feature::Cache));
@@ -527,42 +550,6 @@ pub(crate) fn round_place(best: f64, least: f64, misfit: impl Fn(f64) -> f64) ->
     [place, low.min(place), high.max(place)]
 }
 
-/// Weighted least squares over the columns in use, whose sizes are given: they differ by many powers. Those that are not in
-/// use get 0.
-fn least_squares(
-    rows: &[Vec<f64>],
-    sizes: &[f64],
-    goal: &[f64],
-    weights: &[f64],
-    is_used: &[bool],
-) -> Option<Vec<f64>> {
-    let used: Vec<usize> = (0..is_used.len()).filter(|&column| is_used[column]).collect();
-    let mut normal = vec![vec![0.0; used.len() + 1]; used.len()];
-    for ((row, goal), weight) in rows.iter().zip(goal).zip(weights) {
-        for (cells, &of) in normal.iter_mut().zip(&used).filter(|(_, of)| row[**of] != 0.0) {
-            let weighted = weight * row[of] / sizes[of];
-            let (last, cells) = cells.split_last_mut()?;
-            cells.iter_mut().zip(&used).for_each(|(cell, &other)| *cell += weighted * row[other]);
-            *last += weighted * goal;
-        }
-    }
-    for (i, cells) in normal.iter_mut().enumerate() {
-        cells.iter_mut().zip(&used).for_each(|(cell, &other)| *cell /= sizes[other]);
-        cells[i] *= 1.0 + 1e-12;
-    }
-    eliminate(&mut normal)?;
-    let mut linear = vec![0.0; is_used.len()];
-    for (&column, cells) in used.iter().zip(&normal) {
-        linear[column] = cells.last()? / sizes[column];
-    }
-    linear.iter().all(|by| by.is_finite()).then_some(linear)
-}
-
-fn deviations(rows: &[Vec<f64>], goal: &[f64], linear: &[f64]) -> Vec<f64> {
-    let model = |row: &Vec<f64>| row.iter().zip(linear).map(|(x, by)| x * by).sum::<f64>();
-    rows.iter().zip(goal).map(|(row, goal)| goal - model(row)).collect()
-}
-
 /// The scale of Student's t under which deviations are likeliest.
 pub(crate) fn likeliest_scale(off: &[f64], mut scale: f64) -> f64 {
     for _ in 0..6 {
@@ -596,14 +583,14 @@ pub fn fit(points: &[Point], limit: Option<f64>) -> Option<Fit> {
 /// The same features fitted to points that are drawn again by the model and its scale. Draws have a fixed seed.
 fn draws(data: &Data, model: &Model) -> Vec<Model> {
     let mut random = fastrand::Rng::with_seed(1);
-    let mut draw = |point: &Datum| {
-        let time = model.time(point.bytes) * (1.0 + model.scale * point.error * normal(&mut random)).max(0.1);
-        Datum { time, ..*point }
-    };
+    let times: Vec<f64> = data.sizes.iter().map(|&bytes| model.time(bytes)).collect();
+    let mut draw = |(time, error): (&f64, &f64)| time * (1.0 + model.scale * error * normal(&mut random)).max(0.1);
     let mut all = Vec::with_capacity(DRAWS);
     for _ in 0..DRAWS {
         let again = Data {
-            points: data.points.iter().map(&mut draw).collect(),
+            sizes: data.sizes.clone(),
+            times: times.iter().zip(&data.errors).map(&mut draw).collect(),
+            errors: data.errors.clone(),
             noise: data.noise,
             known: data.known.or(limit_of(model)),
         };
@@ -621,7 +608,7 @@ fn limit_of(model: &Model) -> Option<f64> {
 fn told(data: &Data, model: Model, drawn: &[Model], limit: Option<[f64; 3]>) -> Fit {
     let interval = |of: &dyn Fn(&Model) -> f64| with_draws(of(&model), drawn.iter().map(of));
     let breaks: Vec<f64> = Model::breaks(&model.features).collect();
-    let sizes: Vec<f64> = data.points.iter().map(|point| point.bytes).collect();
+    let sizes = &data.sizes;
     let last_below = |place: f64| sizes.iter().copied().filter(|bytes| *bytes < place).fold(0.0, f64::max);
     let regime = |index: usize| {
         let rate = interval(&|model| 1.0 / model.linear[2 * index + 1]);
@@ -652,8 +639,8 @@ fn told(data: &Data, model: Model, drawn: &[Model], limit: Option<[f64; 3]>) -> 
         let Feature::Chunk(own) = *feature else { return None };
         Some(Chunks { limit: limit.unwrap_or([own; 3]), turnaround_s: interval(&|model| model.linear[first + at]) })
     };
-    let off: Vec<f64> = data.points.iter().map(|point| point.time / model.time(point.bytes) - 1.0).collect();
-    let worst = off.iter().zip(&sizes).max_by(|a, b| a.0.abs().total_cmp(&b.0.abs()));
+    let off: Vec<f64> = data.times.iter().zip(sizes).map(|(time, &bytes)| time / model.time(bytes) - 1.0).collect();
+    let worst = off.iter().zip(sizes).max_by(|a, b| a.0.abs().total_cmp(&b.0.abs()));
     Fit {
         caches: others.iter().enumerate().filter_map(cache).collect(),
         chunks: others.iter().enumerate().find_map(chunk),
