@@ -8,12 +8,12 @@ use crate::experiments::bandwidth;
 use crate::experiments::bandwidth::rows::BandwidthRow;
 use crate::experiments::kinds::rows::Pass;
 use crate::experiments::latency::rows::Chases;
-use crate::hierarchy::model::Curve;
-use crate::hierarchy::model::ends;
 use crate::hierarchy::names::{Level, Levels, assumed, named};
 use crate::rate::Rate;
 use crate::report::Report;
 use crate::visits::{Visits, shared_cores};
+use membound_core::curves::hierarchy::model::Curve;
+use membound_core::curves::hierarchy::model::ends;
 use membound_core::record::Record;
 use membound_core::units::Bytes;
 

@@ -1,6 +1,7 @@
 //! What can be asked and what is kept: quantities, machines, kinds of memory, kernels, cases, records and statistics.
 
 pub mod case;
+pub mod curves;
 pub mod experiments;
 pub mod in_order;
 pub mod index;

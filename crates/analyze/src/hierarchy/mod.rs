@@ -1,7 +1,4 @@
-//! Levels of the memory system.
+//! Levels of the memory system: their names and their table.
 
-pub mod ladder;
-pub mod levels;
-pub mod model;
 pub mod names;
 pub mod table;

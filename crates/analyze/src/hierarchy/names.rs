@@ -5,8 +5,8 @@ use std::ops::Deref;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::hierarchy::model::End;
 use membound_core::case::Case;
+use membound_core::curves::hierarchy::model::End;
 use membound_core::machine::Machine;
 use membound_core::machine::cpuset::CpuSet;
 use membound_core::units::Bytes;

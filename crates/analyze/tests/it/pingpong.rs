@@ -8,8 +8,6 @@ use crate::common::messages::{HZ, Truth, normal, powers, published, published_re
 
 use anstream::adapter::strip_str;
 use fastrand::Rng;
-use membound_analyze::experiments::pingpong::fit::Point;
-use membound_analyze::experiments::pingpong::path::{Curves, Path, Source};
 use membound_analyze::experiments::pingpong::rows::{PingPongRow, Together};
 use membound_analyze::of_record as model;
 #[cfg(feature = "report")]
@@ -18,6 +16,8 @@ use membound_analyze::output::{csv, json, terminal};
 use membound_analyze::report::Report;
 use membound_analyze::row::AnyRow;
 use membound_core::case::Work;
+use membound_core::curves::pingpong::fit::Point;
+use membound_core::curves::pingpong::path::{Curves, Path, Source};
 use membound_core::json::parsed;
 use membound_core::record::Measurement;
 use membound_core::stats;

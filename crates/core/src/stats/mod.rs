@@ -17,7 +17,6 @@ pub mod least_squares;
 pub mod line;
 pub mod modes;
 pub mod quantiles;
-pub mod queue;
 pub mod states;
 pub mod student;
 

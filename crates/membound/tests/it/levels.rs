@@ -6,11 +6,11 @@ use std::io::Read;
 use std::path::Path;
 
 use membound_analyze::across::verdict::diagnosis::CauseKind;
-use membound_analyze::hierarchy::model::{Curve, Touch, ends};
 use membound_analyze::hierarchy::names::{Level, Levels, named};
 use membound_analyze::of_record as model;
 use membound_analyze::report::Report;
 use membound_analyze::section::Section;
+use membound_core::curves::hierarchy::model::{Curve, Touch, ends};
 use membound_core::record::Record;
 use membound_core::stats::states::{Better, level};
 use membound_core::units::Bytes;

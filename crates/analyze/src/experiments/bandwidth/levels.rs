@@ -5,9 +5,9 @@ use std::cmp::Reverse;
 use std::collections::BTreeSet;
 
 use crate::experiments::bandwidth::rows::{BandwidthRow, main_width};
-use crate::hierarchy::model::{Curve, Touch};
 use crate::hierarchy::names::{Level, LevelBest, SIZES_FOR_LEVELS, level_of};
 use membound_core::case::{Protocol, USUAL_MEMORY};
+use membound_core::curves::hierarchy::model::{Curve, Touch};
 use membound_core::kernel::catalog::Kernel;
 use membound_core::kernel::{LoadKind, StoreKind};
 use membound_core::machine::Machine;

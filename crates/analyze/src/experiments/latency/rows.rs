@@ -7,15 +7,15 @@ use std::ops::Deref;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::hierarchy::ladder;
-use crate::hierarchy::ladder::{Rung, Translation};
-use crate::hierarchy::model::{Curve as Shared, Touch};
 use crate::hierarchy::names::{Level, LevelLatency, Levels, SIZES_FOR_LEVELS};
 use crate::quality::{Sampled, figure};
 use crate::rate::{Cost, Rate};
 use crate::row::{Metric, Row};
 use crate::visits::Visits;
 use membound_core::case::{Case, Protocol, USUAL_MEMORY, Work};
+use membound_core::curves::hierarchy::ladder;
+use membound_core::curves::hierarchy::ladder::{Rung, Translation};
+use membound_core::curves::hierarchy::model::{Curve as Shared, Touch};
 use membound_core::experiments::latency::{MAP_STRIDE, SPARSE_STRIDE};
 use membound_core::experiments::numa::NUMA_CHASE;
 use membound_core::kernel::chase::{Chase, Order};

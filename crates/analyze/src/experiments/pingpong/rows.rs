@@ -6,14 +6,14 @@ use std::collections::BTreeSet;
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::Serialize;
 
-use crate::experiments::pingpong::fit::Point;
-use crate::experiments::pingpong::path::{Curves, Path, Prediction, Source, Sourced};
 use crate::flag::Flag;
 use crate::quality::{Quality, Sampled};
 use crate::rate::{Cost, Rate};
 use crate::row::{AnyRow, Metric, Row};
 use crate::visits::Visits;
 use membound_core::case::{Case, Work};
+use membound_core::curves::pingpong::fit::Point;
+use membound_core::curves::pingpong::path::{Curves, Path, Prediction, Source, Sourced};
 use membound_core::json::text;
 use membound_core::record::{Measured, Measurement};
 use membound_core::stats::quantiles::median;

@@ -4,12 +4,12 @@ use std::collections::BTreeSet;
 
 use crate::answer::{Answer, SchemaOf, schema};
 use crate::chart::{Axis, Chart, LEAST_POINTS, MOST_LINES, Mark, Point, Scale, Series, Shape, line, rounded};
-use crate::experiments::pingpong::path::{Path, Source, Sourced, Unclaimed};
 use crate::experiments::pingpong::rows::{Messages, PathModel, PathRow, PingPongRow, Together};
 use crate::flag::Flag;
 use crate::row::{AnyRow, any};
 use crate::section::{Cell, Room, Section, Table};
 use crate::wording::{first_reasons, spread_in};
+use membound_core::curves::pingpong::path::{Path, Source, Sourced, Unclaimed};
 use membound_core::units::{Bytes, BytesPerSecond, Nanoseconds, percent, significant};
 use membound_core::work::pingpong::{Buffers, MessageMode, MessagePath};
 

@@ -21,7 +21,7 @@ const WALLS: [(&str, &[&[&str]]); 4] = [
     (
         "core",
         &[
-            &["units", "stats"],
+            &["units", "stats", "curves"],
             &["machine"],
             &["memory", "kernel", "placement"],
             &["work"],

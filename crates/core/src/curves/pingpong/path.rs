@@ -8,12 +8,12 @@
 
 use std::collections::BTreeMap;
 
-use crate::experiments::pingpong::engine::Message;
-use crate::experiments::pingpong::fit::{Fit, Point, fit, further_chunks, round_place};
-use crate::experiments::pingpong::{engine, fit};
-use membound_core::stats::line::Sums;
-use membound_core::stats::quantiles::median;
-use membound_core::units::words;
+use crate::curves::pingpong::engine::Message;
+use crate::curves::pingpong::fit::{Fit, Point, fit, further_chunks, round_place};
+use crate::curves::pingpong::{engine, fit};
+use crate::stats::line::Sums;
+use crate::stats::quantiles::median;
+use crate::units::words;
 
 /// Everything measured over one path. `one_way_s` is, of a stream of messages, the time of each; of an exchange, the time in
 /// which one message goes each way; of pairs together, that which IMB would add up: bytes of all pairs over bytes a second
@@ -179,7 +179,7 @@ impl Path {
     }
 
     /// The same with a limit of chunks that other data told.
-    pub(crate) fn with_limit(self, limit: Option<Sourced<[f64; 3]>>) -> Path {
+    pub fn with_limit(self, limit: Option<Sourced<[f64; 3]>>) -> Path {
         Path { limit, ..self }
     }
 

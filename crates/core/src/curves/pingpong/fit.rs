@@ -15,12 +15,12 @@
 //! At powers of two the steps of chunks lie on a straight line, so that chunks look like a cache that is full at C. Where both
 //! explain as much the cache is taken: it claims less. Sizes between the powers of two tell the two apart.
 
-use membound_core::in_order::InOrder;
+use crate::in_order::InOrder;
 use std::cmp::Ordering;
 
-use membound_core::stats::least_squares::{NormalEquations, values};
-use membound_core::stats::quantiles::median;
-use membound_core::stats::{NORMAL_DEVIATION, normal, with_draws};
+use crate::stats::least_squares::{NormalEquations, values};
+use crate::stats::quantiles::median;
+use crate::stats::{NORMAL_DEVIATION, normal, with_draws};
 
 /// A size and the time of one way: median and 95 % interval.
 #[derive(Debug, Clone, Copy, PartialEq)]

@@ -24,12 +24,12 @@
 //! (Venzon and Moolgavkar, Applied Statistics 37, 1988), with whatever shape. That of a steep edge reaches from one point to
 //! the next. The capacity is the middle of its interval.
 
-use crate::hierarchy::levels;
-use membound_core::in_order::InOrder;
-use membound_core::stats;
-use membound_core::stats::least_squares::NormalEquations;
-use membound_core::stats::{NORMAL_DEVIATION, Z95};
-use membound_core::units::Bytes;
+use crate::curves::hierarchy::levels;
+use crate::in_order::InOrder;
+use crate::stats;
+use crate::stats::least_squares::NormalEquations;
+use crate::stats::{NORMAL_DEVIATION, Z95};
+use crate::units::Bytes;
 
 /// A level of latency.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -81,7 +81,7 @@ const PROFILE_STEP: f64 = 1.0 / 96.0;
 /// How far an edge may lie outside the gap between two plateaus, in octaves.
 const REACH: f64 = 0.5;
 /// Octaves from where a level begins that say what it takes, and those before its end that say how it ends.
-pub(crate) const NEAR_PART: f64 = 2.0;
+pub const NEAR_PART: f64 = 2.0;
 const EDGE_PART: f64 = 1.0;
 /// How far an edge that all curves share may lie from there in one, in octaves.
 const NEAR: f64 = 0.35;

@@ -12,7 +12,7 @@
 //!
 //! All pairs start at once, as after a barrier. The first ten round trips are left out, the next ten count.
 
-use membound_core::in_order::InOrder;
+use crate::in_order::InOrder;
 use std::collections::VecDeque;
 
 /// A message, one way.

@@ -22,10 +22,10 @@
 //! down, by time, when it is full; one that evicts at random starts to fall when it is full and is halfway down at 1.4
 //! times its capacity. A curve can't tell them apart, so the point lies between and is off by some 15 % for either.
 
-use membound_core::in_order::InOrder;
-use membound_core::stats;
-use membound_core::stats::{NORMAL_DEVIATION, Z95};
-use membound_core::units::Bytes;
+use crate::in_order::InOrder;
+use crate::stats;
+use crate::stats::{NORMAL_DEVIATION, Z95};
+use crate::units::Bytes;
 
 /// A level of the memory system, as the curve shows it.
 #[derive(Debug, Clone, Copy, PartialEq)]

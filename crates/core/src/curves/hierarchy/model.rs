@@ -24,14 +24,14 @@
 //! may get a small part. An edge is believed if the points say so: its loss in log-likelihood without it, less what its
 //! parameters cost (Schwarz, Annals of Statistics 6, 1978), plus the odds of a claim. That is its probability.
 
-use membound_core::in_order::InOrder;
-use membound_core::stats::NORMAL_DEVIATION;
-use membound_core::stats::least_squares::{NormalEquations, values};
-use membound_core::stats::quantiles::{median, quantile};
-use membound_core::units::Bytes;
+use crate::in_order::InOrder;
+use crate::stats::NORMAL_DEVIATION;
+use crate::stats::least_squares::{NormalEquations, values};
+use crate::stats::quantiles::{median, quantile};
+use crate::units::Bytes;
 
-use crate::hierarchy::ladder::{Edge, Shape};
-use crate::hierarchy::levels;
+use crate::curves::hierarchy::ladder::{Edge, Shape};
+use crate::curves::hierarchy::levels;
 
 /// What a curve is of: how it feels translation, and whether a loop's overhead is in it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

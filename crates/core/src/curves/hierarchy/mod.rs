@@ -1,0 +1,5 @@
+//! Levels of the memory system, by bandwidth and latency over working sets.
+
+pub mod ladder;
+pub mod levels;
+pub mod model;
