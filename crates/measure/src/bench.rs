@@ -33,6 +33,8 @@ const STEAL_PERIOD: Duration = Duration::from_millis(10);
 /// interruptions by a host come too seldom to fall into both. Where the clock may tick at 25 MHz, a part takes 16 times
 /// as long: 640 ticks and 320.
 const PROBE_TRIPS: [u64; 2] = if cfg!(target_arch = "aarch64") { [1024, 2048] } else { [64, 128] };
+/// Calls of either length that tell what a call takes.
+const CALL_TRIES: usize = 128;
 /// Links of the chain behind each reading of the core clock.
 pub(crate) const CORE_CLOCK_LINKS: u64 = PROBE_TRIPS[0] * CHAIN_LINKS;
 
@@ -50,14 +52,16 @@ pub(crate) struct Probe {
 }
 
 impl Probe {
-    /// Finds out what calls take by calls of two lengths: the least of several, since an interrupted one tells nothing.
+    /// Finds out what calls take by calls of two lengths.
     pub fn new(ticker: Ticker) -> Result<Probe, NoVisit> {
         let parts = [executable(core_clock_chain())?, executable(wide_additions())?];
         let mut probe = Probe { parts, ticker, call_ticks: [0; 2], most_ticks: 0 };
-        let least = |part, trips| (0..32).map(|_| probe.ticks(part, trips)).min().unwrap_or(0);
         probe.call_ticks = [0, 1].map(|part| {
-            let once = PROBE_TRIPS[part];
-            (2 * least(part, once)).saturating_sub(least(part, 2 * once))
+            let shortest = (0..32).map(|_| probe.ticks(part, 1)).min().unwrap_or(0);
+            let both = || [1, 2].map(|times| probe.ticks(part, times * PROBE_TRIPS[part]));
+            // The least of two, as in a reading.
+            let least = |[a, b]: [[u64; 2]; 2]| [a[0].min(b[0]), a[1].min(b[1])];
+            call_ticks((0..CALL_TRIES).map(|_| least([both(), both()])), shortest)
         });
         let reading = || {
             let start = ticker.now();
@@ -94,6 +98,18 @@ impl Probe {
         debug_assert!(run.is_ok());
         ticks
     }
+}
+
+/// What a call takes, of which each try has the ticks of one and of one twice as long: the first twice, less the second. Both were
+/// taken at once, since a core that changes its clock between all short calls and all long ones would have it off by what the clock
+/// changed by, and with it every cycle of the run. Mean of all tries but an eighth at either end: those hold the interrupted ones, and
+/// a mean tells less than the step of a coarse counter. A call with a single trip takes longer.
+fn call_ticks(tries: impl Iterator<Item = [u64; 2]>, shortest: u64) -> u64 {
+    let mut calls: Vec<f64> = tries.map(|[once, twice]| 2.0 * once as f64 - twice as f64).collect();
+    calls.sort_by(f64::total_cmp);
+    let middle = &calls[calls.len() / 8..calls.len() - calls.len() / 8];
+    let mean = middle.iter().sum::<f64>() / middle.len().max(1) as f64;
+    (mean.max(0.0).round() as u64).min(shortest)
 }
 
 /// Appends what the probes of all threads told around a sample. Returns them all.
@@ -379,5 +395,49 @@ impl StealMeter {
         let grown = now.saturating_sub(self.last);
         self.last = now;
         u32::try_from(grown).unwrap_or(u32::MAX)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// 5000 ticks of work and 60 of the call, in tries that something may befall.
+    fn tries(befallen: impl Fn(usize, u64) -> u64) -> impl Iterator<Item = [u64; 2]> {
+        (0..CALL_TRIES).map(move |n| [1, 2].map(|times| befallen(n, 5000 * times + 60)))
+    }
+
+    #[test]
+    fn a_call_takes_what_two_lengths_have_in_common() {
+        assert_eq!(call_ticks(tries(|_, ticks| ticks), 140), 60);
+        // Every ninth try is interrupted, one in its short call, the next in its long one.
+        let interrupted = |n: usize, ticks: u64| {
+            let is_in = n.is_multiple_of(9) && n.is_multiple_of(2) == (ticks > 6000);
+            ticks + if is_in { 9000 } else { 0 }
+        };
+        assert_eq!(call_ticks(tries(interrupted), 140), 60);
+    }
+
+    /// From the tenth try on the core is a tenth faster.
+    #[test]
+    fn a_clock_that_rises_is_no_call() {
+        let rises = |n: usize, ticks: u64| if n < 10 { ticks } else { (ticks - 60) * 9 / 10 + 60 };
+        assert_eq!(call_ticks(tries(rises), 140), 60);
+    }
+
+    /// A counter that goes on by 26 at a time, read at any moment between two steps.
+    #[test]
+    fn a_coarse_counter_tells_less_than_its_step() {
+        let mut rng = fastrand::Rng::with_seed(3);
+        let mut coarse = |ticks: u64| (ticks + rng.u64(..26)) / 26 * 26;
+        let found = call_ticks((0..CALL_TRIES).map(|_| [coarse(5060), coarse(10060)]), 140);
+        assert!(found.abs_diff(60) <= 13, "{found}");
+    }
+
+    #[test]
+    fn a_call_takes_no_longer_than_one_with_a_trip() {
+        assert_eq!(call_ticks(tries(|_, ticks| ticks), 50), 50);
+        assert_eq!(call_ticks([[100, 300]].into_iter(), 50), 0);
+        assert_eq!(call_ticks(std::iter::empty(), 50), 0);
     }
 }
