@@ -36,6 +36,14 @@ pub trait Executor {
     fn begin_round(&mut self) {}
     /// Takes samples of one case.
     fn visit(&mut self, case: &Case, quota: &Quota<'_>) -> Outcome;
+    /// The time by which a run is laid out: a simulated machine has its own, in which an hour takes no time.
+    fn now(&self) -> Instant {
+        Instant::now()
+    }
+    /// Lets a moment pass, in which nothing is to be done.
+    fn idle(&mut self) {
+        std::thread::yield_now();
+    }
 }
 
 /// How much one visit may take.
@@ -134,7 +142,7 @@ pub fn run_plan(
     progress: &mut dyn FnMut(Progress<'_>),
 ) -> io::Result<()> {
     let mut run = Run::new(executor, schedule, sink, progress);
-    let mut headline = Headline::new(&plan.headline, schedule);
+    let mut headline = Headline::new(&plan.headline, &run);
     let mut stages: Vec<Vec<State>> =
         plan.stages.iter().map(|stage| stage.iter().map(|_| State::default()).collect()).collect();
     for round in 0..schedule.most_rounds {
@@ -179,8 +187,12 @@ impl<'a, 'b> Run<'a, 'b> {
         Run { executor, schedule, sink, progress, random, visits: 0, pace, distances, filled }
     }
 
+    fn now(&self) -> Instant {
+        self.executor.now()
+    }
+
     fn left(&self) -> Duration {
-        self.schedule.deadline.saturating_duration_since(Instant::now())
+        self.schedule.deadline.saturating_duration_since(self.now())
     }
 
     fn is_over(&self) -> bool {
@@ -257,9 +269,8 @@ struct Headline<'a> {
 }
 
 impl<'a> Headline<'a> {
-    fn new(cases: &'a [(Case, f64)], schedule: &Schedule<'_>) -> Self {
-        let began = Instant::now();
-        let total = schedule.deadline.saturating_duration_since(began);
+    fn new(cases: &'a [(Case, f64)], run: &Run<'_, '_>) -> Self {
+        let (began, total) = (run.now(), run.left());
         let states = cases.iter().map(|_| State::default()).collect();
         Headline {
             cases,
@@ -284,27 +295,28 @@ impl<'a> Headline<'a> {
         if self.cases.is_empty() {
             return Ok(());
         }
-        if Instant::now() >= self.due {
+        let now = run.now();
+        if now >= self.due {
             return self.pass(run);
         }
-        if self.has_room(HEADLINE_SHARE_OF_CHEAP) {
-            let has_room_for_all = self.has_room(HEADLINE_SHARE);
+        if self.has_room(HEADLINE_SHARE_OF_CHEAP, now) {
+            let has_room_for_all = self.has_room(HEADLINE_SHARE, now);
             let is_meant = |index: usize| has_room_for_all || self.is_cheap(index);
-            if let Some(index) = self.least_sure(APART, is_meant, &run.distances) {
+            if let Some(index) = self.least_sure(APART, is_meant, run) {
                 self.visit(index, run)?;
             }
         }
-        while let Some(index) = self.while_it_lasts(&run.distances) {
+        while let Some(index) = self.while_it_lasts(run) {
             self.visit(index, run)?;
         }
         Ok(())
     }
 
     /// What else is not sure and likely to meet the rare state of the last visit.
-    fn while_it_lasts(&self, distances: &Watch) -> Option<usize> {
-        let threads = self.rare.filter(|_| self.has_room(HEADLINE_SHARE_WHILE_RARE))?;
+    fn while_it_lasts(&self, run: &Run<'_, '_>) -> Option<usize> {
+        let threads = self.rare.filter(|_| self.has_room(HEADLINE_SHARE_WHILE_RARE, run.now()))?;
         let is_meant = |index: usize| self.cases[index].0.threads() == threads;
-        self.least_sure(APART_WHILE_RARE, is_meant, distances)
+        self.least_sure(APART_WHILE_RARE, is_meant, run)
     }
 
     fn is_cheap(&self, index: usize) -> bool {
@@ -314,16 +326,16 @@ impl<'a> Headline<'a> {
         !cost.is_zero() && cost < dearest.mul_f64(CHEAP)
     }
 
-    fn has_room(&self, share: f64) -> bool {
-        self.spent < self.began.elapsed().mul_f64(share)
+    fn has_room(&self, share: f64, now: Instant) -> bool {
+        self.spent < now.saturating_duration_since(self.began).mul_f64(share)
     }
 
     /// What is left of the time goes to what is not sure yet.
     fn finish(&mut self, run: &mut Run<'_, '_>) -> io::Result<()> {
         while !run.is_over() && self.unsure(run.distances.rare()).next().is_some() {
-            let Some(index) = self.least_sure(APART, |_| true, &run.distances) else {
+            let Some(index) = self.least_sure(APART, |_| true, run) else {
                 // All were visited just now.
-                std::thread::yield_now();
+                run.executor.idle();
                 continue;
             };
             let before = run.visits;
@@ -341,7 +353,7 @@ impl<'a> Headline<'a> {
         }
         let mut order: Vec<usize> = (0..self.cases.len()).collect();
         run.random.shuffle(&mut order);
-        let (began, spent) = (Instant::now(), self.spent);
+        let (began, spent) = (run.now(), self.spent);
         if self.passes.is_multiple_of(REDRAWN) && run.may_draw_anew() {
             run.begin_round();
         }
@@ -366,7 +378,7 @@ impl<'a> Headline<'a> {
             });
         }
         order.into_iter().try_for_each(|index| self.visit(index, run))?;
-        (self.passes, self.began, self.spent) = (1, Instant::now(), Duration::ZERO);
+        (self.passes, self.began, self.spent) = (1, run.now(), Duration::ZERO);
         self.total = run.left();
         self.due = self.began + self.total / PASSES;
         Ok(())
@@ -383,7 +395,7 @@ impl<'a> Headline<'a> {
         };
         self.rare = is_rare.then_some(case.threads());
         self.spent += cost;
-        self.last[index] = Some(Instant::now());
+        self.last[index] = Some(run.now());
         Ok(())
     }
 
@@ -399,12 +411,12 @@ impl<'a> Headline<'a> {
     }
 
     /// Of those that are meant and were not visited for such a share of the run.
-    fn least_sure(&self, apart: f64, is_meant: impl Fn(usize) -> bool, distances: &Watch) -> Option<usize> {
-        let apart = self.total.mul_f64(apart);
+    fn least_sure(&self, apart: f64, is_meant: impl Fn(usize) -> bool, run: &Run<'_, '_>) -> Option<usize> {
+        let (apart, now) = (self.total.mul_f64(apart), run.now());
         let is_ready = |(index, _): &(usize, f64)| {
-            self.last[*index].is_none_or(|last| last.elapsed() >= apart) && is_meant(*index)
+            self.last[*index].is_none_or(|last| now.saturating_duration_since(last) >= apart) && is_meant(*index)
         };
-        self.unsure(distances.rare()).filter(is_ready).max_by(|a, b| a.1.total_cmp(&b.1)).map(|(index, _)| index)
+        self.unsure(run.distances.rare()).filter(is_ready).max_by(|a, b| a.1.total_cmp(&b.1)).map(|(index, _)| index)
     }
 }
 
@@ -453,7 +465,7 @@ pub fn follow(
 ) -> io::Result<()> {
     let mut case = next(None);
     for round in 0.. {
-        let left = schedule.deadline.saturating_duration_since(Instant::now());
+        let left = schedule.deadline.saturating_duration_since(executor.now());
         let Some(asked) = case.filter(|_| !left.is_zero() && !(schedule.interrupted)()) else { break };
         progress(Progress { case: &asked, round, visits: u64::from(round) });
         let (measurement, _) = visit(&asked, round, executor, schedule, [left, left]);
@@ -471,9 +483,9 @@ fn visit(
     schedule: &Schedule<'_>,
     [fair, left]: [Duration; 2],
 ) -> (Measurement, Duration) {
-    let started = Instant::now();
+    let started = executor.now();
     let outcome = executor.visit(case, &quota(case, schedule, fair, left));
-    let elapsed = started.elapsed();
+    let elapsed = executor.now().saturating_duration_since(started);
     let started_s = started.saturating_duration_since(schedule.started).as_secs_f64();
     let measurement = Measurement::new(case.clone(), round, outcome);
     (Measurement { started_s, elapsed_s: elapsed.as_secs_f64(), ..measurement }, elapsed)
@@ -679,8 +691,22 @@ mod tests {
     use membound_core::work::device::{Action, Buffer, DeviceWork};
 
     /// A machine that does all cases alike, but of 3 KiB takes another time at each visit.
-    #[derive(Default)]
-    struct Machine(u64);
+    struct Machine {
+        visits: u64,
+        began: Instant,
+        /// What has passed since, and what a visit takes.
+        passed: Duration,
+        visit: Duration,
+    }
+
+    impl Machine {
+        fn new(visit: Duration) -> Self {
+            Machine { visits: 0, began: Instant::now(), passed: Duration::ZERO, visit }
+        }
+    }
+
+    /// What a visit takes, where nothing else is said.
+    const VISIT: Duration = Duration::from_micros(20);
 
     impl Executor for Machine {
         fn clock(&self) -> Clock {
@@ -690,12 +716,21 @@ mod tests {
         fn expect(&mut self, _cases: &[Case]) {}
 
         fn visit(&mut self, case: &Case, _quota: &Quota<'_>) -> Outcome {
-            self.0 += 1;
-            let ticks = if case.working_set == Bytes::kib(3) { 1000 + 97 * (self.0 * self.0 % 19) } else { 1000 };
+            (self.visits, self.passed) = (self.visits + 1, self.passed + self.visit);
+            let is_unsteady = case.working_set == Bytes::kib(3);
+            let ticks = if is_unsteady { 1000 + 97 * (self.visits * self.visits % 19) } else { 1000 };
             let mut samples = Samples::default();
             samples.push(Sample { ticks, ..Sample::default() });
             let (volume, obtained) = (Volume::default(), Obtained::default());
             Outcome::Measured(Box::new(Measured { volume, repetitions: 1, core_clock_links: 1, samples, obtained }))
+        }
+
+        fn now(&self) -> Instant {
+            self.began + self.passed
+        }
+
+        fn idle(&mut self) {
+            self.passed += VISIT;
         }
     }
 
@@ -704,8 +739,7 @@ mod tests {
     }
 
     /// Nothing is ever settled.
-    fn schedule(time: Duration) -> Schedule<'static> {
-        let started = Instant::now();
+    fn schedule(started: Instant, time: Duration) -> Schedule<'static> {
         Schedule {
             seed: 3,
             started,
@@ -719,12 +753,12 @@ mod tests {
 
     /// Working sets in the order of visits, in KiB.
     fn visited(plan: &Plan, time: Duration) -> Vec<u64> {
-        visits_of(plan, &mut Machine::default(), time)
+        visits_of(plan, &mut Machine::new(VISIT), time)
     }
 
     fn visits_of(plan: &Plan, machine: &mut dyn Executor, time: Duration) -> Vec<u64> {
         let mut found = Vec::new();
-        let schedule = schedule(time);
+        let schedule = schedule(machine.now(), time);
         let mut sink = |visit: Measurement| {
             found.push(visit.case.working_set.0 >> 10);
             Ok(())
@@ -778,7 +812,7 @@ mod tests {
         };
         let mut filled = Filled { hz: 1e9, ..Filled::default() };
         let quota = Quota { least_samples: 1, most_samples: 1, time: Duration::ZERO, interrupted: &|| false };
-        let outcome = Machine::default().visit(&case(1), &quota);
+        let outcome = Machine::new(VISIT).visit(&case(1), &quota);
         let mib = |bytes: u64| bytes >> 20;
         let both = of("load", &[0, 1], 400);
         assert_eq!(mib(filled.new_bytes(&both)), 200, "each thread");
@@ -816,12 +850,20 @@ mod tests {
 
         fn visit(&mut self, case: &Case, quota: &Quota<'_>) -> Outcome {
             let is_dear = case.working_set > Bytes::mib(1);
-            std::thread::sleep(Duration::from_millis(if is_dear { 30 } else { 0 }));
+            self.0.visit = if is_dear { Duration::from_millis(30) } else { VISIT };
             let mut outcome = self.0.visit(case, quota);
             if let (Outcome::Measured(visit), false) = (&mut outcome, is_dear) {
-                visit.samples.ticks = vec![1000 + self.0.0 * 618 % 1000];
+                visit.samples.ticks = vec![1000 + self.0.visits * 618 % 1000];
             }
             outcome
+        }
+
+        fn now(&self) -> Instant {
+            self.0.now()
+        }
+
+        fn idle(&mut self) {
+            self.0.idle();
         }
     }
 
@@ -831,7 +873,7 @@ mod tests {
         let headline = (1..=CHEAP).chain((2..10).map(|mib| mib << 10)).map(|kib| (case(kib), 1.0)).collect();
         let others = (20..400).map(|mib| case(mib << 10)).collect();
         let plan = Plan::new(headline, vec![others]);
-        let found = visits_of(&plan, &mut Dear(Machine::default()), Duration::from_secs(4));
+        let found = visits_of(&plan, &mut Dear(Machine::new(VISIT)), Duration::from_secs(4));
         let visits = |kib: u64| found.iter().filter(|visited| **visited == kib).count();
         let dearest = (2..10).map(|mib| visits(mib << 10)).max().unwrap();
         assert!((1..=CHEAP).all(|kib| visits(kib) > dearest + 4), "{} and {}, {dearest}", visits(1), visits(2));
@@ -864,6 +906,10 @@ mod tests {
             }
             outcome
         }
+
+        fn now(&self) -> Instant {
+            self.machine.now()
+        }
     }
 
     #[test]
@@ -872,10 +918,11 @@ mod tests {
         let plan = Plan::new((1..=3).map(|kib| (case(kib), 1.0)).collect(), vec![(4..=9).map(case).collect()]);
         let rounds = |share: f64| {
             let mut host =
-                Backed { machine: Machine::default(), takes: TOTAL.mul_f64(share), rounds: 0, is_new: false };
-            let (schedule, mut sink, mut progress) = (schedule(TOTAL), |_| Ok(()), |_: Progress<'_>| {});
+                Backed { machine: Machine::new(VISIT), takes: TOTAL.mul_f64(share), rounds: 0, is_new: false };
+            let schedule = schedule(host.now(), TOTAL);
+            let (mut sink, mut progress) = (|_| Ok(()), |_: Progress<'_>| {});
             let mut run = Run::new(&mut host, &schedule, &mut sink, &mut progress);
-            let mut headline = Headline::new(&plan.headline, run.schedule);
+            let mut headline = Headline::new(&plan.headline, &run);
             for _ in 0..10 {
                 headline.pass(&mut run).unwrap();
             }
@@ -888,25 +935,31 @@ mod tests {
 
     /// A host that has two CPUs far apart at some visits, which changes no case's time.
     struct Host {
-        visits: u64,
+        machine: Machine,
         is_far: fn(u64) -> bool,
     }
 
     impl Executor for Host {
         fn clock(&self) -> Clock {
-            Machine::default().clock()
+            self.machine.clock()
         }
 
         fn expect(&mut self, _cases: &[Case]) {}
 
         fn visit(&mut self, case: &Case, quota: &Quota<'_>) -> Outcome {
-            std::thread::sleep(Duration::from_millis(1));
-            self.visits += 1;
-            let mut outcome = Machine::default().visit(case, quota);
+            let mut outcome = self.machine.visit(case, quota);
             let Outcome::Measured(measured) = &mut outcome else { panic!() };
-            let ticks = if (self.is_far)(self.visits) { 150 } else { 40 };
+            let ticks = if (self.is_far)(self.machine.visits) { 150 } else { 40 };
             measured.samples.probes.get_or_insert_default().push_hand_overs([ticks].into_iter());
             outcome
+        }
+
+        fn now(&self) -> Instant {
+            self.machine.now()
+        }
+
+        fn idle(&mut self) {
+            self.machine.idle();
         }
     }
 
@@ -915,7 +968,8 @@ mod tests {
     fn far_visits(others: u64, seconds: u64, is_far: fn(u64) -> bool) -> HashMap<u64, usize> {
         let two = |kib: u64| Case { cpus: vec![0, 1], ..case(kib) };
         let plan = Plan::new((1..=6).map(|kib| (two(kib), 1.0)).collect(), vec![(7..7 + others).map(two).collect()]);
-        let schedule = schedule(Duration::from_secs(seconds));
+        let mut host = Host { machine: Machine::new(Duration::from_millis(1)), is_far };
+        let schedule = schedule(host.now(), Duration::from_secs(seconds));
         let mut far = HashMap::new();
         let mut sink = |visit: Measurement| {
             let Outcome::Measured(measured) = visit.outcome else { panic!() };
@@ -923,7 +977,7 @@ mod tests {
             *far.entry(visit.case.working_set.0 >> 10).or_insert(0) += usize::from(is_far);
             Ok(())
         };
-        run_plan(&plan, &mut Host { visits: 0, is_far }, &schedule, &mut sink, &mut |_| {}).unwrap();
+        run_plan(&plan, &mut host, &schedule, &mut sink, &mut |_| {}).unwrap();
         far.retain(|kib, _| *kib <= 6);
         far
     }
