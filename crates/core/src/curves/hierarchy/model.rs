@@ -160,6 +160,10 @@ struct Place {
 }
 
 impl Place {
+    fn is_felt_by(&self, touch: Touch) -> bool {
+        !self.chases_alone || touch == Touch::Chase
+    }
+
     /// Ends that nobody claims have no sets that are known of.
     fn may_be(&self, shape: Shape, touch: Touch) -> bool {
         match shape {
@@ -314,7 +318,7 @@ impl Observed {
     }
 
     fn column(&self, place: &Place, shape: Shape) -> Vec<f64> {
-        if place.chases_alone && self.touch == Touch::Stream {
+        if !place.is_felt_by(self.touch) {
             return vec![0.0; self.marks.len()];
         }
         let edge = Edge { shape, octave: place.octave };
@@ -495,7 +499,7 @@ impl<'a> Model<'a> {
         let mut with = self.clone();
         with.places[k].octave = octave;
         for (curve, fit) in self.curves.iter().zip(&mut with.fits) {
-            if with.places[k].chases_alone && curve.touch == Touch::Stream {
+            if !with.places[k].is_felt_by(curve.touch) {
                 continue;
             }
             let mut columns = curve.columns(&with.places, &fit.shapes);
@@ -547,7 +551,7 @@ impl<'a> Model<'a> {
         }
         let without = self.without(k);
         let points: usize = self.curves.iter().map(|curve| curve.marks.len()).sum();
-        let felt = self.curves.iter().filter(|c| !(self.places[k].chases_alone && c.touch == Touch::Stream)).count();
+        let felt = self.curves.iter().filter(|curve| self.places[k].is_felt_by(curve.touch)).count();
         // Its place, and a step of each curve that feels it.
         let parameters = (1 + felt) as f64;
         let odds = if self.places[k].claim.is_some() { CLAIMED_ODDS } else { UNCLAIMED_ODDS };
@@ -582,8 +586,7 @@ impl<'a> Model<'a> {
     /// Without ends that the points do not show, the least likely first.
     fn believed(mut self) -> Self {
         loop {
-            let odds =
-                (0..self.places.len()).map(|k| (if self.step(k) < STEP_MIN { f64::MIN } else { self.evidence(k) }, k));
+            let odds = (0..self.places.len()).map(|k| (self.evidence(k), k));
             match odds.min_by(|a, b| a.0.total_cmp(&b.0)) {
                 Some((odds, k)) if odds < BELIEVED => self = self.without(k).settled(),
                 _ => return self,
@@ -612,8 +615,8 @@ impl<'a> Model<'a> {
 
     /// Whether points lie before and behind edge `k`: where all are on one side, nothing tells what a step there costs.
     fn is_within_points(&self, k: usize) -> bool {
-        let (here, alone) = (self.places[k].octave, self.places[k].chases_alone);
-        let mut felt = self.curves.iter().filter(|curve| !(alone && curve.touch == Touch::Stream));
+        let (place, here) = (&self.places[k], self.places[k].octave);
+        let mut felt = self.curves.iter().filter(|curve| place.is_felt_by(curve.touch));
         let is_within = |curve: &Observed| {
             curve.marks.first().is_some_and(|mark| mark.octave < here)
                 && curve.marks.last().is_some_and(|mark| mark.octave > here)
@@ -654,7 +657,7 @@ impl<'a> Model<'a> {
             }
             (fit.costs, fit.loss) = curve.solved(&curve.columns(&more.places, &fit.shapes), fit.costs.clone());
         }
-        let felt = self.curves.iter().filter(|c| !(chases_alone && c.touch == Touch::Stream)).count();
+        let felt = self.curves.iter().filter(|curve| more.places[k].is_felt_by(curve.touch)).count();
         let points: usize = self.curves.iter().map(|curve| curve.marks.len()).sum();
         Some((k, more.loss() + felt as f64 / 2.0 * (points as f64).ln(), more))
     }

@@ -256,6 +256,7 @@ fn columns(features: &[Feature], sizes: &[f64]) -> Vec<Vec<f64>> {
 }
 
 /// Points as the fit wants them, by size.
+#[derive(Clone)]
 struct Data {
     sizes: Vec<f64>,
     times: Vec<f64>,
@@ -342,12 +343,10 @@ impl Data {
                 self.times.iter().zip(&found).zip(&deviations).map(|((time, found), by)| (time - found) / by).collect();
             let rough = if turn == 0 { deviation(&off) } else { scale };
             scale = likeliest_scale(&off, rough.max(SCALE_MIN));
-            weights = off.iter().map(|x| (FREEDOM + 1.0) / (FREEDOM + (x / scale).powi(2))).collect();
+            weights = off.iter().map(|x| weight(*x, scale)).collect();
             turn += 1;
         }
-        let n = off.len() as f64;
-        let tails: f64 = off.iter().map(|x| (FREEDOM + 1.0) * ((x / scale).powi(2) / FREEDOM).ln_1p()).sum();
-        let misfit = n * (scale * scale).ln() + tails;
+        let (n, misfit) = (off.len() as f64, misfit_at(&off, scale));
         let parameters: f64 = features.iter().map(|feature| feature.parameters(self.known)).sum();
         Some(Model { features, linear, scale, misfit, cost: misfit + parameters * n.ln() })
     }
@@ -553,8 +552,7 @@ pub(crate) fn round_place(best: f64, least: f64, misfit: impl Fn(f64) -> f64) ->
 /// The scale of Student's t under which deviations are likeliest.
 pub(crate) fn likeliest_scale(off: &[f64], mut scale: f64) -> f64 {
     for _ in 0..6 {
-        let weight = |x: f64| (FREEDOM + 1.0) / (FREEDOM + (x / scale).powi(2));
-        let squares: f64 = off.iter().map(|x| weight(*x) * x * x).sum();
+        let squares: f64 = off.iter().map(|x| weight(*x, scale) * x * x).sum();
         scale = (squares / off.len().max(1) as f64).sqrt().max(SCALE_MIN);
     }
     scale
@@ -562,9 +560,17 @@ pub(crate) fn likeliest_scale(off: &[f64], mut scale: f64) -> f64 {
 
 /// Twice the negative logarithm of the likelihood of deviations, at their likeliest scale.
 pub(crate) fn misfit(off: &[f64]) -> f64 {
-    let scale = likeliest_scale(off, deviation(off).max(SCALE_MIN));
+    misfit_at(off, likeliest_scale(off, deviation(off).max(SCALE_MIN)))
+}
+
+fn misfit_at(off: &[f64], scale: f64) -> f64 {
     let tails: f64 = off.iter().map(|x| (FREEDOM + 1.0) * ((x / scale).powi(2) / FREEDOM).ln_1p()).sum();
     off.len() as f64 * (scale * scale).ln() + tails
+}
+
+/// What is left of a point's weight that is so far off.
+fn weight(off: f64, scale: f64) -> f64 {
+    (FREEDOM + 1.0) / (FREEDOM + (off / scale).powi(2))
 }
 
 /// The standard deviation that deviations would have if they were normal, by their median; 0 of none.
@@ -585,15 +591,10 @@ fn draws(data: &Data, model: &Model) -> Vec<Model> {
     let mut random = fastrand::Rng::with_seed(1);
     let times: Vec<f64> = data.sizes.iter().map(|&bytes| model.time(bytes)).collect();
     let mut draw = |(time, error): (&f64, &f64)| time * (1.0 + model.scale * error * normal(&mut random)).max(0.1);
+    let mut again = Data { known: data.known.or(limit_of(model)), ..data.clone() };
     let mut all = Vec::with_capacity(DRAWS);
     for _ in 0..DRAWS {
-        let again = Data {
-            sizes: data.sizes.clone(),
-            times: times.iter().zip(&data.errors).map(&mut draw).collect(),
-            errors: data.errors.clone(),
-            noise: data.noise,
-            known: data.known.or(limit_of(model)),
-        };
+        again.times = times.iter().zip(&data.errors).map(&mut draw).collect();
         let solved = again.solved(model.features.clone(), TURNS[0]);
         all.extend(solved.map(|solved| again.placed(solved, 3, 2, TURNS[0])));
     }
