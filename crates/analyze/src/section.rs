@@ -116,6 +116,11 @@ pub struct Column {
 }
 
 impl Column {
+    /// Its heading on one line; a word that was broken at a hyphen is whole again.
+    pub(crate) fn head_in_line(&self) -> String {
+        self.head.replace("-\n", "").replace('\n', " ")
+    }
+
     /// Whether the same stands in each of its cells.
     pub(crate) fn is_constant(&self) -> bool {
         self.cells.windows(2).all(|pair| pair[0] == pair[1]) && !self.cells.iter().any(Cell::is_blank)

@@ -13,9 +13,10 @@ use membound_core::json::parsed;
 use membound_core::kernel::{Element, StoreKind, Width};
 use membound_core::memory::MemoryKind;
 
-/// Text as a pipe gets it. No line is wider than the terminal.
+/// Text as a pipe gets it. No line is wider than the terminal, and nothing had to be replaced to be shown.
 fn plain(text: &str) -> String {
     let text = strip_str(text).to_string();
+    assert!(!text.contains('\u{fffd}'), "{text}");
     for line in text.lines() {
         assert!(line.chars().count() <= 80, "{} columns: {line}", line.chars().count());
     }
@@ -93,6 +94,14 @@ fn a_short_run_says_what_it_left_out() {
 #[test]
 fn rows() {
     insta::assert_snapshot!(plain(&terminal::rows(&some_rows())));
+}
+
+#[test]
+fn what_rows_share_stands_above_them_in_a_line() {
+    let mut shared = some_rows();
+    shared.rows.retain(|row| row.case.misaligned_bytes == 0);
+    let text = plain(&terminal::rows(&shared)).split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(text.contains("offset in line 0 B"), "{text}");
 }
 
 #[test]

@@ -294,7 +294,7 @@ pub(crate) fn all_rows(rows: &[BandwidthRow]) -> Section {
     {
         // Where there is a single row, the table says what it is about.
         if column.is_constant() && !(is_key && rows.len() == 1) {
-            same.push(format!("{} {}", column.head.replace("-\n", ""), column.cells[0].text));
+            same.push(format!("{} {}", column.head_in_line(), column.cells[0].text));
         } else {
             table.columns.push(column);
         }

@@ -6,7 +6,7 @@ use maud::{Markup, html};
 
 use crate::flag::Flag;
 use crate::output::html::parts::{boxed, not_measured, sortable};
-use crate::section::{Cell, Column, Document, Item, Section, Table};
+use crate::section::{Cell, Document, Item, Section, Table};
 
 /// Share of the heat's colour at its deepest: text on it must stay readable, in light and dark.
 const HEAT_MOST: f64 = 60.0;
@@ -82,7 +82,6 @@ fn to_the_right(table: &Table) -> String {
 }
 
 fn heads(table: &Table) -> Markup {
-    let head = |column: &Column| column.head.replace("-\n", "").replace('\n', " ");
     // Neighbours of one group share its head.
     let mut groups: Vec<(&str, usize)> = Vec::new();
     for column in &table.columns {
@@ -96,7 +95,7 @@ fn heads(table: &Table) -> Markup {
             @if groups.iter().any(|(group, _)| !group.is_empty()) {
                 tr { @for (group, span) in groups { th.group[!group.is_empty()] colspan=(span) { (group) } } }
             }
-            tr { @for column in &table.columns { th.num[column.is_right] { (head(column)) } } }
+            tr { @for column in &table.columns { th.num[column.is_right] { (column.head_in_line()) } } }
         }
     }
 }
