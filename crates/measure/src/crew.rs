@@ -318,7 +318,7 @@ fn keep(samples: &mut Samples, parts: &[Taken], steal_jiffies: u32) {
     });
 }
 
-#[cfg(test)]
+#[cfg(all(test, unix))]
 mod tests {
     use super::*;
     use crate::os::processes;

@@ -193,7 +193,7 @@ fn fill(mut file: &File, bytes: Bytes) -> io::Result<()> {
     Ok(())
 }
 
-#[cfg(test)]
+#[cfg(all(test, unix))]
 mod tests {
     use super::*;
     use std::os::unix::fs::{FileExt, MetadataExt};

@@ -312,6 +312,7 @@ mod tests {
         assert_eq!(last_line(&folder.path().join("none")), "");
     }
 
+    #[cfg(unix)]
     #[test]
     fn a_folder_is_private_and_swept_once_nobody_holds_it() {
         use std::os::unix::fs::PermissionsExt;

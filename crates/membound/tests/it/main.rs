@@ -1,4 +1,5 @@
-//! All tests that drive the whole program, in one binary.
+//! All tests that drive the whole program, in one binary. They start it, stop it and look at its files as Unix does.
+#![cfg(unix)]
 
 mod common;
 

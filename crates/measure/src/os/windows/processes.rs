@@ -68,12 +68,6 @@ impl Write for Talk {
 }
 
 /// Refused.
-#[cfg(test)]
-pub(crate) fn talk() -> io::Result<(Talk, Talk)> {
-    lacks("workers of this program yet")
-}
-
-/// Refused.
 pub fn start_worker() -> io::Result<(std::process::Child, Talk)> {
     lacks("workers of this program yet")
 }
