@@ -1,5 +1,5 @@
 //! How long until a change is told where there is none, and how soon one is told where there is: the noise is that of shared hosts and
-//! not the model's. `cargo test -p membound-core change_point -- --nocapture` prints the table of docs/experiments/watch.md. Seeds are
+//! not the model's. `cargo test -p membound-math change_point -- --nocapture` prints the table of docs/experiments/watch.md. Seeds are
 //! fixed: results do not vary.
 
 use proptest::prelude::*;
