@@ -367,8 +367,11 @@ fn is_root() -> bool {
     status.lines().any(|line| line.starts_with("Uid:") && line.split_whitespace().nth(2) == Some("0"))
 }
 
-/// Ports of the loopback device that are free at this moment.
+/// Ports that are free at this moment, below those from 32768 on that Linux gives to whoever connects: one of these had gone to a
+/// connection before the controller could take it.
 fn free_ports(count: usize) -> Vec<u16> {
-    let listeners: Vec<TcpListener> = (0..count).map(|_| TcpListener::bind("127.0.0.1:0").unwrap()).collect();
+    let listeners = std::iter::repeat_with(|| TcpListener::bind(("0.0.0.0", fastrand::u16(10_000..32_768))).ok());
+    let listeners: Vec<TcpListener> = listeners.take(1000).flatten().take(count).collect();
+    assert_eq!(listeners.len(), count, "no free ports");
     listeners.iter().map(|listener| listener.local_addr().unwrap().port()).collect()
 }
