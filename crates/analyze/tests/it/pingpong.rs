@@ -19,6 +19,7 @@ use membound_core::case::Work;
 use membound_core::curves::pingpong::fit::Point;
 use membound_core::curves::pingpong::path::{Curves, Path, Source};
 use membound_core::json::parsed;
+use membound_core::parallel;
 use membound_core::record::Measurement;
 use membound_core::stats;
 use membound_core::units::Nanoseconds;
@@ -166,6 +167,30 @@ fn errors(truth: &Truth, path: &Path, sizes: &[f64], pairs: usize) -> (f64, f64)
     (all.iter().filter(|off| **off <= 0.1).count() as f64 / all.len() as f64, all[all.len() / 2])
 }
 
+/// What is found of a path drawn at random.
+struct Fits {
+    path: Path,
+    /// Where one pair must tell the limit: with what two say as well, and for whoever knows all else.
+    told: Option<[f64; 2]>,
+}
+
+impl Fits {
+    /// Three pairs tell nothing here: they are predicted. What one pair tells is held against two and three; what only two pairs
+    /// tell, against three.
+    fn of(truth: &Truth, all: &Curves) -> Fits {
+        let mut by_two = all.clone();
+        by_two.pingpong.remove(&3);
+        if !truth.tells_chunks() {
+            return Fits { path: Path::of(&by_two).unwrap(), told: None };
+        }
+        let mut by_one = by_two.clone();
+        by_one.pingpong.remove(&2);
+        let by_pairs = Path::of(&by_two).unwrap().limit.map_or(f64::INFINITY, |limit| limit.value[0]);
+        let told = Some([by_pairs, limit_of_who_knows(truth, &by_one.pingpong[&1])]);
+        Fits { path: Path::of(&by_one).unwrap(), told }
+    }
+}
+
 #[test]
 fn random_paths_are_recovered() {
     let sizes = sizes();
@@ -175,20 +200,20 @@ fn random_paths_are_recovered() {
     let mut predicted = <[Count; 2]>::default();
     let mut nearly_everywhere = <[Count; 2]>::default();
     let mut fits = Count::default();
-    // Where one pair must tell the limit: with what two say as well, and for whoever knows all else.
     let (mut by_both, mut known) = <(Count, Count)>::default();
-    for case in 0..200 {
-        let truth = truth(&mut rng);
-        let mut measured = curves(&truth, &sizes, 0.05, &mut rng);
-        // Three pairs tell nothing here: they are predicted.
-        measured.pingpong.remove(&3);
-        // What one pair tells is held against two and three; what only two pairs tell, against three.
-        let is_alone = truth.tells_chunks();
-        let both = measured.clone();
-        if is_alone {
-            measured.pingpong.remove(&2);
-        }
-        let path = Path::of(&measured).unwrap();
+    let cases: Vec<(Truth, Curves)> = (0..200)
+        .map(|_| {
+            let truth = truth(&mut rng);
+            let measured = curves(&truth, &sizes, 0.05, &mut rng);
+            (truth, measured)
+        })
+        .collect();
+    let (some, others) = cases.split_at(cases.len() / 2);
+    let fitted =
+        |cases: &[(Truth, Curves)]| -> Vec<Fits> { cases.iter().map(|(truth, all)| Fits::of(truth, all)).collect() };
+    let (mut fitted_first, fitted_last) = parallel::both(|| fitted(some), || fitted(others));
+    fitted_first.extend(fitted_last);
+    for (case, ((truth, _), Fits { path, told })) in cases.iter().zip(fitted_first).enumerate() {
         let is_near = |found: f64, truth: f64| (found / truth - 1.0).abs() <= 0.05;
         asymptotes.add(is_near(path.alone.asymptote[0], truth.asymptote()));
         fits.add(path.alone.holds());
@@ -197,17 +222,18 @@ fn random_paths_are_recovered() {
         }
         let limit = path.limit.map_or(f64::INFINITY, |limit| limit.value[0]);
         let found = match truth.chunks {
-            Some((chunk, _)) if is_alone => {
-                let both = Path::of(&both).unwrap().limit;
-                by_both.add(both.is_some_and(|limit| is_near(limit.value[0], chunk)));
-                known.add(is_near(limit_of_who_knows(&truth, &measured.pingpong[&1]), chunk));
-                alone.add(is_near(limit, chunk))
-            }
-            Some((chunk, _)) => by_two.add(is_near(limit, chunk)),
+            Some((chunk, _)) => match told {
+                Some([by_pairs, by_knowledge]) => {
+                    by_both.add(is_near(by_pairs, chunk));
+                    known.add(is_near(by_knowledge, chunk));
+                    alone.add(is_near(limit, chunk))
+                }
+                None => by_two.add(is_near(limit, chunk)),
+            },
             None => none.add(path.limit.is_none()),
         };
         for pairs in [2, 3] {
-            let (within, typical) = errors(&truth, &path, &sizes, pairs);
+            let (within, typical) = errors(truth, &path, &sizes, pairs);
             nearly_everywhere[pairs - 2].add(within >= 0.9);
             if !predicted[pairs - 2].add(within >= 0.75 && typical <= 0.1) || !found {
                 println!("{case}: {pairs} pairs: {within:.2} within 10 %, {typical:.3}; {found}\n  {truth:?}");
