@@ -254,6 +254,10 @@ impl Opcode {
 
     /// The text of `word` at this offset of the code, if it is this instruction.
     fn decode(self, word: u32, at: usize) -> Option<String> {
+        // Most instructions are told apart by the ones that all of theirs have, before their text is looked at.
+        if self.bits & !word != 0 {
+            return None;
+        }
         let operands = self.fields().fold(0, |mask, field| mask | field.mask() << field.at);
         (word & !operands == self.bits)
             .then(|| pieces(self.text).map(|(before, field)| format!("{before}{}", operand(field, word, at))).collect())
