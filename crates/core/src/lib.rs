@@ -1,4 +1,4 @@
-//! What can be asked and what is kept: quantities, machines, kinds of memory, kernels, cases, records and statistics.
+//! What can be asked and what is kept: machines, kinds of memory, kernels, cases and records.
 
 pub mod case;
 pub mod experiments;

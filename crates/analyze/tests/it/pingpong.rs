@@ -167,6 +167,11 @@ fn errors(truth: &Truth, path: &Path, sizes: &[f64], pairs: usize) -> (f64, f64)
     (all.iter().filter(|off| **off <= 0.1).count() as f64 / all.len() as f64, all[all.len() / 2])
 }
 
+/// The limit of a path's chunks; infinite where there is none.
+fn limit(path: &Path) -> f64 {
+    path.limit.map_or(f64::INFINITY, |limit| limit.value[0])
+}
+
 /// What is found of a path drawn at random.
 struct Fits {
     path: Path,
@@ -185,8 +190,7 @@ impl Fits {
         }
         let mut by_one = by_two.clone();
         by_one.pingpong.remove(&2);
-        let by_pairs = Path::of(&by_two).unwrap().limit.map_or(f64::INFINITY, |limit| limit.value[0]);
-        let told = Some([by_pairs, limit_of_who_knows(truth, &by_one.pingpong[&1])]);
+        let told = Some([limit(&Path::of(&by_two).unwrap()), limit_of_who_knows(truth, &by_one.pingpong[&1])]);
         Fits { path: Path::of(&by_one).unwrap(), told }
     }
 }
@@ -220,7 +224,7 @@ fn random_paths_are_recovered() {
         if let Some(at) = truth.told_switch() {
             switches.add(path.alone.regimes.iter().any(|regime| regime.to.is_some_and(|to| to[0] == at)));
         }
-        let limit = path.limit.map_or(f64::INFINITY, |limit| limit.value[0]);
+        let limit = limit(&path);
         let found = match truth.chunks {
             Some((chunk, _)) => match told {
                 Some([by_pairs, by_knowledge]) => {

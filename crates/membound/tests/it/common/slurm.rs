@@ -370,8 +370,8 @@ fn is_root() -> bool {
 /// Ports that are free at this moment, below those from 32768 on that Linux gives to whoever connects: one of these had gone to a
 /// connection before the controller could take it.
 fn free_ports(count: usize) -> Vec<u16> {
-    let listeners = std::iter::repeat_with(|| TcpListener::bind(("0.0.0.0", fastrand::u16(10_000..32_768))).ok());
-    let listeners: Vec<TcpListener> = listeners.take(1000).flatten().take(count).collect();
+    let tried = (0..1000).filter_map(|_| TcpListener::bind(("0.0.0.0", fastrand::u16(10_000..32_768))).ok());
+    let listeners: Vec<TcpListener> = tried.take(count).collect();
     assert_eq!(listeners.len(), count, "no free ports");
     listeners.iter().map(|listener| listener.local_addr().unwrap().port()).collect()
 }
