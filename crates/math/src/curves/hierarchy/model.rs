@@ -550,13 +550,22 @@ impl<'a> Model<'a> {
             return f64::MIN;
         }
         let without = self.without(k);
-        let points: usize = self.curves.iter().map(|curve| curve.marks.len()).sum();
-        let felt = self.curves.iter().filter(|curve| self.places[k].is_felt_by(curve.touch)).count();
         // Its place, and a step of each curve that feels it.
-        let parameters = (1 + felt) as f64;
+        let price = self.price(1 + self.felt_by(k).count());
         let odds = if self.places[k].claim.is_some() { CLAIMED_ODDS } else { UNCLAIMED_ODDS };
         let gained: f64 = without.fits.iter().zip(&self.fits).map(|(without, with)| without.loss - with.loss).sum();
-        gained - parameters / 2.0 * (points as f64).ln() + odds
+        gained - price + odds
+    }
+
+    /// The curves that feel edge `k`.
+    fn felt_by(&self, k: usize) -> impl Iterator<Item = &Observed> {
+        self.curves.iter().filter(move |curve| self.places[k].is_felt_by(curve.touch))
+    }
+
+    /// What so many parameters must gain to be worth it, by the number of points.
+    fn price(&self, parameters: usize) -> f64 {
+        let points: usize = self.curves.iter().map(|curve| curve.marks.len()).sum();
+        parameters as f64 / 2.0 * (points as f64).ln()
     }
 
     fn without(&self, k: usize) -> Self {
@@ -615,13 +624,12 @@ impl<'a> Model<'a> {
 
     /// Whether points lie before and behind edge `k`: where all are on one side, nothing tells what a step there costs.
     fn is_within_points(&self, k: usize) -> bool {
-        let (place, here) = (&self.places[k], self.places[k].octave);
-        let mut felt = self.curves.iter().filter(|curve| place.is_felt_by(curve.touch));
+        let here = self.places[k].octave;
         let is_within = |curve: &Observed| {
             curve.marks.first().is_some_and(|mark| mark.octave < here)
                 && curve.marks.last().is_some_and(|mark| mark.octave > here)
         };
-        felt.any(is_within)
+        self.felt_by(k).any(is_within)
     }
 
     /// Whether levels of an octave lie before and behind edge `k`.
@@ -657,9 +665,7 @@ impl<'a> Model<'a> {
             }
             (fit.costs, fit.loss) = curve.solved(&curve.columns(&more.places, &fit.shapes), fit.costs.clone());
         }
-        let felt = self.curves.iter().filter(|curve| more.places[k].is_felt_by(curve.touch)).count();
-        let points: usize = self.curves.iter().map(|curve| curve.marks.len()).sum();
-        Some((k, more.loss() + felt as f64 / 2.0 * (points as f64).ln(), more))
+        Some((k, more.loss() + more.price(more.felt_by(k).count()), more))
     }
 
     /// Greatest ratio of the costs beyond and before an edge.
