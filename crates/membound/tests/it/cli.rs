@@ -502,7 +502,7 @@ fn shells_know_the_words_of_flags() {
         assert!(script.contains(&format!("compgen -W \"{words}")), "{words}");
         // Spaces end a line of help where they must.
         let listed: Vec<&str> = words.split(' ').collect();
-        let text = help.split_whitespace().collect::<Vec<_>>().join(" ");
+        let text = crate::common::on_one_line(&help);
         assert!(
             text.contains(&listed.join(", ")) || words.contains("table") || words.contains("auto"),
             "{words}: {help}"

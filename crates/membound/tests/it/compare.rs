@@ -488,7 +488,6 @@ fn output_of_another_tool_stands_beside_our_rows() {
     let triad = kernel("triad", &[0, 1], Bytes::mib(256));
     let ours = written(&folder, "ours.jsonl", &record((0..3).map(|round| at(&triad, round, 20e9)).collect()));
     let theirs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../analyze/tests/it/adapters/stream.txt");
-    let flat = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
     let (code, text, talk) = run(&[&theirs, &ours]);
     assert_eq!(code, Some(0), "{talk}");
     for part in [
@@ -502,10 +501,10 @@ fn output_of_another_tool_stands_beside_our_rows() {
         "Without a counterpart",
         "membound bandwidth --kernel copy --store regular --threads 2",
     ] {
-        assert!(flat(&text).contains(part), "'{part}' is not in: {text}");
+        assert!(crate::common::on_one_line(&text).contains(part), "'{part}' is not in: {text}");
     }
     let (code, text, _) = run(&[&ours, &theirs]);
-    assert!(code == Some(0) && flat(&text).contains("93.8"), "{text}");
+    assert!(code == Some(0) && crate::common::on_one_line(&text).contains("93.8"), "{text}");
     let (code, text, _) = run(&[&theirs, &theirs]);
     assert!(code == Some(0) && text.contains("100.0") && !text.contains("by hand"), "{text}");
     let copy = written(&folder, "copy.jsonl", &record(vec![at(&kernel("jacobi", &[0], Bytes::mib(1)), 0, 1e10)]));

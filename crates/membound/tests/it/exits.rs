@@ -66,7 +66,7 @@ fn every_command_ends_as_documented() {
     for Situation { words, proviso, code, says } in &situations {
         let output = run(folder.path(), words);
         let text = [&output.stdout, &output.stderr].map(|bytes| String::from_utf8_lossy(bytes).into_owned()).concat();
-        let flat = text.split_whitespace().collect::<Vec<_>>().join(" ");
+        let flat = crate::common::on_one_line(&text);
         match output.status.code() {
             Some(0) if !proviso.is_empty() && *code == 1 => skip(format!("{words:?}: this machine can: {proviso}")),
             found if found == Some(*code) && flat.contains(says) && !flat.contains("panicked") => {}

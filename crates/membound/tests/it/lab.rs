@@ -130,8 +130,8 @@ fn holds(claim: &str, out: &str, err: &str) -> Result<(), String> {
     let text = claim.split_once(' ').map_or("", |(_, text)| text);
     let is = |good: bool, found: String| if good { Ok(()) } else { Err(format!("`{claim}`, but found: {found}")) };
     match words[0] {
-        "out" => return is(on_one_line(out).contains(&on_one_line(text)), out.into()),
-        "err" => return is(on_one_line(err).contains(&on_one_line(text)), err.into()),
+        "out" => return is(crate::common::on_one_line(out).contains(&crate::common::on_one_line(text)), out.into()),
+        "err" => return is(crate::common::on_one_line(err).contains(&crate::common::on_one_line(text)), err.into()),
         "empty" => return is(out.is_empty(), out.into()),
         _ => {}
     }
@@ -167,11 +167,6 @@ fn holds(claim: &str, out: &str, err: &str) -> Result<(), String> {
         _ => return Err(format!("`{claim}` is no claim")),
     };
     is(good, seen)
-}
-
-/// Text with single spaces and no line breaks: tables are padded, sentences wrapped.
-fn on_one_line(text: &str) -> String {
-    text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
 /// The middle one of some numbers, the lower one of two: what disturbs a time makes it longer.

@@ -721,7 +721,7 @@ fn memory_that_is_missing_is_told() {
     let report = model::report(&record(machine, visits));
     let text = terminal::answer(&report, &report.numa);
     assert!(text.contains("node 2 has memory and was not measured; 8 GiB were free there"), "{text}");
-    let flowing = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    let flowing = crate::common::on_one_line(&text);
     assert!(flowing.contains("unavailable: memory could not be bound to node 1"), "{text}");
 }
 

@@ -24,7 +24,7 @@ fn said(arguments: &[&str], folder: &Path) -> String {
     let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     assert_eq!(output.status.code(), Some(0), "{arguments:?}: {out}{err}");
     assert!(out.lines().all(|line| line.chars().count() <= 80), "wider than a terminal: {out}");
-    out.split_whitespace().collect::<Vec<_>>().join(" ")
+    crate::common::on_one_line(&out)
 }
 
 #[track_caller]

@@ -409,7 +409,7 @@ fn the_command_finds_the_node() {
     let (code, text, talk) = run(&[path]);
     println!("{text}");
     assert_eq!(code, Some(0), "{talk}");
-    let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    let text = crate::common::on_one_line(&text);
     let says =
         "1 of 12 nodes of 1 kind of hardware is slower than its neighbours: n3 (as if memory channels were missing).";
     assert!(text.starts_with(says), "{text}");
@@ -429,7 +429,7 @@ fn the_command_finds_the_node() {
     let topology = topology.to_str().unwrap();
     let (code, text, talk) = run(&[path, "--baseline", path, "--topology", topology]);
     assert_eq!(code, Some(0), "{talk}");
-    let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    let text = crate::common::on_one_line(&text);
     assert!(
         text.contains("none of 12 nodes lost speed") && text.contains("No switch in the topology names n11."),
         "{text}"
@@ -459,7 +459,7 @@ fn bad_records_are_told_and_the_others_screened() {
     std::fs::write(folder.path().join("notes.txt"), "hello").unwrap();
     let (code, text, talk) = run(&[path]);
     assert_eq!(code, Some(1), "{talk}");
-    let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    let text = crate::common::on_one_line(&text);
     for part in [
         "1 of 13 nodes",
         "n1 has several records: they are kept apart",

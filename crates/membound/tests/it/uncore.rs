@@ -131,7 +131,7 @@ fn controllers_are_a_second_witness_of_the_write_allocate() {
         let flagged = |row: &BandwidthRow| row.quality.has(Flag::ControllersDisagree);
         assert_eq!(flagged(&report.rows[case.regular]), is_flagged, "{:?}", report.rows[case.regular].quality.flags);
         assert!(!flagged(&report.rows[case.nt]), "nt stores allocate nothing");
-        let text = terminal::summary(&report).split_whitespace().collect::<Vec<_>>().join(" ");
+        let text = crate::common::on_one_line(&terminal::summary(&report));
         assert!(text.contains("the memory controllers moved"), "{text}");
         assert_eq!(text.contains("against what the ratio says"), witness != Witness::Allocates, "{text}");
         // 8 GB/s on the bus: a third of a copy's is written.

@@ -78,7 +78,7 @@ fn a_short_run_says_what_it_left_out() {
     report.end.as_mut().unwrap().planned = 934;
     let text = plain(&terminal::overview(&report));
     assert!(text.lines().next().unwrap().ends_with(", 60 of 934 cases"), "{text}");
-    let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    let words = crate::common::on_one_line(&text);
     assert!(words.contains("Left out for lack of time: 874 of 934 cases, with all of arithmetic, "), "{text}");
     assert!(!text.contains('~'), "{text}");
     let copies = report.rows.iter_mut().filter(|row| row.kernel() == "copy");
@@ -100,7 +100,7 @@ fn rows() {
 fn what_rows_share_stands_above_them_in_a_line() {
     let mut shared = some_rows();
     shared.rows.retain(|row| row.case.misaligned_bytes == 0);
-    let text = plain(&terminal::rows(&shared)).split_whitespace().collect::<Vec<_>>().join(" ");
+    let text = crate::common::on_one_line(&plain(&terminal::rows(&shared)));
     assert!(text.contains("offset in line 0 B"), "{text}");
 }
 
@@ -194,7 +194,7 @@ fn core_to_core() {
 #[test]
 fn core_to_core_of_many_cpus() {
     let text = plain(&c2c_of(&crate::common::simulated::c2c(32, false)));
-    let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    let words = crate::common::on_one_line(&text);
     assert!(words.contains("a matrix of 32 x 32 CPUs - Wider than a terminal"), "{text}");
     assert!(text.contains("same cache domain  1984"), "{text}");
     assert!(!text.lines().any(|line| line.starts_with(" 31 ")), "{text}");

@@ -58,7 +58,7 @@ fn devices_are_listed_as_their_driver_describes_them() {
 #[test]
 fn every_type_of_memory_is_told() {
     let Some(output) = on_fake("", &["devices"]) else { return };
-    let said = text(&output.stdout).split_whitespace().collect::<Vec<_>>().join(" ");
+    let said = crate::common::on_one_line(&text(&output.stdout));
     for part in [
         "memory type 0 of heap 1 (4 GiB): no flags: not measured: the processor can't map it",
         "memory type 1 of heap 0 (1 GiB): device-local: the processor can't map it; measured as plain",

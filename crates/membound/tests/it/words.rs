@@ -18,7 +18,7 @@ const UNITS: [&str; 15] = [
 /// A text as its words, whatever its lines.
 fn flat(text: &str) -> String {
     let text = anstream::adapter::strip_str(text).to_string();
-    text.split_whitespace().collect::<Vec<_>>().join(" ")
+    crate::common::on_one_line(&text)
 }
 
 /// What is not to be written, as the glossary lists it.

@@ -28,7 +28,7 @@ fn current(name: &str, text: &str) {
 
 /// A text as a cell of a table.
 pub fn cell(text: &str) -> String {
-    let flat = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    let flat = crate::common::on_one_line(text);
     flat.replace('|', "\\|").replace('<', "&lt;")
 }
 

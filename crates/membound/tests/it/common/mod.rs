@@ -32,3 +32,8 @@ pub fn readme_record() -> Vec<u8> {
     std::io::Read::read_to_end(&mut bzip2::read::MultiBzDecoder::new(packed), &mut record).unwrap();
     record
 }
+
+/// Text with single spaces and no line breaks: tables are padded, sentences wrapped.
+pub fn on_one_line(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}

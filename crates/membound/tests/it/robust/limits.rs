@@ -151,7 +151,7 @@ fn a_hidden_sys_is_named_and_measured_without() {
     let Some(ended) = hidden("", &latency) else { return skip("this user can't hide /sys") };
     assert_eq!(ended.code(), Some(0), "{}", ended.stderr);
     let ended = hidden("", &["machine"]).unwrap();
-    let words = ended.stdout.split_whitespace().collect::<Vec<_>>().join(" ");
+    let words = crate::common::on_one_line(&ended.stdout);
     assert!(words.contains("those are taken that this process may run on"), "{words}");
 }
 
