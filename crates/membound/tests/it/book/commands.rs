@@ -66,7 +66,7 @@ const REFUSED: [(&str, &str); 7] = [
     ("check --spec", "did not end within 10 s"),
     ("--weights 0,1", "node 1 is none"),
     ("sin(c[i])", "unknown function 'sin'"),
-    ("check --baseline", "give a longer --budget"),
+    ("membound check", "give a longer --budget"),
     ("numa.jsonl", "no record tells how fast"),
 ];
 
