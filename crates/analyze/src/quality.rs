@@ -97,30 +97,40 @@ impl Quality {
 }
 
 /// The samples of a case, a value each, and how far they can be trusted.
+///
+/// Where a host moved the CPUs, a figure of several threads is of one place, as of one node: of the visits with CPUs as far apart
+/// as they mostly were.
 pub(crate) struct Sampled<'a> {
-    /// The visits that came to figures.
+    /// The visits that figures are of.
     pub measured: Vec<&'a Measured>,
     /// Their values, visit by visit.
     pub batches: Vec<Vec<f64>>,
     /// The share of its core that the slowest thread had around each, where that is known.
     shares: Vec<Vec<Option<f64>>>,
-    /// What they say together; absent where there are none.
+    /// The values of every visit, where figures are of some.
+    every: Option<Vec<Vec<f64>>>,
+    /// What all say together; absent where there are none.
     pub summary: Option<Summary>,
     pub quality: Quality,
 }
 
 impl<'a> Sampled<'a> {
     pub fn of(visits: &[&'a Measurement], gauge: &Gauge, values: impl Fn(&Measured) -> Vec<f64>) -> Sampled<'a> {
-        let measured = measured(visits);
-        let batches: Vec<Vec<f64>> = measured.iter().map(|visit| values(visit)).collect();
-        let cpus = visits.first().map_or(&[][..], |visit| &visit.case.cpus);
-        let shares = measured.iter().map(|visit| visit.samples.shares(cpus, &gauge.undisturbed)).collect();
+        let case = &visits[0].case;
+        let of = |visits: &[&'a Measured]| visits.iter().map(|visit| values(visit)).collect::<Vec<_>>();
+        let mut measured = measured(visits);
+        let (mut batches, mut every) = (of(&measured), None);
         let (summary, mut quality) = (summarize(&batches), Quality::of(visits));
         if let Some(summary) = &summary {
             (quality.samples, quality.rounds) = (summary.samples, measured.len());
-            quality.flags = flags(&visits[0].case, &measured, &batches, summary, gauge.hz);
+            quality.flags = flags(case, &measured, &batches, summary, gauge.hz);
         }
-        Sampled { measured, batches, shares, summary, quality }
+        if let Some(usual) = gauge.usual(case, &measured) {
+            every = Some(std::mem::replace(&mut batches, of(&usual)));
+            measured = usual;
+        }
+        let shares = measured.iter().map(|visit| visit.samples.shares(&case.cpus, &gauge.undisturbed)).collect();
+        Sampled { measured, batches, shares, every, summary, quality }
     }
 
     /// The values as a rate.
@@ -135,7 +145,11 @@ impl<'a> Sampled<'a> {
 
     /// Says in the quality, too, if most visits were disturbed.
     fn figure(&mut self, better: Better) -> Option<Figure> {
-        let figure = figure(&self.batches, &self.shares, better)?;
+        let mut figure = figure(&self.batches, &self.shares, better)?;
+        if let Some(every) = &self.every {
+            let Figure { capability, undisturbed, .. } = figure;
+            figure = Figure { capability, undisturbed, ..self::figure(every, &[], better)? };
+        }
         self.quality.flag([(Flag::Disturbed, figure.undisturbed < threshold::UNDISTURBED)]);
         Some(figure)
     }
@@ -343,6 +357,7 @@ mod tests {
             measured: vec![measured],
             batches: vec![rates.clone()],
             shares: Vec::new(),
+            every: None,
             summary: summarize(std::slice::from_ref(&rates)),
             quality: Quality::of(&[]),
         };

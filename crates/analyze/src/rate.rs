@@ -99,3 +99,8 @@ impl Figure {
         }
     }
 }
+
+/// One interval over another: the widest that both allow.
+pub(crate) fn over(a: [f64; 3], b: [f64; 3]) -> [f64; 3] {
+    [a[0] / b[0], a[1] / b[2], a[2] / b[1]]
+}

@@ -1,9 +1,11 @@
 //! A record's visits, grouped by case once for all who ask, and what their samples say.
 
+use membound_core::case::Case;
 use membound_core::index::index;
 use membound_core::parallel;
+use membound_core::record::hand_overs::Moved;
 use membound_core::record::probes::Undisturbed;
-use membound_core::record::{Header, Measured, Measurement, Outcome, Record};
+use membound_core::record::{Header, Measured, Measurement, Record};
 use membound_core::stats::quantiles::median;
 
 /// A record and the visits to each of its cases.
@@ -23,6 +25,24 @@ pub(crate) struct Gauge {
     pub hz: f64,
     /// What each CPU can when it has its core to itself.
     pub undisturbed: Undisturbed,
+    /// Where the host had the CPUs, if it moved them.
+    pub moved: Option<Moved>,
+}
+
+impl Gauge {
+    /// Of `visits`, in a clock of so many ticks a second.
+    pub fn of<'a>(visits: impl Iterator<Item = &'a Measurement> + Clone, hz: f64) -> Gauge {
+        let measured = visits.filter_map(|visit| Some((&visit.case, visit.outcome.measured()?)));
+        let probed = |(case, visit): (&'a Case, &'a Measured)| Some((&case.cpus[..], visit.samples.probes.as_ref()?));
+        let undisturbed = Undisturbed::of(measured.clone().filter_map(probed));
+        Gauge { hz, undisturbed, moved: Moved::seen(measured) }
+    }
+
+    /// Of the visits to a case those with CPUs as far apart as they mostly were, where that tells.
+    pub fn usual<'a>(&self, case: &Case, visits: &[&'a Measured]) -> Option<Vec<&'a Measured>> {
+        let moved = self.moved.as_ref()?;
+        moved.at(moved.usual, case, visits)
+    }
 }
 
 impl<'a> Visits<'a> {
@@ -38,11 +58,7 @@ impl<'a> Visits<'a> {
             cases[at].push(measurement);
             case_of.push(at);
         }
-        let probed = record.measurements.iter().filter_map(|visit| match &visit.outcome {
-            Outcome::Measured(measured) => Some((&visit.case.cpus[..], measured.samples.probes.as_ref()?)),
-            _ => None,
-        });
-        let gauge = Gauge { hz: record.header.clock.hz.0, undisturbed: Undisturbed::of(probed) };
+        let gauge = Gauge::of(record.measurements.iter(), record.header.clock.hz.0);
         Visits { record, cases, case_of, gauge }
     }
 
@@ -63,27 +79,18 @@ impl<'a> Visits<'a> {
 
 /// Of samples of several threads whose cores were probed: how many there are, and how many had a thread with less than its
 /// core.
-pub(crate) fn shared_cores<'a>(visits: &Visits<'a>) -> [usize; 2] {
+pub(crate) fn shared_cores(visits: &Visits<'_>) -> [usize; 2] {
     /// Two threads that compute get a half each.
     const WHOLE: f64 = 0.75;
-    let samples_of = |visit: &&'a Measurement| match &visit.outcome {
-        Outcome::Measured(measured) => Some((&visit.case.cpus[..], &measured.samples)),
-        _ => None,
-    };
-    let all: Vec<_> = visits.cases.iter().flatten().filter_map(samples_of).collect();
-    let undisturbed = Undisturbed::of(all.iter().filter_map(|(cpus, samples)| Some((*cpus, samples.probes.as_ref()?))));
-    let of_several = all.iter().filter(|(cpus, _)| cpus.len() > 1);
-    let shares = of_several.flat_map(|(cpus, samples)| samples.shares(cpus, &undisturbed));
+    let all = visits.record.measured().map(|(case, visit)| (&case.cpus[..], &visit.samples));
+    let of_several = all.filter(|(cpus, _)| cpus.len() > 1);
+    let shares = of_several.flat_map(|(cpus, samples)| samples.shares(cpus, &visits.gauge.undisturbed));
     shares.flatten().fold([0, 0], |[known, shared], share| [known + 1, shared + usize::from(share < WHOLE)])
 }
 
 /// The visits that came to figures.
 pub(crate) fn measured<'a>(visits: &[&'a Measurement]) -> Vec<&'a Measured> {
-    let measured = |visit: &&'a Measurement| match &visit.outcome {
-        Outcome::Measured(measured) => Some(&**measured),
-        _ => None,
-    };
-    visits.iter().filter_map(measured).collect()
+    visits.iter().filter_map(|visit| visit.outcome.measured()).collect()
 }
 
 /// Payload bytes a second, sample by sample.

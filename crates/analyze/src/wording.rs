@@ -6,6 +6,7 @@ use crate::rate::{Cost, Rate};
 use crate::row::AnyRow;
 use membound_core::kernel::Element;
 use membound_core::machine::devices::{Api, Device, MemoryFlag, MemoryType};
+use membound_core::record::hand_overs::Distance;
 use membound_core::stats::states::Ends;
 use membound_core::units::{Nanoseconds, counted, percent, significant};
 use membound_core::work::device::Buffer;
@@ -13,6 +14,14 @@ use membound_core::work::device::Buffer;
 /// What every table with `±` says about it.
 pub(crate) const SPREAD_CAPTION: &str =
     "undisturbed ± the farther end of its 95 % interval (~ of a range: too few visits)";
+
+/// Where CPUs are.
+pub(crate) fn apart(distance: Distance) -> &'static str {
+    match distance {
+        Distance::Close => "close together",
+        Distance::Far => "far apart",
+    }
+}
 
 /// A rate in GB/s, without the unit.
 pub(crate) fn gbps(bytes_per_s: f64) -> String {

@@ -5,7 +5,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::wording::gbps;
-use membound_core::record::{self, Outcome, Record};
+use membound_core::record::{self, Record};
 use membound_core::units::Bytes;
 
 /// How fast a thread filled memory that nothing had touched since it was mapped.
@@ -27,10 +27,9 @@ const MUCH: f64 = (64 << 20) as f64;
 impl FirstTouchSpeed {
     /// Of a run; absent where no visit touched much.
     pub(crate) fn of(record: &Record) -> Option<FirstTouchSpeed> {
-        let touched = record.measurements.iter().filter_map(|visit| match &visit.outcome {
-            Outcome::Measured(measured) => Some((visit.case.threads().max(1) as u64, measured.samples.first_touch?)),
-            _ => None,
-        });
+        let touched = record
+            .measured()
+            .filter_map(|(case, visit)| Some((case.threads().max(1) as u64, visit.samples.first_touch?)));
         FirstTouchSpeed::over(&touched.collect::<Vec<_>>(), record.header.clock.hz.0)
     }
 

@@ -10,13 +10,17 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::experiments::bandwidth::rows::BandwidthRow;
-use crate::quality::states_of;
-use crate::visits::{Visits, measured};
+use crate::quality::figure;
+use crate::rate::{Rate, over};
+use crate::visits::{Visits, measured, payload_bps};
 use membound_core::case::{Case, Work};
 use membound_core::in_order::InOrder;
-use membound_core::record::Measured;
-use membound_core::record::hand_overs::{HandOvers, VISITS_MIN};
-use membound_core::stats::states::{Better, Ends};
+use membound_core::record::hand_overs::{Distance, Moved};
+use membound_core::record::{Measured, Measurement};
+use membound_core::stats::states::Better;
+
+/// States in which a kernel differs by no more than this share are the same to it.
+const ALIKE: f64 = 0.1;
 
 /// How far apart the CPUs of a guest were.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
@@ -25,6 +29,8 @@ pub struct HostStates {
     pub hand_over_ns: [f64; 2],
     /// Visits with all pairs close together, and with all far apart.
     pub visits: [usize; 2],
+    /// How far apart they mostly were: rows of several threads are of those visits, where a case has enough.
+    pub usual: Distance,
     /// What that did to kernels, most first.
     pub effects: Vec<Effect>,
 }
@@ -36,9 +42,10 @@ pub struct Effect {
     pub row: usize,
     /// Visits in each state.
     pub visits: [usize; 2],
-    /// Speed with CPUs close together, payload bytes per second.
-    pub close_bps: f64,
-    /// Speed with CPUs far apart against that: [ratio, low, high].
+    /// Payload bytes per second with CPUs close together, and with CPUs far apart.
+    #[serde(rename = "payload_Bps")]
+    pub payload_bps: [Rate; 2],
+    /// Speed with CPUs far apart against that with CPUs close together: [ratio, low, high].
     pub factor: [f64; 3],
 }
 
@@ -47,52 +54,47 @@ impl HostStates {
     pub fn close_share(&self) -> f64 {
         self.visits[0] as f64 / (self.visits[0] + self.visits[1]).max(1) as f64
     }
+
+    /// What a row comes to in the state that the host was seldom in, and by how many visits, where that is not about the same.
+    pub fn seldom(&self, row: usize) -> Option<(Rate, usize)> {
+        let differs = |effect: &&Effect| effect.factor[0].ln().abs() > ALIKE.ln_1p();
+        let effect = self.effects.iter().find(|effect| effect.row == row).filter(differs)?;
+        let seldom = self.usual.other() as usize;
+        Some((effect.payload_bps[seldom], effect.visits[seldom]))
+    }
 }
 
 /// How far apart, if that changed from visit to visit.
 pub(crate) fn host_states(visits: &Visits<'_>, rows: &[BandwidthRow]) -> Option<HostStates> {
-    let mut told = HandOvers::default();
-    all(visits).for_each(|(case, visit)| _ = told.note(case, visit));
-    let distances = told.distances();
-    let ticks = distances.ticks()?;
-    let class = |case: &Case, visit: &Measured| distances.of(case, visit).map(|distance| distance as usize);
+    let moved = visits.gauge.moved.as_ref()?;
     let mut counts = [0; 2];
-    all(visits).filter_map(|(case, visit)| class(case, visit)).for_each(|class| counts[class] += 1);
+    let distances = visits.record.measured().filter_map(|(case, visit)| moved.distances.of(case, visit));
+    distances.for_each(|distance| counts[distance as usize] += 1);
     if counts.contains(&0) {
         return None;
     }
     let index: HashMap<&Case, usize> = rows.iter().enumerate().map(|(at, row)| (&row.case, at)).collect();
-    let effect = |case: &Vec<_>| {
-        let measured = measured(case);
-        let of: &Case = &case.first()?.case;
-        let classes: Vec<Option<usize>> = measured.iter().map(|visit| class(of, visit)).collect();
-        let row = *index.get(of).filter(|_| matches!(of.work, Work::Kernel(_)))?;
-        effect(row, &rows[row], &classes)
+    let effect = |visits_to_case: &Vec<&Measurement>| {
+        let case: &Case = &visits_to_case.first()?.case;
+        let row = *index.get(case).filter(|_| matches!(case.work, Work::Kernel(_)))?;
+        effect(row, case, &measured(visits_to_case), moved, visits)
     };
     let mut effects: Vec<Effect> = visits.cases.iter().filter_map(effect).collect();
     effects.order_by(|a, b| b.factor[0].ln().abs().total_cmp(&a.factor[0].ln().abs()));
-    let hand_over_ns = ticks.map(|ticks| ticks / visits.hz() * 1e9);
-    Some(HostStates { hand_over_ns, visits: counts, effects })
+    let hand_over_ns = moved.distances.ticks()?.map(|ticks| ticks / visits.hz() * 1e9);
+    Some(HostStates { hand_over_ns, visits: counts, usual: moved.usual, effects })
 }
 
-fn all<'a>(visits: &'a Visits<'_>) -> impl Iterator<Item = (&'a Case, &'a Measured)> {
-    visits.cases.iter().flat_map(|case| measured(case).into_iter().map(|visit| (&case[0].case, visit)))
-}
-
-fn effect(at: usize, row: &BandwidthRow, classes: &[Option<usize>]) -> Option<Effect> {
-    let of_class = |class: usize| -> Vec<Vec<f64>> {
-        let own = row.batches.iter().zip(classes).filter(|(_, found)| **found == Some(class));
-        own.map(|(batch, _)| batch.clone()).collect()
+fn effect(row: usize, case: &Case, measured: &[&Measured], moved: &Moved, all: &Visits<'_>) -> Option<Effect> {
+    let at = |distance| moved.at(distance, case, measured);
+    let (close, far) = (at(Distance::Close)?, at(Distance::Far)?);
+    let of = |visits: &[&Measured]| {
+        let batches: Vec<Vec<f64>> = visits.iter().map(|visit| payload_bps(visit, all.hz())).collect();
+        let shares: Vec<_> =
+            visits.iter().map(|visit| visit.samples.shares(&case.cpus, &all.gauge.undisturbed)).collect();
+        figure(&batches, &shares, Better::Higher)
     };
-    let batches = [0, 1].map(of_class);
-    let visits = batches.each_ref().map(Vec::len);
-    if visits.iter().any(|visits| *visits < VISITS_MIN) {
-        return None;
-    }
-    let [close, far] = batches.map(|batches| states_of(&batches, &[], Better::Higher).map(|states| states.capability));
-    let (close, far) = (close?, far?);
-    let is_sure = close.ends == Ends::Ci95 && far.ends == Ends::Ci95;
-    let ends = if is_sure { [far.low / close.high, far.high / close.low] } else { [far.value / close.value; 2] };
-    let factor = [far.value / close.value, ends[0], ends[1]];
-    Some(Effect { row: at, visits, close_bps: close.value, factor })
+    let payload_bps = [of(&close)?, of(&far)?];
+    let factor = over(payload_bps[1].interval(), payload_bps[0].interval());
+    Some(Effect { row, visits: [close.len(), far.len()], payload_bps, factor })
 }

@@ -6,7 +6,7 @@ use serde::Serialize;
 use crate::experiments::bandwidth::rows::BandwidthRow;
 use crate::experiments::latency::rows::LatencyRow;
 use crate::experiments::pages::rows::PageRow;
-use crate::rate::Rate;
+use crate::rate::{Rate, over};
 use crate::report::Report;
 use crate::wording::{gbps, threads};
 use membound_core::in_order::InOrder;
@@ -46,11 +46,6 @@ pub fn losses(report: &Report) -> Vec<Loss> {
     all.retain(|loss| loss.factor[1] >= LEAST && loss.factor.iter().all(|end| end.is_finite()));
     all.order_by(|a, b| b.factor[0].total_cmp(&a.factor[0]));
     all
-}
-
-/// One interval over another: the widest that both allow.
-fn over(slow: [f64; 3], fast: [f64; 3]) -> [f64; 3] {
-    [slow[0] / fast[0], slow[1] / fast[2], slow[2] / fast[1]]
 }
 
 /// The best figure of a kernel in memory.

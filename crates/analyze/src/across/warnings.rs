@@ -13,7 +13,7 @@ use membound_core::machine::cpuset::CpuSet;
 use membound_core::machine::nodes::Node;
 use membound_core::machine::source::Hypervisor;
 use membound_core::parallel;
-use membound_core::record::{Clock, Measured, Measurement, Outcome, Record};
+use membound_core::record::{Clock, Measured, Measurement, Record};
 use membound_core::stats::quantiles::median;
 use membound_core::units::{BASE_PAGE, Bytes, Hertz, percent, significant};
 
@@ -350,8 +350,7 @@ fn falling_clock(all: &Visits<'_>, of_case: &[Option<f64>]) -> Option<Warning> {
     let hz = all.hz();
     let visits: Vec<_> = all.record.measurements.iter().zip(&all.case_of).collect();
     let clocks: Vec<(f64, f64)> = parallel::filter_map(&visits, |(visit, case)| {
-        let Outcome::Measured(measured) = &visit.outcome else { return None };
-        let clock = core_clock(&[&**measured], hz)?;
+        let clock = core_clock(&[visit.outcome.measured()?], hz)?;
         Some((clock / of_case[**case]?, clock))
     });
     let quarter = clocks.len() / 4;

@@ -16,7 +16,6 @@ use crate::visits::{Gauge, payload_bps};
 use membound_core::case::{Case, Work};
 use membound_core::experiments::frame::Frame;
 use membound_core::in_order::InOrder;
-use membound_core::record::probes::Undisturbed;
 use membound_core::record::{Measured, Measurement, Outcome};
 use membound_core::stats::change_point::{Change, Turn, Watcher};
 use membound_core::stats::quantiles::median;
@@ -301,7 +300,7 @@ impl Watch {
             let why = format!("others ran on CPU {cpu} during {} of {all} samples", all - own.len());
             return Noted { no_figure: Some(NoFigure::Disturbed(why)), ..Noted::default() };
         }
-        let gauge = self.gauge();
+        let gauge = Gauge::of(self.recent.iter(), self.hz);
         let mut rows = Vec::new();
         for series in self.series.iter_mut().filter(|series| series.case == visit.case) {
             let value = match series.unit {
@@ -316,14 +315,6 @@ impl Watch {
     /// Whether a figure fell and has not recovered.
     pub fn is_fallen(&self) -> bool {
         self.series.iter().any(Series::is_fallen)
-    }
-
-    fn gauge(&self) -> Gauge {
-        let probed = self.recent.iter().filter_map(|visit| match &visit.outcome {
-            Outcome::Measured(measured) => Some((&visit.case.cpus[..], measured.samples.probes.as_ref()?)),
-            _ => None,
-        });
-        Gauge { hz: self.hz, undisturbed: Undisturbed::of(probed) }
     }
 }
 

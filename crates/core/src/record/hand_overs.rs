@@ -8,9 +8,11 @@ use std::collections::HashMap;
 use crate::case::Case;
 use crate::record::Measured;
 use crate::stats::quantiles::{median, quantile};
+use crate::stats::states;
+use crate::units::words;
 
 /// Fewer visits in a state say nothing of it.
-pub const VISITS_MIN: usize = 3;
+const VISITS_MIN: usize = 3;
 /// Fewer visits of a pair of CPUs show no states,
 const PAIR_MIN: usize = 20;
 /// and a state that fewer than this share of them were in may be chance.
@@ -23,13 +25,21 @@ const VALLEY_MIN: f64 = 1.5;
 /// on two.
 const FAR_WITHIN: f64 = 1.5;
 
-/// Where two CPUs are.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Distance {
-    /// Behind one last-level cache.
-    Close,
-    /// Behind two.
-    Far,
+words! {
+    /// Where two CPUs are.
+    Distance, "distance" {
+        /// Behind one last-level cache.
+        Close = "close",
+        /// Behind two.
+        Far = "far",
+    }
+}
+
+impl Distance {
+    /// The other one.
+    pub fn other(self) -> Distance {
+        if self == Distance::Close { Distance::Far } else { Distance::Close }
+    }
 }
 
 /// What each two CPUs took in each visit, in ticks.
@@ -73,6 +83,12 @@ impl HandOvers {
         Distances(states.collect())
     }
 
+    /// The distance that most hand-overs were at; close where as many were far apart.
+    pub fn usual(&self, distances: &Distances) -> Distance {
+        let [close, far] = self.counts(distances);
+        if far > close { Distance::Far } else { Distance::Close }
+    }
+
     /// Hand-overs between CPUs that were close, and between CPUs that were far apart.
     pub fn counts(&self, distances: &Distances) -> [usize; 2] {
         let mut counts = [0; 2];
@@ -81,6 +97,33 @@ impl HandOvers {
             all.for_each(|distance| counts[distance as usize] += 1);
         }
         counts
+    }
+}
+
+/// Where a host has the CPUs of a guest, if it moved them during a run.
+#[derive(Debug, Clone)]
+pub struct Moved {
+    /// How far apart they can be.
+    pub distances: Distances,
+    /// How far apart they mostly were.
+    pub usual: Distance,
+}
+
+impl Moved {
+    /// `None` where all visits found them as far apart.
+    pub fn seen<'a>(visits: impl Iterator<Item = (&'a Case, &'a Measured)>) -> Option<Moved> {
+        let mut told = HandOvers::default();
+        visits.for_each(|(case, visit)| _ = told.note(case, visit));
+        let distances = told.distances();
+        distances.ticks()?;
+        Some(Moved { usual: told.usual(&distances), distances })
+    }
+
+    /// Of visits to a case, those with all CPUs at this distance; `None` where they are too few for an interval.
+    pub fn at<'a>(&self, distance: Distance, case: &Case, visits: &[&'a Measured]) -> Option<Vec<&'a Measured>> {
+        let is_at = |visit: &&&Measured| self.distances.of(case, visit) == Some(distance);
+        let found: Vec<&Measured> = visits.iter().filter(is_at).copied().collect();
+        (found.len() >= states::VISITS_MIN).then_some(found)
     }
 }
 

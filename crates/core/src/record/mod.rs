@@ -182,6 +182,14 @@ pub enum Outcome {
 }
 
 impl Outcome {
+    /// What was measured, if anything.
+    pub fn measured(&self) -> Option<&Measured> {
+        match self {
+            Outcome::Measured(measured) => Some(measured),
+            _ => None,
+        }
+    }
+
     /// Whether something went wrong. A host that ignores memory types makes their cases invalid, but that is what it
     /// does, as lacking memory is.
     pub fn is_failure(&self) -> bool {
@@ -491,6 +499,13 @@ pub struct Record {
     pub measurements: Vec<Measurement>,
     /// How it ended; absent where the run was killed.
     pub end: Option<End>,
+}
+
+impl Record {
+    /// The visits that came to figures, each with its case.
+    pub fn measured(&self) -> impl Iterator<Item = (&Case, &Measured)> + Clone {
+        self.measurements.iter().filter_map(|visit| Some((&visit.case, visit.outcome.measured()?)))
+    }
 }
 
 /// Why a record can't be read, and what helps.

@@ -4,6 +4,9 @@ use std::collections::{BTreeSet, HashSet};
 use std::time::Duration;
 
 use crate::common::simulated;
+use membound_analyze::across::compare::compare;
+use membound_analyze::across::compare::comparison::{Side, Source};
+use membound_analyze::across::compare::row::Verdict;
 use membound_analyze::across::losses::losses;
 use membound_analyze::flag::Flag;
 use membound_analyze::hierarchy::names::LevelBest;
@@ -16,6 +19,8 @@ use membound_core::experiments as plan;
 use membound_core::experiments::latency::Detail;
 use membound_core::json::parsed;
 use membound_core::kernel::{StoreKind, Width};
+use membound_core::machine::fact::Fact;
+use membound_core::machine::source::Hypervisor;
 use membound_core::record::probes::ProbeSamples;
 use membound_core::record::{FirstTouch, Measurement, Outcome, Record};
 use membound_core::units::Bytes;
@@ -241,15 +246,16 @@ fn one_core_is_an_outcome() {
     assert!(!record.measurements.iter().any(|visit| visit.outcome.is_failure()));
 }
 
-/// Copies by two threads, and a line that they hand to each other: in every third visit in 150 ns and twice as fast, else in 25.
-#[test]
-fn where_a_host_had_the_cpus_is_told() {
-    let machine = simulated::machine(2, false);
+/// Visits to copies by two threads that hand a line to each other: each is given the nanoseconds of a hand-over, and by how much it is
+/// slower than the fastest.
+fn handing_over(visits: impl IntoIterator<Item = (f64, u64)>) -> Record {
+    let mut machine = simulated::machine(2, false);
+    machine.identity.hypervisor = Fact::Known(Hypervisor::Unnamed);
     let case = steady("copy", Width::W256, StoreKind::Nt, USUAL_MEMORY, vec![0, 1], Bytes::mib(512));
-    let mut record = simulated::run(&machine, &[case], &mut simulated::fake());
-    let (one, hz) = (record.measurements[0].clone(), record.header.clock.hz.0);
-    let visit = |round: u32, ns: f64, slower: u64| {
-        let mut visit = Measurement { round, ..one.clone() };
+    let record = simulated::run(&machine, &[case], &mut simulated::fake());
+    let hz = record.header.clock.hz.0;
+    let visit = |(round, (ns, slower)): (usize, (f64, u64))| {
+        let mut visit = Measurement { round: round as u32, ..record.measurements[0].clone() };
         let Outcome::Measured(measured) = &mut visit.outcome else { panic!("{visit:?}") };
         measured.samples.ticks.iter_mut().for_each(|ticks| *ticks *= slower);
         measured.samples.thread_ticks.iter_mut().flatten().for_each(|ticks| *ticks *= slower);
@@ -258,11 +264,20 @@ fn where_a_host_had_the_cpus_is_told() {
         measured.samples.probes = Some(ProbeSamples { hand_over_ticks, ..ProbeSamples::default() });
         visit
     };
-    let visits = |far_ns: f64, slower: u64| {
-        (0..30).map(|round| if round % 3 == 0 { visit(round, far_ns, 1) } else { visit(round, 25.0, slower) }).collect()
-    };
-    record.measurements = visits(150.0, 2);
-    let report = model::report(&record);
+    Record { measurements: visits.into_iter().enumerate().map(visit).collect(), ..record }
+}
+
+const CLOSE: (f64, u64) = (25.0, 2);
+const FAR: (f64, u64) = (150.0, 1);
+
+/// One visit of three is in the second state.
+fn mostly(usual: (f64, u64), seldom: (f64, u64)) -> Record {
+    handing_over((0..30).map(|round| if round % 3 == 0 { seldom } else { usual }))
+}
+
+#[test]
+fn where_a_host_had_the_cpus_is_told() {
+    let report = model::report(&mostly(CLOSE, FAR));
     let states = report.host_states.as_ref().unwrap();
     assert_eq!((states.visits, states.effects.len()), ([20, 10], 1));
     assert!((states.hand_over_ns[0] - 25.0).abs() < 1.0 && (states.hand_over_ns[1] - 150.0).abs() < 1.0, "{states:?}");
@@ -270,8 +285,41 @@ fn where_a_host_had_the_cpus_is_told() {
     let losses = losses(&report);
     assert!(losses.iter().any(|loss| loss.what.contains("67% of the visits")), "{losses:?}");
     // The same two CPUs were as far apart each time.
-    record.measurements = visits(25.0, 2);
-    assert_eq!(model::report(&record).host_states, None);
+    let near = mostly(CLOSE, (CLOSE.0, FAR.1));
+    assert_eq!(model::report(&near).host_states, None);
+}
+
+/// A row shows where the CPUs mostly were, and the other place stands beside it; what one gets is both: of three visits two take twice
+/// as long, so a mean visit takes 5/3 times as long as a fast one.
+#[test]
+fn figures_are_of_where_the_cpus_mostly_were() {
+    let fast = model::report(&handing_over([FAR; 30])).rows[0].undisturbed_bps();
+    for (record, share, experienced) in [(mostly(CLOSE, FAR), 0.5, 0.6), (mostly(FAR, CLOSE), 1.0, 0.75)] {
+        let report = model::report(&record);
+        let row = report.rows[0].payload_bps.unwrap();
+        let (seldom, visits) = report.host_states.as_ref().unwrap().seldom(0).unwrap();
+        assert!((row.value() / fast - share).abs() < 0.02, "{} {fast}", row.value());
+        assert!((row.experienced / fast - experienced).abs() < 0.02, "{} {fast}", row.experienced);
+        assert!((seldom.value() / fast - (1.5 - share)).abs() < 0.02 && visits == 10, "{seldom:?}");
+    }
+    // Four visits show no interval.
+    let few = model::report(&handing_over((0..30).map(|round| if round < 26 { FAR } else { CLOSE })));
+    assert_eq!(few.host_states.unwrap().effects, []);
+}
+
+/// Each of two runs is held against the other where both met it, even one that met nothing else.
+#[test]
+fn what_is_compared_was_at_one_place() {
+    let runs = [mostly(CLOSE, FAR), mostly(FAR, CLOSE), handing_over([CLOSE; 30]), handing_over([FAR; 30])];
+    let side = |run: &Record| Side { name: "run".into(), source: Source::Records(vec![run.clone()]) };
+    let speed = |a: usize, b: usize| compare(&side(&runs[a]), &side(&runs[b]), 0.01).rows[0].speed.unwrap();
+    for (a, b) in [(0, 1), (0, 2), (0, 3), (1, 2), (1, 3)] {
+        assert!((speed(a, b) - 1.0).abs() < 0.02, "{a} {b}: {}", speed(a, b));
+    }
+    // These two have no place in common, and are no slower or faster machines for it.
+    let rows = compare(&side(&runs[2]), &side(&runs[3]), 0.01).rows;
+    assert!((rows[0].speed.unwrap() - 2.0).abs() < 0.04 && rows[0].verdict == Verdict::HostState, "{rows:?}");
+    assert!(rows[0].speed_ci95_family.unwrap()[0] == 1.0, "{rows:?}");
 }
 
 /// A guest's run whose memory the host had taken back, and the same where it was at hand: 1 GiB of each of two threads.

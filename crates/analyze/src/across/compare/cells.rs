@@ -1,6 +1,7 @@
 //! From records to cells: what was measured, by which key it is found on another machine, and its samples, visit by visit.
 
 use std::borrow::Cow;
+use std::collections::HashMap;
 
 use crate::across::compare::figures::Figure;
 use crate::experiments::bandwidth::rows::BandwidthRow;
@@ -19,7 +20,8 @@ use membound_core::machine::topology::Relation;
 use membound_core::memory::MemorySpec;
 use membound_core::memory::policy::Policy;
 use membound_core::parallel;
-use membound_core::record::{Measured, Measurement, Outcome};
+use membound_core::record::hand_overs::{Distance, Distances, HandOvers};
+use membound_core::record::{Measured, Measurement, Record};
 use membound_core::stats::states::Better;
 use membound_core::units::{BASE_PAGE, Bytes, Hertz};
 use membound_core::work::loaded::Loaded;
@@ -48,6 +50,8 @@ pub(crate) struct Visit {
     pub values: Vec<f64>,
     /// The core's clock during the visit, in hertz; absent where it was not seen.
     pub clock: Option<f64>,
+    /// Where the host had the CPUs, if it is known to move them.
+    pub distance: Option<Distance>,
 }
 
 /// Where a case was measured.
@@ -65,6 +69,10 @@ impl<'a> Site<'a> {
             _ => None,
         };
         Site { machine, relation }
+    }
+
+    pub fn is_guest(self) -> bool {
+        self.machine.is_virtual()
     }
 }
 
@@ -220,13 +228,28 @@ impl<'a> Cell<'a> {
     }
 }
 
+/// How far apart each host's CPUs can be. Of all its runs together, since one of them may have met one state alone.
+pub(crate) struct Hosts<'a>(HashMap<&'a str, Distances>);
+
+impl<'a> Hosts<'a> {
+    pub fn of(records: impl Iterator<Item = &'a Record>) -> Hosts<'a> {
+        let mut told: HashMap<&str, HandOvers> = HashMap::new();
+        for record in records {
+            let told = told.entry(&record.header.host).or_default();
+            record.measured().for_each(|(case, visit)| _ = told.note(case, visit));
+        }
+        Hosts(told.into_iter().map(|(host, told)| (host, told.distances())).collect())
+    }
+}
+
 /// The cells of several runs of one side, in the order in which they were first visited.
-pub(crate) fn of_records<'a>(runs: &'a [(Visits<'a>, Report)]) -> Vec<Cell<'a>> {
+pub(crate) fn of_records<'a>(runs: &'a [(Visits<'a>, Report)], hosts: &Hosts<'_>) -> Vec<Cell<'a>> {
     let mut cells: Vec<Cell> = Vec::new();
     let mut places: Index<Key, usize> = Index::default();
     for (run, (visits, report)) in runs.iter().enumerate() {
         let (relation, rows) = (visits.header().machine.relations(), RowsByCase::of(report));
-        let found = parallel::map(&visits.cases, |case| of_case(case, visits, &rows, &relation));
+        let distances = hosts.0.get(&*visits.header().host);
+        let found = parallel::map(&visits.cases, |case| of_case(case, visits, &rows, &relation, distances));
         // No case is there twice in one run.
         if let [_] = runs {
             cells.reserve(found.iter().map(Vec::len).sum());
@@ -253,7 +276,8 @@ pub(crate) fn of_figures(figures: &[Figure]) -> Vec<Cell<'_>> {
     let mut places: Index<Key, usize> = Index::default();
     for figure in figures {
         let key = Key::Figure(&figure.name, &figure.unit);
-        let run = vec![Visit { round: 0, values: vec![figure.value], clock: figure.clock.map(|Hertz(hz)| hz) }];
+        let run =
+            vec![Visit { values: vec![figure.value], clock: figure.clock.map(|Hertz(hz)| hz), ..Visit::default() }];
         let at = *places.entry(key).or_insert(cells.len());
         match cells.get_mut(at) {
             Some(cell) => cell.runs.push(run),
@@ -279,18 +303,14 @@ fn of_case<'a>(
     all: &Visits<'a>,
     rows: &RowsByCase<'a>,
     relation: &dyn Fn(u32, u32) -> Relation,
+    distances: Option<&Distances>,
 ) -> Vec<Cell<'a>> {
     let case = &visits[0].case;
     let (group, fault) = place(case, rows);
     let reason = fault.or_else(|| Quality::of(visits).fault());
-    let measured: Vec<(u32, &Measured)> = visits
-        .iter()
-        .filter_map(|visit| match &visit.outcome {
-            Outcome::Measured(measured) => Some((visit.round, &**measured)),
-            _ => None,
-        })
-        .collect();
-    let quantities = quantities(case, &measured, all.hz());
+    let measured: Vec<(u32, &Measured)> =
+        visits.iter().filter_map(|visit| Some((visit.round, visit.outcome.measured()?))).collect();
+    let quantities = quantities(case, &measured, all.hz(), distances);
     let site = Site::of(case, &all.header().machine, relation);
     let cell = |(part, unit, better, visits): Quantity| Cell {
         key: Key::Case(case, part),
@@ -305,13 +325,19 @@ fn of_case<'a>(
     quantities.into_iter().map(cell).collect()
 }
 
-/// The figures of a case, from its visits with their rounds.
-pub(crate) fn quantities(case: &Case, visits: &[(u32, &Measured)], hz: f64) -> Vec<Quantity> {
+/// The figures of a case, from its visits with their rounds; with the distances of the host's CPUs, if it moves them.
+pub(crate) fn quantities(
+    case: &Case,
+    visits: &[(u32, &Measured)],
+    hz: f64,
+    distances: Option<&Distances>,
+) -> Vec<Quantity> {
     use Better::{Higher, Lower};
     let each = |values: &dyn Fn(&Measured) -> Vec<f64>| -> Vec<Visit> {
         let visit = |(round, measured): &(u32, &Measured)| {
             let clock = core_clock(&[measured], hz);
-            Visit { round: *round, values: values(measured), clock }
+            let distance = distances.and_then(|distances| distances.of(case, measured));
+            Visit { round: *round, values: values(measured), clock, distance }
         };
         visits.iter().map(visit).collect()
     };

@@ -11,7 +11,7 @@ use membound_core::machine::caches::Cache;
 use membound_core::machine::fact::Fact;
 use membound_core::memory::policy::Policy;
 use membound_core::record::hand_overs::HandOvers;
-use membound_core::record::{End, Environment, Measured, Outcome, Record};
+use membound_core::record::{End, Environment, Measured, Record};
 use membound_core::stats::quantiles::median;
 use membound_core::units::{Bytes, Hertz, percent, significant};
 
@@ -247,12 +247,12 @@ pub(crate) fn stolen(before: &Environment, end: Option<&End>) -> Option<f64> {
 
 fn hand_over_s(record: &Record) -> Option<f64> {
     let mut told = HandOvers::default();
-    measured(record).for_each(|(case, visit)| _ = told.note(case, visit));
+    record.measured().for_each(|(case, visit)| _ = told.note(case, visit));
     Some(told.mean()? / record.header.clock.hz.0)
 }
 
 fn disturbed(record: &Record) -> Option<f64> {
-    disturbed_samples(measured(record).map(|(_, measured)| measured))
+    disturbed_samples(record.measured().map(|(_, measured)| measured))
 }
 
 /// Share of samples during which another task ran on a CPU of ours.
@@ -266,7 +266,7 @@ pub(crate) fn disturbed_samples<'a>(visits: impl Iterator<Item = &'a Measured>) 
 }
 
 fn huge(record: &Record) -> Option<f64> {
-    huge_obtained(measured(record))
+    huge_obtained(record.measured())
 }
 
 /// Share of the bytes that came in huge pages, over the visits that wanted them and were told.
@@ -285,7 +285,7 @@ pub(crate) fn huge_obtained<'a>(visits: impl Iterator<Item = (&'a Case, &'a Meas
 }
 
 fn elsewhere(record: &Record) -> Option<f64> {
-    pages_elsewhere(measured(record))
+    pages_elsewhere(record.measured())
 }
 
 /// Share of pages on another node, over the visits that named one.
@@ -299,11 +299,4 @@ pub(crate) fn pages_elsewhere<'a>(visits: impl Iterator<Item = (&'a Case, &'a Me
         }
     }
     (all > 0).then(|| other as f64 / all as f64)
-}
-
-fn measured(record: &Record) -> impl Iterator<Item = (&Case, &Measured)> {
-    record.measurements.iter().filter_map(|visit| match &visit.outcome {
-        Outcome::Measured(measured) => Some((&visit.case, &**measured)),
-        _ => None,
-    })
 }

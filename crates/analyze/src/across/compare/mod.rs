@@ -16,7 +16,7 @@ use std::borrow::Cow;
 use std::cmp::Reverse;
 
 use crate::across::compare::aligned::{Pair, align};
-use crate::across::compare::cells::{Cell, Visit};
+use crate::across::compare::cells::{Cell, Hosts, Visit};
 use crate::across::compare::comparison::{Comparison, Side, Source};
 use crate::across::compare::row::{ComparisonRow, Matched, Verdict};
 use crate::of_record::of_visits;
@@ -25,9 +25,10 @@ use crate::visits::Visits;
 use membound_core::in_order::InOrder;
 use membound_core::parallel::{self, both};
 use membound_core::record::Record;
+use membound_core::record::hand_overs::Distance;
 use membound_core::stats;
 use membound_core::stats::family::{Difference, Sides, differences, undisturbed_value};
-use membound_core::stats::states::Better;
+use membound_core::stats::states::{Better, VISITS_MIN};
 use membound_core::units::{counted, percent};
 
 /// A corrected probability below this is no chance.
@@ -45,8 +46,13 @@ pub fn compare<'a>(a: &'a Side, b: &'a Side, noise: f64) -> Comparison {
         records.iter().map(of_run).collect()
     };
     let runs = both(|| worked_out(a), || worked_out(b));
+    let records = [a, b].into_iter().flat_map(|side| match &side.source {
+        Source::Records(records) => &records[..],
+        Source::Figures(_) => &[],
+    });
+    let hosts = Hosts::of(records);
     let cells_of = |side: &'a Side, runs| match &side.source {
-        Source::Records(_) => cells::of_records(runs),
+        Source::Records(_) => cells::of_records(runs, &hosts),
         Source::Figures(figures) => cells::of_figures(figures),
     };
     let cells: [Vec<Cell>; 2] = both(|| cells_of(a, &runs.0), || cells_of(b, &runs.1)).into();
@@ -102,21 +108,48 @@ fn judged(pairs: &[Pair], noise: f64) -> Vec<ComparisonRow> {
 
 /// Both sides of a cell, by these values of each visit.
 fn sides<'a>(Pair { a, b, .. }: &'a Pair, values: &Values<'a>) -> Sides<'a> {
-    Sides { better: a.better, group: a.threads(), a: runs(a, values), b: runs(b, values) }
+    let distance = met_by([a, b]);
+    Sides { better: a.better, group: a.threads(), a: runs(a, distance, values), b: runs(b, distance, values) }
 }
 
-/// The runs in which a cell was measured.
-fn runs<'a>(cell: &'a Cell, values: &Values<'a>) -> Vec<Vec<Cow<'a, [f64]>>> {
-    let of_run = |run: &'a Vec<Visit>| run.iter().map(|visit| values(visit, cell.better)).collect();
-    cell.runs.iter().filter(|run| !run.is_empty()).map(of_run).collect()
+/// Where the hosts of both sides had the CPUs often enough, so that like is held against like; close together where that is the same.
+fn met_by(sides: [&Cell; 2]) -> Option<Distance> {
+    let fewer = |distance: &Distance| sides.map(|cell| visits_at(cell, *distance)).into_iter().min();
+    let most = Distance::ALL.iter().copied().rev().max_by_key(fewer)?;
+    Some(most).filter(|most| fewer(most) >= Some(VISITS_MIN))
+}
+
+fn visits_at(cell: &Cell, distance: Distance) -> usize {
+    cell.runs.iter().flatten().filter(|visit| visit.distance == Some(distance)).count()
+}
+
+/// Whether hosts had the CPUs of both guests at known places, of which none is common.
+fn were_elsewhere(Pair { a, b, .. }: &Pair) -> bool {
+    let is_told = |cell: &Cell| {
+        let told = Distance::ALL.iter().any(|distance| visits_at(cell, *distance) >= VISITS_MIN);
+        told && cell.site.is_some_and(|site| site.is_guest())
+    };
+    is_told(a) && is_told(b) && met_by([a, b]).is_none()
+}
+
+/// The runs in which a cell was measured, with CPUs at this distance where one is given.
+fn runs<'a>(cell: &'a Cell, distance: Option<Distance>, values: &Values<'a>) -> Vec<Vec<Cow<'a, [f64]>>> {
+    let is_meant = |visit: &&Visit| distance.is_none_or(|distance| visit.distance == Some(distance));
+    let of_run = |run: &'a Vec<Visit>| -> Vec<_> {
+        run.iter().filter(is_meant).map(|visit| values(visit, cell.better)).collect()
+    };
+    cell.runs.iter().map(of_run).filter(|run| !run.is_empty()).collect()
 }
 
 fn row(pair: &Pair, found: Difference, equal_clock: Option<Difference>, noise: f64) -> ComparisonRow {
     let better = pair.a.better;
     let speed = |ratio: f64| if better == Better::Higher { ratio } else { 1.0 / ratio };
+    let were_elsewhere = were_elsewhere(pair);
+    // What a place makes of one machine may be no difference.
     let turned = |ends: [f64; 2]| {
         let [low, high] = ends.map(speed);
-        [low.min(high), low.max(high)]
+        let [low, high] = [low.min(high), low.max(high)];
+        if were_elsewhere { [low.min(1.0), high.max(1.0)] } else { [low, high] }
     };
     let interval = |found: &Difference| Some(turned(found.test?.ci95));
     let clock = |cell: &Cell| {
@@ -133,7 +166,7 @@ fn row(pair: &Pair, found: Difference, equal_clock: Option<Difference>, noise: f
         speed_ci95_family: found.test.map(|test| turned(test.ci95_family)),
         p: found.test.map(|test| test.p),
         p_family: found.test.map(|test| test.p_family),
-        verdict: verdict(ratio, &found, noise),
+        verdict: verdict(ratio, &found, were_elsewhere, noise),
         needed: found.needed,
         speed_at_equal_clock: equal_clock.map(|found| speed(found.ratio)),
         speed_at_equal_clock_ci95: equal_clock.as_ref().and_then(interval),
@@ -144,12 +177,13 @@ fn row(pair: &Pair, found: Difference, equal_clock: Option<Difference>, noise: f
     }
 }
 
-fn verdict(speed: f64, found: &Difference, noise: f64) -> Verdict {
+fn verdict(speed: f64, found: &Difference, were_elsewhere: bool, noise: f64) -> Verdict {
     match found.test.map(|test| test.p_family) {
         None => Verdict::TooFew,
         Some(p) if p >= SIGNIFICANT && found.needed.is_some() => Verdict::TooFew,
         Some(_) if found.is_host_state => Verdict::HostState,
         Some(p) if p >= SIGNIFICANT => Verdict::NotSignificant,
+        Some(_) if were_elsewhere => Verdict::HostState,
         // In logarithms, so that it is the same whichever side is called A.
         Some(_) if speed.ln().abs() <= noise.ln_1p() => Verdict::WithinNoise,
         Some(_) if speed > 1.0 => Verdict::Faster,
@@ -184,7 +218,8 @@ fn bare(cell: &Cell, what: String) -> ComparisonRow {
 
 /// A cell without a counterpart.
 fn lone(lone: &aligned::Lone, verdict: Verdict) -> ComparisonRow {
-    let value = undisturbed_value(lone.cell.better, &runs(lone.cell, &plain));
+    let distance = met_by([lone.cell; 2]);
+    let value = undisturbed_value(lone.cell.better, &runs(lone.cell, distance, &plain));
     let (a, b) = if verdict == Verdict::OnlyA { (value, None) } else { (None, value) };
     ComparisonRow { a, b, verdict, reason: lone.reason.clone(), ..bare(lone.cell, lone.cell.what()) }
 }
@@ -280,7 +315,7 @@ fn findings(comparison: &Comparison) -> Vec<String> {
     for (verdict, words) in [
         (Verdict::NotSignificant, "without a significant difference"),
         (Verdict::WithinNoise, "with one within the noise allowed"),
-        (Verdict::HostState, "as slow as the other side was in some visits, a state of its host"),
+        (Verdict::HostState, "that a state of a host explains"),
         (Verdict::TooFew, "with too few visits to tell"),
     ] {
         if count(verdict) > 0 && count(verdict) < all {

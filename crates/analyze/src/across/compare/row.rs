@@ -17,8 +17,8 @@ words! {
         WithinNoise = "within-noise",
         /// The difference may be chance.
         NotSignificant = "not-significant",
-        /// The slower side is as fast as the other was in some of its visits: a state of the host, of which one run a side can't tell
-        /// a difference.
+        /// The slower side is as fast as the other was in some of its visits, or the hosts never had the CPUs of both sides as far
+        /// apart: states of a host, of which one run a side can't tell a difference.
         HostState = "host-state",
         /// Too few visits or records to tell.
         TooFew = "too-few",

@@ -267,7 +267,7 @@ impl<'a> Reader<'a> {
         let mut seen = Seen::default();
         for (place, visits) in by_case(&skim.visits) {
             let Some(case) = self.cases.get(place) else { continue };
-            let quantities = quantities(case, &visits, skim.clock.hz.0);
+            let quantities = quantities(case, &visits, skim.clock.hz.0, None);
             let known = match self.cells.get(&(class, place)) {
                 Some(known) => known,
                 None => {
@@ -294,12 +294,8 @@ impl<'a> Reader<'a> {
         let nodes: Vec<nodes::Node> = serde_json::from_str(skim.machine.nodes.get()).unwrap_or_default();
         let limits: Option<Limits> = serde_json::from_str(skim.machine.limits.get()).ok();
         let total = memory.as_ref().and_then(|memory| memory.total.get());
-        let measured = || {
-            skim.visits.iter().filter_map(|visit| match &visit.outcome {
-                Outcome::Measured(measured) => Some((self.cases.get(visit.case)?, &**measured)),
-                _ => None,
-            })
-        };
+        let measured =
+            || skim.visits.iter().filter_map(|visit| Some((self.cases.get(visit.case)?, visit.outcome.measured()?)));
         let free_of = |(id, free): &(u32, membound_core::units::Bytes)| {
             let total = nodes.iter().find(|node| node.id == *id)?.total.get()?;
             (total.0 > 0).then(|| free.0 as f64 / total.0 as f64)

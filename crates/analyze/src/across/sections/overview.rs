@@ -1,14 +1,16 @@
 //! The first screen: the machine's answer in forty lines. What it rests on, all sections tell.
 
+use crate::across::host_states::HostStates;
 use crate::across::losses::{Loss, losses};
 use crate::experiments::bandwidth::levels::{load_curve, standing};
 use crate::experiments::bandwidth::rows::BandwidthRow;
 use crate::flag::Flag;
 use crate::hierarchy::names::{Level, SIZES_FOR_LEVELS};
 use crate::quality::Quality;
+use crate::rate::Rate;
 use crate::report::Report;
 use crate::section::{Item, Section, Table};
-use crate::wording::{farther, gbps, spread_as, threads, times};
+use crate::wording::{apart, farther, gbps, spread_as, threads, times};
 use membound_core::kernel::StoreKind;
 use membound_core::stats::states::{Ends, VISITS_MIN};
 use membound_core::units::{Bytes, counted, percent, significant};
@@ -74,8 +76,6 @@ fn item(loss: &Loss) -> Item {
 
 /// Rows of one core and of all.
 type Pair<'a> = [Option<&'a BandwidthRow>; 2];
-/// Which rows of a level a column shows.
-type OfLine<'a> = fn(&Line<'a>) -> Pair<'a>;
 
 /// What the table of levels shows of one of them.
 struct Line<'a> {
@@ -89,6 +89,7 @@ struct Line<'a> {
 }
 
 struct Figures<'a> {
+    report: &'a Report,
     lines: Vec<Line<'a>>,
     /// Copies in memory with non-temporal stores.
     nt: Pair<'a>,
@@ -113,7 +114,7 @@ impl<'a> Figures<'a> {
         };
         let memory = report.levels.iter().find(|level| level.name == "memory");
         let nt = memory.map_or([None, None], |level| counts.map(|threads| best(report, level, "copy", threads, true)));
-        Figures { lines: report.levels.iter().map(line).collect(), nt, most }
+        Figures { report, lines: report.levels.iter().map(line).collect(), nt, most }
     }
 
     /// Whether a run that had no time for a curve looked at levels nevertheless: loads and latency, each in two of them.
@@ -160,37 +161,74 @@ impl<'a> Figures<'a> {
         if self.lines.is_empty() {
             return None;
         }
-        let lines = &self.lines;
-        let has_nt = self.nt.iter().any(Option::is_some);
-        let rate = |row: Option<&BandwidthRow>| row.and_then(shown_rate);
-        let column = |of: &dyn Fn(&Line<'a>) -> Option<String>, nt: Option<String>| -> Vec<Option<String>> {
-            lines.iter().map(of).chain(has_nt.then_some(nt)).collect()
-        };
-        let size = |bytes: Option<Bytes>| bytes.map(|bytes| bytes.to_string());
-        let names = lines.iter().map(|line| line.level.name.clone());
-        let mut table = Table::new("GB/s of payload with one core and with all; dependent-load latency")
-            .left("", names.chain(has_nt.then(|| "  nt stores".into())))
-            .right("size\nclaimed", column(&|line| size(line.level.claimed), None))
-            .right("size\nseen", column(&|line| size(line.level.capacity), None));
-        let kinds: [(&str, OfLine<'a>, Pair<'a>); 3] = [
-            ("read", |line| line.read, [None; 2]),
-            ("write", |line| line.write, [None; 2]),
-            ("copy", |line| line.copy, self.nt),
-        ];
-        for (name, of_line, nt) in kinds.into_iter().filter(|(name, ..)| columns >= WITH_STORES || *name != "write") {
+        let lines = self.table_lines(columns >= WITH_STORES);
+        let column = |of: &dyn Fn(&TableLine) -> Option<String>| lines.iter().map(of).collect::<Vec<_>>();
+        let place = |states: &HostStates| format!(" ({})", apart(states.usual));
+        let place = self.report.host_states.as_ref().map_or(String::new(), place);
+        let mut table = Table::new(format!("GB/s of payload, one core and all{place}; dependent-load latency"))
+            .left("", lines.iter().map(|line| line.name.clone()))
+            .right("size\nclaimed", column(&|line| line.sizes[0].clone()))
+            .right("size\nseen", column(&|line| line.sizes[1].clone()));
+        for (kind, name) in ["read", "write", "copy"].into_iter().enumerate() {
             for (place, cores) in ["1 core", "all"].into_iter().enumerate().take(self.most.min(2)) {
-                let cells = column(&|line| rate(of_line(line)[place]), rate(nt[place]));
-                table = table.right(&format!("{name}\n{cores}"), cells);
+                table = table.right(&format!("{name}\n{cores}"), column(&|line| line.rates[kind][place].clone()));
             }
         }
-        let ns = |line: &Line<'_>| line.latency.map(|(ns, _)| significant(ns[0]));
-        let cycles = |line: &Line<'_>| line.latency.and_then(|(_, cycles)| cycles).map(significant);
         let table = table
-            .right("latency\nns", column(&|line| ns(line), None))
-            .right("latency\ncycles", column(&|line| cycles(line), None))
+            .right("latency\nns", column(&|line| line.latency[0].clone()))
+            .right("latency\ncycles", column(&|line| line.latency[1].clone()))
             .without_blanks();
         Some(table)
     }
+
+    /// Below each level what the host's other state gives, where it was met.
+    fn table_lines(&self, with_stores: bool) -> Vec<TableLine> {
+        let mut all = Vec::new();
+        for line in &self.lines {
+            let level = line.level;
+            let rows = [line.read, if with_stores { line.write } else { [None; 2] }, line.copy];
+            let size = |bytes: Option<Bytes>| bytes.map(|bytes| bytes.to_string());
+            let (ns, cycles) = line.latency.map(|(ns, cycles)| (ns[0], cycles)).unzip();
+            all.push(TableLine {
+                name: level.name.clone(),
+                sizes: [size(level.claimed), size(level.capacity)],
+                rates: rows.map(|pair| pair.map(|row| row.and_then(shown_rate))),
+                latency: [ns, cycles.flatten()].map(|figure| figure.map(significant)),
+            });
+            all.extend(self.seldom("  ", rows));
+        }
+        if self.nt.iter().any(Option::is_some) {
+            let rows = [[None; 2], [None; 2], self.nt];
+            let rates = rows.map(|pair| pair.map(|row| row.and_then(shown_rate)));
+            all.push(TableLine { name: "  nt stores".into(), rates, ..TableLine::default() });
+            all.extend(self.seldom("    ", rows));
+        }
+        all
+    }
+
+    /// The same rows where CPUs were as far apart as they seldom were.
+    fn seldom(&self, indent: &str, rows: [Pair<'a>; 3]) -> Option<TableLine> {
+        let states = self.report.host_states.as_ref()?;
+        let of_row = |row: &BandwidthRow| {
+            let place = self.report.rows.iter().position(|other| other.case == row.case)?;
+            states.seldom(place).map(|(rate, visits)| shown(rate, visits))
+        };
+        let rates = rows.map(|pair| pair.map(|row| row.and_then(of_row)));
+        let name = format!("{indent}{}", apart(states.usual.other()));
+        rates.iter().flatten().any(Option::is_some).then(|| TableLine { name, rates, ..TableLine::default() })
+    }
+}
+
+/// A line of the table of levels, as it is shown.
+#[derive(Default)]
+struct TableLine {
+    name: String,
+    /// As claimed and as seen.
+    sizes: [Option<String>; 2],
+    /// Reads, writes, copies: by one core and by all.
+    rates: [[Option<String>; 2]; 3],
+    /// In ns and in cycles.
+    latency: [Option<String>; 2],
 }
 
 /// What a drawing shows of a level.
@@ -260,18 +298,25 @@ fn unfinished(report: &Report) -> &'static str {
     }
 }
 
-/// Whether a figure rests on too few undisturbed visits for an interval.
+/// Whether a row rests on too few undisturbed visits for an interval.
 fn rests_on_few(row: &BandwidthRow) -> bool {
-    row.payload_bps.is_some_and(|rate| {
-        let undisturbed = rate.undisturbed * row.quality.rounds as f64;
-        rate.capability.ends == Ends::Range || rate.undisturbed < 1.0 && undisturbed < VISITS_MIN as f64
-    })
+    row.payload_bps.is_some_and(|rate| is_of_few(rate, row.batches.len()))
+}
+
+/// Whether a figure of so many visits does.
+fn is_of_few(rate: Rate, visits: usize) -> bool {
+    let undisturbed = rate.undisturbed * visits as f64;
+    rate.capability.ends == Ends::Range || rate.undisturbed < 1.0 && undisturbed < VISITS_MIN as f64
 }
 
 /// `186`, or `~186` where too few visits stand behind it.
 fn shown_rate(row: &BandwidthRow) -> Option<String> {
-    let mark = if rests_on_few(row) { "~" } else { "" };
-    row.payload_bps.map(|rate| format!("{mark}{}", gbps(rate.value())))
+    row.payload_bps.map(|rate| shown(rate, row.batches.len()))
+}
+
+fn shown(rate: Rate, visits: usize) -> String {
+    let mark = if is_of_few(rate, visits) { "~" } else { "" };
+    format!("{mark}{}", gbps(rate.value()))
 }
 
 /// `load in L2 with 2 threads`

@@ -759,13 +759,6 @@ fn neighbour(scene: &Scene<'_>) -> Option<Found> {
     let plain = fast_tenth(scene.plain)?;
     // What moves the caches as well is the core's clock or time.
     let is_memory_alone = memory > threshold::UNSTEADY && caches - 1.0 < (memory - 1.0) / 2.0;
-    // A host that moves the CPUs makes memory come and go, too, with nobody else at it.
-    let is_moved = report.host_states.as_ref().is_some_and(|states| {
-        states.effects.iter().any(|effect| {
-            let row = &report.rows[effect.row];
-            row.level.as_deref() == Some("memory") && row.threads() == scene.plain.threads()
-        })
-    });
     // Balancing moves pages, and so does what it finds.
     let is_balanced = numa_balancing(scene).is_some();
     let evidence = format!(
@@ -780,5 +773,5 @@ fn neighbour(scene: &Scene<'_>) -> Option<Found> {
         scene.plain.threads()
     );
     let back = GivesBack::Estimated(scene.gap.reached_bps * (plain - 1.0).max(0.0));
-    (is_memory_alone && !is_balanced && !is_moved).then(|| found(evidence, back, cure, test))?
+    (is_memory_alone && !is_balanced).then(|| found(evidence, back, cure, test))?
 }

@@ -68,10 +68,10 @@ pub struct BandwidthFigures {
     /// Memory obtained.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub obtained: Option<Obtained>,
-    /// Payload B/s of each sample of each visit.
+    /// Payload B/s of each sample of each visit that the figures are of.
     #[serde(skip)]
     pub batches: Vec<Vec<f64>>,
-    /// Seconds of each repetition, by sample, in order of time.
+    /// Seconds of each repetition, by sample of every visit, in order of time.
     #[serde(skip)]
     pub seconds: Vec<f64>,
 }
@@ -309,7 +309,7 @@ fn row_of(visits: &[&Measurement], all: &Visits<'_>) -> Option<BandwidthRow> {
         imbalance: imbalance(measured),
         modes: sampled.summary.as_ref().and_then(|summary| summary.modes),
         obtained: sampled.obtained(),
-        seconds: measured.iter().flat_map(seconds).collect(),
+        seconds: crate::visits::measured(visits).iter().flat_map(seconds).collect(),
         batches: sampled.batches,
     };
     let mut row = Row { case, quality: sampled.quality, figures };
