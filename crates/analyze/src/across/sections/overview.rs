@@ -208,14 +208,18 @@ impl<'a> Figures<'a> {
 
     /// The same rows where CPUs were as far apart as they seldom were.
     fn seldom(&self, indent: &str, rows: [Pair<'a>; 3]) -> Option<TableLine> {
-        let states = self.report.host_states.as_ref()?;
-        let of_row = |row: &BandwidthRow| {
-            let place = self.report.rows.iter().position(|other| other.case == row.case)?;
-            states.seldom(place).map(|(rate, visits)| shown(rate, visits))
-        };
+        let of_row = |row| self.seldom_of(row).map(|(_, rate, visits)| shown(rate, visits));
         let rates = rows.map(|pair| pair.map(|row| row.and_then(of_row)));
-        let name = format!("{indent}{}", apart(states.usual.other()));
-        rates.iter().flatten().any(Option::is_some).then(|| TableLine { name, rates, ..TableLine::default() })
+        let (place, ..) = rows.into_iter().flatten().flatten().find_map(|row| self.seldom_of(row))?;
+        Some(TableLine { name: format!("{indent}{place}"), rates, ..TableLine::default() })
+    }
+
+    /// What a row comes to there, with that place and its visits; where that differs.
+    fn seldom_of(&self, row: &BandwidthRow) -> Option<(&'static str, Rate, usize)> {
+        let states = self.report.host_states.as_ref()?;
+        let at = self.report.rows.iter().position(|other| other.case == row.case)?;
+        let (rate, visits) = states.seldom(at)?;
+        Some((apart(states.usual.other()), rate, visits))
     }
 }
 
@@ -248,7 +252,7 @@ pub struct Picture {
 #[derive(Debug, Clone)]
 pub struct PictureRate {
     /// `read, 1 core`
-    pub name: &'static str,
+    pub name: String,
     /// GB/s as tables show it.
     pub shown: String,
     /// Bytes per second.
@@ -267,17 +271,21 @@ pub fn pictures(report: &Report) -> Vec<Picture> {
         let cycles = |cycles: f64| format!(", {} cycles", significant(cycles));
         let latency =
             line.latency.map(|(ns, own)| format!("{} ns{}", significant(ns[0]), own.map_or(String::new(), cycles)));
-        let all = figures.most > 1;
-        let rates = [
-            ("read, 1 core", line.read[0]),
-            ("read, all", line.read[1].filter(|_| all)),
-            ("copy, 1 core", line.copy[0]),
-            ("copy, all", line.copy[1].filter(|_| all)),
-        ];
-        let rate = |(name, row): (&'static str, Option<&BandwidthRow>)| {
-            Some(PictureRate { name, shown: shown_rate(row?)?, bps: row?.payload_bps?.value() })
+        let bars = |(kernel, [one, all]): (&str, Pair<'_>)| {
+            let all = all.filter(|_| figures.most > 1);
+            let seldom = all.and_then(|row| figures.seldom_of(row));
+            let of_row = |row: &BandwidthRow| Some((row.payload_bps?, row.batches.len()));
+            let bars = [
+                ("1 core", one.and_then(of_row)),
+                ("all", all.and_then(of_row)),
+                (seldom.map_or("", |(place, ..)| place), seldom.map(|(_, rate, visits)| (rate, visits))),
+            ];
+            bars.map(|(cores, rate)| {
+                let (rate, visits) = rate?;
+                Some(PictureRate { name: format!("{kernel}, {cores}"), shown: shown(rate, visits), bps: rate.value() })
+            })
         };
-        let rates = rates.into_iter().filter_map(rate).collect();
+        let rates = [("read", line.read), ("copy", line.copy)].into_iter().flat_map(bars).flatten().collect();
         Picture { name: line.level.name.clone(), size, latency: latency.unwrap_or_default(), rates }
     };
     figures.lines.iter().map(picture).collect()
