@@ -107,10 +107,10 @@ pub(crate) struct Sampled<'a> {
     pub batches: Vec<Vec<f64>>,
     /// The share of its core that the slowest thread had around each, where that is known.
     shares: Vec<Vec<Option<f64>>>,
+    /// What they say together; absent where there are none.
+    pub summary: Option<Summary>,
     /// The values of every visit, where figures are of some.
     every: Option<Vec<Vec<f64>>>,
-    /// What all say together; absent where there are none.
-    pub summary: Option<Summary>,
     pub quality: Quality,
 }
 
@@ -120,17 +120,19 @@ impl<'a> Sampled<'a> {
         let of = |visits: &[&'a Measured]| visits.iter().map(|visit| values(visit)).collect::<Vec<_>>();
         let mut measured = measured(visits);
         let (mut batches, mut every) = (of(&measured), None);
-        let (summary, mut quality) = (summarize(&batches), Quality::of(visits));
+        let (mut summary, mut quality) = (summarize(&batches), Quality::of(visits));
         if let Some(summary) = &summary {
             (quality.samples, quality.rounds) = (summary.samples, measured.len());
-            quality.flags = flags(case, &measured, &batches, summary, gauge.hz);
         }
         if let Some(usual) = gauge.usual(case, &measured) {
             every = Some(std::mem::replace(&mut batches, of(&usual)));
-            measured = usual;
+            (measured, summary) = (usual, summarize(&batches));
+        }
+        if let Some(summary) = &summary {
+            quality.flags = flags(case, &measured, &batches, summary, gauge.hz);
         }
         let shares = measured.iter().map(|visit| visit.samples.shares(&case.cpus, &gauge.undisturbed)).collect();
-        Sampled { measured, batches, shares, every, summary, quality }
+        Sampled { measured, batches, shares, summary, every, quality }
     }
 
     /// The values as a rate.

@@ -301,6 +301,8 @@ fn figures_are_of_where_the_cpus_mostly_were() {
         assert!((row.value() / fast - share).abs() < 0.02, "{} {fast}", row.value());
         assert!((row.experienced / fast - experienced).abs() < 0.02, "{} {fast}", row.experienced);
         assert!((seldom.value() / fast - (1.5 - share)).abs() < 0.02 && visits == 10, "{seldom:?}");
+        let quality = &report.rows[0].quality;
+        assert!(quality.rounds == 30 && !quality.has(Flag::Drift) && !quality.has(Flag::Bimodal), "{quality:?}");
     }
     // Four visits show no interval.
     let few = model::report(&handing_over((0..30).map(|round| if round < 26 { FAR } else { CLOSE })));
