@@ -334,7 +334,8 @@ impl Chases {
             let rung = ends.partition_point(|end| *end <= from);
             from = level.capacity.unwrap_or(from);
             let Some(&ns) = rungs.get(rung) else { continue };
-            level.latency = Some(LevelLatency { ns, cycles: cycles(&ladder, level), disturbed_ns: None });
+            let visits = ladder.iter().map(|chased| (chased.case.working_set, &chased.cycles[..]));
+            level.latency = Some(LevelLatency { ns, cycles: cycles(visits, level), disturbed_ns: None });
         }
     }
 
@@ -363,15 +364,19 @@ impl Chases {
     }
 }
 
-/// Cycles of a load on a level's plateau: the least tenth of the visits. A visit that is disturbed takes more, and so does one
-/// whose clock changed between the chase and the reading of the clock. Memory, which has no end, is known by its near part.
-fn cycles(ladder: &[&Chased], level: &Level) -> Option<f64> {
+/// Cycles of a load from a level: the least tenth of the visits, of those on its plateau or of those to all that fits in, whichever is
+/// less. A visit that is disturbed takes more, and so does one whose clock changed between the chase and the reading of the clock, or
+/// one near the level's end. Memory, which has no end, is known by its near part.
+fn cycles<'a>(ladder: impl Iterator<Item = (Bytes, &'a [f64])> + Clone, level: &Level) -> Option<f64> {
+    let tenth = |to: Bytes| {
+        let inside = ladder.clone().filter(|(set, _)| (level.from..=to).contains(set));
+        let mut visits: Vec<f64> = inside.flat_map(|(_, cycles)| cycles.iter().copied()).collect();
+        visits.sort_unstable_by(f64::total_cmp);
+        (!visits.is_empty()).then(|| quantile(&visits, 0.1))
+    };
     let near = Bytes((level.from.0 as f64 * ladder::NEAR_PART.exp2()) as u64);
-    let to = level.capacity.map_or(near, |_| level.to);
-    let inside = ladder.iter().filter(|chased| (level.from..=to).contains(&chased.case.working_set));
-    let mut visits: Vec<f64> = inside.flat_map(|chased| chased.cycles.iter().copied()).collect();
-    visits.sort_unstable_by(f64::total_cmp);
-    (!visits.is_empty()).then(|| quantile(&visits, 0.1))
+    let ends = level.capacity.map_or([near; 2], |capacity| [level.to, capacity]);
+    ends.into_iter().filter_map(tenth).reduce(f64::min)
 }
 
 /// A chase's row and what stands behind it.
@@ -610,4 +615,29 @@ fn map_line(memory: MemoryKind, node: Option<u32>, chases: &[&Chased]) -> Option
         cores,
         blocks: blocks.into_iter().map(|bytes| Bytes(bytes.into())).collect(),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// As on a guest with somebody on the other hyperthread: most visits are disturbed, and the case that is visited most lies beyond the
+    /// part of the plateau that is sure.
+    #[test]
+    fn cycles_are_of_all_that_fits() {
+        let level =
+            Level { from: Bytes::kib(4), to: Bytes::kib(18), capacity: Some(Bytes::kib(34)), ..Level::default() };
+        let headline = [[4.05; 6].as_slice(), &[4.9; 11]].concat();
+        let ladder = [(8, &[4.22, 4.25][..]), (24, &headline), (32, &[8.5, 9.7]), (46, &[11.0, 3.5])];
+        let visits = || ladder.iter().map(|(kib, cycles)| (Bytes::kib(*kib), *cycles));
+        assert_eq!(cycles(visits(), &level), Some(4.05));
+        // A plateau without disturbance is not worse for what lies beyond it.
+        assert_eq!(
+            cycles([(Bytes::kib(8), &[4.0; 2][..]), (Bytes::kib(32), &[9.0; 30])].into_iter(), &level),
+            Some(4.0)
+        );
+        let memory = Level { from: Bytes::kib(23), capacity: None, ..Level::default() };
+        assert!(cycles(visits().take(2), &memory).is_some_and(|cycles| cycles < 4.9));
+        assert_eq!(cycles(visits().take(1), &memory), None);
+    }
 }
