@@ -51,7 +51,7 @@ impl Quality {
     /// Of a case without a sample so far. A fault in any visit makes the case faulty: its other figures come from the same
     /// code.
     pub(crate) fn of(visits: &[&Measurement]) -> Quality {
-        let is_measured = visits.iter().any(|visit| matches!(visit.outcome, Outcome::Measured(_)));
+        let is_measured = visits.iter().any(|visit| visit.outcome.measured().is_some());
         let mut found = (Status::Measured, None);
         for visit in visits {
             found = match &visit.outcome {

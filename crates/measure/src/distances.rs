@@ -40,7 +40,7 @@ pub(crate) struct Watch {
 impl Watch {
     /// Takes a visit in, and says how far apart its CPUs were.
     pub fn note(&mut self, case: &Case, outcome: &Outcome) -> Met {
-        let Outcome::Measured(visit) = outcome else { return Met::Nothing };
+        let Some(visit) = outcome.measured() else { return Met::Nothing };
         let told = self.told.note(case, visit);
         if told == Told::Nothing {
             return Met::Nothing;

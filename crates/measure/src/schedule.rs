@@ -469,7 +469,7 @@ pub fn follow(
         let Some(asked) = case.filter(|_| !left.is_zero() && !(schedule.interrupted)()) else { break };
         progress(Progress { case: &asked, round, visits: u64::from(round) });
         let (measurement, _) = visit(&asked, round, executor, schedule, [left, left]);
-        case = next(Some(&measurement)).filter(|_| matches!(measurement.outcome, Outcome::Measured(_)));
+        case = next(Some(&measurement)).filter(|_| measurement.outcome.measured().is_some());
         sink(measurement)?;
     }
     Ok(())
@@ -561,7 +561,7 @@ impl Filled {
 
     /// Takes a visit in that had so much to fill. Returns whether that was most of what it took.
     fn note(&mut self, case: &Case, outcome: &Outcome, new: u64, cost: Duration) -> bool {
-        let Outcome::Measured(visit) = outcome else { return false };
+        let Some(visit) = outcome.measured() else { return false };
         for &cpu in &case.cpus {
             for (part, needed) in Filled::parts(case).into_iter().enumerate() {
                 let filled = self.bytes.entry((case.memory, cpu, part)).or_default();
@@ -590,7 +590,7 @@ impl Pace {
     const LONG: Duration = Duration::from_millis(50);
 
     fn note(&mut self, case: &Case, outcome: &Outcome, cost: Duration) {
-        if case.least_time() > Pace::LONG && matches!(outcome, Outcome::Measured(_)) {
+        if case.least_time() > Pace::LONG && outcome.measured().is_some() {
             self.0 = self.0.max(cost.as_secs_f64() / case.least_time().as_secs_f64());
         }
     }

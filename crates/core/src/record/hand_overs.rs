@@ -58,6 +58,18 @@ pub enum Told {
 }
 
 impl HandOvers {
+    /// What these visits told.
+    pub fn of<'a>(visits: impl Iterator<Item = (&'a Case, &'a Measured)>) -> HandOvers {
+        let mut told = HandOvers::default();
+        told.note_all(visits);
+        told
+    }
+
+    /// Takes all of these visits in.
+    pub fn note_all<'a>(&mut self, visits: impl Iterator<Item = (&'a Case, &'a Measured)>) {
+        visits.for_each(|(case, visit)| _ = self.note(case, visit));
+    }
+
     /// Takes a visit in.
     pub fn note(&mut self, case: &Case, visit: &Measured) -> Told {
         let mut told = Told::Nothing;
@@ -112,8 +124,7 @@ pub struct Moved {
 impl Moved {
     /// `None` where all visits found them as far apart.
     pub fn seen<'a>(visits: impl Iterator<Item = (&'a Case, &'a Measured)>) -> Option<Moved> {
-        let mut told = HandOvers::default();
-        visits.for_each(|(case, visit)| _ = told.note(case, visit));
+        let told = HandOvers::of(visits);
         let distances = told.distances();
         distances.ticks()?;
         Some(Moved { usual: told.usual(&distances), distances })

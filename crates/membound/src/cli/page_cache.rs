@@ -21,7 +21,7 @@ use membound_core::experiments::page_cache::CacheChoice;
 use membound_core::machine::Machine;
 use membound_core::memory::MemoryKind;
 use membound_core::memory::filler::Filler;
-use membound_core::record::{Outcome, Record};
+use membound_core::record::Record;
 use membound_core::units::Bytes;
 use membound_core::work::page_cache::{Cure, Workers};
 use membound_measure::executor::here::Here;
@@ -146,7 +146,7 @@ fn file(case: &Case) -> Option<Bytes> {
 fn has_gap(record: &Record) -> bool {
     let is_curve = |case: &Case| matches!(&case.work, Work::PageCache(work) if work.cure == Cure::Nothing);
     let mut curve = record.measurements.iter().filter(|visit| is_curve(&visit.case));
-    curve.any(|visit| !matches!(visit.outcome, Outcome::Measured(_)))
+    curve.any(|visit| visit.outcome.measured().is_none())
 }
 
 /// How far the curve goes, and where the cures are tried, is known only then.

@@ -235,8 +235,7 @@ impl<'a> Hosts<'a> {
     pub fn of(records: impl Iterator<Item = &'a Record>) -> Hosts<'a> {
         let mut told: HashMap<&str, HandOvers> = HashMap::new();
         for record in records {
-            let told = told.entry(&record.header.host).or_default();
-            record.measured().for_each(|(case, visit)| _ = told.note(case, visit));
+            told.entry(&record.header.host).or_default().note_all(record.measured());
         }
         Hosts(told.into_iter().map(|(host, told)| (host, told.distances())).collect())
     }

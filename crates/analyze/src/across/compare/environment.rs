@@ -246,8 +246,7 @@ pub(crate) fn stolen(before: &Environment, end: Option<&End>) -> Option<f64> {
 }
 
 fn hand_over_s(record: &Record) -> Option<f64> {
-    let mut told = HandOvers::default();
-    record.measured().for_each(|(case, visit)| _ = told.note(case, visit));
+    let told = HandOvers::of(record.measured());
     Some(told.mean()? / record.header.clock.hz.0)
 }
 

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use crate::across::first_touch::FirstTouchSpeed;
 use crate::section::{Section, Table};
 use membound_core::case::{Case, Protocol, Work};
-use membound_core::record::{Measurement, Outcome, Record};
+use membound_core::record::{Measurement, Record};
 use membound_core::units::{Bytes, percent};
 
 /// Seconds of a group of visits.
@@ -24,7 +24,7 @@ impl Spent {
     /// Time in mapping memory belongs to a sample where it is a part of the figure.
     fn of(visit: &Measurement, hz: f64) -> Spent {
         let spent = Spent { visits: 1, all: visit.elapsed_s, ..Spent::default() };
-        let Outcome::Measured(measured) = &visit.outcome else { return spent };
+        let Some(measured) = visit.outcome.measured() else { return spent };
         let taken = &measured.samples;
         let seconds = |ticks: u64| ticks as f64 / hz;
         let samples = seconds(taken.ticks.iter().chain(&taken.setup_ticks).sum());
@@ -144,7 +144,7 @@ mod tests {
     use membound_core::case::{USUAL_MEMORY, steady};
     use membound_core::kernel::{StoreKind, Width};
     use membound_core::memory::Obtained;
-    use membound_core::record::{Measured, Sample, Samples, Volume};
+    use membound_core::record::{Measured, Outcome, Sample, Samples, Volume};
 
     /// A visit of 1 s: 0.05 s of first touch, 0.2 s of warm-up, 0.5 s of sampling with 0.4 s of samples in it.
     #[test]
