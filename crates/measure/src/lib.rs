@@ -3,6 +3,7 @@
 pub mod answers;
 pub mod arena;
 pub mod asm;
+mod behaviour;
 pub mod bench;
 pub mod chaser;
 pub mod code;

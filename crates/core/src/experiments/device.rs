@@ -14,7 +14,10 @@ pub const SMALL: Bytes = Bytes::kib(64);
 /// Buffers that are held at the same time: source, destination, memory of the program's own, copies of the driver's.
 const HELD: u64 = 8;
 /// Working sets of the device's kernels, over all arrays.
-const WORKING_SETS: [Bytes; 5] = [Bytes::kib(96), Bytes::kib(768), Bytes::mib(6), Bytes::mib(24), Bytes::mib(96)];
+const WORKING_SETS: [Bytes; 6] =
+    [Bytes::kib(96), Bytes::kib(768), Bytes::mib(6), Bytes::mib(24), Bytes::mib(96), Bytes::mib(768)];
+/// So many times its last-level cache lie in a device's memory, even the two of three arrays that a copy touches.
+const MEMORY_TO_CACHE: u64 = 8;
 
 /// What is asked of a device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -34,10 +37,10 @@ pub fn device(frame: &Frame, device: &Device, size: Option<Bytes>, parts: Parts)
     if bytes > most {
         return Err(PlanError::TooLarge { size: bytes, limit: most });
     }
-    let both = frame.placement.most().min(2);
     // Twice the last-level cache for each array: what both move comes from memory.
     let contended = whole_pages(Bytes(frame.memory_size(1).0 / 2).min(most));
-    let plan = Plan { device, bytes, contended, cpus: frame.placement.first(1)?, both: frame.placement.first(both)? };
+    let all = frame.placement.first(frame.placement.most())?;
+    let plan = Plan { device, bytes, contended, cpus: frame.placement.first(1)?, all };
     let mut cases = Vec::new();
     if parts.buffers {
         cases.extend(plan.buffers());
@@ -63,8 +66,8 @@ struct Plan<'a> {
     contended: Bytes,
     /// The CPU that works and waits.
     cpus: Vec<u32>,
-    /// That, and one for what runs beside it.
-    both: Vec<u32>,
+    /// All there are.
+    all: Vec<u32>,
 }
 
 impl Plan<'_> {
@@ -115,21 +118,56 @@ impl Plan<'_> {
 
     fn contention(&self) -> Vec<Case> {
         use Action::{Copy, CopyBesideHostTriad, HostTriad, HostTriadBesideCopy};
-        let on = |cpus: &[u32], buffer, action, arrays: u64| Case {
+        let on = |cpus: &[u32], buffer, action, bytes: Bytes| Case {
             cpus: cpus.to_vec(),
-            working_set: Bytes(arrays * self.contended.0),
+            working_set: bytes,
             ..self.case(buffer, action)
         };
-        vec![
-            on(&self.cpus, Buffer::Regular, HostTriad, 3),
-            on(&self.both, Buffer::Plain, HostTriadBesideCopy, 3),
-            on(&self.cpus, Buffer::Plain, Copy, 1),
-            on(&self.both, Buffer::Plain, CopyBesideHostTriad, 1),
-        ]
+        let (buffer, most) = (self.copied_from(), self.all.len());
+        let mut cases = vec![match buffer {
+            Buffer::Regular => on(&self.cpus, Buffer::Plain, Action::Write, self.contended),
+            buffer => on(&self.cpus, buffer, Copy, self.contended),
+        }];
+        // The triad by one CPU, and by all but the one that waits for the device.
+        for triads in [1, most - 1] {
+            let (alone, both) = (&self.all[..triads.max(1)], &self.all[..(triads + 1).min(most)]);
+            let arrays = Bytes(3 * whole_pages(Bytes(self.contended.0 / triads.max(1) as u64)).0);
+            cases.extend([
+                on(alone, Buffer::Regular, HostTriad, arrays),
+                on(both, buffer, HostTriadBesideCopy, arrays),
+                on(both, buffer, CopyBesideHostTriad, self.contended),
+            ]);
+        }
+        cases
+    }
+
+    /// What a copy takes from the host's memory: plain memory where that is the device's own as well, and what drivers pin elsewhere.
+    fn copied_from(&self) -> Buffer {
+        if self.device.is_unified {
+            return Buffer::Plain;
+        }
+        match self.device.name.api {
+            // Drivers keep other buffers with the device.
+            Api::OpenCl => Buffer::Regular,
+            Api::Cuda => Buffer::Pinned,
+            Api::Vulkan => {
+                let kinds = [Buffer::CoherentCached, Buffer::Cached, Buffer::Coherent];
+                let is_there = |kind: &Buffer| !kind.types(&self.device.memory_types).is_empty();
+                kinds.into_iter().find(is_there).unwrap_or(Buffer::Plain)
+            }
+        }
     }
 
     fn kernels(&self, most: Bytes) -> Vec<Case> {
-        let sizes = WORKING_SETS.into_iter().filter(|size| *size <= most);
+        // What is not the processor and does not tell may have a cache of any size.
+        let cache = self
+            .device
+            .cache
+            .map_or(if self.device.is_unified { 0 } else { u64::MAX / MEMORY_TO_CACHE }, |cache| cache.0);
+        let enough = Bytes(MEMORY_TO_CACHE * cache);
+        let is_asked = |number: usize| number < 5 || WORKING_SETS[number - 1] < enough;
+        let asked = WORKING_SETS.into_iter().enumerate().filter(|(number, _)| is_asked(*number));
+        let sizes = asked.map(|(_, size)| size).filter(|size| *size <= most);
         let actions = Action::KERNELS.into_iter().chain([Action::Chase]);
         let all = sizes.flat_map(|size| actions.clone().map(move |action| (size, action)));
         all.map(|(working_set, action)| Case { working_set, ..self.case(Buffer::Plain, action) }).collect()

@@ -193,6 +193,9 @@ pub struct Device {
     pub memory: Bytes,
     /// The largest buffer that it allows.
     pub largest_buffer: Bytes,
+    /// The last cache before its memory; absent where the driver does not tell.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cache: Option<Bytes>,
     /// Whether it says that it shares its memory with the host; the measurement tells what it does.
     pub is_unified: bool,
     /// Compute units.
@@ -229,6 +232,7 @@ impl Device {
             version: String::new(),
             memory: Bytes(u64::MAX),
             largest_buffer: Bytes(u64::MAX),
+            cache: None,
             is_unified: false,
             units: 0,
             has_double: true,

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::kernel::{LoadKind, StoreKind};
 use crate::machine::devices::{Api, DeviceName, MemoryFlag, MemoryType};
 use crate::memory::MemoryKind;
-use crate::units::words;
+use crate::units::{Bytes, words};
 
 words! {
     /// A kind of buffer, by how it is asked for. Flags are wishes: what a driver makes of them, its behaviour shows.
@@ -155,6 +155,11 @@ impl Buffer {
         })
     }
 
+    /// The type of memory that is asked for, where one is: whether it is obtained, a hypervisor or a driver decides.
+    pub fn memory_type(self) -> Option<MemoryKind> {
+        (self == Buffer::PinnedWc).then_some(MemoryKind::Wc)
+    }
+
     /// Kinds that a device hands out.
     pub fn of_devices() -> impl Iterator<Item = Buffer> {
         Buffer::ALL.iter().copied().filter(|buffer| *buffer != Buffer::Regular)
@@ -221,11 +226,11 @@ words! {
         KernelTriad = "kernel-triad",
         /// A pointer chase by one work item.
         Chase = "chase",
-        /// STREAM's triad in regular memory, done by the processor.
+        /// STREAM's triad in regular memory, done by the processor: by several CPUs, each on memory of its own, of which one is timed.
         HostTriad = "host-triad",
-        /// The same while the device copies from one plain buffer to another.
+        /// The same while the device copies from the buffer to a plain one; of regular memory the driver writes to it.
         HostTriadBesideCopy = "host-triad-beside-copy",
-        /// The device copies from one plain buffer to another while the processor does the triad.
+        /// The device copies from the buffer to a plain one while the processor does the triad.
         CopyBesideHostTriad = "copy-beside-host-triad",
     }
 }
@@ -251,6 +256,27 @@ impl Action {
     pub fn access(self) -> (StoreKind, LoadKind) {
         let store = if self == Action::StoreNt { StoreKind::Nt } else { StoreKind::Regular };
         (store, if self == Action::LoadNt { LoadKind::Nt } else { LoadKind::Regular })
+    }
+
+    /// Of so many CPUs of a case those that do the triad, of which one is timed or counts: all but that which waits for the device.
+    pub fn triads(self, cpus: usize) -> usize {
+        (cpus - usize::from(self.is_contended() && cpus > 1)).max(1)
+    }
+
+    /// Bytes of each array of each CPU's triad.
+    pub fn triad_array(self, cpus: usize, working_set: Bytes) -> Bytes {
+        match self {
+            Action::CopyBesideHostTriad => Bytes(working_set.0 / self.triads(cpus) as u64),
+            _ => Bytes(working_set.0 / 3),
+        }
+    }
+
+    /// Bytes that the device copies while a triad runs: as many as the CPUs' arrays of one name have.
+    pub fn copied_beside(self, cpus: usize, working_set: Bytes) -> Bytes {
+        match self {
+            Action::CopyBesideHostTriad => working_set,
+            _ => Bytes(working_set.0 / 3 * self.triads(cpus) as u64),
+        }
     }
 
     /// Whether something else runs meanwhile.
@@ -287,7 +313,19 @@ impl fmt::Display for DeviceWork {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::units::Bytes;
+
+    /// 16 CPUs, 15 of which do the triad over arrays of 2 MiB: the device copies 30 MiB, waited for by the last.
+    #[test]
+    fn what_runs_at_once_moves_as_much_on_both_sides() {
+        let (triad, copy) = (Action::HostTriadBesideCopy, Action::CopyBesideHostTriad);
+        assert_eq!((triad.triads(16), copy.triads(16), Action::HostTriad.triads(15)), (15, 15, 15));
+        assert_eq!(triad.triad_array(16, Bytes::mib(6)), Bytes::mib(2));
+        assert_eq!(triad.copied_beside(16, Bytes::mib(6)), Bytes::mib(30));
+        assert_eq!(copy.triad_array(16, Bytes::mib(30)), Bytes::mib(2));
+        assert_eq!(copy.copied_beside(16, Bytes::mib(30)), Bytes::mib(30));
+        // One CPU does both.
+        assert_eq!((triad.triads(1), copy.triad_array(1, Bytes::mib(30))), (1, Bytes::mib(30)));
+    }
 
     /// A card of its own: other memory, its own, the host's write-combined and cached, its own that the host maps, AMD's, and its own
     /// once more. A processor that draws has one type.

@@ -356,7 +356,7 @@ impl Module {
         Ok(Function(function))
     }
 
-    /// Runs so many threads at least, whole groups or one, and waits for them.
+    /// Runs so many threads at least, whole groups or one, so many times one after another, and waits for them.
     ///
     /// # Safety
     /// The kernel must be of this module and have these parameters, and its threads must stay within their memory.
@@ -365,6 +365,7 @@ impl Module {
         Function(function): Function,
         arguments: &[Argument<'_>],
         threads: usize,
+        times: u64,
     ) -> Result<(), Failure> {
         let words: Vec<u64> = arguments.iter().map(Argument::bits).collect();
         let mut values: Vec<*const c_void> = words.iter().map(|word| ptr::from_ref(word).cast()).collect();
@@ -372,11 +373,16 @@ impl Module {
         let groups = threads.div_ceil(group as usize) as u32;
         let Session { functions, streams: [stream, _], .. } = *self.session;
         self.session.enter()?;
-        // SAFETY: it copies the arguments' values, all of 8 bytes; the caller vouches for the rest.
-        let code =
-            unsafe { (functions.launch)(function, groups, 1, 1, group, 1, 1, 0, stream, values.as_mut_ptr(), 0) };
-        done("cuLaunchKernel", code)?;
-        self.session.finish()
+        let mut launch = || {
+            // SAFETY: it copies the arguments' values, all of 8 bytes; the caller vouches for the rest.
+            let code =
+                unsafe { (functions.launch)(function, groups, 1, 1, group, 1, 1, 0, stream, values.as_mut_ptr(), 0) };
+            done("cuLaunchKernel", code)
+        };
+        let launched = (0..times).try_for_each(|_| launch());
+        // What was launched before a refusal runs all the same.
+        let finished = self.session.finish();
+        launched.and(finished)
     }
 }
 
@@ -513,6 +519,13 @@ impl Memory {
         // SAFETY: managed memory of so many bytes; moving it changes no contents.
         let start = |stream| unsafe { (functions.prefetch)(self.address, self.bytes, to, stream) };
         self.session.alone(|stream| done("cuMemPrefetchAsync", start(stream)))
+    }
+}
+
+impl Memory {
+    /// Where the device sees it.
+    pub fn address(&self) -> u64 {
+        self.address
     }
 }
 

@@ -7,11 +7,14 @@ use std::sync::Arc;
 
 use crate::cuda::calls::{Argument, Function, Memory, Module, Session};
 use crate::driver;
-use crate::driver::{Loop, Memory as _, SCALAR, indices};
+use crate::driver::{Loop, Memory as _, SCALAR};
 use crate::no_visit::NoVisit;
 
 /// The kernels as text, which the driver compiles for its device.
 const SOURCE: &str = include_str!("kernels.ptx");
+
+/// Of the chase in `kernels.ptx`.
+const LINKS_A_ROUND: u64 = 8;
 
 /// The kernels, compiled for a device.
 pub(crate) struct Kernels {
@@ -22,9 +25,9 @@ pub(crate) struct Kernels {
     chase: Function,
 }
 
-/// Indices on a device, each of the place after its own, and where a chase stands.
+/// Addresses on a device, each of the place after its own, and where a chase stands.
 pub(crate) struct Cycle {
-    next: Memory,
+    places: Memory,
     at: Memory,
 }
 
@@ -49,15 +52,17 @@ impl driver::Kernels for Kernels {
         8
     }
 
-    fn stream(&mut self, which: Loop, [a, b, c]: [&Memory; 3]) -> Result<(), NoVisit> {
-        let items = a.bytes() / 8;
+    fn stream(&mut self, which: Loop, [a, b, c]: [&Memory; 3], times: u64) -> Result<(), NoVisit> {
+        // Whole pages, so that pairs of elements lie within them.
+        let each = if matches!(which, Loop::Copy | Loop::Scale) { 2 } else { 1 };
+        let items = a.bytes() / 8 / each;
         assert!(b.bytes() >= a.bytes() && c.bytes() >= a.bytes());
         let memory = [a, b, c].map(Argument::Memory);
         let arguments: Vec<Argument<'_>> =
             memory.into_iter().chain([Argument::Double(SCALAR), Argument::Word(items as u64)]).collect();
-        // SAFETY: three arrays, a scalar and a length, as in kernels.ptx; a thread below that length touches its own element, and
-        // all arrays have so many, as asserted.
-        Ok(unsafe { self.module.run(self.stream[which as usize], &arguments, items) }?)
+        // SAFETY: three arrays, a scalar and a length, as in kernels.ptx; a thread below that length touches its own element or
+        // pair, and all arrays have so many, as asserted.
+        Ok(unsafe { self.module.run(self.stream[which as usize], &arguments, items, times) }?)
     }
 
     fn words(&mut self, to: &Memory, from: &Memory) -> Result<(), NoVisit> {
@@ -65,34 +70,36 @@ impl driver::Kernels for Kernels {
         let arguments = [Argument::Memory(to), Argument::Memory(from), Argument::Word(items as u64)];
         // SAFETY: two arrays and a length, as in kernels.ptx; a thread below that length touches its own word, and both have so
         // many.
-        Ok(unsafe { self.module.run(self.words, &arguments, items) }?)
+        Ok(unsafe { self.module.run(self.words, &arguments, items, 1) }?)
     }
 
     fn put(&mut self, to: &Memory, word: u64) -> Result<(), NoVisit> {
         assert!(to.bytes() >= 8);
         // SAFETY: an array and a word, as in kernels.ptx; it touches the first word, which is there.
-        Ok(unsafe { self.module.run(self.put, &[Argument::Memory(to), Argument::Word(word)], 1) }?)
+        Ok(unsafe { self.module.run(self.put, &[Argument::Memory(to), Argument::Word(word)], 1, 1) }?)
     }
 
-    fn cycle(&self, order: &[usize], words: usize) -> Result<Cycle, NoVisit> {
-        let indices = indices(order, words);
-        let mut next = Memory::of_device(self.module.session(), size_of_val(&indices[..]))?;
+    fn cycle(&self, mut next: Vec<u64>, first: u64) -> Result<Cycle, NoVisit> {
+        let mut places = Memory::of_device(self.module.session(), size_of_val(&next[..]))?;
         let mut at = Memory::of_device(self.module.session(), 8)?;
-        next.write(&indices)?;
-        at.write(&[0u64])?;
-        Ok(Cycle { next, at })
+        // Addresses: a load then needs nothing but the load before it.
+        next.iter_mut().for_each(|index| *index = places.address() + 8 * *index);
+        places.write(&next)?;
+        at.write(&[places.address() + 8 * first])?;
+        Ok(Cycle { places, at })
     }
 
-    fn follow(&mut self, Cycle { next, at }: &mut Cycle, links: u64) -> Result<(), NoVisit> {
-        let arguments = [Argument::Memory(next), Argument::Memory(at), Argument::Word(links)];
-        // SAFETY: two arrays and a number, as in kernels.ptx; it touches words of `next` by indices of words of it: all are, by
-        // `cycle`, nobody else writes to it, and `at` begins at 0 and ends at one of these.
-        Ok(unsafe { self.module.run(self.chase, &arguments, 1) }?)
+    fn follow(&mut self, Cycle { at, .. }: &mut Cycle, links: u64) -> Result<(), NoVisit> {
+        assert!(links.is_multiple_of(LINKS_A_ROUND));
+        let arguments = [Argument::Memory(at), Argument::Word(links / LINKS_A_ROUND)];
+        // SAFETY: an array and a number, as in kernels.ptx; it touches words of the cycle's places by addresses of them: all of its
+        // words are, by `cycle`, nobody else writes to them, and `at` begins at one of these and ends at one.
+        Ok(unsafe { self.module.run(self.chase, &arguments, 1, 1) }?)
     }
 
-    fn stands_at(&self, cycle: &mut Cycle) -> Result<u64, NoVisit> {
-        let mut at = [0u64];
-        cycle.at.read(&mut at)?;
-        Ok(at[0])
+    fn stands_at(&self, Cycle { places, at }: &mut Cycle) -> Result<u64, NoVisit> {
+        let mut word = [0u64];
+        at.read(&mut word)?;
+        Ok(word[0].wrapping_sub(places.address()) / 8)
     }
 }

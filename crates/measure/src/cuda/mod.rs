@@ -28,6 +28,7 @@ mod ask {
     pub const CAN_MAP_HOST_MEMORY: i32 = 19;
     pub const MEMORY_CLOCK_KHZ: i32 = 36;
     pub const BUS_WIDTH_BITS: i32 = 37;
+    pub const L2_CACHE_BYTES: i32 = 38;
     pub const ONE_ADDRESS_SPACE: i32 = 41;
     pub const CAPABILITY: [i32; 2] = [75, 76];
     pub const MANAGED_MEMORY: i32 = 83;
@@ -88,6 +89,11 @@ fn describe(number: u32, id: Id, version: i32, source: &Source) -> Device {
         version: format!("compute capability {major}.{minor}"),
         memory,
         largest_buffer: memory,
+        cache: id
+            .attribute(ask::L2_CACHE_BYTES)
+            .and_then(|bytes| bytes.try_into().ok())
+            .filter(|bytes| *bytes > 0)
+            .map(Bytes),
         is_unified: has(ask::INTEGRATED),
         units: id.attribute(ask::MULTIPROCESSORS).and_then(|units| units.try_into().ok()).unwrap_or(0),
         has_double: true,

@@ -1,8 +1,8 @@
 //! Drivers of devices: what experiments need of any interface. OpenCL, CUDA and Vulkan are three of them; each is a folder of its own
 //! that says how its calls do this, and nothing else knows which it is.
 //!
-//! Every command is waited for before the function that gave it returns: so nothing that is borrowed for a call is touched
-//! after it, and a sample holds what a program waits for.
+//! Every command is waited for before the function that gave it returns (loops on the device are given all at once, and the last is
+//! waited for): so nothing that is borrowed for a call is touched after it, and a sample holds what a program waits for.
 
 pub(crate) mod failure;
 pub(crate) mod functions;
@@ -106,47 +106,24 @@ pub(crate) trait Memory: Send {
     fn copy(&mut self, to: &mut Self) -> Result<(), NoVisit>;
 }
 
-/// What a device does on its own, each command waited for. One that runs no kernels of ours may copy and store all the same.
+/// What a device does on its own, and is waited for. One that runs no kernels of ours may copy and store all the same.
 pub(crate) trait Kernels: Send {
     type Memory;
-    /// Indices in memory of the device, each of the place after its own, and where a chase through them stands.
+    /// Places in memory of the device, each of which tells the one after it, and where a chase through them stands.
     type Cycle: Send;
 
     /// Bytes of an element of STREAM's arrays.
     fn element_bytes(&self) -> usize;
-    /// Runs a loop over three arrays.
-    fn stream(&mut self, which: Loop, arrays: [&Self::Memory; 3]) -> Result<(), NoVisit>;
+    /// Runs a loop over three arrays so many times: launched one after another, so that the device waits for the host once.
+    fn stream(&mut self, which: Loop, arrays: [&Self::Memory; 3], times: u64) -> Result<(), NoVisit>;
     /// Has the device read `from` into `to`, as many words as both have.
     fn words(&mut self, to: &Self::Memory, from: &Self::Memory) -> Result<(), NoVisit>;
     /// Has the device store a word to the start of `to`.
     fn put(&mut self, to: &Self::Memory, word: u64) -> Result<(), NoVisit>;
-    /// One cycle through places so many words apart, in this order.
-    fn cycle(&self, order: &[usize], words: usize) -> Result<Self::Cycle, NoVisit>;
+    /// One cycle: the word of a place is the index of the next place's word. The chase stands at `first`.
+    fn cycle(&self, next: Vec<u64>, first: u64) -> Result<Self::Cycle, NoVisit>;
     /// Follows so many links of it.
     fn follow(&mut self, cycle: &mut Self::Cycle, links: u64) -> Result<(), NoVisit>;
-    /// The word at which the chase stands.
+    /// The index of the word at which the chase stands.
     fn stands_at(&self, cycle: &mut Self::Cycle) -> Result<u64, NoVisit>;
-}
-
-/// The words of a cycle: at each place the index of the next one's first word.
-#[cfg(any(feature = "opencl", feature = "cuda"))]
-pub(crate) fn indices(order: &[usize], words: usize) -> Vec<u64> {
-    let mut indices = vec![0u64; order.len().max(1) * words];
-    for (&place, &next) in order.iter().zip(order.iter().cycle().skip(1)) {
-        indices[place * words] = (next * words) as u64;
-    }
-    indices
-}
-
-#[cfg(all(test, any(feature = "opencl", feature = "cuda")))]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_cycle_comes_back_to_where_it_began() {
-        let next = indices(&[0, 2, 1], 2);
-        assert_eq!(next, [4, 0, 0, 0, 2, 0]);
-        let (first, second) = (next[0] as usize, next[next[0] as usize] as usize);
-        assert_eq!((first, second, next[second]), (4, 2, 0));
-    }
 }

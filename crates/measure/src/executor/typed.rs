@@ -1,13 +1,9 @@
 //! Memory types where the system maps them for any program (Windows): the case runs as others do, once each of its types is
 //! proved by behaviour ([`membound_core::memory::behaviour`]). Where that fails, no sample is taken.
 
-#![allow(unsafe_code)]
-
 use std::collections::HashMap;
 
-use crate::asm::probe;
-use crate::bench::executable;
-use crate::code::{Call, Executable};
+use crate::behaviour::{PROBE, prove};
 use crate::executor::memory_types;
 use crate::executor::native::Native;
 use crate::memory::places::Places;
@@ -18,15 +14,9 @@ use crate::os::memory::TYPES;
 use crate::schedule::{Executor, Quota};
 use crate::threads::pinned;
 use membound_core::case::Case;
-use membound_core::memory::behaviour::{self, Lines, Touch};
 use membound_core::memory::proof::Proof;
 use membound_core::memory::{MemoryKind, MemorySpec};
 use membound_core::record::{Clock, Measured, Outcome};
-use membound_core::units::Bytes;
-
-/// What is touched to see how a type behaves: it fits into the first-level cache.
-const PROBE: Bytes = Bytes::kib(16);
-const LINE: u64 = 64;
 
 /// Runs cases in memory of given types.
 #[derive(Debug)]
@@ -76,13 +66,15 @@ impl Typed {
 
     /// Proves a type, or remembers the verdict.
     fn proved(&mut self, kind: MemoryKind, cpu: u32) -> Result<Proof, NoVisit> {
-        let ns_per_tick = 1e9 / self.clock.hz.0;
         let verdict = match self.verdicts.get(&kind) {
             Some(verdict) => verdict.clone(),
             None => {
-                let ticker = self.ticker;
+                let (ticker, hz) = (self.ticker, self.clock.hz);
                 // A failure to run is no verdict: it is tried again at the next visit.
-                let verdict = pinned(cpu, || prove(kind, ticker, ns_per_tick))?;
+                let verdict = pinned(cpu, || {
+                    let mut region = Region::new(MemorySpec::of(kind), PROBE, &Places::default())?;
+                    prove(kind, region.words(), ticker, hz)
+                })?;
                 self.verdicts.insert(kind, verdict.clone());
                 verdict
             }
@@ -111,55 +103,5 @@ impl Executor for Typed {
 
     fn visit(&mut self, case: &Case, quota: &Quota<'_>) -> Outcome {
         self.try_visit(case, quota).unwrap_or_else(Into::into)
-    }
-}
-
-/// Observes memory of type `kind` and write-back memory beside it.
-fn prove(kind: MemoryKind, ticker: Ticker, ns_per_tick: f64) -> Result<Result<Proof, String>, NoVisit> {
-    let mut codes = Vec::new();
-    for touch in [probe::Touch::Load, probe::Touch::StoreWord, probe::Touch::StoreLine, probe::Touch::Flush] {
-        codes.push(executable(crate::asm::touch(touch))?);
-    }
-    let lines = |kind| {
-        let mut region = Region::new(MemorySpec::of(kind), PROBE, &Places::default())?;
-        // So that there are pages.
-        region.contents().fill(0);
-        Ok::<_, NoVisit>(NativeLines { region, codes: &codes, ticker, ns_per_tick })
-    };
-    let reference = behaviour::observe_reference(&mut lines(MemoryKind::Wb)?)?;
-    let seen = behaviour::observe(&mut lines(kind)?)?;
-    Ok(behaviour::prove(kind, &seen, &reference))
-}
-
-/// The lines of a region.
-struct NativeLines<'a> {
-    region: Region,
-    /// In the order of [`Touch`].
-    codes: &'a [Executable],
-    ticker: Ticker,
-    ns_per_tick: f64,
-}
-
-impl NativeLines<'_> {
-    fn pass(&self, touch: Touch, blocks: u64) -> Result<u64, NoVisit> {
-        let mut call = Call::empty(1);
-        call.pointers[0] = self.region.address();
-        call.blocks = blocks;
-        let start = self.ticker.now();
-        // SAFETY: the code touches so many lines from this address on, which are the region's, and no others.
-        unsafe { self.codes[touch as usize].run(&mut call) }?;
-        Ok(self.ticker.now() - start)
-    }
-}
-
-impl Lines for NativeLines<'_> {
-    type Fault = NoVisit;
-
-    fn touch(&mut self, touches: &[Touch]) -> Result<Vec<f64>, NoVisit> {
-        let lines = PROBE.0 / LINE;
-        // A pass over no lines is the cost of a call and of reading the clock.
-        let overhead = self.pass(Touch::Load, 0)?;
-        let cost = |ticks: u64| ticks.saturating_sub(overhead).max(1) as f64 * self.ns_per_tick / lines as f64;
-        touches.iter().map(|touch| self.pass(*touch, lines).map(cost)).collect()
     }
 }

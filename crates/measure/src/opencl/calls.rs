@@ -286,12 +286,12 @@ impl Program {
     }
 
     /// One of its kernels.
-    pub fn kernel(&self, name: &CStr) -> Result<Kernel, Failure> {
+    pub fn kernel(self: &Arc<Self>, name: &'static CStr) -> Result<Kernel, Failure> {
         let mut code = SUCCESS;
         // SAFETY: a program of this session, a text that ends with 0.
         let kernel = unsafe { (self.session.functions.create_kernel)(self.program, name.as_ptr(), &mut code) };
         done("clCreateKernel", code)?;
-        Ok(Kernel { session: self.session.clone(), kernel })
+        Ok(Kernel { program: self.clone(), name, kernel, svm: 0 })
     }
 }
 
@@ -310,32 +310,56 @@ pub(crate) enum Argument<'a> {
     Single(f32),
 }
 
+impl Argument<'_> {
+    fn is_svm(&self) -> bool {
+        matches!(self, Argument::Memory(Memory { place: Place::Svm(_), .. }))
+    }
+}
+
 /// A kernel of a program.
 pub(crate) struct Kernel {
-    session: Arc<Session>,
+    program: Arc<Program>,
+    name: &'static CStr,
     kernel: usize,
+    /// Which of its arguments were shared virtual memory last: a bit for each.
+    svm: u32,
 }
 
 impl Kernel {
-    /// Runs so many work items, and waits for them.
+    /// Runs so many work items, so many times one after another, and waits for them.
     ///
     /// # Safety
     /// The kernel must have these parameters, and its work items must stay within their memory.
-    pub unsafe fn run(&mut self, arguments: &[Argument<'_>], items: usize) -> Result<(), Failure> {
-        let Functions { run, .. } = self.session.functions;
+    pub unsafe fn run(&mut self, arguments: &[Argument<'_>], items: usize, times: u64) -> Result<(), Failure> {
+        let svm = (0..)
+            .zip(arguments)
+            .filter(|(_, argument)| argument.is_svm())
+            .fold(0, |bits, (index, _)| bits | 1 << index);
+        if svm != self.svm {
+            // NVIDIA's driver (580.159) refuses a buffer where the same kernel was given shared virtual memory before.
+            *self = self.program.kernel(self.name)?;
+            self.svm = svm;
+        }
+        let session = self.program.session.clone();
+        let Functions { run, .. } = session.functions;
         for (index, argument) in arguments.iter().enumerate() {
             self.set(index as u32, argument)?;
         }
         let (none, group) = (ptr::null(), ptr::null());
-        // SAFETY: one dimension of so many items, groups as the driver likes, no events; the caller vouches for the rest.
-        let code =
-            unsafe { run(self.session.queue, self.kernel, 1, none, &items, group, 0, ptr::null(), ptr::null_mut()) };
-        done("clEnqueueNDRangeKernel", code)?;
-        self.session.finish()
+        let launch = || {
+            // SAFETY: one dimension of so many items, groups as the driver likes, no events; the caller vouches for the rest.
+            let code =
+                unsafe { run(session.queue, self.kernel, 1, none, &items, group, 0, ptr::null(), ptr::null_mut()) };
+            done("clEnqueueNDRangeKernel", code)
+        };
+        let launched = (0..times).try_for_each(|_| launch());
+        // What was launched before a refusal runs all the same.
+        let finished = session.finish();
+        launched.and(finished)
     }
 
     fn set(&self, index: u32, argument: &Argument<'_>) -> Result<(), Failure> {
-        let functions = self.session.functions;
+        let functions = self.program.session.functions;
         let set = |bytes: usize, data: Data| {
             // SAFETY: it copies so many bytes of a value that is borrowed; a kernel of this session.
             done("clSetKernelArg", unsafe { (functions.set_argument)(self.kernel, index, bytes, data) })
@@ -359,7 +383,7 @@ impl Kernel {
 impl Drop for Kernel {
     fn drop(&mut self) {
         // SAFETY: made by `kernel`, released once.
-        unsafe { (self.session.functions.release_kernel)(self.kernel) };
+        unsafe { (self.program.session.functions.release_kernel)(self.kernel) };
     }
 }
 

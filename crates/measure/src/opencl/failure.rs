@@ -17,7 +17,7 @@ const NO_MEMORY: [i32; 4] = [-4, -5, -6, -61];
 pub(crate) static CODES: Codes = Codes { names: &NAMES, outcome };
 
 /// Names of cl.h for codes that users meet.
-const NAMES: [(i32, &str); 18] = [
+const NAMES: [(i32, &str); 21] = [
     (-1, "CL_DEVICE_NOT_FOUND"),
     (-2, "CL_DEVICE_NOT_AVAILABLE"),
     (-3, "CL_COMPILER_NOT_AVAILABLE"),
@@ -33,6 +33,9 @@ const NAMES: [(i32, &str); 18] = [
     (-36, "CL_INVALID_COMMAND_QUEUE"),
     (-37, "CL_INVALID_HOST_PTR"),
     (-38, "CL_INVALID_MEM_OBJECT"),
+    (-48, "CL_INVALID_KERNEL"),
+    (-52, "CL_INVALID_KERNEL_ARGS"),
+    (-54, "CL_INVALID_WORK_GROUP_SIZE"),
     (-59, "CL_INVALID_OPERATION"),
     (-61, "CL_INVALID_BUFFER_SIZE"),
     (-1001, "CL_PLATFORM_NOT_FOUND_KHR"),

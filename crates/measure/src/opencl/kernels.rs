@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use crate::driver;
-use crate::driver::{Loop, SCALAR, indices};
+use crate::driver::{Loop, SCALAR};
 use crate::no_visit::NoVisit;
 use crate::opencl::calls::{Argument, Kernel, Memory, Session};
 
@@ -25,7 +25,7 @@ impl Kernels {
     pub fn new(session: &Arc<Session>, has_double: bool) -> Result<Self, NoVisit> {
         let options = if has_double { "-D DOUBLE" } else { "" };
         let refused = |why| NoVisit::impossible(format!("the device's compiler refuses our kernels: {why}"));
-        let program = session.build(SOURCE, options).map_err(refused)?;
+        let program = Arc::new(session.build(SOURCE, options).map_err(refused)?);
         Ok(Kernels {
             session: session.clone(),
             stream: [
@@ -50,42 +50,42 @@ impl driver::Kernels for Kernels {
         if self.has_double { 8 } else { 4 }
     }
 
-    fn stream(&mut self, which: Loop, [a, b, c]: [&Memory; 3]) -> Result<(), NoVisit> {
+    fn stream(&mut self, which: Loop, [a, b, c]: [&Memory; 3], times: u64) -> Result<(), NoVisit> {
         let items = a.bytes() / self.element_bytes();
         assert!(b.bytes() >= a.bytes() && c.bytes() >= a.bytes());
         let scalar = if self.has_double { Argument::Double(SCALAR) } else { Argument::Single(SCALAR as f32) };
         let arguments = [Argument::Memory(a), Argument::Memory(b), Argument::Memory(c), scalar];
         // SAFETY: three arrays and a scalar, as in kernels.cl; a work item touches its own element, and all arrays have so many,
         // as asserted.
-        Ok(unsafe { self.stream[which as usize].run(&arguments, items) }?)
+        Ok(unsafe { self.stream[which as usize].run(&arguments, items, times) }?)
     }
 
     fn words(&mut self, to: &Memory, from: &Memory) -> Result<(), NoVisit> {
         let items = to.bytes().min(from.bytes()) / 8;
         // SAFETY: two arrays, as in kernels.cl; a work item touches its own word, and both have so many.
-        Ok(unsafe { self.words.run(&[Argument::Memory(to), Argument::Memory(from)], items) }?)
+        Ok(unsafe { self.words.run(&[Argument::Memory(to), Argument::Memory(from)], items, 1) }?)
     }
 
     fn put(&mut self, to: &Memory, word: u64) -> Result<(), NoVisit> {
         assert!(to.bytes() >= 8);
         // SAFETY: an array and a word, as in kernels.cl; it touches the first word, which is there.
-        Ok(unsafe { self.put.run(&[Argument::Memory(to), Argument::Word(word)], 1) }?)
+        Ok(unsafe { self.put.run(&[Argument::Memory(to), Argument::Word(word)], 1, 1) }?)
     }
 
-    fn cycle(&self, order: &[usize], words: usize) -> Result<Cycle, NoVisit> {
-        let (indices, flags) = (indices(order, words), crate::opencl::calls::flags::READ_WRITE);
-        let mut next = Memory::buffer(&self.session, flags, size_of_val(&indices[..]), None)?;
+    fn cycle(&self, next: Vec<u64>, first: u64) -> Result<Cycle, NoVisit> {
+        let flags = crate::opencl::calls::flags::READ_WRITE;
+        let mut memory = Memory::buffer(&self.session, flags, size_of_val(&next[..]), None)?;
         let mut at = Memory::buffer(&self.session, flags, 8, None)?;
-        next.write(&indices)?;
-        at.write(&[0u64])?;
-        Ok(Cycle { next, at })
+        memory.write(&next)?;
+        at.write(&[first])?;
+        Ok(Cycle { next: memory, at })
     }
 
     fn follow(&mut self, Cycle { next, at }: &mut Cycle, links: u64) -> Result<(), NoVisit> {
         let arguments = [Argument::Memory(next), Argument::Memory(at), Argument::Word(links)];
         // SAFETY: two arrays and a number, as in kernels.cl; it touches words of `next` by indices of words of it: all are, by
-        // `cycle`, nobody else writes to it, and `at` begins at 0 and ends at one of these.
-        Ok(unsafe { self.chase.run(&arguments, 1) }?)
+        // `cycle`, nobody else writes to it, and `at` begins at one of these and ends at one.
+        Ok(unsafe { self.chase.run(&arguments, 1, 1) }?)
     }
 
     fn stands_at(&self, cycle: &mut Cycle) -> Result<u64, NoVisit> {

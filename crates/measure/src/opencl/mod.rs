@@ -24,6 +24,7 @@ mod ask {
     pub const TYPE: u32 = 0x1000;
     pub const COMPUTE_UNITS: u32 = 0x1002;
     pub const LARGEST_BUFFER: u32 = 0x1010;
+    pub const CACHE: u32 = 0x101e;
     pub const MEMORY: u32 = 0x101f;
     pub const NAME: u32 = 0x102b;
     pub const DRIVER: u32 = 0x102d;
@@ -57,15 +58,17 @@ pub(crate) fn devices() -> Result<Vec<(Device, Id)>, String> {
 }
 
 fn describe(number: u32, id: Id, source: &Source) -> Device {
-    let pci = pci(id);
+    let (pci, kind) = (pci(id), kind(id.number(ask::TYPE)));
     Device {
         name: DeviceName { api: Api::OpenCl, number },
         title: id.text(ask::NAME),
-        kind: kind(id.number(ask::TYPE)),
+        kind,
         driver: format!("{} {}", id.platform_text(ask::PLATFORM_NAME), id.text(ask::DRIVER)),
         version: id.text(ask::VERSION),
         memory: Bytes(id.number(ask::MEMORY)),
         largest_buffer: Bytes(id.number(ask::LARGEST_BUFFER)),
+        // Of a graphics card NVIDIA's driver tells the sum of the first caches.
+        cache: Some(Bytes(id.number(ask::CACHE))).filter(|cache| cache.0 > 0 && kind == DeviceKind::Cpu),
         is_unified: id.words(ask::UNIFIED).first().is_some_and(|unified| *unified != 0),
         units: id.words(ask::COMPUTE_UNITS).first().copied().unwrap_or(0),
         has_double: id.number(ask::DOUBLE) != 0,

@@ -70,6 +70,7 @@ fn describe(number: u32, id: Id, source: &Source) -> Device {
         version: format!("{}; {}", version_text(version), copies_by(&id.families())),
         memory: Bytes(own),
         largest_buffer: Bytes(if largest == 0 { own } else { largest.min(own) }),
+        cache: None,
         is_unified: matches!(kind, vk::PhysicalDeviceType::INTEGRATED_GPU | vk::PhysicalDeviceType::CPU),
         units: 0,
         has_double: true,

@@ -24,7 +24,7 @@ impl Kernels for Transfers {
         size_of::<f64>()
     }
 
-    fn stream(&mut self, _which: Loop, _arrays: [&Memory; 3]) -> Result<(), NoVisit> {
+    fn stream(&mut self, _which: Loop, _arrays: [&Memory; 3], _times: u64) -> Result<(), NoVisit> {
         Err(no_kernels())
     }
 
@@ -36,7 +36,7 @@ impl Kernels for Transfers {
         Ok(to.put(word)?)
     }
 
-    fn cycle(&self, _order: &[usize], _words: usize) -> Result<Infallible, NoVisit> {
+    fn cycle(&self, _next: Vec<u64>, _first: u64) -> Result<Infallible, NoVisit> {
         Err(no_kernels())
     }
 

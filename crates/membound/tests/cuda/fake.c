@@ -254,7 +254,7 @@ int cuLaunchKernel(uintptr_t function, unsigned groups, unsigned gy, unsigned gz
                    unsigned shared, uintptr_t stream, void **arguments, void **extra) {
     uint64_t word[5], threads = (uint64_t)groups * group;
     const char *name = NAMES[function];
-    int is_stream = function < 4, words = is_stream ? 5 : function == 5 ? 2 : 3;
+    int is_stream = function < 4, words = is_stream ? 5 : function == 4 ? 3 : 2;
     GUARD;
     for (int i = 0; i < words; i++) memcpy(&word[i], arguments[i], 8);
     uint64_t *first = (uint64_t *)word[0], *second = (uint64_t *)word[1];
@@ -265,17 +265,22 @@ int cuLaunchKernel(uintptr_t function, unsigned groups, unsigned gy, unsigned gz
         if (threads < word[2] || !reaches(word[0], 8 * word[2]) || !reaches(word[1], 8 * word[2])) return 700;
         memcpy(first, second, 8 * word[2]);
     } else if (!strcmp(name, "chase")) {
-        if (!reaches(word[0], 8) || !reaches(word[1], 8)) return 700;
-        for (uint64_t link = 0; link < word[2]; link++) *second = first[*second];
+        if (!reaches(word[0], 8)) return 700;
+        for (uint64_t link = 0; link < 8 * word[1]; link++) {
+            if (!reaches(*first, 8)) return 700;
+            *first = *(uint64_t *)*first;
+        }
     } else {
         double *a = (double *)word[0], *b = (double *)word[1], *c = (double *)word[2], s;
         memcpy(&s, &word[3], 8);
         if (threads < word[4]) return 700;
-        for (int i = 0; i < 3; i++) if (!reaches(word[i], 8 * word[4])) return 700;
+        /* Copy and scale: pairs. */
+        const uint64_t elements = function < 2 ? 2 * word[4] : word[4];
+        for (int i = 0; i < 3; i++) if (!reaches(word[i], 8 * elements)) return 700;
         /* copy, scale, add, triad: how much of b and of c. */
         const double of_b = function == 1 ? s : 1, of_c = function == 2 ? 1 : function == 3 ? s : 0;
         const double off = is("wrong") && function == 3;
-        for (uint64_t i = 0; i < word[4]; i++) a[i] = of_b * b[i] + of_c * c[i] + off;
+        for (uint64_t i = 0; i < elements; i++) a[i] = of_b * b[i] + of_c * c[i] + off;
     }
     touched(word[0]);
     if (words > 2) touched(word[1]);

@@ -196,6 +196,17 @@ fn a_lost_device_and_too_little_memory_are_outcomes() {
     );
 }
 
+/// NVIDIA's driver refuses a buffer where a kernel was given shared virtual memory before; all kinds are measured all the same.
+#[test]
+fn a_kernel_takes_buffers_after_shared_virtual_memory() {
+    let Some((found, code)) = on_fake_rows("svm", &["--part", "buffers", "--budget", "20s"]) else { return };
+    for buffer in ["plain", "alloc-host", "svm-coarse"] {
+        let others = of(&found, "buffer", buffer).into_iter().filter(|row| row["outcome"] != "measured");
+        assert_eq!(others.collect::<Vec<_>>(), [] as [Value; 0]);
+    }
+    assert_eq!((sharing(&found, "svm-coarse"), code), (vec!["zero-copy"], Some(0)));
+}
+
 #[test]
 fn a_device_that_computes_wrongly_is_invalid() {
     let Some((found, code)) = on_fake_rows("wrong", &["--part", "kernels", "--budget", "15s"]) else { return };

@@ -175,7 +175,7 @@ fn faults_of_the_device_are_outcomes() {
     assert_eq!(code, Some(1));
     let (found, _) = kinds("memory", &part).unwrap();
     all_are(
-        &of(&found, "buffer", "plain"),
+        &of(&found, "action", "copy"),
         "unavailable",
         "too little memory: VK_ERROR_OUT_OF_DEVICE_MEMORY (-2) from vkAllocateMemory; give a smaller --size",
     );

@@ -1,6 +1,7 @@
 /* An OpenCL loader with one device of its own, for tests: memory of the device's beside memory of the host's, so that mapping
    copies, but for USE_HOST_PTR on memory that begins with a page. FAKE_OPENCL chooses a fault; FAKE_OPENCL_LOG names a file that
-   gets a line whenever more buffers live than ever before. */
+   gets a line whenever more buffers live than ever before. With "svm" it has coarse-grained shared virtual memory, and refuses a buffer
+   where a kernel was given such memory before, as NVIDIA's driver does (seen with 580.159.04). */
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -8,7 +9,7 @@
 #include <unistd.h>
 
 typedef struct { char *host, *device; size_t bytes; int owns_host, owns_device; } buffer;
-typedef struct { char name[16]; uint64_t argument[4]; } kernel;
+typedef struct { char name[16]; uint64_t argument[4]; uint32_t svm; int refuses; } kernel;
 
 static int is(const char *mode) {
     const char *asked = getenv("FAKE_OPENCL");
@@ -51,13 +52,14 @@ int clGetDeviceIDs(uintptr_t platform, uint64_t kind, uint32_t room, uintptr_t *
 }
 
 int clGetDeviceInfo(uintptr_t device, uint32_t what, size_t room, void *to, size_t *length) {
-    uint64_t gib = 1 << 30, gpu = 4, yes = 63;
+    uint64_t gib = 1 << 30, gpu = 4, yes = 63, coarse = is("svm");
     uint32_t units = 8, pci[4] = {0, 0x3b, 0, 0};
     switch (what) {
     case 0x1000: return tell(&gpu, 8, room, to, length);
     case 0x1002: return tell(&units, 4, room, to, length);
     case 0x1010: case 0x101f: return tell(&gib, 8, room, to, length);
     case 0x1032: return tell(&yes, 8, room, to, length);
+    case 0x1053: return tell(&coarse, 8, room, to, length);
     case 0x410f: return tell(pci, 16, room, to, length);
     case 0x102b: return tell("Fake GPU", 9, room, to, length);
     case 0x102d: return tell("1.0", 4, room, to, length);
@@ -142,25 +144,46 @@ kernel *clCreateKernel(uintptr_t program, const char *name, int *code) {
     return made;
 }
 
-int clSetKernelArg(kernel *k, uint32_t index, size_t bytes, const void *value) {
-    memcpy(&k->argument[index], value, bytes);
+void *clSVMAlloc(uintptr_t context, uint64_t flags, size_t bytes, uint32_t alignment) { live(1); return malloc(bytes); }
+void clSVMFree(uintptr_t context, void *old) { live(-1); free(old); }
+int clEnqueueSVMMap(uintptr_t q, uint32_t b, uint64_t f, void *at, size_t bytes, uint32_t n, void *w, void *e) { return 0; }
+int clEnqueueSVMUnmap(uintptr_t q, void *at, uint32_t n, void *w, void *e) { return 0; }
+
+int clEnqueueSVMMemcpy(uintptr_t q, uint32_t b, void *to, const void *from, size_t bytes, uint32_t n, void *w, void *e) {
+    memcpy(to, from, bytes);
     return 0;
 }
 
+int clSetKernelArgSVMPointer(kernel *k, uint32_t index, const void *at) {
+    k->argument[index] = (uintptr_t)at;
+    k->svm |= 1u << index;
+    return 0;
+}
+
+int clSetKernelArg(kernel *k, uint32_t index, size_t bytes, const void *value) {
+    memcpy(&k->argument[index], value, bytes);
+    if (k->svm >> index & 1) k->refuses = 1;
+    return 0;
+}
+
+static char *memory(const kernel *k, uint32_t index) {
+    return k->svm >> index & 1 ? (char *)k->argument[index] : ((buffer *)k->argument[index])->device;
+}
+
 int clEnqueueNDRangeKernel(uintptr_t q, kernel *k, uint32_t d, void *o, const size_t *items, void *g, uint32_t n, void *w, void *e) {
-    buffer *first = (buffer *)k->argument[0], *second = (buffer *)k->argument[1], *third = (buffer *)k->argument[2];
-    double *a = (double *)first->device, s;
-    uint64_t *words = (uint64_t *)first->device;
+    if (k->refuses) return -52;
+    double *a = (double *)memory(k, 0), s;
+    uint64_t *words = (uint64_t *)a;
     memcpy(&s, &k->argument[3], 8);
     if (!strcmp(k->name, "put")) { words[0] = k->argument[1]; return 0; }
-    const double *b = (double *)second->device;
-    if (!strcmp(k->name, "words")) { memcpy(words, second->device, 8 * *items); return 0; }
+    const double *b = (double *)memory(k, 1);
+    if (!strcmp(k->name, "words")) { memcpy(words, b, 8 * *items); return 0; }
     if (!strcmp(k->name, "chase")) {
-        uint64_t *at = (uint64_t *)second->device;
+        uint64_t *at = (uint64_t *)b;
         for (uint64_t link = 0; link < k->argument[2]; link++) *at = words[*at];
         return 0;
     }
-    const double *c = (double *)third->device;
+    const double *c = (double *)memory(k, 2);
     const double off = is("wrong") && !strcmp(k->name, "triad");
     /* copy, scale, add, triad: how much of b and of c. */
     const double of_b = strcmp(k->name, "scale") ? 1 : s;

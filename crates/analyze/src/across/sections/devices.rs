@@ -43,15 +43,16 @@ fn with_drivers(all: &Devices) -> Section {
 fn driver(device: &Device) -> String {
     let Device { name, driver, version, largest_buffer, .. } = device;
     let head = format!("{name}: {driver}; {version}");
-    if name.api == Api::Vulkan {
-        return format!("{head}; buffers of {largest_buffer} at most");
-    }
     let svm = if device.svm.is_empty() { "none".to_string() } else { device.svm.join(", ") };
-    let precision = if device.has_double { "" } else { "; no double precision" };
-    format!(
-        "{head}; {} compute units; buffers of {largest_buffer} at most; shared virtual memory: {svm}{precision}",
-        count(device.units.into())
-    )
+    let mut told = vec![head];
+    told.extend((name.api != Api::Vulkan).then(|| format!("{} compute units", count(device.units.into()))));
+    told.extend(device.link.map(|link| format!("{link}, {} GB/s one way", gbps(link.now.bps()))));
+    told.extend(device.cache.map(|cache| format!("last-level cache of {cache}")));
+    told.extend(device.peak_bps.map(|peak| format!("memory of {} GB/s", gbps(peak as f64))));
+    told.push(format!("buffers of {largest_buffer} at most"));
+    told.extend((name.api != Api::Vulkan).then(|| format!("shared virtual memory: {svm}")));
+    told.extend((!device.has_double).then(|| "no double precision".into()));
+    told.join("; ")
 }
 
 fn pci_memory(bars: &[PciMemory]) -> Section {

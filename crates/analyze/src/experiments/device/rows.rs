@@ -34,7 +34,8 @@ pub struct DeviceFigures {
     /// Bytes that it reads and writes per second, by STREAM's convention; absent where it moves none.
     #[serde(rename = "payload_Bps")]
     pub payload_bps: Option<Rate>,
-    /// Bytes that the other side read and wrote per second meanwhile, by the median sample; absent where none ran.
+    /// Bytes that the other side (of several CPUs one) read and wrote per second meanwhile, by the median sample; absent where none
+    /// ran.
     #[serde(rename = "beside_Bps", skip_serializing_if = "Option::is_none")]
     pub beside_bps: Option<f64>,
     /// How the device shares the buffer, by behaviour; absent where that could not be told.
@@ -139,6 +140,10 @@ pub struct Kept {
     pub share: [f64; 3],
     /// What is timed.
     pub action: Action,
+    /// CPUs that do the triad; rates are those of one of them.
+    pub triads: usize,
+    /// What the device copies from.
+    pub buffer: Buffer,
 }
 
 /// What a record tells of a device.
@@ -184,10 +189,11 @@ pub(crate) fn ns(visit: &Measured, hz: f64) -> Vec<f64> {
 
 /// Payload of what ran beside: whole passes, so that of a few a large part may be counted too many or too few.
 fn beside_bps(visits: &[&Measured], case: &Case, action: Action, hz: f64) -> Option<f64> {
+    let cpus = case.cpus.len();
     let bytes = match action {
-        // Copies of an array of the triad's length: read and written.
-        Action::HostTriadBesideCopy => case.working_set.0 as f64 * 2.0 / 3.0,
-        Action::CopyBesideHostTriad => case.working_set.0 as f64 * 3.0,
+        // Read and written.
+        Action::HostTriadBesideCopy => 2.0 * action.copied_beside(cpus, case.working_set).0 as f64,
+        Action::CopyBesideHostTriad => 3.0 * action.triad_array(cpus, case.working_set).0 as f64,
         _ => return None,
     };
     let of_visit = |visit: &&Measured| {
@@ -238,17 +244,30 @@ fn uses(rows: &[DeviceRow], visits: &Visits<'_>) -> Vec<Use> {
 fn kept(rows: &[DeviceRow], visits: &Visits<'_>) -> Vec<Kept> {
     const PAIRS: [(Action, Action); 2] =
         [(Action::HostTriad, Action::HostTriadBesideCopy), (Action::Copy, Action::CopyBesideHostTriad)];
-    let pair = |(alone, beside): (Action, Action)| {
-        let beside = rows.iter().find(|row| row.work().action == beside && row.quality.is_measured())?;
+    let pair = |alone: Action, beside: &DeviceRow| {
+        let DeviceWork { buffer, action, .. } = beside.work();
+        let triads = action.triads(beside.case.cpus.len());
         let is_alone = |row: &&DeviceRow| {
-            let is_plain = matches!(row.work().buffer, Buffer::Plain | Buffer::Regular);
-            row.work().action == alone && is_plain && row.case.working_set == beside.case.working_set
+            let work = row.work();
+            let is_same = match (alone, buffer) {
+                (Action::HostTriad, _) => work.action == alone && alone.triads(row.case.cpus.len()) == triads,
+                // From regular memory the driver writes.
+                (_, Buffer::Regular) => (work.buffer, work.action) == (Buffer::Plain, Action::Write),
+                _ => (work.buffer, work.action) == (buffer, alone),
+            };
+            is_same && row.case.working_set == beside.case.working_set
         };
         let lone = rows.iter().find(is_alone).filter(|row| row.quality.is_measured())?;
         let share = ratio_of(beside, lone, visits)?;
-        Some(Kept { alone: lone.payload_bps?, beside: beside.payload_bps?, share, action: alone })
+        Some(Kept { alone: lone.payload_bps?, beside: beside.payload_bps?, share, action: alone, triads, buffer })
     };
-    PAIRS.into_iter().filter_map(pair).collect()
+    let of = |(alone, beside): (Action, Action)| {
+        let rows = rows.iter().filter(move |row| row.work().action == beside && row.quality.is_measured());
+        rows.filter_map(move |row| pair(alone, row))
+    };
+    let mut kept: Vec<Kept> = PAIRS.into_iter().flat_map(of).collect();
+    kept.order_by_key(|kept| kept.triads);
+    kept
 }
 
 impl OnDevice {

@@ -26,7 +26,7 @@ impl Answer for OnDevice {
     }
 
     fn sentences(&self) -> Vec<String> {
-        let all = [best(self), sharing(self), reading(self), contention(self)];
+        let all = [best(self), sharing(self), reading(self), own_memory(self), contention(self)];
         all.into_iter().flatten().collect()
     }
 
@@ -253,16 +253,21 @@ fn kernels(on: &OnDevice) -> Table {
 }
 
 /// What each side is called.
-fn side(kept: &Kept) -> &'static str {
-    if kept.action == Action::Copy { "device's copy" } else { "processor's triad" }
+fn side(kept: &Kept) -> String {
+    match (kept.action, kept.buffer) {
+        (Action::Copy, Buffer::Plain) => "device's copy".into(),
+        (Action::Copy, buffer) => format!("device's copy from {buffer}"),
+        _ => "processor's triad".into(),
+    }
 }
 
 fn beside(on: &OnDevice) -> Table {
     let rate = |of: fn(&Kept) -> Rate| {
         on.kept.iter().map(move |kept| format!("{} {}", gbps(of(kept).value()), spread(&of(kept)))).collect::<Vec<_>>()
     };
-    Table::new("Both at once: GB/s read and written")
+    Table::new("Both at once: GB/s read and written; of a triad by several CPUs, those of one")
         .left("timed", on.kept.iter().map(side))
+        .right("CPUs", on.kept.iter().map(|kept| kept.triads.to_string()))
         .right("alone", rate(|kept| kept.alone))
         .right("beside\nthe other", rate(|kept| kept.beside))
         .right("keeps", on.kept.iter().map(|kept| with_spread(kept.share)))
@@ -333,13 +338,38 @@ fn per_second(bps: f64) -> impl Display {
     BytesPerSecond(bps)
 }
 
+/// What the device's own memory moves, against the peak of its sheet, and what a load of it takes: by the largest working set, where
+/// that does not fit into its cache.
+fn own_memory(on: &OnDevice) -> Option<String> {
+    let device = on.device.as_ref()?;
+    let of = |action: Action| {
+        let row = on.row(Buffer::Plain, action).filter(|row| row.quality.is_measured())?;
+        device.cache.is_none_or(|cache| 2 * cache.0 < row.case.working_set.0).then_some(row)
+    };
+    let triad = of(Action::KernelTriad)?;
+    let bps = triad.payload_bps?.value();
+    let peak = device.peak_bps.map(|peak| peak as f64);
+    let share = peak
+        .map_or_else(String::new, |peak| format!(", {} of the {} of its sheet", percent(bps / peak), per_second(peak)));
+    let load = of(Action::Chase).and_then(|row| row.ns);
+    let load = load
+        .map_or_else(String::new, |ns| format!("; a load that waits for another takes {}", Nanoseconds(ns.value())));
+    let size = triad.case.working_set;
+    Some(format!("On {size} of its own memory the device's triad moves {}{share}{load}.", per_second(bps)))
+}
+
+/// What both keep where the most CPUs do the triad.
 fn contention(on: &OnDevice) -> Option<String> {
-    let [triad, copy] = &on.kept[..] else { return None };
+    let triads = on.kept.iter().map(|kept| kept.triads).max()?;
+    let of = |action: Action| on.kept.iter().find(|kept| (kept.triads, kept.action) == (triads, action));
+    let (triad, copy) = (of(Action::HostTriad)?, of(Action::Copy)?);
     let shares = [triad, copy].map(|kept| percent(kept.share[0]));
     let sum = triad.share[0] + copy.share[0];
+    let cpus = if triads == 1 { String::new() } else { format!(" by {triads} CPUs") };
+    let from = if copy.buffer == Buffer::Plain { String::new() } else { format!(" from {} memory", copy.buffer) };
     Some(format!(
-        "Side by side, the processor's triad keeps {} of its speed and the device's copy {}: in sum {}, where 1 is one path for \
-         both and 2 is nothing shared.",
+        "Side by side, the processor's triad{cpus} keeps {} of its speed and the device's copy{from} {}: in sum {}, where 1 is one \
+         path for both and 2 is nothing shared.",
         shares[0],
         shares[1],
         significant(sum)

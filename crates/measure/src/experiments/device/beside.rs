@@ -1,4 +1,5 @@
-//! The processor's triad beside the device's copies: one is timed, the other runs on a thread of its own and counts.
+//! The processor's triad, alone and beside the device's copies: one is timed, the other runs on a thread of its own and counts. Where
+//! several CPUs do the triad, one of them is timed or counts; the others do the same on memory of their own.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -12,12 +13,13 @@ use crate::solo::{Solo, Task};
 use crate::threads::{Stop, join, start};
 use membound_core::case::Case;
 use membound_core::record::{Sample, Samples};
-use membound_core::work::device::Action;
+use membound_core::work::device::{Action, Buffer};
 
 /// One side's work: again and again over its own memory.
 enum Side<'a, M> {
     Triad { code: Option<Code<'a>>, memory: HostMemory },
     Copy { from: M, to: M },
+    Write { from: HostMemory, to: M },
 }
 
 impl<M: Memory> Side<'_, M> {
@@ -25,24 +27,25 @@ impl<M: Memory> Side<'_, M> {
         match self {
             Side::Triad { code, memory } => triad(*code, Some(memory)),
             Side::Copy { from, to } => from.copy(to),
+            Side::Write { from, to } => to.write(from.words()),
         }
     }
 }
 
-/// What the other side has done.
-#[derive(Default)]
-struct Other {
+/// What runs beside the timed side.
+struct Others {
     stop: Stop,
-    done: AtomicU64,
+    /// Passes of each.
+    done: Vec<AtomicU64>,
 }
 
-impl Other {
-    fn run<M: Memory>(&self, cpu: u32, side: &mut Side<'_, M>) {
+impl Others {
+    fn run<M: Memory>(&self, number: usize, cpu: u32, side: &mut Side<'_, M>) {
         let mut work = || {
             pin(cpu)?;
             while !self.stop.is_raised() {
                 side.once()?;
-                self.done.fetch_add(1, Ordering::Release);
+                self.done[number].fetch_add(1, Ordering::Release);
             }
             Ok(())
         };
@@ -50,12 +53,18 @@ impl Other {
             self.stop.fail(why);
         }
     }
+
+    fn are_at_work(&self) -> bool {
+        self.done.iter().all(|done| done.load(Ordering::Acquire) > 0)
+    }
 }
 
-/// The timed side, and what it knows of the other.
+/// The timed side, and what it knows of the others.
 struct Timed<'a, 'b, M> {
     side: Side<'a, M>,
-    other: &'b Other,
+    others: &'b Others,
+    /// That whose passes count; none where the processor works alone.
+    counted: Option<&'b AtomicU64>,
     before: u64,
     /// What the other did while each sample ran.
     meanwhile: Vec<u64>,
@@ -63,25 +72,25 @@ struct Timed<'a, 'b, M> {
 
 impl<M: Memory> Task for Timed<'_, '_, M> {
     fn begin(&mut self) -> Result<(), NoVisit> {
-        // Both are at work before anything is timed.
-        while self.other.done.load(Ordering::Acquire) == 0 && !self.other.stop.is_raised() {
+        // All are at work before anything is timed.
+        while !self.others.are_at_work() && !self.others.stop.is_raised() {
             std::thread::yield_now();
         }
         Ok(())
     }
 
     fn approach(&mut self, _repetitions: u64) -> Result<(), NoVisit> {
-        self.before = self.other.done.load(Ordering::Acquire);
+        self.before = self.counted.map_or(0, |done| done.load(Ordering::Acquire));
         Ok(())
     }
 
     fn run(&mut self, repetitions: u64) -> Result<bool, NoVisit> {
         (0..repetitions).try_for_each(|_| self.side.once())?;
-        Ok(!self.other.stop.is_raised())
+        Ok(!self.others.stop.is_raised())
     }
 
     fn taken(&mut self, _sample: &mut Sample) {
-        self.meanwhile.push(self.other.done.load(Ordering::Acquire) - self.before);
+        self.meanwhile.extend(self.counted.map(|done| done.load(Ordering::Acquire) - self.before));
     }
 
     fn end(&mut self, samples: &mut Samples) -> Result<(), NoVisit> {
@@ -91,7 +100,8 @@ impl<M: Memory> Task for Timed<'_, '_, M> {
     }
 }
 
-/// Measures one side beside the other.
+/// Measures the processor's triad, or one side beside the other. The case's first CPU is that of the timed side, its last that of the
+/// other one; those between do the triad, too.
 pub(super) fn measure<D: Driver>(
     solo: &Solo<'_>,
     case: &Case,
@@ -99,26 +109,58 @@ pub(super) fn measure<D: Driver>(
     maker: &Maker<'_, D>,
     code: Option<Code<'_>>,
 ) -> Result<(Samples, u64), NoVisit> {
-    // Arrays of one length on both sides, three of the triad and two of the copy.
-    let is_triad = action == Action::HostTriadBesideCopy;
-    let array = case.working_set.0 as usize / if is_triad { 3 } else { 1 };
-    let mut memory = HostMemory::new(3 * array, 0);
-    memory.words().fill(1.0);
-    let (mut from, mut to) = (maker.plain(array)?, maker.plain(array)?);
-    for memory in [&mut from, &mut to] {
-        memory.write(HostMemory::new(array, 0).full_of(1.0).words())?;
+    let cpus = case.cpus.len();
+    let triad = || {
+        let mut memory = HostMemory::new(3 * action.triad_array(cpus, case.working_set).0 as usize, 0);
+        memory.words().fill(1.0);
+        Ok(Side::Triad { code, memory })
+    };
+    let copy = || {
+        let bytes = action.copied_beside(cpus, case.working_set).0 as usize;
+        let mut contents = HostMemory::of_a_program(bytes).full_of(1.0);
+        let mut to = maker.plain(bytes)?;
+        to.write(contents.words())?;
+        if maker.buffer == Buffer::Regular {
+            return Ok(Side::Write { from: contents, to });
+        }
+        let mut from = maker.fresh(bytes)?;
+        from.write(contents.words())?;
+        Ok::<_, NoVisit>(Side::Copy { from, to })
+    };
+    let is_copy = action == Action::CopyBesideHostTriad;
+    let side = if is_copy { copy()? } else { triad()? };
+    // All but one of those who do the triad, or all of them.
+    let helpers = action.triads(cpus) - 1;
+    let mut beside = (0..helpers).map(|_| triad()).collect::<Result<Vec<_>, NoVisit>>()?;
+    match action {
+        Action::CopyBesideHostTriad => beside.push(triad()?),
+        Action::HostTriadBesideCopy => beside.push(copy()?),
+        _ => {}
     }
-    let (triad, copy) = (Side::Triad { code, memory }, Side::Copy { from, to });
-    let (side, mut beside) = if is_triad { (triad, copy) } else { (copy, triad) };
-    let other = Other::default();
-    let cpu = case.cpus.last().copied().unwrap_or(0);
+    let others = Others { stop: Stop::default(), done: beside.iter().map(|_| AtomicU64::new(0)).collect() };
+    // Of a case with one CPU it is that of both sides.
+    let cpus = case.cpus.iter().rev().take(beside.len()).rev();
     std::thread::scope(|scope| {
-        let running = start(scope, || other.run(cpu, &mut beside))?;
-        let mut timed = Timed { side, other: &other, before: 0, meanwhile: Vec::new() };
-        let taken = solo.measure(&mut timed);
-        other.stop.raise();
-        join(running);
-        match other.stop.why() {
+        let mut running = Vec::new();
+        let mut refused = None;
+        for (number, (side, &cpu)) in beside.iter_mut().zip(cpus).enumerate() {
+            let others = &others;
+            match start(scope, move || others.run(number, cpu, side)) {
+                Ok(thread) => running.push(thread),
+                Err(why) => {
+                    refused = Some(why);
+                    break;
+                }
+            }
+        }
+        let counted = others.done.last().filter(|_| action.is_contended());
+        let taken = match refused {
+            Some(why) => Err(why),
+            None => solo.measure(&mut Timed { side, others: &others, counted, before: 0, meanwhile: Vec::new() }),
+        };
+        others.stop.raise();
+        running.into_iter().for_each(join);
+        match others.stop.why() {
             Some(why) => Err(why),
             None => taken,
         }

@@ -1,5 +1,7 @@
 //! Buffers of each kind, and how the device shares them with the processor.
 
+use crate::behaviour::{self, PROBE};
+use crate::bench::Tools;
 use crate::driver::host_memory::HostMemory;
 use crate::driver::{Access, Driver, Kernels, Memory};
 use crate::no_visit::NoVisit;
@@ -104,6 +106,17 @@ impl<M: Memory, K: Kernels<Memory = M>> Shared for Probed<'_, K> {
     fn faults(&self) -> u64 {
         ThreadUsage::now().faults
     }
+}
+
+/// What shows that a buffer behaves as the type of memory that it asks for, if it asks for one; or that it does not.
+pub(super) fn prove_type<D: Driver>(
+    maker: &Maker<'_, D>,
+    tools: &Tools<'_>,
+) -> Result<Result<Option<Proof>, String>, NoVisit> {
+    let Some(kind) = maker.buffer.memory_type() else { return Ok(Ok(None)) };
+    let mut memory = maker.fresh(PROBE.0 as usize)?;
+    let Some(view) = memory.view() else { return Ok(Ok(None)) };
+    Ok(behaviour::prove(kind, view.words(), tools.ticker, tools.hz)?.map(Some))
 }
 
 /// Looks how the device shares a buffer of that size, and where its pages lie.

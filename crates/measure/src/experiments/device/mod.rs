@@ -31,7 +31,7 @@ use membound_core::work::device::{Action, Buffer, DeviceWork};
 
 /// A command is given and waited for in some 10 us, of which no sample should be made.
 const SAMPLE: Duration = Duration::from_millis(1);
-/// The other side must have done several pieces of its own work meanwhile.
+/// The other side must have done several pieces of its own work meanwhile; alone it is the same.
 const CONTENDED_SAMPLE: Duration = Duration::from_millis(100);
 
 /// What visits to a device's cases share.
@@ -40,12 +40,19 @@ pub(crate) struct DeviceBench<D: Driver> {
     codes: Codes<Variant>,
     /// How buffers of each kind and size are shared, once it was looked at.
     seen: HashMap<(Buffer, Bytes), Obtained>,
+    /// Kinds that do not behave as the type of memory that was asked for, and what shows it.
+    refuted: HashMap<Buffer, String>,
 }
 
 impl<D: Driver> DeviceBench<D> {
     /// Has the driver compile the kernels.
     pub fn new(driver: &D) -> Result<Self, NoVisit> {
-        Ok(DeviceBench { kernels: driver.kernels()?, codes: Codes::default(), seen: HashMap::new() })
+        Ok(DeviceBench {
+            kernels: driver.kernels()?,
+            codes: Codes::default(),
+            seen: HashMap::new(),
+            refuted: HashMap::new(),
+        })
     }
 
     /// Visits a case.
@@ -57,7 +64,8 @@ impl<D: Driver> DeviceBench<D> {
         work: DeviceWork,
         quota: &Quota<'_>,
     ) -> Result<Measured, NoVisit> {
-        let tools = host.with_samples_of(if work.action.is_contended() { CONTENDED_SAMPLE } else { SAMPLE });
+        let is_beside = work.action.is_contended() || work.action == Action::HostTriad;
+        let tools = host.with_samples_of(if is_beside { CONTENDED_SAMPLE } else { SAMPLE });
         let code = match work.action.kernel_of_the_host() {
             Some(kernel) => {
                 let variant = variant(kernel, work.action, host.isa);
@@ -67,14 +75,25 @@ impl<D: Driver> DeviceBench<D> {
         };
         let code = code.as_ref().map(|(variant, code)| (variant, *code));
         let maker = Maker { driver, buffer: work.buffer };
+        if let Some(why) = self.refuted.get(&work.buffer) {
+            return Err(NoVisit::Wrong(why.clone()));
+        }
         let obtained = match self.seen.get(&(work.buffer, case.working_set)) {
             Some(seen) => seen.clone(),
-            None => buffers::look(&maker, &mut self.kernels, case.working_set)?,
+            None => {
+                let proof = buffers::prove_type(&maker, &tools)?.map_err(|why| {
+                    self.refuted.insert(work.buffer, why.clone());
+                    NoVisit::Wrong(why)
+                })?;
+                let mut obtained = buffers::look(&maker, &mut self.kernels, case.working_set)?;
+                obtained.proofs.extend(proof);
+                obtained
+            }
         };
         self.seen.insert((work.buffer, case.working_set), obtained.clone());
         let solo = Solo::new(case.cpus.first().copied().unwrap_or(0), quota, &tools);
         let is_first_use = case.protocol == Protocol::FirstUse;
-        let (samples, repetitions) = if work.action.is_contended() {
+        let (samples, repetitions) = if is_beside {
             beside::measure(&solo, case, work.action, &maker, code)?
         } else {
             let mut operation = Operation::new(case, work.action, maker, &mut self.kernels, code);

@@ -9,9 +9,12 @@ use crate::no_visit::NoVisit;
 use membound_core::case::{Case, Protocol};
 use membound_core::kernel::Variant;
 use membound_core::kernel::catalog::Kernel;
-use membound_core::kernel::chase::{Chase, Order};
+use membound_core::kernel::chase::{Chase, Cycle, Order};
+use membound_core::units::Bytes;
 use membound_core::work::device::{Action, Buffer};
 
+/// Of the order of a chase: the same in every visit.
+const SEED: u64 = 1;
 /// Links of a repetition of a chase.
 pub(super) const LINKS: u64 = 1 << 14;
 
@@ -41,7 +44,7 @@ pub(super) struct Operation<'a, D: Driver> {
     sink: Option<D::Memory>,
     /// STREAM's arrays, or a cycle.
     arrays: Vec<D::Memory>,
-    cycle: Option<<D::Kernels as Kernels>::Cycle>,
+    chase: Option<Chasing<<D::Kernels as Kernels>::Cycle>>,
     /// The last value loaded.
     loaded: f64,
 }
@@ -69,7 +72,7 @@ impl<'a, D: Driver> Operation<'a, D> {
             source: None,
             sink: None,
             arrays: Vec::new(),
-            cycle: None,
+            chase: None,
             loaded: SCALAR,
         }
     }
@@ -80,10 +83,10 @@ impl<'a, D: Driver> Operation<'a, D> {
         match self.action {
             Action::Allocate => {}
             Action::KernelCopy | Action::KernelScale | Action::KernelAdd | Action::KernelTriad => self.fill_arrays()?,
-            Action::HostTriad => self.regular = Some(filled(self.bytes)),
             Action::Chase => {
-                let places = (self.bytes / LINE).max(2);
-                self.cycle = Some(self.kernels.cycle(&order(places), LINE / 8)?);
+                let cycle = Chase::of(Order::Random).cycle(Bytes(self.bytes.max(2 * LINE) as u64), SEED);
+                let on_device = self.kernels.cycle(next_of(&cycle), place_after(&cycle, 0))?;
+                self.chase = Some(Chasing { cycle, on_device, followed: 0 });
             }
             _ if is_regular => self.regular = Some(filled(self.bytes)),
             _ if self.is_first_use => self.attend()?,
@@ -172,8 +175,17 @@ impl<'a, D: Driver> Operation<'a, D> {
         }
     }
 
-    /// The operation.
-    pub fn once(&mut self) -> Result<(), NoVisit> {
+    /// The operation, so many times.
+    pub fn repeat(&mut self, times: u64) -> Result<(), NoVisit> {
+        match (self.action, &self.arrays[..]) {
+            (action, [a, b, c]) if Action::KERNELS.contains(&action) => {
+                self.kernels.stream(which(action), [a, b, c], times)
+            }
+            _ => (0..times).try_for_each(|_| self.once()),
+        }
+    }
+
+    fn once(&mut self) -> Result<(), NoVisit> {
         match self.action {
             Action::Use | Action::UseWritten => self.hand_over(),
             Action::Allocate => {
@@ -184,9 +196,11 @@ impl<'a, D: Driver> Operation<'a, D> {
             Action::MapWrite => self.map(Access::Write),
             Action::MapInvalidate => self.map(Access::Renew),
             Action::Store | Action::StoreNt | Action::Load | Action::LoadNt => self.touch(),
-            Action::HostTriad => triad(self.code, self.regular.as_mut()),
-            Action::Chase => match &mut self.cycle {
-                Some(cycle) => self.kernels.follow(cycle, LINKS),
+            Action::Chase => match &mut self.chase {
+                Some(Chasing { on_device, followed, .. }) => {
+                    *followed += LINKS;
+                    self.kernels.follow(on_device, LINKS)
+                }
                 None => Ok(()),
             },
             _ => self.transfer(),
@@ -239,9 +253,6 @@ impl<'a, D: Driver> Operation<'a, D> {
     }
 
     fn transfer(&mut self) -> Result<(), NoVisit> {
-        if let [a, b, c] = &self.arrays[..] {
-            return self.kernels.stream(which(self.action), [a, b, c]);
-        }
         let Some(memory) = &mut self.memory else { return Ok(()) };
         let (regular, source, sink) = (&mut self.regular, &mut self.source, &mut self.sink);
         match (self.action, regular, source, sink, &mut self.second) {
@@ -265,7 +276,7 @@ impl<'a, D: Driver> Operation<'a, D> {
             _ if self.is_first_use => Ok(()),
             Action::Allocate | Action::MapWrite | Action::MapInvalidate | Action::HostTriad => Ok(()),
             Action::Load | Action::LoadNt => check(&[self.loaded], SCALAR),
-            Action::Chase => self.check_cycle(),
+            Action::Chase => self.check_chase(),
             Action::Read => self.regular.as_mut().map_or(Ok(()), |regular| check(regular.words(), SCALAR)),
             action if Action::KERNELS.contains(&action) => self.check_arrays(),
             _ => {
@@ -289,13 +300,14 @@ impl<'a, D: Driver> Operation<'a, D> {
         }
     }
 
-    /// Where a chase stands after whole repetitions: at one of its places, and not where it began unless it came round.
-    fn check_cycle(&mut self) -> Result<(), NoVisit> {
-        let Some(cycle) = &mut self.cycle else { return Ok(()) };
-        let places = (self.bytes / LINE).max(2) as u64;
-        let (at, words) = (self.kernels.stands_at(cycle)?, (LINE / 8) as u64);
-        let is_place = at % words == 0 && at / words < places;
-        if is_place { Ok(()) } else { Err(NoVisit::Wrong(format!("data check failed: the chase stands at word {at}"))) }
+    /// Where the chase stands after all links that it followed.
+    fn check_chase(&mut self) -> Result<(), NoVisit> {
+        let Some(Chasing { cycle, on_device, followed }) = &mut self.chase else { return Ok(()) };
+        let (at, expect) = (self.kernels.stands_at(on_device)?, place_after(cycle, *followed));
+        if at == expect {
+            return Ok(());
+        }
+        Err(NoVisit::Wrong(format!("data check failed: the chase stands at word {at}, must stand at {expect}")))
     }
 
     fn check_arrays(&mut self) -> Result<(), NoVisit> {
@@ -343,14 +355,23 @@ fn empty(bytes: usize) -> HostMemory {
     HostMemory::new(bytes, 0).full_of(OTHER)
 }
 
-/// A random order of so many places.
-fn order(places: usize) -> Vec<usize> {
-    let bytes = membound_core::units::Bytes((places * LINE) as u64);
-    let cycle = Chase::of(Order::Random).cycle(bytes, 1);
+/// A cycle that a device follows, and how far it came.
+struct Chasing<C> {
+    cycle: Cycle,
+    on_device: C,
+    followed: u64,
+}
+
+/// The words of a cycle: that of each place is the index of the next place's.
+fn next_of(cycle: &Cycle) -> Vec<u64> {
     let mut words = vec![0.0; cycle.words()];
     cycle.write(&mut words, 0);
-    let next = |at: &usize| Some(words[*at * LINE / 8].to_bits() as usize / LINE);
-    std::iter::successors(Some(0), next).take(places).collect()
+    words.into_iter().map(|word: f64| word.to_bits() / 8).collect()
+}
+
+/// The index of the word of the place after so many links from the first.
+fn place_after(cycle: &Cycle, links: u64) -> u64 {
+    cycle.after(0, 1, links).first().map_or(0, |address| address / 8)
 }
 
 fn which(action: Action) -> Loop {
@@ -395,10 +416,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_order_visits_every_place_once() {
-        let mut places = order(100);
-        assert_ne!(places, (0..100).collect::<Vec<_>>());
-        places.sort_unstable();
-        assert_eq!(places, (0..100).collect::<Vec<_>>());
+    fn a_cycle_leads_where_its_words_say() {
+        let cycle = Chase::of(Order::Random).cycle(Bytes(100 * LINE as u64), SEED);
+        let (next, first) = (next_of(&cycle), place_after(&cycle, 0));
+        let places: Vec<u64> = std::iter::successors(Some(first), |at| Some(next[*at as usize])).take(101).collect();
+        assert_eq!((places[100], places[7], places[99]), (first, place_after(&cycle, 7), place_after(&cycle, 99)));
+        let mut sorted = places[..100].to_vec();
+        sorted.sort_unstable();
+        assert_eq!(sorted, (0..100).map(|place| place * LINE as u64 / 8).collect::<Vec<_>>());
     }
 }

@@ -40,7 +40,7 @@ impl<D: Driver> Task for Sampler<'_, '_, D> {
     }
 
     fn run(&mut self, repetitions: u64) -> Result<bool, NoVisit> {
-        (0..repetitions).try_for_each(|_| self.operation.once())?;
+        self.operation.repeat(repetitions)?;
         Ok(true)
     }
 
