@@ -1,6 +1,8 @@
-//! A device's copies against clpeak's, and its kernels against BabelStream's: the same sizes, the same kinds of buffers, in turns.
+//! A device's copies against clpeak's (OpenCL) or nvbandwidth's (CUDA), and its kernels against BabelStream's: the same sizes, the same
+//! kinds of buffers, in turns.
 //!
 //! `cargo bench --bench device_peers [-- --babelstream PATH --device opencl:0 --only Copy,Triad --rounds N --times N --seed N]`
+//! `cargo bench --bench device_peers -- --device cuda:0 --nvbandwidth PATH --babelstream PATH`
 //!
 //! Each round is a visit of ours and a run of theirs, in random order; what counts is the ratio of their rates, round by round:
 //! the median and its interval, since what a neighbour of the host does may spoil a run of either side.
@@ -10,10 +12,13 @@
 //!   `CL_MEM_ALLOC_HOST_PTR` by blocking commands, 20 times after one. The size follows from the device (`clpeaks_bytes`): 512 MiB
 //!   on most. That is the action `write` or `read` of our kind `alloc-host`, at that size. A case is made for it: a plan of `kinds`
 //!   or `copies` leaves out buffers of which memory does not hold eight.
-//! - *Kernels.* BabelStream's OpenCL version, one kernel a run (`--only`), so that both sides repeat one loop over the same arrays.
+//! - *Copies by CUDA.* nvbandwidth copies 512 MiB between memory of `cuMemHostAlloc` and the device's, 16 times after a spinning kernel,
+//!   timed by events, and gives the median of three. That is the action `copy` or `copy-back` of our kind `pinned`, and the same of
+//!   `plain` within the device, each copy waited for.
+//! - *Kernels.* BabelStream's version for the device's interface, one kernel a run (`--only`), so that both sides repeat one loop over the same arrays.
 //!   Its first repetition, which compiles, counts on neither side.
 //!
-//! A row that has no counterpart says why it is not compared. nvbandwidth is for NVIDIA's cards.
+//! A row that has no counterpart says why it is not compared.
 //!
 //! `ok`: the ratio's 95 % interval lies within 3 %, or above. `short`: it lies below 0.97. `unsure`: anything else, so nothing was
 //! shown: give more rounds. The exit code does not depend on that; it is 2 where the device or clpeak is missing.
@@ -36,12 +41,15 @@ use membound_measure::executor::{device, worker};
 
 #[derive(Parser)]
 struct Options {
-    /// The device; both peers know OpenCL's
+    /// The device, of OpenCL or CUDA
     #[arg(long, default_value = "opencl:0")]
     device: DeviceName,
-    /// BabelStream, built for OpenCL (`ocl-stream`)
+    /// BabelStream, built for that interface (`ocl-stream`, `cuda-stream`)
     #[arg(long)]
     babelstream: Option<PathBuf>,
+    /// nvbandwidth
+    #[arg(long)]
+    nvbandwidth: Option<PathBuf>,
     /// What to compare, by the peers' names: enqueueWriteBuffer, Copy, Triad ... [default: all]
     #[arg(long, value_delimiter = ',')]
     only: Vec<String>,
@@ -75,21 +83,23 @@ const EQUAL: f64 = 0.03;
 struct Contest {
     /// The peer's own name for it.
     name: &'static str,
-    ours: Result<Action, &'static str>,
+    /// Bytes of a copy, where not the peer's own default.
+    bytes: Option<Bytes>,
+    ours: Result<(Buffer, Action), &'static str>,
 }
 
-const fn same(name: &'static str, action: Action) -> Contest {
-    Contest { name, ours: Ok(action) }
+const fn same(name: &'static str, buffer: Buffer, action: Action) -> Contest {
+    Contest { name, bytes: None, ours: Ok((buffer, action)) }
 }
 
 const fn without(name: &'static str, why: &'static str) -> Contest {
-    Contest { name, ours: Err(why) }
+    Contest { name, bytes: None, ours: Err(why) }
 }
 
 /// By the lines that clpeak prints.
 const COPIES: [Contest; 8] = [
-    same("enqueueWriteBuffer", Action::Write),
-    same("enqueueReadBuffer", Action::Read),
+    same("enqueueWriteBuffer", Buffer::AllocHost, Action::Write),
+    same("enqueueReadBuffer", Buffer::AllocHost, Action::Read),
     without("enqueueWriteBuffer non-blocking", WAITED_FOR),
     without("enqueueReadBuffer non-blocking", WAITED_FOR),
     without("enqueueMapBuffer(for read)", NOT_APART),
@@ -101,12 +111,22 @@ const WAITED_FOR: &str = "membound waits for each command; clpeak queues 20";
 const NOT_APART: &str = "membound times mapping and unmapping as one, clpeak each alone";
 const STORED_AND_LOADED: &str = "membound stores to or loads from a mapped buffer, and copies none by memcpy";
 
+/// By nvbandwidth's names of its tests.
+const CUDA_COPIES: [Contest; 5] = [
+    same("host_to_device_memcpy_ce", Buffer::Pinned, Action::Copy),
+    same("device_to_host_memcpy_ce", Buffer::Pinned, Action::CopyBack),
+    // So large that waiting for each, which nvbandwidth does not, is no part of it: 512 MiB take 0.35 ms on an H100.
+    Contest { bytes: Some(Bytes::gib(2)), ..same("device_local_copy", Buffer::Plain, Action::Copy) },
+    without("host_to_device_bidirectional_memcpy_ce", "it counts one way of two, membound both"),
+    without("host_to_device_memcpy_sm", "membound copies by the driver, not by kernels of the device"),
+];
+
 /// By BabelStream's names.
 const KERNELS: [Contest; 5] = [
-    same("Copy", Action::KernelCopy),
-    same("Mul", Action::KernelScale),
-    same("Add", Action::KernelAdd),
-    same("Triad", Action::KernelTriad),
+    same("Copy", Buffer::Plain, Action::KernelCopy),
+    same("Mul", Buffer::Plain, Action::KernelScale),
+    same("Add", Buffer::Plain, Action::KernelAdd),
+    same("Triad", Buffer::Plain, Action::KernelTriad),
     without("Dot", "membound has STREAM's four loops on a device, of which none is a sum"),
 ];
 
@@ -123,7 +143,6 @@ fn main() {
     heading();
     copies(&mut arena, &options);
     kernels(&mut arena, &options);
-    print_row(&[(&"nvbandwidth", -12), (&"all", -31), (&"not compared: it runs on NVIDIA's cards, by CUDA alone", -1)]);
     let counts: Vec<String> = arena.verdicts.iter().map(|(verdict, count)| format!("{count} {verdict}")).collect();
     println!("\n{}", counts.join(", "));
 }
@@ -132,6 +151,8 @@ fn main() {
 struct Arena {
     bench: Bench,
     device: Device,
+    /// Of its platform, and of the device within it, as OpenCL's loader lists them.
+    numbers: [usize; 2],
     cpus: Vec<u32>,
     random: fastrand::Rng,
     seed: u64,
@@ -141,18 +162,25 @@ struct Arena {
 impl Arena {
     fn new(options: &Options) -> Self {
         let name = options.device;
-        if name.api != Api::OpenCl {
-            stop("both peers know OpenCL's devices alone; give --device opencl:N");
+        if name.api == Api::Vulkan {
+            stop("no peer knows Vulkan's devices; give --device opencl:N or cuda:N");
         }
-        let found = device::discover(&[Api::OpenCl]);
+        let found = device::discover(&[name.api]);
         let why = found.absent.first().map_or("see `membound devices`", |(_, why)| why).to_owned();
-        let device = found.devices.into_iter().find(|device| device.name == name);
-        let device = device.unwrap_or_else(|| stop(format!("no {name}: {why}")));
+        let at = found.devices.iter().position(|device| device.name == name);
+        let at = at.unwrap_or_else(|| stop(format!("no {name}: {why}")));
+        // Devices of a platform follow each other, and name its driver.
+        let mut platforms: Vec<&str> = found.devices[..=at].iter().map(|device| device.driver.as_str()).collect();
+        platforms.dedup();
+        let driver = &found.devices[at].driver;
+        let before = found.devices[..at].iter().filter(|device| device.driver == *driver).count();
+        let numbers = [platforms.len() - 1, before];
+        let device = found.devices[at].clone();
         let bench = Bench::new();
         let cpus = bench.frame.placement.first(1).unwrap_or_else(|fault| stop(fault));
         let seed = options.seed.unwrap_or_else(common::fresh_seed);
         let random = fastrand::Rng::with_seed(seed);
-        Arena { bench, device, cpus, random, seed, verdicts: BTreeMap::new() }
+        Arena { bench, device, numbers, cpus, random, seed, verdicts: BTreeMap::new() }
     }
 
     fn case(&self, buffer: Buffer, action: Action, working_set: Bytes) -> Case {
@@ -198,35 +226,58 @@ impl Arena {
     }
 }
 
-/// All of clpeak's copies, of which a run does each.
+/// All of a peer's copies, of which a run does each.
 fn copies(arena: &mut Arena, options: &Options) {
-    let size = clpeaks_bytes(&arena.device);
-    let wanted = || COPIES.iter().filter(|contest| options.wants(contest));
-    let contests: Vec<(&Contest, Action)> =
-        wanted().filter_map(|contest| Some((contest, contest.ours.ok()?))).collect();
+    let (peer, all, size): (_, &[Contest], _) = match options.device.api {
+        Api::Cuda => ("nvbandwidth", &CUDA_COPIES, Bytes::mib(512)),
+        _ => ("clpeak", &COPIES, clpeaks_bytes(&arena.device)),
+    };
+    let wanted = || all.iter().filter(|contest| options.wants(contest));
+    if options.device.api == Api::Cuda && options.nvbandwidth.is_none() {
+        wanted().for_each(|contest| arena.pass_over(peer, contest.name, "no nvbandwidth (give --nvbandwidth PATH)"));
+        return;
+    }
+    // A run of the peer's is of one size.
+    let mut sizes: Vec<Bytes> = wanted().filter(|c| c.ours.is_ok()).map(|c| c.bytes.unwrap_or(size)).collect();
+    sizes.dedup();
+    for size_of_run in sizes {
+        let contests: Vec<(&Contest, (Buffer, Action))> = wanted()
+            .filter(|contest| contest.bytes.unwrap_or(size) == size_of_run)
+            .filter_map(|contest| Some((contest, contest.ours.ok()?)))
+            .collect();
+        copies_of(arena, options, peer, &contests, size_of_run);
+    }
+    for (name, why) in wanted().filter_map(|contest| Some((contest.name, contest.ours.err()?))) {
+        arena.pass_over(peer, name, why);
+    }
+}
+
+/// Copies of one size, of which a run of the peer's does all.
+fn copies_of(arena: &mut Arena, options: &Options, peer: &str, contests: &[(&Contest, (Buffer, Action))], size: Bytes) {
     let mut rates: Vec<[Vec<f64>; 2]> = vec![Default::default(); contests.len()];
-    let rounds = if contests.is_empty() { 0 } else { options.rounds };
-    for _ in 0..rounds {
+    for _ in 0..options.rounds {
         let is_ours_first = arena.random.bool();
         for is_ours in [is_ours_first, !is_ours_first] {
-            let theirs = if is_ours { BTreeMap::new() } else { clpeak(options.device) };
-            for ((contest, action), [a, b]) in contests.iter().zip(&mut rates) {
+            let names = || contests.iter().map(|(contest, _)| contest.name);
+            let theirs = match (&options.nvbandwidth, options.device.api) {
+                _ if is_ours => BTreeMap::new(),
+                (Some(program), Api::Cuda) => nvbandwidth(program, names(), size),
+                _ => clpeak(arena.numbers),
+            };
+            for ((contest, (buffer, action)), [a, b]) in contests.iter().zip(&mut rates) {
                 if is_ours {
-                    let case = arena.case(Buffer::AllocHost, *action, size);
-                    // Each byte is loaded and stored, and clpeak counts it once.
+                    let case = arena.case(*buffer, *action, size);
+                    // Each byte is loaded and stored, and the peers count it once.
                     a.push(arena.visit(&case, COPYING) / 2.0);
                 } else {
-                    let missing = || stop(format!("clpeak gave no figure of {}", contest.name));
+                    let missing = || stop(format!("{peer} gave no figure of {}", contest.name));
                     b.push(theirs.get(contest.name).copied().unwrap_or_else(missing));
                 }
             }
         }
     }
     for ((contest, _), [ours, theirs]) in contests.iter().zip(&rates) {
-        arena.judge("clpeak", contest.name, size, ours, theirs);
-    }
-    for (name, why) in wanted().filter_map(|contest| Some((contest.name, contest.ours.err()?))) {
-        arena.pass_over("clpeak", name, why);
+        arena.judge(peer, contest.name, size, ours, theirs);
     }
 }
 
@@ -243,13 +294,27 @@ fn clpeaks_bytes(device: &Device) -> Bytes {
 }
 
 /// Bytes a second by the names of the lines.
-fn clpeak(device: DeviceName) -> BTreeMap<String, f64> {
-    // It numbers the devices of a platform; which is whose is known where there is one platform.
-    let number = device.number.to_string();
-    let text = run(Path::new("clpeak"), &["--transfer-bandwidth", "-p", "0", "-d", &number], "apt-get install clpeak");
+fn clpeak([platform, device]: [usize; 2]) -> BTreeMap<String, f64> {
+    let (platform, device) = (platform.to_string(), device.to_string());
+    let what = ["--transfer-bandwidth", "-p", &platform, "-d", &device];
+    let text = run(Path::new("clpeak"), &what, "apt-get install clpeak");
     let line = |line: &str| {
         let (name, rate) = line.split_once(" : ")?;
         Some((name.trim().to_owned(), rate.trim().parse::<f64>().ok()? * 1e9))
+    };
+    text.lines().filter_map(line).collect()
+}
+
+/// Bytes a second by the names of the tests. Device 0 is the first that CUDA shows, and the only one of which `SUM` tells where there
+/// is one.
+fn nvbandwidth(program: &Path, names: impl Iterator<Item = &'static str>, size: Bytes) -> BTreeMap<String, f64> {
+    let size = (size.0 >> 20).to_string();
+    let mut what = vec!["-b", &size, "-t"];
+    names.for_each(|name| what.push(name));
+    let text = run(program, &what, "build it");
+    let line = |line: &str| {
+        let (name, rate) = line.strip_prefix("SUM ")?.split_once(' ')?;
+        Some((name.to_owned(), rate.trim().parse::<f64>().ok()? * 1e9))
     };
     text.lines().filter_map(line).collect()
 }
@@ -265,14 +330,14 @@ fn kernels(arena: &mut Arena, options: &Options) {
     };
     let size = Bytes(3 * 8 * options.elements);
     for contest in wanted() {
-        let action = match contest.ours {
-            Ok(action) => action,
+        let (buffer, action) = match contest.ours {
+            Ok(ours) => ours,
             Err(why) => {
                 arena.pass_over("BabelStream", contest.name, why);
                 continue;
             }
         };
-        let case = arena.case(Buffer::Plain, action, size);
+        let case = arena.case(buffer, action, size);
         let (mut ours, mut theirs) = (Vec::new(), Vec::new());
         for _ in 0..options.rounds {
             let is_ours_first = arena.random.bool();
@@ -295,7 +360,7 @@ fn babelstream(program: &Path, kernel: &str, options: &Options) -> f64 {
     let (elements, times) = (options.elements.to_string(), options.times.to_string());
     let device = options.device.number.to_string();
     let what = ["--only", kernel, "--arraysize", &elements, "--numtimes", &times, "--device", &device, "--csv"];
-    let text = run(program, &what, "build it with MODEL=ocl");
+    let text = run(program, &what, "build it with MODEL=ocl or MODEL=cuda");
     // function, num_times, n_elements, sizeof, max_MB_per_sec, min_runtime, max_runtime, avg_runtime
     let row = text.lines().map(|line| line.split(',').collect::<Vec<_>>()).find(|row| row[0] == kernel);
     let number = |column: usize| row.as_ref()?.get(column)?.parse::<f64>().ok();
