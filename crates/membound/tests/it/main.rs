@@ -17,6 +17,7 @@ mod exits;
 mod faults;
 mod fleet;
 mod fleet_jobs;
+mod gpu;
 mod handover;
 mod lab;
 mod latency;

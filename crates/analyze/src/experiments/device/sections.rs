@@ -280,8 +280,17 @@ fn best(on: &OnDevice) -> Option<String> {
     let size = on.row(Buffer::Plain, Action::UseWritten)?.case.working_set;
     let base = Nanoseconds(written.later_ns?.value());
     let is_faster = |way: &&Use| way.gain.is_some_and(|gain| gain[1] > 1.0);
-    let speed = |way: &&Use| way.gain.map_or(0.0, |gain| gain[0]);
-    let faster = on.uses.iter().filter(is_faster).max_by(|a, b| speed(a).total_cmp(&speed(b)));
+    let gain = |way: &Use| way.gain.unwrap_or_default();
+    let fastest = on.uses.iter().filter(is_faster).map(|way| gain(way)[0]).max_by(f64::total_cmp);
+    // Of those that may be as fast as the fastest the one that pays first.
+    let pays = |way: &&Use| match way.break_even {
+        Some(BreakEven::AtOnce) => 0.0,
+        Some(BreakEven::After { uses, .. }) => uses,
+        _ => f64::INFINITY,
+    };
+    let may_be_fastest = |way: &&Use| fastest.is_some_and(|fastest| gain(way)[2] >= fastest);
+    let faster = on.uses.iter().filter(is_faster).filter(may_be_fastest);
+    let faster = faster.min_by(|a, b| pays(a).total_cmp(&pays(b)).then(gain(b)[0].total_cmp(&gain(a)[0])));
     let (call, mapped) = match on.api() {
         Api::OpenCl => ("by clEnqueueWriteBuffer", "mapped "),
         Api::Cuda => ("from pageable memory", ""),
@@ -338,7 +347,7 @@ fn per_second(bps: f64) -> impl Display {
     BytesPerSecond(bps)
 }
 
-/// What the device's own memory moves, against the peak of its sheet, and what a load of it takes: by the largest working set, where
+/// What the device's own memory moves, against what its clock and bus allow, and what a load of it takes: by the largest working set, where
 /// that does not fit into its cache.
 fn own_memory(on: &OnDevice) -> Option<String> {
     let device = on.device.as_ref()?;
@@ -349,8 +358,9 @@ fn own_memory(on: &OnDevice) -> Option<String> {
     let triad = of(Action::KernelTriad)?;
     let bps = triad.payload_bps?.value();
     let peak = device.peak_bps.map(|peak| peak as f64);
-    let share = peak
-        .map_or_else(String::new, |peak| format!(", {} of the {} of its sheet", percent(bps / peak), per_second(peak)));
+    let share = peak.map_or_else(String::new, |peak| {
+        format!(", {} of the {} that its clock and bus allow", percent(bps / peak), per_second(peak))
+    });
     let load = of(Action::Chase).and_then(|row| row.ns);
     let load = load
         .map_or_else(String::new, |ns| format!("; a load that waits for another takes {}", Nanoseconds(ns.value())));

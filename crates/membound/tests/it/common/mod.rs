@@ -26,7 +26,12 @@ pub mod slurm;
 
 /// The run that the README shows.
 pub fn readme_record() -> Vec<u8> {
-    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/records/readme.jsonl.bz2");
+    unpacked("readme")
+}
+
+/// A record of `tests/records`, by its file's name.
+pub fn unpacked(name: &str) -> Vec<u8> {
+    let path = format!("{}/tests/records/{name}.jsonl.bz2", env!("CARGO_MANIFEST_DIR"));
     let packed = std::fs::File::open(path).unwrap();
     let mut record = Vec::new();
     std::io::Read::read_to_end(&mut bzip2::read::MultiBzDecoder::new(packed), &mut record).unwrap();
