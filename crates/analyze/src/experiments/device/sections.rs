@@ -4,6 +4,7 @@ use std::fmt::Display;
 
 use crate::answer::{Answer, SchemaOf, schema};
 use crate::break_even::BreakEven;
+use crate::chart::{Axis, Chart, LEAST_POINTS, Limit, Mark, Scale, Series, line, rounded};
 use crate::experiments::device::rows::{DeviceRow, Kept, OnDevice, Use};
 use crate::rate::{Cost, Rate};
 use crate::row::{AnyRow, any};
@@ -44,6 +45,7 @@ impl Answer for OnDevice {
             ),
             sentences: self.sentences(),
             tables: tables.into_iter().filter(|table| table.height() > 0).collect(),
+            charts: own_memory_over_sizes(self).into_iter().collect(),
             notes: notes(self),
             details: evidence(self),
             missing: reasons(&self.rows),
@@ -250,6 +252,37 @@ fn kernels(on: &OnDevice) -> Table {
     };
     let ns = |&size: &Bytes| Some(significant(find(size, Action::Chase)?.ns?.value()));
     Action::KERNELS.iter().fold(table, add).right("load\nns", sizes.iter().map(ns)).without_blanks()
+}
+
+/// The same as curves, with what clock and bus of its memory allow and the size of its cache.
+fn own_memory_over_sizes(on: &OnDevice) -> Option<Chart> {
+    let curve = |(index, &action): (usize, &Action)| {
+        let rows = on.rows.iter().filter(|row| row.work().action == action);
+        let point = |row: &DeviceRow| {
+            let [middle, low, high] = row.payload_bps?.interval().map(|bps| rounded(bps / 1e9));
+            Some((row.case.working_set.0 as f64, middle, low, high, row.quality.samples))
+        };
+        let name = action.kernel().unwrap_or_default().into();
+        Series { colour: index, symbol: index, ..line(name, rows.filter_map(point).collect()) }
+    };
+    let series: Vec<Series> = Action::KERNELS.iter().enumerate().map(curve).collect();
+    if !series.iter().any(|series| series.points.len() >= LEAST_POINTS) {
+        return None;
+    }
+    let device = on.device.as_ref();
+    let peak = device.and_then(|device| device.peak_bps).map(|peak| rounded(peak as f64 / 1e9));
+    let limits = peak.map(|at| Limit { name: "clock and bus of its memory".into(), at });
+    let cache = device.and_then(|device| device.cache).map(|cache| cache.0 as f64);
+    let marks = cache.map(|at| Mark { name: "its last-level cache".into(), at, from: at, to: at });
+    let (x, y) =
+        (Axis::new("bytes of all arrays", "", Scale::Sizes), Axis::new("read and written, GB/s", "GB/s", Scale::Log));
+    let about =
+        "Where a line rises steadily, launching a kernel decides; above the limit the cache of the device does.".into();
+    Some(Chart {
+        limits: limits.into_iter().collect(),
+        marks: marks.into_iter().collect(),
+        ..Chart::new("STREAM's kernels on the device's own memory".into(), about, x, y, series)
+    })
 }
 
 /// What each side is called.
