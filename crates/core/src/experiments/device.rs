@@ -160,13 +160,10 @@ impl Plan<'_> {
 
     fn kernels(&self, most: Bytes) -> Vec<Case> {
         // What is not the processor and does not tell may have a cache of any size.
-        let cache = self
-            .device
-            .cache
-            .map_or(if self.device.is_unified { 0 } else { u64::MAX / MEMORY_TO_CACHE }, |cache| cache.0);
-        let enough = Bytes(MEMORY_TO_CACHE * cache);
-        let is_asked = |number: usize| number < 5 || WORKING_SETS[number - 1] < enough;
-        let asked = WORKING_SETS.into_iter().enumerate().filter(|(number, _)| is_asked(*number));
+        let unknown = if self.device.is_unified { Bytes(0) } else { Bytes(u64::MAX / MEMORY_TO_CACHE) };
+        let enough = Bytes(MEMORY_TO_CACHE * self.device.cache.unwrap_or(unknown).0).max(Bytes::mib(96));
+        let is_asked = |(number, _): &(usize, Bytes)| *number == 0 || WORKING_SETS[number - 1] < enough;
+        let asked = WORKING_SETS.into_iter().enumerate().filter(is_asked);
         let sizes = asked.map(|(_, size)| size).filter(|size| *size <= most);
         let actions = Action::KERNELS.into_iter().chain([Action::Chase]);
         let all = sizes.flat_map(|size| actions.clone().map(move |action| (size, action)));

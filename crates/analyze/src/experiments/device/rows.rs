@@ -288,6 +288,17 @@ impl OnDevice {
         })
     }
 
+    /// Bytes of the buffers that are compared. What runs at once and the device's kernels have working sets of their own.
+    pub fn buffer_bytes(&self) -> Option<Bytes> {
+        let of_buffers = |row: &&DeviceRow| {
+            let action = row.work().action;
+            let is_of_both =
+                matches!(action, Action::Copy | Action::Write | Action::HostTriad) || action.is_contended();
+            !is_of_both && !Action::KERNELS.contains(&action) && action != Action::Chase
+        };
+        self.rows.iter().filter(of_buffers).map(|row| row.case.working_set).max()
+    }
+
     /// The interface of the device.
     pub fn api(&self) -> Api {
         self.rows.first().map_or(Api::OpenCl, |row| row.work().device.api)

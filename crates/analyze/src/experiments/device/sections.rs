@@ -211,11 +211,14 @@ fn copying(on: &OnDevice) -> Table {
         (Action::CopyBoth, "both\nways"),
         (Action::KernelRead, "kernel\nreads"),
     ];
-    let kinds = kinds(on, &WAYS.map(|(action, _)| action));
+    let size = on.buffer_bytes();
+    let copied = |buffer: Buffer, action: Action| Some(on.row_of(buffer, action, size?)?.payload_bps?.times(0.5));
+    let is_known = |buffer: &Buffer| WAYS.iter().any(|(action, _)| copied(*buffer, *action).is_some());
+    let kinds: Vec<Buffer> = Buffer::ALL.iter().copied().filter(is_known).collect();
     let table = Table::new("Copies between it and regular memory or a plain buffer, GB/s copied")
         .left("buffer", kinds.iter().map(Buffer::to_string));
     let add = |table: Table, (action, head): (Action, &str)| {
-        table.right(head, kinds.iter().map(|&buffer| rate(on.row(buffer, action)?.payload_bps?.times(0.5))))
+        table.right(head, kinds.iter().map(|&buffer| rate(copied(buffer, action)?)))
     };
     WAYS.into_iter().fold(table, add).without_blanks()
 }
