@@ -371,18 +371,14 @@ impl Module {
         let mut values: Vec<*const c_void> = words.iter().map(|word| ptr::from_ref(word).cast()).collect();
         let group = if threads == 1 { 1 } else { GROUP };
         let groups = threads.div_ceil(group as usize) as u32;
-        let Session { functions, streams: [stream, _], .. } = *self.session;
-        self.session.enter()?;
-        let mut launch = || {
+        let Session { functions, .. } = *self.session;
+        let mut launch = |stream| {
             // SAFETY: it copies the arguments' values, all of 8 bytes; the caller vouches for the rest.
             let code =
                 unsafe { (functions.launch)(function, groups, 1, 1, group, 1, 1, 0, stream, values.as_mut_ptr(), 0) };
             done("cuLaunchKernel", code)
         };
-        let launched = (0..times).try_for_each(|_| launch());
-        // What was launched before a refusal runs all the same.
-        let finished = self.session.finish();
-        launched.and(finished)
+        self.session.alone(|stream| (0..times).try_for_each(|_| launch(stream)))
     }
 }
 
@@ -430,6 +426,11 @@ pub(crate) struct Memory {
 }
 
 impl Memory {
+    /// Where the device sees it.
+    pub fn address(&self) -> u64 {
+        self.address
+    }
+
     /// The device's own.
     pub fn of_device(session: &Arc<Session>, bytes: usize) -> Result<Self, Failure> {
         let mut address = 0;
@@ -519,13 +520,6 @@ impl Memory {
         // SAFETY: managed memory of so many bytes; moving it changes no contents.
         let start = |stream| unsafe { (functions.prefetch)(self.address, self.bytes, to, stream) };
         self.session.alone(|stream| done("cuMemPrefetchAsync", start(stream)))
-    }
-}
-
-impl Memory {
-    /// Where the device sees it.
-    pub fn address(&self) -> u64 {
-        self.address
     }
 }
 

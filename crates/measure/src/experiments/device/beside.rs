@@ -25,7 +25,7 @@ enum Side<'a, M> {
 impl<M: Memory> Side<'_, M> {
     fn once(&mut self) -> Result<(), NoVisit> {
         match self {
-            Side::Triad { code, memory } => triad(*code, Some(memory)),
+            Side::Triad { code, memory } => triad(*code, memory),
             Side::Copy { from, to } => from.copy(to),
             Side::Write { from, to } => to.write(from.words()),
         }
@@ -111,9 +111,8 @@ pub(super) fn measure<D: Driver>(
 ) -> Result<(Samples, u64), NoVisit> {
     let cpus = case.cpus.len();
     let triad = || {
-        let mut memory = HostMemory::new(3 * action.triad_array(cpus, case.working_set).0 as usize, 0);
-        memory.words().fill(1.0);
-        Ok(Side::Triad { code, memory })
+        let bytes = 3 * action.triad_array(cpus, case.working_set).0 as usize;
+        Side::Triad { code, memory: HostMemory::new(bytes, 0).full_of(1.0) }
     };
     let copy = || {
         let bytes = action.copied_beside(cpus, case.working_set).0 as usize;
@@ -128,12 +127,12 @@ pub(super) fn measure<D: Driver>(
         Ok::<_, NoVisit>(Side::Copy { from, to })
     };
     let is_copy = action == Action::CopyBesideHostTriad;
-    let side = if is_copy { copy()? } else { triad()? };
+    let side = if is_copy { copy()? } else { triad() };
     // All but one of those who do the triad, or all of them.
     let helpers = action.triads(cpus) - 1;
-    let mut beside = (0..helpers).map(|_| triad()).collect::<Result<Vec<_>, NoVisit>>()?;
+    let mut beside: Vec<_> = (0..helpers).map(|_| triad()).collect();
     match action {
-        Action::CopyBesideHostTriad => beside.push(triad()?),
+        Action::CopyBesideHostTriad => beside.push(triad()),
         Action::HostTriadBesideCopy => beside.push(copy()?),
         _ => {}
     }
@@ -142,22 +141,19 @@ pub(super) fn measure<D: Driver>(
     let cpus = case.cpus.iter().rev().take(beside.len()).rev();
     std::thread::scope(|scope| {
         let mut running = Vec::new();
-        let mut refused = None;
         for (number, (side, &cpu)) in beside.iter_mut().zip(cpus).enumerate() {
             let others = &others;
             match start(scope, move || others.run(number, cpu, side)) {
                 Ok(thread) => running.push(thread),
+                // Those that run are stopped, and nothing is timed.
                 Err(why) => {
-                    refused = Some(why);
+                    others.stop.fail(why);
                     break;
                 }
             }
         }
         let counted = others.done.last().filter(|_| action.is_contended());
-        let taken = match refused {
-            Some(why) => Err(why),
-            None => solo.measure(&mut Timed { side, others: &others, counted, before: 0, meanwhile: Vec::new() }),
-        };
+        let taken = solo.measure(&mut Timed { side, others: &others, counted, before: 0, meanwhile: Vec::new() });
         others.stop.raise();
         running.into_iter().for_each(join);
         match others.stop.why() {

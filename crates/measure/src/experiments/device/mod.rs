@@ -25,6 +25,7 @@ use membound_core::kernel::catalog::Kernel;
 use membound_core::kernel::isa::Isa;
 use membound_core::kernel::{Element, Variant, Width};
 use membound_core::memory::Obtained;
+use membound_core::memory::proof::Proof;
 use membound_core::record::{Measured, Unit, Volume};
 use membound_core::units::Bytes;
 use membound_core::work::device::{Action, Buffer, DeviceWork};
@@ -40,8 +41,8 @@ pub(crate) struct DeviceBench<D: Driver> {
     codes: Codes<Variant>,
     /// How buffers of each kind and size are shared, once it was looked at.
     seen: HashMap<(Buffer, Bytes), Obtained>,
-    /// Kinds that do not behave as the type of memory that was asked for, and what shows it.
-    refuted: HashMap<Buffer, String>,
+    /// What shows that buffers of a kind are of the type of memory that they ask for, or that they are not.
+    types: HashMap<Buffer, Result<Option<Proof>, String>>,
 }
 
 impl<D: Driver> DeviceBench<D> {
@@ -51,7 +52,7 @@ impl<D: Driver> DeviceBench<D> {
             kernels: driver.kernels()?,
             codes: Codes::default(),
             seen: HashMap::new(),
-            refuted: HashMap::new(),
+            types: HashMap::new(),
         })
     }
 
@@ -75,16 +76,15 @@ impl<D: Driver> DeviceBench<D> {
         };
         let code = code.as_ref().map(|(variant, code)| (variant, *code));
         let maker = Maker { driver, buffer: work.buffer };
-        if let Some(why) = self.refuted.get(&work.buffer) {
-            return Err(NoVisit::Wrong(why.clone()));
-        }
         let obtained = match self.seen.get(&(work.buffer, case.working_set)) {
             Some(seen) => seen.clone(),
             None => {
-                let proof = buffers::prove_type(&maker, &tools)?.map_err(|why| {
-                    self.refuted.insert(work.buffer, why.clone());
-                    NoVisit::Wrong(why)
-                })?;
+                let verdict = match self.types.get(&work.buffer) {
+                    Some(verdict) => verdict.clone(),
+                    None => buffers::prove_type(&maker, &tools)?,
+                };
+                self.types.insert(work.buffer, verdict.clone());
+                let proof = verdict.map_err(NoVisit::Wrong)?;
                 let mut obtained = buffers::look(&maker, &mut self.kernels, case.working_set)?;
                 obtained.proofs.extend(proof);
                 obtained

@@ -274,7 +274,7 @@ impl<'a, D: Driver> Operation<'a, D> {
         match self.action {
             // What the first use filled is gone, and was checked by the later ones.
             _ if self.is_first_use => Ok(()),
-            Action::Allocate | Action::MapWrite | Action::MapInvalidate | Action::HostTriad => Ok(()),
+            Action::Allocate | Action::MapWrite | Action::MapInvalidate => Ok(()),
             Action::Load | Action::LoadNt => check(&[self.loaded], SCALAR),
             Action::Chase => self.check_chase(),
             Action::Read => self.regular.as_mut().map_or(Ok(()), |regular| check(regular.words(), SCALAR)),
@@ -391,8 +391,8 @@ fn run(code: Option<Code<'_>>, contents: &mut [f64]) -> Result<f64, NoVisit> {
 }
 
 /// One pass of the processor's triad over thirds of its memory.
-pub(super) fn triad(code: Option<Code<'_>>, memory: Option<&mut HostMemory>) -> Result<(), NoVisit> {
-    let (Some((variant, code)), Some(memory)) = (code, memory) else { return Ok(()) };
+pub(super) fn triad(code: Option<Code<'_>>, memory: &mut HostMemory) -> Result<(), NoVisit> {
+    let Some((variant, code)) = code else { return Ok(()) };
     let kernel = Kernel::find(&variant.kernel)?;
     let words = memory.words();
     let third = words.len() / 3 / 8 * 8;
