@@ -147,7 +147,7 @@ pub enum PlanError {
 
 /// A working set in memory is this many times the last-level caches used. The curve goes to twice that, to see that it
 /// is flat there: a virtual machine may see less cache than there is.
-const MEMORY_TO_CACHE: u64 = 4;
+pub const MEMORY_TO_CACHE: u64 = 4;
 /// The smallest working set of a curve, bytes.
 const SMALLEST: f64 = 4096.0;
 

@@ -1,7 +1,7 @@
 //! Memory from everywhere: each set of CPUs against each node with memory, and how many cores it takes to saturate one.
 
 use crate::case::{Case, USUAL_MEMORY, distinct, steady};
-use crate::experiments::frame::{Frame, NoTarget, PlanError, over_chase};
+use crate::experiments::frame::{Frame, MEMORY_TO_CACHE, NoTarget, PlanError, over_chase};
 use crate::kernel::StoreKind;
 use crate::kernel::chase::{Chase, Order};
 use crate::machine::Machine;
@@ -47,8 +47,6 @@ impl Way {
 pub const NUMA_CHASE: Order = Order::Random;
 /// Share of a node's free memory that all working sets there take together: as of the whole machine's.
 const NODE_SHARE: f64 = 0.4;
-/// A working set in memory is this many times the last-level caches of its CPUs.
-const MEMORY_TO_CACHE: u64 = 4;
 /// Least working set that stands for memory where caches are small or unknown.
 const MEMORY_LEAST: Bytes = Bytes::mib(64);
 /// Least bytes of each thread: less is no memory of anyone's.

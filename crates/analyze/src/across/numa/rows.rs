@@ -15,6 +15,7 @@ use crate::rate::{Cost, Rate};
 use crate::row::{Metric, Row};
 use crate::visits::Visits;
 use membound_core::case::Case;
+use membound_core::experiments::frame::MEMORY_TO_CACHE;
 use membound_core::experiments::numa::{Way, caches_of};
 use membound_core::kernel::{Element, LoadKind};
 use membound_core::machine::Machine;
@@ -27,8 +28,6 @@ use membound_core::units::{Bytes, words};
 
 /// Share of a domain's best rate at which it counts as saturated.
 const SATURATED: f64 = 0.95;
-/// A working set of so many last-level caches lies in memory.
-const MEMORY_TO_CACHE: u64 = 4;
 
 /// A figure of the matrix: one tidy row an initiator, node, way and number of cores.
 pub type NumaRow = Row<NumaFigures>;
