@@ -23,6 +23,7 @@ use membound_core::kernel::{StoreKind, Width};
 use membound_core::machine::Machine;
 use membound_core::machine::fact::Fact;
 use membound_core::memory::{MemoryKind, MemorySpec};
+use membound_core::record::probes::ProbeSamples;
 use membound_core::record::skim::{Cases, Skim};
 use membound_core::record::{End, Environment, Line, Measurement, Outcome, Record, Writer};
 use membound_core::units::Bytes;
@@ -438,6 +439,38 @@ fn the_command_finds_the_node() {
         assert_eq!(run(&[path, "--html", page.to_str().unwrap()]).0, Some(0));
         assert!(std::fs::read_to_string(&page).unwrap().contains("A fleet of 12 nodes"));
     }
+}
+
+/// What two threads get from memory where the host has the CPUs of a guest far apart is another figure: no node is fast or slow by how
+/// often it was met.
+#[test]
+fn nodes_are_compared_where_their_hosts_had_the_cpus_alike() {
+    let folder = tempfile::tempdir().unwrap();
+    for index in 0..12u64 {
+        let memory = if index == 3 { 0.875 } else { 1.0 };
+        let mut record = node(&format!("n{index}"), memory, 50 + index);
+        let mut random = Simulated::new(90 + index, Noise::Normal);
+        // The first nodes meet mostly one place, the last the other.
+        let share_far = 0.2 + 0.6 * index as f64 / 11.0;
+        for visit in record.measurements.iter_mut().filter(|visit| visit.case.threads() == 2) {
+            let is_far = random.random.f64() < share_far;
+            let is_large = visit.case.working_set >= Bytes::mib(128);
+            let Outcome::Measured(measured) = &mut visit.outcome else { panic!("{visit:?}") };
+            let samples = &mut measured.samples;
+            if is_far && is_large {
+                samples.ticks.iter_mut().for_each(|ticks| *ticks = *ticks * 2 / 3);
+            }
+            let hand_over_ticks = vec![vec![if is_far { 400 } else { 60 }; samples.ticks.len()]];
+            let probed = ProbeSamples { chain_links: 1, wide_adds: 1, hand_over_ticks, ..ProbeSamples::default() };
+            samples.probes = Some(probed);
+        }
+        write(folder.path(), &format!("n{index}.jsonl"), &record);
+    }
+    let (code, text, talk) = run(&[folder.path().to_str().unwrap()]);
+    println!("{text}");
+    assert_eq!(code, Some(0), "{talk}");
+    let text = crate::common::on_one_line(&text);
+    assert!(text.starts_with("1 of 12 nodes of 1 kind of hardware is slower than its neighbours: n3 ("), "{text}");
 }
 
 #[test]

@@ -21,6 +21,7 @@ use membound_core::input;
 use membound_core::machine::limits::Limits;
 use membound_core::machine::pages::Memory;
 use membound_core::machine::{Machine, firmware, nodes};
+use membound_core::record::hand_overs::{Distance, Distances, HandOvers};
 use membound_core::record::skim::{Cases, Skim, SkimmedMachine, SkimmedVisit};
 use membound_core::record::{Measured, Outcome, Record, RecordError};
 use membound_core::stats::cohort;
@@ -156,7 +157,7 @@ fn keep_apart(nodes: &mut [Node]) -> Option<String> {
 /// Cells that any thread met.
 #[derive(Default)]
 struct Table {
-    places: HashMap<(Meaning<'static>, String), u32>,
+    places: HashMap<(Meaning<'static>, String, Distance), u32>,
     cells: Vec<Cell>,
 }
 
@@ -177,8 +178,8 @@ struct Reader<'a> {
     cases: Cases,
     classes: HashMap<[Box<str>; 5], usize>,
     known: Vec<Class>,
-    /// Of a class and a case, what it is compared as.
-    cells: HashMap<(usize, usize), Known>,
+    /// Of a class, a case and a distance of its CPUs, what it is compared as.
+    cells: HashMap<(usize, usize, Distance), Known>,
 }
 
 /// What a case is compared as.
@@ -265,27 +266,33 @@ impl<'a> Reader<'a> {
     fn reduced(&mut self, skim: &Skim<'_>, class: usize) -> (Vec<Figure>, Facts) {
         let mut figures: Vec<Figure> = Vec::new();
         let mut seen = Seen::default();
+        let hand_overs = HandOvers::of(self.measured(skim));
+        let distances = hand_overs.distances();
         for (place, visits) in by_case(&skim.visits) {
             let Some(case) = self.cases.get(place) else { continue };
-            let quantities = quantities(case, &visits, skim.clock.hz.0, None);
-            let known = match self.cells.get(&(class, place)) {
-                Some(known) => known,
-                None => {
-                    let known = known(self.table, case, &quantities, &self.known[class].machine);
-                    self.cells.entry((class, place)).or_insert(known)
+            for (distance, visits) in by_distance(case, visits, &distances) {
+                let quantities = quantities(case, &visits, skim.clock.hz.0, None);
+                let known = self
+                    .cells
+                    .entry((class, place, distance))
+                    .or_insert_with(|| known(self.table, case, distance, &quantities, &self.known[class].machine));
+                for (cell, (_, _, better, visits)) in known.cells.iter().zip(&quantities) {
+                    let batches: Vec<&[f64]> = visits.iter().map(|visit| visit.values.as_slice()).collect();
+                    if let Some((log, error)) = cohort::figure(&batches, *better) {
+                        figures.push(Figure { cell: *cell, log: log as f32, error: error as f32 });
+                    }
                 }
-            };
-            for (cell, (_, _, better, visits)) in known.cells.iter().zip(&quantities) {
-                let batches: Vec<&[f64]> = visits.iter().map(|visit| visit.values.as_slice()).collect();
-                if let Some((log, error)) = cohort::figure(&batches, *better) {
-                    figures.push(Figure { cell: *cell, log: log as f32, error: error as f32 });
+                if let Some((.., visits)) = quantities.first() {
+                    seen.note(known.steadiness, visits);
                 }
-            }
-            if let Some((.., visits)) = quantities.first() {
-                seen.note(known.steadiness, visits);
             }
         }
         (merged(figures), self.facts(skim, class, seen))
+    }
+
+    /// The visits of a record that came to figures, with their cases.
+    fn measured<'s>(&'s self, skim: &'s Skim<'_>) -> impl Iterator<Item = (&'s Case, &'s Measured)> {
+        skim.visits.iter().filter_map(|visit| Some((self.cases.get(visit.case)?, visit.outcome.measured()?)))
     }
 
     fn facts(&self, skim: &Skim<'_>, class: usize, seen: Seen) -> Facts {
@@ -294,8 +301,6 @@ impl<'a> Reader<'a> {
         let nodes: Vec<nodes::Node> = serde_json::from_str(skim.machine.nodes.get()).unwrap_or_default();
         let limits: Option<Limits> = serde_json::from_str(skim.machine.limits.get()).ok();
         let total = memory.as_ref().and_then(|memory| memory.total.get());
-        let measured =
-            || skim.visits.iter().filter_map(|visit| Some((self.cases.get(visit.case)?, visit.outcome.measured()?)));
         let free_of = |(id, free): &(u32, membound_core::units::Bytes)| {
             let total = nodes.iter().find(|node| node.id == *id)?.total.get()?;
             (total.0 > 0).then(|| free.0 as f64 / total.0 as f64)
@@ -310,8 +315,8 @@ impl<'a> Reader<'a> {
             clock_hz: median(seen.clocks),
             memory_bytes: total.map(|total| total.0),
             numa_nodes: (!nodes.is_empty()).then(|| nodes.iter().filter(|node| node.has_cpus()).count() as u32),
-            huge_share: environment::huge_obtained(measured()),
-            stray_share: environment::pages_elsewhere(measured()),
+            huge_share: environment::huge_obtained(self.measured(skim)),
+            stray_share: environment::pages_elsewhere(self.measured(skim)),
             page_cache_share: skim
                 .before
                 .page_cache
@@ -319,7 +324,7 @@ impl<'a> Reader<'a> {
                 .map(|(cache, total)| cache.0 as f64 / total.0.max(1) as f64),
             least_free_share: skim.before.node_free.iter().filter_map(free_of).min_by(f64::total_cmp),
             steal_share: environment::stolen(&skim.before, skim.end.as_ref()).map(|stolen| stolen / cpus),
-            disturbed_share: environment::disturbed_samples(measured().map(|(_, measured)| measured)),
+            disturbed_share: environment::disturbed_samples(self.measured(skim).map(|(_, measured)| measured)),
             unsteady_memory: median(seen.unsteady_memory),
             unsteady_caches: median(seen.unsteady_caches),
             load_average: skim.before.load_average,
@@ -351,9 +356,31 @@ impl Seen {
     }
 }
 
+/// The visits of a case, apart by where the host of a guest had its CPUs. A guest whose CPUs nobody moved is taken for one with its CPUs
+/// close together, which is what it is told of them; where they were moved, visits at no known place are left out.
+fn by_distance<'a>(
+    case: &Case,
+    visits: Vec<(u32, &'a Measured)>,
+    distances: &Distances,
+) -> Vec<(Distance, Vec<(u32, &'a Measured)>)> {
+    let at = |distance: &Distance| -> (Distance, Vec<(u32, &'a Measured)>) {
+        let is_there = |(_, visit): &&(u32, &Measured)| distances.of(case, visit) == Some(*distance);
+        (*distance, visits.iter().filter(is_there).copied().collect())
+    };
+    let mut told: Vec<_> = Distance::ALL.iter().map(at).collect();
+    told.retain(|(_, visits)| !visits.is_empty());
+    if told.is_empty() { vec![(Distance::Close, visits)] } else { told }
+}
+
 /// What a case is compared as on a machine.
-fn known(table: &Mutex<Table>, case: &Case, quantities: &[Quantity], machine: &Machine) -> Known {
-    let of = |(part, unit, better, _): &Quantity| Cell::of(case, part, unit, *better, machine);
+fn known(table: &Mutex<Table>, case: &Case, distance: Distance, quantities: &[Quantity], machine: &Machine) -> Known {
+    let of = |(part, unit, better, _): &Quantity| {
+        let mut cell = Cell::of(case, part, unit, *better, machine);
+        if distance == Distance::Far {
+            cell.what.push_str(", CPUs far apart");
+        }
+        cell
+    };
     let steadiness = quantities.first().map(of).filter(|cell| cell.is_of_level() && cell.kind != Kind::Latency);
     let steadiness = steadiness.and_then(|cell| match cell.level.as_str() {
         "L1" | "L2" => Some(Steadiness::Caches),
@@ -362,13 +389,13 @@ fn known(table: &Mutex<Table>, case: &Case, quantities: &[Quantity], machine: &M
     });
     let site = Site::of(case, machine, &|a, b| machine.relation(a, b));
     let meaning = |quantity: &Quantity| Meaning::of(case, quantity.0, site).into_owned();
-    let place = |quantity: &Quantity| place_of(table, meaning(quantity), of(quantity));
+    let place = |quantity: &Quantity| place_of(table, meaning(quantity), distance, of(quantity));
     Known { cells: quantities.iter().map(place).collect(), steadiness }
 }
 
-fn place_of(table: &Mutex<Table>, meaning: Meaning<'static>, cell: Cell) -> u32 {
+fn place_of(table: &Mutex<Table>, meaning: Meaning<'static>, distance: Distance, cell: Cell) -> u32 {
     let mut table = table.lock().unwrap_or_else(PoisonError::into_inner);
-    let key = (meaning, cell.level.clone());
+    let key = (meaning, cell.level.clone(), distance);
     if let Some(place) = table.places.get(&key) {
         return *place;
     }
