@@ -217,7 +217,7 @@ impl Case {
     /// each other: what a device and the processor do alone, and at once.
     pub fn group(&self) -> Option<Case> {
         let Work::Device(work) = self.work else { return self.shares() };
-        let alone = DeviceWork { buffer: Buffer::Regular, action: Action::HostTriad, ..work };
+        let alone = DeviceWork::new(work.device, Buffer::Regular, Action::HostTriad);
         let is_held_against = work.action == alone.action || work.action.is_contended();
         let cpus = self.cpus.iter().take(1).copied().collect();
         is_held_against.then(|| Case { work: Work::Device(alone), cpus, working_set: Bytes(0), ..self.clone() })

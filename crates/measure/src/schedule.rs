@@ -786,7 +786,7 @@ mod tests {
     fn what_is_held_against_each_other_is_visited_together() {
         let device = DeviceName { api: Api::OpenCl, number: 0 };
         let of = |action, cpus: &[u32], mib: u64| Case {
-            work: Work::Device(DeviceWork { device, buffer: Buffer::Plain, action }),
+            work: Work::Device(DeviceWork::new(device, Buffer::Plain, action)),
             cpus: cpus.to_vec(),
             ..case(mib << 10)
         };

@@ -185,7 +185,7 @@ impl Arena {
 
     fn case(&self, buffer: Buffer, action: Action, working_set: Bytes) -> Case {
         Case {
-            work: Work::Device(DeviceWork { device: self.device.name, buffer, action }),
+            work: Work::Device(DeviceWork::new(self.device.name, buffer, action)),
             memory: USUAL_MEMORY,
             streams: Vec::new(),
             cpus: self.cpus.clone(),

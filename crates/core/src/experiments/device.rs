@@ -17,7 +17,10 @@ const HELD: u64 = 8;
 const WORKING_SETS: [Bytes; 6] =
     [Bytes::kib(96), Bytes::kib(768), Bytes::mib(6), Bytes::mib(24), Bytes::mib(96), Bytes::mib(768)];
 /// So many times its last-level cache lie in a device's memory, even the two of three arrays that a copy touches.
-const MEMORY_TO_CACHE: u64 = 8;
+const OWN_MEMORY_TO_CACHE: u64 = 8;
+
+/// Percent of the time in which what runs beside another thing works, besides all of it.
+const DUTIES: [u8; 4] = [20, 40, 60, 80];
 
 /// What is asked of a device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -137,6 +140,14 @@ impl Plan<'_> {
                 on(both, buffer, HostTriadBesideCopy, arrays),
                 on(both, buffer, CopyBesideHostTriad, self.contended),
             ]);
+            let duties = DUTIES.iter().filter(|_| triads > 0 && triads + 1 == most);
+            for (action, bytes) in [(HostTriadBesideCopy, arrays), (CopyBesideHostTriad, self.contended)] {
+                let work = DeviceWork::new(self.device.name, buffer, action);
+                cases.extend(duties.clone().map(|duty| Case {
+                    work: Work::Device(DeviceWork { duty_percent: Some(*duty), ..work }),
+                    ..on(both, buffer, action, bytes)
+                }));
+            }
         }
         cases
     }
@@ -160,8 +171,8 @@ impl Plan<'_> {
 
     fn kernels(&self, most: Bytes) -> Vec<Case> {
         // What is not the processor and does not tell may have a cache of any size.
-        let unknown = if self.device.is_unified { Bytes(0) } else { Bytes(u64::MAX / MEMORY_TO_CACHE) };
-        let enough = Bytes(MEMORY_TO_CACHE * self.device.cache.unwrap_or(unknown).0).max(Bytes::mib(96));
+        let unknown = if self.device.is_unified { Bytes(0) } else { Bytes(u64::MAX / OWN_MEMORY_TO_CACHE) };
+        let enough = Bytes(OWN_MEMORY_TO_CACHE * self.device.cache.unwrap_or(unknown).0).max(Bytes::mib(96));
         let is_asked = |(number, _): &(usize, Bytes)| *number == 0 || WORKING_SETS[number - 1] < enough;
         let asked = WORKING_SETS.into_iter().enumerate().filter(is_asked);
         let sizes = asked.map(|(_, size)| size).filter(|size| *size <= most);
@@ -176,7 +187,7 @@ impl Plan<'_> {
 
     fn case(&self, buffer: Buffer, action: Action) -> Case {
         Case {
-            work: Work::Device(DeviceWork { device: self.device.name, buffer, action }),
+            work: Work::Device(DeviceWork::new(self.device.name, buffer, action)),
             memory: USUAL_MEMORY,
             streams: Vec::new(),
             cpus: self.cpus.clone(),

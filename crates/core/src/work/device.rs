@@ -279,6 +279,11 @@ impl Action {
         }
     }
 
+    /// Whether the device works on memory of its own, over working sets of which each has a figure.
+    pub fn is_on_own_memory(self) -> bool {
+        Action::KERNELS.contains(&self) || self == Action::Chase
+    }
+
     /// Whether something else runs meanwhile.
     pub fn is_contended(self) -> bool {
         matches!(self, Action::HostTriadBesideCopy | Action::CopyBesideHostTriad)
@@ -294,9 +299,25 @@ pub struct DeviceWork {
     pub buffer: Buffer,
     /// What is done to it.
     pub action: Action,
+    /// Percent of the time in which what runs beside it works; absent where that never pauses.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub duty_percent: Option<u8>,
 }
 
+/// Parts into which what pauses cuts its memory, with a pause after each: they are short against a sample.
+const SLICES: u64 = 16;
+
 impl DeviceWork {
+    /// An action, beside which nothing pauses.
+    pub fn new(device: DeviceName, buffer: Buffer, action: Action) -> DeviceWork {
+        DeviceWork { device, buffer, action, duty_percent: None }
+    }
+
+    /// Passes in which what runs beside goes through its memory.
+    pub fn slices(self) -> u64 {
+        if self.duty_percent.is_some() { SLICES } else { 1 }
+    }
+
     /// Whether the processor works alone, and waits for nobody.
     pub fn is_of_the_host(self) -> bool {
         use Action::{HostTriad, Load, LoadNt, Store, StoreNt};
@@ -306,7 +327,8 @@ impl DeviceWork {
 
 impl fmt::Display for DeviceWork {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}, {}: {}", self.device, self.buffer, self.action)
+        write!(f, "{}, {}: {}", self.device, self.buffer, self.action)?;
+        self.duty_percent.map_or(Ok(()), |percent| write!(f, " that works {percent} % of the time"))
     }
 }
 

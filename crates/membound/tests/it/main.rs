@@ -9,6 +9,7 @@ mod book;
 mod check;
 mod cli;
 mod compare;
+mod contention;
 mod cuda;
 mod device;
 mod energy;

@@ -34,7 +34,7 @@ pub struct DeviceFigures {
     /// Bytes that it reads and writes per second, by STREAM's convention; absent where it moves none.
     #[serde(rename = "payload_Bps")]
     pub payload_bps: Option<Rate>,
-    /// Bytes that the other side (of several CPUs one) read and wrote per second meanwhile, by the median sample; absent where none
+    /// Bytes that the other side (of several CPUs one) read and wrote per second meanwhile, by the median visit; absent where none
     /// ran.
     #[serde(rename = "beside_Bps", skip_serializing_if = "Option::is_none")]
     pub beside_bps: Option<f64>,
@@ -55,6 +55,9 @@ pub struct DeviceKeys {
     buffer: Buffer,
     /// What was done to it.
     action: Action,
+    /// Percent of the time in which what ran beside it worked; absent where that never paused.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    duty_percent: Option<u8>,
     /// Whether the buffer was made for each sample, and that counts.
     first_use: bool,
     /// The CPU that works or waits, and that of what runs beside it.
@@ -69,11 +72,12 @@ impl Metric for DeviceFigures {
     type Keys = DeviceKeys;
 
     fn keys(row: &DeviceRow) -> DeviceKeys {
-        let DeviceWork { device, buffer, action } = row.work();
+        let DeviceWork { device, buffer, action, duty_percent } = row.work();
         DeviceKeys {
             device,
             buffer,
             action,
+            duty_percent,
             first_use: row.is_first_use(),
             cpus: row.case.cpus.clone(),
             working_set_bytes: row.case.working_set,
@@ -81,8 +85,9 @@ impl Metric for DeviceFigures {
     }
 
     fn what(row: &DeviceRow) -> String {
-        let DeviceWork { buffer, action, .. } = row.work();
-        format!("{action} of {buffer}{}", if row.is_first_use() { ", first use" } else { "" })
+        let DeviceWork { buffer, action, duty_percent, .. } = row.work();
+        let duty = duty_percent.map_or_else(String::new, |percent| format!(" at work {percent} % of the time"));
+        format!("{action}{duty} of {buffer}{}", if row.is_first_use() { ", first use" } else { "" })
     }
 }
 
@@ -144,6 +149,10 @@ pub struct Kept {
     pub triads: usize,
     /// What the device copies from.
     pub buffer: Buffer,
+    /// What the other moved meanwhile, of what it moves alone; absent where that is not known.
+    pub other: Option<f64>,
+    /// Percent of the time in which the other worked; absent where it never paused.
+    pub duty_percent: Option<u8>,
 }
 
 /// What a record tells of a device.
@@ -169,7 +178,7 @@ fn row(visits: &[&Measurement], gauge: &Gauge) -> Option<DeviceRow> {
     let figures = DeviceFigures {
         ns,
         payload_bps,
-        beside_bps: beside_bps(&visited, case, work.action, gauge.hz),
+        beside_bps: beside_bps(&visited, case, work, gauge.hz),
         sharing: obtained.as_ref().and_then(Obtained::sharing),
         obtained,
     };
@@ -187,20 +196,23 @@ pub(crate) fn ns(visit: &Measured, hz: f64) -> Vec<f64> {
     visit.samples.ticks.iter().map(|ticks| *ticks as f64 / hz * 1e9 / all).collect()
 }
 
-/// Payload of what ran beside: whole passes, so that of a few a large part may be counted too many or too few.
-fn beside_bps(visits: &[&Measured], case: &Case, action: Action, hz: f64) -> Option<f64> {
-    let cpus = case.cpus.len();
+/// Payload of what ran beside, in whole passes.
+fn beside_bps(visits: &[&Measured], case: &Case, work: DeviceWork, hz: f64) -> Option<f64> {
+    let (action, cpus) = (work.action, case.cpus.len());
     let bytes = match action {
         // Read and written.
         Action::HostTriadBesideCopy => 2.0 * action.copied_beside(cpus, case.working_set).0 as f64,
         Action::CopyBesideHostTriad => 3.0 * action.triad_array(cpus, case.working_set).0 as f64,
         _ => return None,
     };
+    let slices = work.slices() as f64;
+    // Over all samples of a visit, since one holds few passes.
     let of_visit = |visit: &&Measured| {
-        let passes = visit.samples.load_repetitions.iter().zip(&visit.samples.ticks);
-        passes.map(|(passes, ticks)| *passes as f64 * bytes / (*ticks as f64 / hz)).collect::<Vec<_>>()
+        let [passes, ticks] =
+            [&visit.samples.load_repetitions, &visit.samples.ticks].map(|all| all.iter().sum::<u64>());
+        (ticks > 0).then(|| passes as f64 * bytes / slices / (ticks as f64 / hz))
     };
-    median(visits.iter().flat_map(of_visit))
+    median(visits.iter().filter_map(of_visit))
 }
 
 /// Payload rates of each visit to a row's case.
@@ -244,30 +256,46 @@ fn uses(rows: &[DeviceRow], visits: &Visits<'_>) -> Vec<Use> {
 fn kept(rows: &[DeviceRow], visits: &Visits<'_>) -> Vec<Kept> {
     const PAIRS: [(Action, Action); 2] =
         [(Action::HostTriad, Action::HostTriadBesideCopy), (Action::Copy, Action::CopyBesideHostTriad)];
-    let pair = |alone: Action, beside: &DeviceRow| {
-        let DeviceWork { buffer, action, .. } = beside.work();
-        let triads = action.triads(beside.case.cpus.len());
-        let is_alone = |row: &&DeviceRow| {
-            let work = row.work();
-            let is_same = match (alone, buffer) {
-                (Action::HostTriad, _) => work.action == alone && alone.triads(row.case.cpus.len()) == triads,
-                // From regular memory the driver writes.
-                (_, Buffer::Regular) => (work.buffer, work.action) == (Buffer::Plain, Action::Write),
-                _ => (work.buffer, work.action) == (buffer, alone),
-            };
-            is_same && row.case.working_set == beside.case.working_set
-        };
-        let lone = rows.iter().find(is_alone).filter(|row| row.quality.is_measured())?;
+    let pair = |[timed, other]: [Action; 2], beside: &DeviceRow| {
+        let alone = |action: Action| rows.iter().filter(move |row| is_alone(row, action, beside));
+        let lone = alone(timed).find(|row| row.case.working_set == beside.case.working_set)?;
         let share = ratio_of(beside, lone, visits)?;
-        Some(Kept { alone: lone.payload_bps?, beside: beside.payload_bps?, share, action: alone, triads, buffer })
+        let other = alone(other).max_by_key(|row| row.case.working_set).and_then(|row| row.payload_bps);
+        Some(Kept {
+            alone: lone.payload_bps?,
+            beside: beside.payload_bps?,
+            share,
+            action: timed,
+            triads: triads(beside),
+            buffer: beside.work().buffer,
+            other: beside.beside_bps.zip(other).map(|(beside, alone)| beside / alone.value()),
+            duty_percent: beside.work().duty_percent,
+        })
     };
-    let of = |(alone, beside): (Action, Action)| {
-        let rows = rows.iter().filter(move |row| row.work().action == beside && row.quality.is_measured());
-        rows.filter_map(move |row| pair(alone, row))
+    let of = |(timed, both): (Action, Action)| {
+        let other = if timed == Action::Copy { Action::HostTriad } else { Action::Copy };
+        let rows = rows.iter().filter(move |row| row.work().action == both && row.quality.is_measured());
+        rows.filter_map(move |row| pair([timed, other], row))
     };
     let mut kept: Vec<Kept> = PAIRS.into_iter().flat_map(of).collect();
-    kept.order_by_key(|kept| kept.triads);
+    kept.order_by_key(|kept| (kept.triads, kept.action == Action::Copy, kept.duty_percent.unwrap_or(100)));
     kept
+}
+
+fn triads(row: &DeviceRow) -> usize {
+    row.work().action.triads(row.case.cpus.len())
+}
+
+/// Whether a row is of one of the two actions alone that run at once in another.
+fn is_alone(row: &DeviceRow, action: Action, beside: &DeviceRow) -> bool {
+    let (work, buffer) = (row.work(), beside.work().buffer);
+    let is_it = match (action, buffer) {
+        (Action::HostTriad, _) => work.action == action && triads(row) == triads(beside),
+        // From regular memory the driver writes.
+        (_, Buffer::Regular) => (work.buffer, work.action) == (Buffer::Plain, Action::Write),
+        _ => (work.buffer, work.action) == (buffer, action),
+    };
+    is_it && row.quality.is_measured()
 }
 
 impl OnDevice {
@@ -294,7 +322,7 @@ impl OnDevice {
             let action = row.work().action;
             let is_of_both =
                 matches!(action, Action::Copy | Action::Write | Action::HostTriad) || action.is_contended();
-            !is_of_both && !Action::KERNELS.contains(&action) && action != Action::Chase
+            !is_of_both && !action.is_on_own_memory()
         };
         self.rows.iter().filter(of_buffers).map(|row| row.case.working_set).max()
     }
@@ -332,8 +360,9 @@ mod tests {
     /// Five copies of 1 MB, read and written, in 1 ms are 10 GB/s; a triad over three arrays of 1 MB, four times, 12 GB/s.
     #[test]
     fn what_ran_beside_by_hand() {
-        let beside = |action, bytes: u64, passes| {
-            let work = DeviceWork { device: "opencl:0".parse().unwrap(), buffer: Buffer::Plain, action };
+        let beside = |action, duty_percent, bytes: u64, passes| {
+            let whole = DeviceWork::new("opencl:0".parse().unwrap(), Buffer::Plain, action);
+            let work = DeviceWork { duty_percent, ..whole };
             let case = Case {
                 work: Work::Device(work),
                 memory: membound_core::case::USUAL_MEMORY,
@@ -343,10 +372,12 @@ mod tests {
                 misaligned_bytes: 0,
                 protocol: Protocol::Steady,
             };
-            beside_bps(&[&visit(Volume::default(), &[1_000_000], &[passes])], &case, action, 1e9)
+            beside_bps(&[&visit(Volume::default(), &[1_000_000], &[passes])], &case, work, 1e9)
         };
-        assert_eq!(beside(Action::HostTriadBesideCopy, 3_000_000, 5), Some(10e9));
-        assert_eq!(beside(Action::CopyBesideHostTriad, 1_000_000, 4), Some(12e9));
-        assert_eq!(beside(Action::Copy, 1_000_000, 4), None);
+        assert_eq!(beside(Action::HostTriadBesideCopy, None, 3_000_000, 5), Some(10e9));
+        assert_eq!(beside(Action::CopyBesideHostTriad, None, 1_000_000, 4), Some(12e9));
+        assert_eq!(beside(Action::Copy, None, 1_000_000, 4), None);
+        // What pauses counts sixteenths: 40 of them are two copies and a half, 5 GB/s.
+        assert_eq!(beside(Action::HostTriadBesideCopy, Some(50), 3_000_000, 40), Some(5e9));
     }
 }

@@ -4,14 +4,14 @@ use std::fmt::Display;
 
 use crate::answer::{Answer, SchemaOf, schema};
 use crate::break_even::BreakEven;
-use crate::chart::{Axis, Chart, LEAST_POINTS, Limit, Mark, Scale, Series, line, rounded};
+use crate::chart::{Axis, Chart, LEAST_POINTS, Limit, Mark, Point, Scale, Series, Shape, line, rounded};
 use crate::experiments::device::rows::{DeviceRow, Kept, OnDevice, Use};
 use crate::rate::{Cost, Rate};
 use crate::row::{AnyRow, any};
 use crate::section::{Cell, Room, Section, Table};
 use crate::wording::{SPREAD_CAPTION, gbps, grouped, memory_types, reasons, spread, times, with_spread};
-use membound_core::machine::devices::Api;
-use membound_core::machine::devices::Device;
+use membound_core::in_order::InOrder;
+use membound_core::machine::devices::{Api, Device};
 use membound_core::memory::located::NodePages;
 use membound_core::memory::proof::Proof;
 use membound_core::memory::sharing::Sharing;
@@ -45,7 +45,7 @@ impl Answer for OnDevice {
             ),
             sentences: self.sentences(),
             tables: tables.into_iter().filter(|table| table.height() > 0).collect(),
-            charts: own_memory_over_sizes(self).into_iter().collect(),
+            charts: own_memory_over_sizes(self).into_iter().chain(kept_over_the_other(self)).collect(),
             notes: notes(self),
             details: evidence(self),
             missing: reasons(&self.rows),
@@ -235,11 +235,8 @@ fn first_store(on: &OnDevice, buffer: Buffer) -> Option<Cell> {
 }
 
 fn kernels(on: &OnDevice) -> Table {
-    let is_kernel = |row: &&DeviceRow| {
-        let action = row.work().action;
-        (Action::KERNELS.contains(&action) || action == Action::Chase) && row.ns.is_some()
-    };
-    let rows: Vec<&DeviceRow> = on.rows.iter().filter(is_kernel).collect();
+    let is_it = |row: &&DeviceRow| row.work().action.is_on_own_memory() && row.ns.is_some();
+    let rows: Vec<&DeviceRow> = on.rows.iter().filter(is_it).collect();
     let mut sizes: Vec<Bytes> = rows.iter().map(|row| row.case.working_set).collect();
     sizes.sort_unstable();
     sizes.dedup();
@@ -298,16 +295,51 @@ fn side(kept: &Kept) -> String {
 }
 
 fn beside(on: &OnDevice) -> Table {
-    let rate = |of: fn(&Kept) -> Rate| {
-        on.kept.iter().map(move |kept| format!("{} {}", gbps(of(kept).value()), spread(&of(kept)))).collect::<Vec<_>>()
-    };
-    Table::new("Both at once: GB/s read and written; of a triad by several CPUs, those of one")
+    Table::new(
+        "Both at once: GB/s read and written, of a triad by several CPUs those of one; and what the other moves of what it has alone",
+    )
         .left("timed", on.kept.iter().map(side))
         .right("CPUs", on.kept.iter().map(|kept| kept.triads.to_string()))
-        .right("alone", rate(|kept| kept.alone))
-        .right("beside\nthe other", rate(|kept| kept.beside))
+        .right("alone", on.kept.iter().map(|kept| gbps(kept.alone.value())))
+        .right("other\nat", on.kept.iter().map(|kept| kept.other.map(percent)))
+        .right("beside\nit", on.kept.iter().map(|kept| format!("{} {}", gbps(kept.beside.value()), spread(&kept.beside))))
         .right("keeps", on.kept.iter().map(|kept| with_spread(kept.share)))
-        .in_room(Room::Spare)
+        .without_blanks()
+}
+
+/// What each side keeps over what the other moves, as latency stands over load.
+fn kept_over_the_other(on: &OnDevice) -> Option<Chart> {
+    let triads = on.kept.iter().filter(|kept| kept.duty_percent.is_some()).map(|kept| kept.triads).max()?;
+    let curve = |index: usize, action: Action, name: &str| {
+        let of = on.kept.iter().filter(|kept| (kept.triads, kept.action) == (triads, action));
+        let point = |kept: &Kept| {
+            let [share, low, high] = kept.share.map(|share| rounded(100.0 * share));
+            Some((rounded(100.0 * kept.other?), share, low, high, 0))
+        };
+        let mut points: Vec<Point> = of.filter_map(point).chain([(0.0, 100.0, 100.0, 100.0, 0)]).collect();
+        points.order_by(|a, b| a.0.total_cmp(&b.0));
+        Series { colour: index, symbol: index, ..line(name.into(), points) }
+    };
+    let whole = |x: f64| (x, 100.0 - x, 100.0 - x, 100.0 - x, 0);
+    let shared = Series {
+        shape: Shape::Curve,
+        colour: 2,
+        dash: 1,
+        ..line("one path for both".into(), vec![whole(0.0), whole(100.0)])
+    };
+    let sides = [(Action::HostTriad, "processor's triad"), (Action::Copy, "device's copy")];
+    let mut series: Vec<Series> =
+        sides.iter().enumerate().map(|(index, (action, name))| curve(index, *action, name)).collect();
+    series.push(shared);
+    let axis = |name: &'static str| Axis::new(name, "%", Scale::Linear);
+    let about = "Above the dashed line more goes through than one of both gets alone: each has a path of its own, or does not fill it.";
+    Some(Chart::new(
+        "What each side keeps while the other works".into(),
+        about.into(),
+        axis("the other's speed, % of what it has alone"),
+        axis("speed kept, %"),
+        series,
+    ))
 }
 
 /// Which buffer to use.
@@ -406,8 +438,9 @@ fn own_memory(on: &OnDevice) -> Option<String> {
 
 /// What both keep where the most CPUs do the triad.
 fn contention(on: &OnDevice) -> Option<String> {
-    let triads = on.kept.iter().map(|kept| kept.triads).max()?;
-    let of = |action: Action| on.kept.iter().find(|kept| (kept.triads, kept.action) == (triads, action));
+    let whole = || on.kept.iter().filter(|kept| kept.duty_percent.is_none());
+    let triads = whole().map(|kept| kept.triads).max()?;
+    let of = |action: Action| whole().find(|kept| (kept.triads, kept.action) == (triads, action));
     let (triad, copy) = (of(Action::HostTriad)?, of(Action::Copy)?);
     let shares = [triad, copy].map(|kept| percent(kept.share[0]));
     let sum = triad.share[0] + copy.share[0];

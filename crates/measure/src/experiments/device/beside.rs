@@ -2,6 +2,8 @@
 //! several CPUs do the triad, one of them is timed or counts; the others do the same on memory of their own.
 
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
+use std::time::Instant;
 
 use crate::bench::pin;
 use crate::driver::host_memory::HostMemory;
@@ -13,22 +15,47 @@ use crate::solo::{Solo, Task};
 use crate::threads::{Stop, join, start};
 use membound_core::case::Case;
 use membound_core::record::{Sample, Samples};
-use membound_core::work::device::{Action, Buffer};
+use membound_core::work::device::{Action, Buffer, DeviceWork};
 
-/// One side's work: again and again over its own memory.
-enum Side<'a, M> {
+/// What one side does, over memory of its own.
+enum Pass<'a, M> {
     Triad { code: Option<Code<'a>>, memory: HostMemory },
     Copy { from: M, to: M },
     Write { from: HostMemory, to: M },
 }
 
-impl<M: Memory> Side<'_, M> {
+/// One side's work: its passes, again and again, and a pause after each.
+struct Side<'a, M> {
+    passes: Vec<Pass<'a, M>>,
+    next: usize,
+    duty_percent: Option<u8>,
+}
+
+impl<'a, M: Memory> Side<'a, M> {
+    /// `pass` makes one over a part of the memory: of so many parts.
+    fn new(work: DeviceWork, pass: &dyn Fn(u64) -> Result<Pass<'a, M>, NoVisit>) -> Result<Self, NoVisit> {
+        let passes = (0..work.slices()).map(|_| pass(work.slices())).collect::<Result<_, _>>()?;
+        Ok(Side { passes, next: 0, duty_percent: work.duty_percent })
+    }
+
     fn once(&mut self) -> Result<(), NoVisit> {
-        match self {
-            Side::Triad { code, memory } => triad(*code, memory),
-            Side::Copy { from, to } => from.copy(to),
-            Side::Write { from, to } => to.write(from.words()),
+        let at = self.next;
+        self.next = (at + 1) % self.passes.len();
+        match &mut self.passes[at] {
+            Pass::Triad { code, memory } => triad(*code, memory),
+            Pass::Copy { from, to } => from.copy(to),
+            Pass::Write { from, to } => to.write(from.words()),
         }
+    }
+
+    /// The same, and a pause as long as the duty asks for.
+    fn once_and_pause(&mut self) -> Result<(), NoVisit> {
+        let start = Instant::now();
+        self.once()?;
+        if let Some(percent) = self.duty_percent {
+            thread::sleep(start.elapsed().mul_f64(100.0 / f64::from(percent.clamp(1, 100)) - 1.0));
+        }
+        Ok(())
     }
 }
 
@@ -44,7 +71,7 @@ impl Others {
         let mut work = || {
             pin(cpu)?;
             while !self.stop.is_raised() {
-                side.once()?;
+                side.once_and_pause()?;
                 self.done[number].fetch_add(1, Ordering::Release);
             }
             Ok(())
@@ -105,35 +132,38 @@ impl<M: Memory> Task for Timed<'_, '_, M> {
 pub(super) fn measure<D: Driver>(
     solo: &Solo<'_>,
     case: &Case,
-    action: Action,
+    work: DeviceWork,
     maker: &Maker<'_, D>,
     code: Option<Code<'_>>,
 ) -> Result<(Samples, u64), NoVisit> {
-    let cpus = case.cpus.len();
-    let triad = || {
-        let bytes = 3 * action.triad_array(cpus, case.working_set).0 as usize;
-        Side::Triad { code, memory: HostMemory::new(bytes, 0).full_of(1.0) }
+    let (action, cpus) = (work.action, case.cpus.len());
+    // What is timed, and who does the same beside it, never pauses.
+    let steady = DeviceWork::new(work.device, work.buffer, action);
+    let triad = |slices: u64| {
+        let bytes = 3 * action.triad_array(cpus, case.working_set).0 / slices;
+        Ok(Pass::Triad { code, memory: HostMemory::new(bytes as usize, 0).full_of(1.0) })
     };
-    let copy = || {
-        let bytes = action.copied_beside(cpus, case.working_set).0 as usize;
+    let copy = |slices: u64| {
+        let bytes = (action.copied_beside(cpus, case.working_set).0 / slices) as usize;
         let mut contents = HostMemory::of_a_program(bytes).full_of(1.0);
         let mut to = maker.plain(bytes)?;
         to.write(contents.words())?;
         if maker.buffer == Buffer::Regular {
-            return Ok(Side::Write { from: contents, to });
+            return Ok(Pass::Write { from: contents, to });
         }
         let mut from = maker.fresh(bytes)?;
         from.write(contents.words())?;
-        Ok::<_, NoVisit>(Side::Copy { from, to })
+        Ok(Pass::Copy { from, to })
     };
     let is_copy = action == Action::CopyBesideHostTriad;
-    let side = if is_copy { copy()? } else { triad() };
+    let side = Side::new(steady, if is_copy { &copy } else { &triad })?;
     // All but one of those who do the triad, or all of them.
     let helpers = action.triads(cpus) - 1;
-    let mut beside: Vec<_> = (0..helpers).map(|_| triad()).collect();
+    let helping = if is_copy { work } else { steady };
+    let mut beside = (0..helpers).map(|_| Side::new(helping, &triad)).collect::<Result<Vec<_>, _>>()?;
     match action {
-        Action::CopyBesideHostTriad => beside.push(triad()),
-        Action::HostTriadBesideCopy => beside.push(copy()?),
+        Action::CopyBesideHostTriad => beside.push(Side::new(work, &triad)?),
+        Action::HostTriadBesideCopy => beside.push(Side::new(work, &copy)?),
         _ => {}
     }
     let others = Others { stop: Stop::default(), done: beside.iter().map(|_| AtomicU64::new(0)).collect() };

@@ -94,7 +94,7 @@ impl<D: Driver> DeviceBench<D> {
         let solo = Solo::new(case.cpus.first().copied().unwrap_or(0), quota, &tools);
         let is_first_use = case.protocol == Protocol::FirstUse;
         let (samples, repetitions) = if is_beside {
-            beside::measure(&solo, case, work.action, &maker, code)?
+            beside::measure(&solo, case, work, &maker, code)?
         } else {
             let mut operation = Operation::new(case, work.action, maker, &mut self.kernels, code);
             solo.measure(&mut Sampler::new(&mut operation, is_first_use || work.action == Action::Allocate))?
@@ -168,7 +168,7 @@ mod tests {
     #[test]
     fn loops_of_the_device_move_what_they_touch() {
         let check = |action: Action, working_set: Bytes, moved: Bytes| {
-            let work = DeviceWork { device: "opencl:0".parse().unwrap(), buffer: Buffer::Plain, action };
+            let work = DeviceWork::new("opencl:0".parse().unwrap(), Buffer::Plain, action);
             let usual =
                 case::steady("copy", Width::Scalar, StoreKind::Regular, case::USUAL_MEMORY, vec![0], working_set);
             let case = Case { work: Work::Device(work), ..usual };
