@@ -143,6 +143,8 @@ pub struct Kept {
     pub beside: Rate,
     /// The share that it keeps: [share, low, high].
     pub share: [f64; 3],
+    /// Samples beside the other.
+    pub samples: usize,
     /// What is timed.
     pub action: Action,
     /// CPUs that do the triad; rates are those of one of them.
@@ -265,6 +267,7 @@ fn kept(rows: &[DeviceRow], visits: &Visits<'_>) -> Vec<Kept> {
             alone: lone.payload_bps?,
             beside: beside.payload_bps?,
             share,
+            samples: beside.quality.samples,
             action: timed,
             triads: triads(beside),
             buffer: beside.work().buffer,

@@ -314,7 +314,7 @@ fn kept_over_the_other(on: &OnDevice) -> Option<Chart> {
         let of = on.kept.iter().filter(|kept| (kept.triads, kept.action) == (triads, action));
         let point = |kept: &Kept| {
             let [share, low, high] = kept.share.map(|share| rounded(100.0 * share));
-            Some((rounded(100.0 * kept.other?), share, low, high, 0))
+            Some((rounded(100.0 * kept.other?), share, low, high, kept.samples))
         };
         let mut points: Vec<Point> = of.filter_map(point).chain([(0.0, 100.0, 100.0, 100.0, 0)]).collect();
         points.order_by(|a, b| a.0.total_cmp(&b.0));
