@@ -5,6 +5,7 @@
 
 use crate::common::by_hand;
 use crate::common::messages::{HZ, Truth, normal, powers, published, published_record, visit};
+use crate::common::schema::Validator;
 
 use anstream::adapter::strip_str;
 use fastrand::Rng;
@@ -507,7 +508,7 @@ fn nothing_is_claimed_beyond_the_data() {
 #[test]
 fn rows_of_messages_fit_the_schema() {
     let report = model::report(&by_hand::written_and_read(&published_record()));
-    let validator = jsonschema::validator_for(&schemars::schema_for!(dyn AnyRow).to_value()).unwrap();
+    let validator = Validator::of(&schemars::schema_for!(dyn AnyRow).to_value()).unwrap();
     let rows: Vec<serde_json::Value> =
         serde_json::from_str(&json::rows(&report.any_rows().collect::<Vec<_>>())).unwrap();
     assert!(rows.iter().any(|row| row["metric"] == "pingpong-model" && row["parameter"] == "chunk"));

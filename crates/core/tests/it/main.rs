@@ -2,3 +2,6 @@
 
 mod behaviour;
 mod records;
+#[path = "common/schema.rs"]
+mod schema;
+mod schemas;

@@ -9,6 +9,7 @@ use std::process::{Command, Output, Stdio};
 use std::time::Duration;
 
 use crate::common::by_hand::{clock, unknown_machine};
+use crate::common::schema::Validator;
 use crate::common::skip::skip;
 use crate::common::slurm::Slurm;
 use crate::common::{by_hand, simulated, slurm};
@@ -331,7 +332,7 @@ fn the_views_say_it() {
     let rows: Vec<CheckRow> = serde_json::from_str(&json::check(&faulty())).unwrap();
     assert_eq!(rows, faulty().rows);
     let schema = serde_json::to_value(schemars::schema_for!(CheckRow)).unwrap();
-    let validator = jsonschema::validator_for(&schema).unwrap();
+    let validator = Validator::of(&schema).unwrap();
     assert!(rows.iter().all(|row| validator.is_valid(&serde_json::to_value(row).unwrap())));
     let csv = csv::check(&faulty());
     assert_eq!(csv.lines().count(), 4, "a head and three rows");

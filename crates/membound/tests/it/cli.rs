@@ -1,5 +1,6 @@
 //! The command as a user meets it: real, short runs; bad input; interruption. No figure is asserted, only its shape.
 
+use crate::common::schema::Validator;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
@@ -131,7 +132,7 @@ fn json_is_an_array_of_rows_that_follow_the_published_schema() {
     let rows: serde_json::Value =
         serde_json::from_str(&succeeds(&[&SMALL[..], &["--format", "json"]].concat())).unwrap();
     let schema: serde_json::Value = serde_json::from_str(&succeeds(&["schema", "row"])).unwrap();
-    let validator = jsonschema::validator_for(&schema).unwrap();
+    let validator = Validator::of(&schema).unwrap();
     let rows = rows.as_array().unwrap();
     assert!(rows.len() >= 3);
     for row in rows {
@@ -155,7 +156,7 @@ fn chases_are_rows_and_a_record() {
     let rows = rows.as_array().unwrap();
     assert_eq!(rows.len(), 8);
     let schema: serde_json::Value = serde_json::from_str(&succeeds(&["schema", "row"])).unwrap();
-    let validator = jsonschema::validator_for(&schema).unwrap();
+    let validator = Validator::of(&schema).unwrap();
     for row in rows {
         assert!(validator.is_valid(row) && row["metric"] == "latency" && row["outcome"] == "measured", "{row}");
         let cost = &row["latency_ns"];
@@ -186,7 +187,7 @@ fn cases_on_latency_are_listed() {
 fn hand_overs_and_where_lines_live_are_rows_and_records() {
     let folder = tempfile::tempdir().unwrap();
     let schema: serde_json::Value = serde_json::from_str(&succeeds(&["schema", "row"])).unwrap();
-    let validator = jsonschema::validator_for(&schema).unwrap();
+    let validator = Validator::of(&schema).unwrap();
     for (metric, budget) in [("c2c", "1s"), ("addrmap", "2s")] {
         let record = folder.path().join(format!("{metric}.jsonl"));
         let json = succeeds(&[metric, "--budget", budget, "--format", "json", "--quiet", "--record", path(&record)]);
@@ -491,7 +492,7 @@ fn the_manual_and_completions_are_printed() {
         assert!(succeeds(&["completions", shell]).contains("membound"));
     }
     let schema: serde_json::Value = serde_json::from_str(&succeeds(&["schema"])).unwrap();
-    assert!(jsonschema::validator_for(&schema).is_ok());
+    Validator::of(&schema).unwrap();
 }
 
 #[test]
@@ -537,7 +538,7 @@ fn a_default_run_leaves_summary_record_and_report() {
     assert_eq!(names.len(), 1 + pages, "{names:?}");
     for name in names.iter().filter(|name| name.ends_with(".jsonl")) {
         let schema: serde_json::Value = serde_json::from_str(&succeeds(&["schema", "record"])).unwrap();
-        let validator = jsonschema::validator_for(&schema).unwrap();
+        let validator = Validator::of(&schema).unwrap();
         for line in std::fs::read_to_string(folder.path().join(name)).unwrap().lines() {
             let line: serde_json::Value = serde_json::from_str(line).unwrap();
             assert!(validator.is_valid(&line), "{line}");

@@ -2,6 +2,7 @@
 //! published table, what a user may do wrong.
 
 use crate::common::imitation;
+use crate::common::schema::Validator;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
@@ -314,7 +315,7 @@ fn views_are_whole_and_narrow() {
     let rows: Vec<ComparisonRow> = serde_json::from_str(&json::comparison(&found)).unwrap();
     assert_eq!(rows.len(), 20);
     let schema = schemars::schema_for!(ComparisonRow).to_value();
-    let validator = jsonschema::validator_for(&schema).unwrap();
+    let validator = Validator::of(&schema).unwrap();
     assert!(rows.iter().all(|row| validator.is_valid(&serde_json::to_value(row).unwrap())));
     let table = csv::comparison(&found);
     assert_eq!(table.lines().count(), 21);

@@ -1,5 +1,6 @@
 //! One sum in many ways: verdicts by hand from made-up records, and real sums by the machine code.
 
+use crate::common::schema::Validator;
 use crate::common::simulated;
 use anstream::adapter::strip_str;
 use membound_analyze::experiments::rounding::rows::Cause;
@@ -258,7 +259,7 @@ fn the_command_adds_up_for_real() {
     assert_eq!(out.status.code(), Some(0), "{}", String::from_utf8_lossy(&out.stderr));
     let rows: Vec<serde_json::Value> = serde_json::from_slice(&out.stdout).unwrap();
     let schema = serde_json::to_value(schemars::schema_for!(dyn AnyRow)).unwrap();
-    let validator = jsonschema::validator_for(&schema).unwrap();
+    let validator = Validator::of(&schema).unwrap();
     assert!(rows.iter().all(|row| validator.is_valid(row)) && rows.iter().any(|row| row["outcome"] == "measured"));
     let wrong = run(&["rounding", "--kernel", "copy"]);
     assert_eq!(wrong.status.code(), Some(2));

@@ -9,6 +9,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::common::readme_record;
+use crate::common::schema::Validator;
 
 /// Runs membound in `folder`; its stdout.
 fn membound(folder: &TempDir, arguments: &str) -> String {
@@ -25,11 +26,10 @@ fn rows(text: &str) -> Vec<Value> {
 
 /// Every row fits the schema, and what was measured has figures in the order that their names promise.
 fn check(rows: &[Value], schema: &Value) {
-    let validator = jsonschema::validator_for(schema).unwrap();
+    let validator = Validator::of(schema).unwrap();
     assert!(!rows.is_empty(), "no rows");
     for row in rows {
-        let faults: Vec<String> = validator.iter_errors(row).map(|fault| fault.to_string()).collect();
-        assert!(faults.is_empty(), "{faults:?}\n{row}");
+        assert_eq!(validator.fault(row), None, "{row}");
         if row["outcome"] != "measured" {
             assert!(row["reason"].is_string(), "no reason: {row}");
             continue;
@@ -75,9 +75,7 @@ fn answers_fit_their_schema_and_their_rows() {
     fs::write(folder.path().join("run.jsonl"), readme_record()).unwrap();
     let answers = rows(&membound(&folder, "report run.jsonl --answers"));
     let schema: Value = serde_json::from_str(&membound(&folder, "schema answers")).unwrap();
-    let faults: Vec<String> =
-        jsonschema::validator_for(&schema).unwrap().iter_errors(&answers[0]).map(|fault| fault.to_string()).collect();
-    assert_eq!((answers.len(), faults), (1, Vec::new()));
+    assert_eq!((answers.len(), Validator::of(&schema).unwrap().fault(&answers[0])), (1, None));
     let names: Vec<&str> =
         answers[0]["levels"]["all"].as_array().unwrap().iter().map(|level| level["name"].as_str().unwrap()).collect();
     assert_eq!(names, ["L1", "L2", "L3", "memory"]);
@@ -99,6 +97,6 @@ fn answers_fit_their_schema_and_their_rows() {
 fn a_row_that_lies_is_seen() {
     let folder = TempDir::new().unwrap();
     let schema: Value = serde_json::from_str(&membound(&folder, "schema row")).unwrap();
-    let validator = jsonschema::validator_for(&schema).unwrap();
+    let validator = Validator::of(&schema).unwrap();
     assert!(!validator.is_valid(&serde_json::json!({"metric": "bandwidth", "kernel": 1})));
 }

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::common::fleets::{FAULTS, Fault, NOISES, Noise, Simulated};
+use crate::common::schema::Validator;
 use membound_analyze::across::fleet::finding::{Direction, Options, signed};
 use membound_analyze::across::fleet::gather::gather;
 use membound_analyze::across::fleet::nodes::{Facts, Fleet};
@@ -281,7 +282,7 @@ fn views_are_whole_and_narrow() {
     let read: Vec<ScreenRow> = serde_json::from_str(&json::fleet(&rows)).unwrap();
     assert_eq!(read, rows);
     let schema = schemars::schema_for!(ScreenRow).to_value();
-    let validator = jsonschema::validator_for(&schema).unwrap();
+    let validator = Validator::of(&schema).unwrap();
     assert!(rows.iter().all(|row| validator.is_valid(&serde_json::to_value(row).unwrap())));
     let metrics: HashSet<Metric> = rows.iter().map(|row| row.metric).collect();
     assert!(metrics.len() >= 6, "{metrics:?}");

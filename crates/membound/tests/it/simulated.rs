@@ -3,6 +3,7 @@
 use std::collections::{BTreeSet, HashSet};
 use std::time::Duration;
 
+use crate::common::schema::Validator;
 use crate::common::simulated;
 use membound_analyze::across::compare::compare;
 use membound_analyze::across::compare::comparison::{Side, Source};
@@ -32,7 +33,7 @@ use membound_measure::executor::fake::Fake;
 fn check_rows(report: &Report, metric: &str) -> usize {
     let rows: Vec<&dyn AnyRow> = report.any_rows().collect();
     let schema = serde_json::to_value(schemars::schema_for!(dyn AnyRow)).unwrap();
-    let validator = jsonschema::validator_for(&schema).unwrap();
+    let validator = Validator::of(&schema).unwrap();
     let values: Vec<serde_json::Value> = serde_json::from_str(&json::rows(&rows)).unwrap();
     let kept: Vec<serde_json::Value> = rows.iter().map(|row| parsed(&row.json())).collect();
     assert_eq!(kept, values, "rows come back as they went");

@@ -10,3 +10,5 @@ pub mod facts;
 pub mod messages;
 #[path = "../../../../core/tests/it/common/recorded.rs"]
 pub mod recorded;
+#[path = "../../../../core/tests/it/common/schema.rs"]
+pub mod schema;

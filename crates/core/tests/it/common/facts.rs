@@ -2,18 +2,17 @@
 
 use std::sync::LazyLock;
 
+use crate::common::schema::Validator;
 use membound_core::machine::Machine;
 use membound_core::machine::cpuset::CpuSet;
 
-static VALIDATOR: LazyLock<jsonschema::Validator> =
-    LazyLock::new(|| jsonschema::validator_for(&schemars::schema_for!(Machine).to_value()).unwrap());
+static VALIDATOR: LazyLock<Validator> =
+    LazyLock::new(|| Validator::of(&schemars::schema_for!(Machine).to_value()).unwrap());
 
 /// JSON follows the schema and says all there is.
 pub fn check_json(machine: &Machine) {
     let value = serde_json::to_value(machine).unwrap();
-    if let Some(error) = VALIDATOR.iter_errors(&value).next() {
-        panic!("{error} at {}", error.instance_path());
-    }
+    assert_eq!(VALIDATOR.fault(&value), None);
     assert_eq!(&serde_json::from_value::<Machine>(value).unwrap(), machine);
 }
 

@@ -18,6 +18,8 @@ pub mod planted;
 #[path = "../../../../core/tests/it/common/recorded.rs"]
 pub mod recorded;
 pub mod reports;
+#[path = "../../../../core/tests/it/common/schema.rs"]
+pub mod schema;
 pub mod seccomp;
 pub mod simulated;
 #[path = "../../../../core/tests/it/common/skip.rs"]
