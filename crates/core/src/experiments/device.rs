@@ -19,8 +19,8 @@ const WORKING_SETS: [Bytes; 6] =
 /// So many times its last-level cache lie in a device's memory, even the two of three arrays that a copy touches.
 const OWN_MEMORY_TO_CACHE: u64 = 8;
 
-/// Percent of the time in which what runs beside another thing works, besides all of it.
-const DUTIES: [u8; 4] = [20, 40, 60, 80];
+/// Percent of the time in which what runs beside another thing works.
+const DUTIES: [u8; 5] = [20, 40, 60, 80, 100];
 
 /// What is asked of a device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -135,15 +135,11 @@ impl Plan<'_> {
         for triads in [1, most - 1] {
             let (alone, both) = (&self.all[..triads.max(1)], &self.all[..(triads + 1).min(most)]);
             let arrays = Bytes(3 * whole_pages(Bytes(self.contended.0 / triads.max(1) as u64)).0);
-            cases.extend([
-                on(alone, Buffer::Regular, HostTriad, arrays),
-                on(both, buffer, HostTriadBesideCopy, arrays),
-                on(both, buffer, CopyBesideHostTriad, self.contended),
-            ]);
-            let duties = DUTIES.iter().filter(|_| triads > 0 && triads + 1 == most);
+            cases.push(on(alone, Buffer::Regular, HostTriad, arrays));
+            let duties = if triads > 0 && triads + 1 == most { &DUTIES[..] } else { &DUTIES[DUTIES.len() - 1..] };
             for (action, bytes) in [(HostTriadBesideCopy, arrays), (CopyBesideHostTriad, self.contended)] {
                 let work = DeviceWork::new(self.device.name, buffer, action);
-                cases.extend(duties.clone().map(|duty| Case {
+                cases.extend(duties.iter().map(|duty| Case {
                     work: Work::Device(DeviceWork { duty_percent: Some(*duty), ..work }),
                     ..on(both, buffer, action, bytes)
                 }));

@@ -299,18 +299,24 @@ pub struct DeviceWork {
     pub buffer: Buffer,
     /// What is done to it.
     pub action: Action,
-    /// Percent of the time in which what runs beside it works; absent where that never pauses.
+    /// Percent of the time in which what runs beside it works, by sixteenths of its memory; absent where nothing does, or where it works
+    /// all the time and by whole passes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub duty_percent: Option<u8>,
 }
 
-/// Parts into which what pauses cuts its memory, with a pause after each: they are short against a sample.
+/// Parts into which what works for a part of the time cuts its memory, with a pause after each: they are short against a sample.
 const SLICES: u64 = 16;
 
 impl DeviceWork {
-    /// An action, beside which nothing pauses.
+    /// An action, beside which nothing is told to pause.
     pub fn new(device: DeviceName, buffer: Buffer, action: Action) -> DeviceWork {
         DeviceWork { device, buffer, action, duty_percent: None }
+    }
+
+    /// Percent of the time in which what runs beside works, where it pauses.
+    pub fn pauses(self) -> Option<u8> {
+        self.duty_percent.filter(|percent| *percent < 100)
     }
 
     /// Passes in which what runs beside goes through its memory.
@@ -328,7 +334,7 @@ impl DeviceWork {
 impl fmt::Display for DeviceWork {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}, {}: {}", self.device, self.buffer, self.action)?;
-        self.duty_percent.map_or(Ok(()), |percent| write!(f, " that works {percent} % of the time"))
+        self.pauses().map_or(Ok(()), |percent| write!(f, " that works {percent} % of the time"))
     }
 }
 

@@ -35,7 +35,7 @@ pub struct DeviceFigures {
     #[serde(rename = "payload_Bps")]
     pub payload_bps: Option<Rate>,
     /// Bytes that the other side (of several CPUs one) read and wrote per second meanwhile, by the median visit; absent where none
-    /// ran.
+    /// ran, or too few passes to tell.
     #[serde(rename = "beside_Bps", skip_serializing_if = "Option::is_none")]
     pub beside_bps: Option<f64>,
     /// How the device shares the buffer, by behaviour; absent where that could not be told.
@@ -55,7 +55,8 @@ pub struct DeviceKeys {
     buffer: Buffer,
     /// What was done to it.
     action: Action,
-    /// Percent of the time in which what ran beside it worked; absent where that never paused.
+    /// Percent of the time in which what ran beside it worked, by sixteenths of its memory; absent where nothing did, or where it worked
+    /// all the time and by whole passes.
     #[serde(skip_serializing_if = "Option::is_none")]
     duty_percent: Option<u8>,
     /// Whether the buffer was made for each sample, and that counts.
@@ -85,8 +86,8 @@ impl Metric for DeviceFigures {
     }
 
     fn what(row: &DeviceRow) -> String {
-        let DeviceWork { buffer, action, duty_percent, .. } = row.work();
-        let duty = duty_percent.map_or_else(String::new, |percent| format!(" at work {percent} % of the time"));
+        let DeviceWork { buffer, action, .. } = row.work();
+        let duty = row.work().pauses().map_or_else(String::new, |percent| format!(" at work {percent} % of the time"));
         format!("{action}{duty} of {buffer}{}", if row.is_first_use() { ", first use" } else { "" })
     }
 }
@@ -153,8 +154,8 @@ pub struct Kept {
     pub buffer: Buffer,
     /// What the other moved meanwhile, of what it moves alone; absent where that is not known.
     pub other: Option<f64>,
-    /// Percent of the time in which the other worked; absent where it never paused.
-    pub duty_percent: Option<u8>,
+    /// Percent of the time in which the other worked, where it paused.
+    pub pauses: Option<u8>,
 }
 
 /// What a record tells of a device.
@@ -198,6 +199,9 @@ pub(crate) fn ns(visit: &Measured, hz: f64) -> Vec<f64> {
     visit.samples.ticks.iter().map(|ticks| *ticks as f64 / hz * 1e9 / all).collect()
 }
 
+/// Fewer passes within samples don't tell how fast what did them was: of each sample one may be half done at either end.
+const PASSES_LEAST: u64 = 10;
+
 /// Payload of what ran beside, in whole passes.
 fn beside_bps(visits: &[&Measured], case: &Case, work: DeviceWork, hz: f64) -> Option<f64> {
     let (action, cpus) = (work.action, case.cpus.len());
@@ -214,7 +218,8 @@ fn beside_bps(visits: &[&Measured], case: &Case, work: DeviceWork, hz: f64) -> O
             [&visit.samples.load_repetitions, &visit.samples.ticks].map(|all| all.iter().sum::<u64>());
         (ticks > 0).then(|| passes as f64 * bytes / slices / (ticks as f64 / hz))
     };
-    median(visits.iter().filter_map(of_visit))
+    let passes: u64 = visits.iter().flat_map(|visit| &visit.samples.load_repetitions).sum();
+    median(visits.iter().filter_map(of_visit)).filter(|_| passes >= PASSES_LEAST)
 }
 
 /// Payload rates of each visit to a row's case.
@@ -272,7 +277,7 @@ fn kept(rows: &[DeviceRow], visits: &Visits<'_>) -> Vec<Kept> {
             triads: triads(beside),
             buffer: beside.work().buffer,
             other: beside.beside_bps.zip(other).map(|(beside, alone)| beside / alone.value()),
-            duty_percent: beside.work().duty_percent,
+            pauses: beside.work().pauses(),
         })
     };
     let of = |(timed, both): (Action, Action)| {
@@ -281,7 +286,7 @@ fn kept(rows: &[DeviceRow], visits: &Visits<'_>) -> Vec<Kept> {
         rows.filter_map(move |row| pair([timed, other], row))
     };
     let mut kept: Vec<Kept> = PAIRS.into_iter().flat_map(of).collect();
-    kept.order_by_key(|kept| (kept.triads, kept.action == Action::Copy, kept.duty_percent.unwrap_or(100)));
+    kept.order_by_key(|kept| (kept.triads, kept.action == Action::Copy, kept.pauses.unwrap_or(100)));
     kept
 }
 
@@ -360,7 +365,7 @@ mod tests {
         assert_eq!(ns(&visit(loads, &[800], &[]), 1e9), [100.0]);
     }
 
-    /// Five copies of 1 MB, read and written, in 1 ms are 10 GB/s; a triad over three arrays of 1 MB, four times, 12 GB/s.
+    /// Fifty copies of 1 MB, read and written, in 10 ms are 10 GB/s; a triad over three arrays of 1 MB, forty times, 12 GB/s.
     #[test]
     fn what_ran_beside_by_hand() {
         let beside = |action, duty_percent, bytes: u64, passes| {
@@ -375,12 +380,13 @@ mod tests {
                 misaligned_bytes: 0,
                 protocol: Protocol::Steady,
             };
-            beside_bps(&[&visit(Volume::default(), &[1_000_000], &[passes])], &case, work, 1e9)
+            beside_bps(&[&visit(Volume::default(), &[10_000_000], &[passes])], &case, work, 1e9)
         };
-        assert_eq!(beside(Action::HostTriadBesideCopy, None, 3_000_000, 5), Some(10e9));
-        assert_eq!(beside(Action::CopyBesideHostTriad, None, 1_000_000, 4), Some(12e9));
-        assert_eq!(beside(Action::Copy, None, 1_000_000, 4), None);
-        // What pauses counts sixteenths: 40 of them are two copies and a half, 5 GB/s.
-        assert_eq!(beside(Action::HostTriadBesideCopy, Some(50), 3_000_000, 40), Some(5e9));
+        assert_eq!(beside(Action::HostTriadBesideCopy, None, 3_000_000, 50), Some(10e9));
+        assert_eq!(beside(Action::CopyBesideHostTriad, None, 1_000_000, 40), Some(12e9));
+        assert_eq!(beside(Action::Copy, None, 1_000_000, 40), None);
+        assert_eq!(beside(Action::CopyBesideHostTriad, None, 1_000_000, 9), None, "too few passes");
+        // What has a duty counts sixteenths: 400 of them are 25 copies, 5 GB/s.
+        assert_eq!(beside(Action::HostTriadBesideCopy, Some(50), 3_000_000, 400), Some(5e9));
     }
 }

@@ -309,7 +309,7 @@ fn beside(on: &OnDevice) -> Table {
 
 /// What each side keeps over what the other moves, as latency stands over load.
 fn kept_over_the_other(on: &OnDevice) -> Option<Chart> {
-    let triads = on.kept.iter().filter(|kept| kept.duty_percent.is_some()).map(|kept| kept.triads).max()?;
+    let triads = on.kept.iter().filter(|kept| kept.pauses.is_some()).map(|kept| kept.triads).max()?;
     let curve = |index: usize, action: Action, name: &str| {
         let of = on.kept.iter().filter(|kept| (kept.triads, kept.action) == (triads, action));
         let point = |kept: &Kept| {
@@ -438,7 +438,7 @@ fn own_memory(on: &OnDevice) -> Option<String> {
 
 /// What both keep where the most CPUs do the triad.
 fn contention(on: &OnDevice) -> Option<String> {
-    let whole = || on.kept.iter().filter(|kept| kept.duty_percent.is_none());
+    let whole = || on.kept.iter().filter(|kept| kept.pauses.is_none());
     let triads = whole().map(|kept| kept.triads).max()?;
     let of = |action: Action| whole().find(|kept| (kept.triads, kept.action) == (triads, action));
     let (triad, copy) = (of(Action::HostTriad)?, of(Action::Copy)?);
