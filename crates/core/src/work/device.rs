@@ -275,7 +275,7 @@ impl Action {
     pub fn copied_beside(self, cpus: usize, working_set: Bytes) -> Bytes {
         match self {
             Action::CopyBesideHostTriad => working_set,
-            _ => Bytes(working_set.0 / 3 * self.triads(cpus) as u64),
+            _ => Bytes((working_set.0 / 3).saturating_mul(self.triads(cpus) as u64)),
         }
     }
 
@@ -305,7 +305,7 @@ pub struct DeviceWork {
     pub duty_percent: Option<u8>,
 }
 
-/// Parts into which what works for a part of the time cuts its memory, with a pause after each: they are short against a sample.
+/// Passes in which what has a duty goes through its memory, with a pause after each where it pauses: short against a sample.
 const SLICES: u64 = 16;
 
 impl DeviceWork {
@@ -319,7 +319,7 @@ impl DeviceWork {
         self.duty_percent.filter(|percent| *percent < 100)
     }
 
-    /// Passes in which what runs beside goes through its memory.
+    /// Passes in which what runs beside goes through its memory once.
     pub fn slices(self) -> u64 {
         if self.duty_percent.is_some() { SLICES } else { 1 }
     }

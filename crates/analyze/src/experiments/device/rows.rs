@@ -200,7 +200,7 @@ pub(crate) fn ns(visit: &Measured, hz: f64) -> Vec<f64> {
 }
 
 /// Fewer passes within samples don't tell how fast what did them was: of each sample one may be half done at either end.
-const PASSES_LEAST: u64 = 10;
+const PASSES_LEAST: f64 = 10.0;
 
 /// Payload of what ran beside, in whole passes.
 fn beside_bps(visits: &[&Measured], case: &Case, work: DeviceWork, hz: f64) -> Option<f64> {
@@ -212,14 +212,13 @@ fn beside_bps(visits: &[&Measured], case: &Case, work: DeviceWork, hz: f64) -> O
         _ => return None,
     };
     let slices = work.slices() as f64;
+    let sum = |counts: &[u64]| counts.iter().map(|count| *count as f64).sum::<f64>();
+    let passes_of = |visit: &&Measured| sum(&visit.samples.load_repetitions);
     // Over all samples of a visit, since one holds few passes.
-    let of_visit = |visit: &&Measured| {
-        let [passes, ticks] =
-            [&visit.samples.load_repetitions, &visit.samples.ticks].map(|all| all.iter().sum::<u64>());
-        (ticks > 0).then(|| passes as f64 * bytes / slices / (ticks as f64 / hz))
-    };
-    let passes: u64 = visits.iter().flat_map(|visit| &visit.samples.load_repetitions).sum();
-    median(visits.iter().filter_map(of_visit)).filter(|_| passes >= PASSES_LEAST)
+    let of_visit = |visit: &&Measured| passes_of(visit) * bytes / slices / (sum(&visit.samples.ticks) / hz);
+    let passes: f64 = visits.iter().map(passes_of).sum();
+    let rates = visits.iter().map(of_visit).filter(|rate| rate.is_finite());
+    median(rates).filter(|_| passes >= PASSES_LEAST)
 }
 
 /// Payload rates of each visit to a row's case.
