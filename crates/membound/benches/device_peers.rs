@@ -12,7 +12,7 @@
 //!   `CL_MEM_ALLOC_HOST_PTR` by blocking commands, 20 times after one. The size follows from the device (`clpeaks_bytes`): 512 MiB
 //!   on most. That is the action `write` or `read` of our kind `alloc-host`, at that size. A case is made for it: a plan of `kinds`
 //!   or `copies` leaves out buffers of which memory does not hold eight. clpeak copies zeros, which some processors copy faster than
-//!   other data (Zen 3: by 7 %): what the processor gains by them is measured in each round, by `memcpy`, and our rates are multiplied
+//!   other data (Zen 3: by 6 %): what the processor gains by them is measured in each round, by `memcpy`, and our rates are multiplied
 //!   by the median of that, if it is more than chance.
 //! - *Copies by CUDA.* nvbandwidth copies 512 MiB between memory of `cuMemHostAlloc` and the device's, 16 times after a spinning kernel,
 //!   timed by events, and gives the median of three. That is the action `copy` or `copy-back` of our kind `pinned`, and the same of
@@ -344,7 +344,8 @@ fn clpeak([platform, device]: [usize; 2], names: &[&str]) -> BTreeMap<String, f6
     let (platform, device) = (platform.to_string(), device.to_string());
     let mut clpeak = Command::new("clpeak");
     clpeak.args(["--transfer-bandwidth", "-p", &platform, "-d", &device]).stdout(Stdio::piped());
-    let mut running = clpeak.spawn().unwrap_or_else(|fault| stop(format!("cannot run clpeak: {fault}; install it")));
+    let mut running =
+        clpeak.spawn().unwrap_or_else(|fault| stop(format!("cannot run clpeak: {fault}; apt-get install clpeak")));
     let lines = BufReader::new(running.stdout.take().expect("it is piped")).lines().map_while(Result::ok);
     let rate = |line: String| {
         let (name, rate) = line.split_once(" : ")?;

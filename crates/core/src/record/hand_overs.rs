@@ -151,6 +151,10 @@ impl Distances {
 
     /// How far apart the CPUs of a visit were, where that is known of each pair and the same for all.
     pub fn of(&self, case: &Case, visit: &Measured) -> Option<Distance> {
+        // What its pairs typically took need not be worked out where none of them was in two states.
+        if self.0.is_empty() {
+            return None;
+        }
         let mut all = pairs(case, visit).map(|(cpus, ticks)| self.of_pair(cpus, ticks));
         let first = all.next()??;
         all.all(|other| other == Some(first)).then_some(first)

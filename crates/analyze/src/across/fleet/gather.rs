@@ -266,8 +266,7 @@ impl<'a> Reader<'a> {
     fn reduced(&mut self, skim: &Skim<'_>, class: usize) -> (Vec<Figure>, Facts) {
         let mut figures: Vec<Figure> = Vec::new();
         let mut seen = Seen::default();
-        let hand_overs = HandOvers::of(self.measured(skim));
-        let distances = hand_overs.distances();
+        let distances = HandOvers::of(self.measured(skim)).distances();
         for (place, visits) in by_case(&skim.visits) {
             let Some(case) = self.cases.get(place) else { continue };
             for (distance, visits) in by_distance(case, visits, &distances) {
@@ -363,11 +362,11 @@ fn by_distance<'a>(
     visits: Vec<(u32, &'a Measured)>,
     distances: &Distances,
 ) -> Vec<(Distance, Vec<(u32, &'a Measured)>)> {
-    let at = |distance: &Distance| -> (Distance, Vec<(u32, &'a Measured)>) {
-        let is_there = |(_, visit): &&(u32, &Measured)| distances.of(case, visit) == Some(*distance);
-        (*distance, visits.iter().filter(is_there).copied().collect())
-    };
-    let mut told: Vec<_> = Distance::ALL.iter().map(at).collect();
+    let mut told: Vec<_> = Distance::ALL.iter().map(|distance| (*distance, Vec::new())).collect();
+    for visit in &visits {
+        let found = distances.of(case, visit.1);
+        told.iter_mut().filter(|(distance, _)| found == Some(*distance)).for_each(|(_, all)| all.push(*visit));
+    }
     told.retain(|(_, visits)| !visits.is_empty());
     if told.is_empty() { vec![(Distance::Close, visits)] } else { told }
 }

@@ -260,8 +260,11 @@ fn uses(rows: &[DeviceRow], visits: &Visits<'_>) -> Vec<Use> {
 }
 
 fn kept(rows: &[DeviceRow], visits: &Visits<'_>) -> Vec<Kept> {
-    const PAIRS: [(Action, Action); 2] =
-        [(Action::HostTriad, Action::HostTriadBesideCopy), (Action::Copy, Action::CopyBesideHostTriad)];
+    /// What is timed, what runs beside it, and the action that is both.
+    const PAIRS: [[Action; 3]; 2] = [
+        [Action::HostTriad, Action::Copy, Action::HostTriadBesideCopy],
+        [Action::Copy, Action::HostTriad, Action::CopyBesideHostTriad],
+    ];
     let pair = |[timed, other]: [Action; 2], beside: &DeviceRow| {
         let alone = |action: Action| rows.iter().filter(move |row| is_alone(row, action, beside));
         let lone = alone(timed).find(|row| row.case.working_set == beside.case.working_set)?;
@@ -279,8 +282,7 @@ fn kept(rows: &[DeviceRow], visits: &Visits<'_>) -> Vec<Kept> {
             pauses: beside.work().pauses(),
         })
     };
-    let of = |(timed, both): (Action, Action)| {
-        let other = if timed == Action::Copy { Action::HostTriad } else { Action::Copy };
+    let of = |[timed, other, both]: [Action; 3]| {
         let rows = rows.iter().filter(move |row| row.work().action == both && row.quality.is_measured());
         rows.filter_map(move |row| pair([timed, other], row))
     };
