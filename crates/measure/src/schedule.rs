@@ -17,6 +17,8 @@ use membound_core::stats::states::{VISITS_MIN, uncertainty};
 
 use crate::distances::{Met, RARE, Watch};
 
+/// More rounds than any time has room for.
+pub const ROUNDS_MOST: u32 = 1000;
 /// Visits to a scan: a slow spell that falls on one of them does not show in a median of three. The samples of a scan
 /// are of many quantities, one an offset, so how narrow their interval is says nothing; and they are many.
 const SCAN_VISITS: usize = 3;
@@ -70,7 +72,7 @@ pub struct Schedule<'a> {
     pub deadline: Instant,
     /// Samples of one visit.
     pub samples: usize,
-    /// Rounds after which to stop.
+    /// Rounds after which to stop, and visits of a case of the headline.
     pub most_rounds: u32,
     /// Whether a case's visits so far (durations by repetition) are enough.
     pub settled: &'a dyn Fn(&[Vec<f64>]) -> bool,
@@ -332,7 +334,7 @@ impl<'a> Headline<'a> {
 
     /// What is left of the time goes to what is not sure yet.
     fn finish(&mut self, run: &mut Run<'_, '_>) -> io::Result<()> {
-        while !run.is_over() && self.unsure(run.distances.rare()).next().is_some() {
+        while !run.is_over() && self.unsure(run).next().is_some() {
             let Some(index) = self.least_sure(APART, |_| true, run) else {
                 // All were visited just now.
                 run.executor.idle();
@@ -386,6 +388,9 @@ impl<'a> Headline<'a> {
 
     /// Visits are short: what a state of the machine does to one, it does to all samples of it.
     fn visit(&mut self, index: usize, run: &mut Run<'_, '_>) -> io::Result<()> {
+        if self.states[index].batches.len() >= run.schedule.most_rounds as usize {
+            return Ok(());
+        }
         let fair = self.total.mul_f64(HEADLINE_SHARE / 2.0) / (PASSES * self.cases.len() as u32);
         let (case, state) = (&self.cases[index].0, &mut self.states[index]);
         let cost = run.visit(case, state, state.batches.len() as u32, fair)?;
@@ -401,8 +406,10 @@ impl<'a> Headline<'a> {
 
     /// Cases that are not sure, each with its uncertainty by its weight. One whose visits agree is as unsure as one with hardly
     /// any while it has not met CPUs at the distance that is rare.
-    fn unsure(&self, rare: Option<Distance>) -> impl Iterator<Item = (usize, f64)> + '_ {
-        let cases = self.states.iter().zip(self.cases).enumerate().filter(|(_, (state, _))| !state.is_impossible);
+    fn unsure(&self, run: &Run<'_, '_>) -> impl Iterator<Item = (usize, f64)> + '_ {
+        let (rare, most) = (run.distances.rare(), run.schedule.most_rounds as usize);
+        let is_open = move |state: &State| !state.is_impossible && state.batches.len() < most;
+        let cases = self.states.iter().zip(self.cases).enumerate().filter(move |(_, (state, _))| is_open(state));
         let lacks = move |state: &State| rare.is_some_and(|rare| state.lacks(rare));
         let unsure = cases.map(move |(index, (state, (_, weight)))| {
             (index, if lacks(state) { 1.0 } else { uncertainty(&state.batches) }, *weight)
@@ -416,7 +423,7 @@ impl<'a> Headline<'a> {
         let is_ready = |(index, _): &(usize, f64)| {
             self.last[*index].is_none_or(|last| now.saturating_duration_since(last) >= apart) && is_meant(*index)
         };
-        self.unsure(run.distances.rare()).filter(is_ready).max_by(|a, b| a.1.total_cmp(&b.1)).map(|(index, _)| index)
+        self.unsure(run).filter(is_ready).max_by(|a, b| a.1.total_cmp(&b.1)).map(|(index, _)| index)
     }
 }
 
@@ -738,15 +745,15 @@ mod tests {
         steady("load", Width::Scalar, StoreKind::Regular, USUAL_MEMORY, vec![0], Bytes::kib(kib))
     }
 
-    /// Nothing is ever settled.
+    /// A visit settles what is no headline.
     fn schedule(started: Instant, time: Duration) -> Schedule<'static> {
         Schedule {
             seed: 3,
             started,
             deadline: started + time,
             samples: 1,
-            most_rounds: 1,
-            settled: &|_| false,
+            most_rounds: ROUNDS_MOST,
+            settled: &|_| true,
             interrupted: &|| false,
         }
     }

@@ -91,6 +91,7 @@ fn main() {
             seed,
             deadline,
             samples,
+            rounds: membound_measure::schedule::ROUNDS_MOST,
             record: None,
             quiet: true,
             streams: false,

@@ -166,15 +166,21 @@ impl Plan<'_> {
     }
 
     fn kernels(&self, most: Bytes) -> Vec<Case> {
-        // What is not the processor and does not tell may have a cache of any size.
-        let unknown = if self.device.is_unified { Bytes(0) } else { Bytes(u64::MAX / OWN_MEMORY_TO_CACHE) };
-        let enough = Bytes(OWN_MEMORY_TO_CACHE * self.device.cache.unwrap_or(unknown).0).max(Bytes::mib(96));
-        let is_asked = |(number, _): &(usize, Bytes)| *number == 0 || WORKING_SETS[number - 1] < enough;
-        let asked = WORKING_SETS.into_iter().enumerate().filter(is_asked);
-        let sizes = asked.map(|(_, size)| size).filter(|size| *size <= most);
+        let sizes = self.working_sets().into_iter().filter(|size| *size <= most);
         let actions = Action::KERNELS.into_iter().chain([Action::Chase]);
         let all = sizes.flat_map(|size| actions.clone().map(move |action| (size, action)));
         all.map(|(working_set, action)| Case { working_set, ..self.case(Buffer::Plain, action) }).collect()
+    }
+
+    /// Up to one that lies in memory: for a device's own memory the next of the list, since a GPU must work for long before launching
+    /// it no longer shows. What has memory of its own and does not tell may have a cache of any size.
+    fn working_sets(&self) -> Vec<Bytes> {
+        let is_unified = self.device.is_unified;
+        let unknown = Bytes(if is_unified { 0 } else { u64::MAX });
+        let enough = Bytes(self.device.cache.unwrap_or(unknown).0.saturating_mul(OWN_MEMORY_TO_CACHE)).max(Bytes::mib(96));
+        let within = WORKING_SETS.into_iter().filter(|size| *size < enough);
+        let beyond = WORKING_SETS.into_iter().find(|size| *size >= enough);
+        within.chain(if is_unified { Some(enough) } else { beyond }).collect()
     }
 
     fn first(&self, buffer: Buffer, action: Action) -> Case {

@@ -9,6 +9,7 @@ use crate::cuda::calls::{Argument, Function, Memory, Module, Session};
 use crate::driver;
 use crate::driver::{Loop, Memory as _, SCALAR};
 use crate::no_visit::NoVisit;
+use membound_core::kernel::chase;
 
 /// The kernels as text, which the driver compiles for its device.
 const SOURCE: &str = include_str!("kernels.ptx");
@@ -79,13 +80,13 @@ impl driver::Kernels for Kernels {
         Ok(unsafe { self.module.run(self.put, &[Argument::Memory(to), Argument::Word(word)], 1, 1) }?)
     }
 
-    fn cycle(&self, mut next: Vec<u64>, first: u64) -> Result<Cycle, NoVisit> {
-        let mut places = Memory::of_device(self.module.session(), size_of_val(&next[..]))?;
+    fn cycle(&self, cycle: &chase::Cycle, words: &mut [f64]) -> Result<Cycle, NoVisit> {
+        let mut places = Memory::of_device(self.module.session(), size_of_val(words))?;
         let mut at = Memory::of_device(self.module.session(), 8)?;
         // Addresses: a load then needs nothing but the load before it.
-        next.iter_mut().for_each(|index| *index = places.address() + 8 * *index);
-        places.write(&next)?;
-        at.write(&[places.address() + 8 * first])?;
+        cycle.write(words, places.address());
+        places.write(words)?;
+        at.write(&cycle.starts(places.address(), 1))?;
         Ok(Cycle { places, at })
     }
 

@@ -13,6 +13,7 @@ pub(crate) mod view;
 use crate::driver::host_memory::HostMemory;
 use crate::driver::view::{View, Word};
 use crate::no_visit::NoVisit;
+use membound_core::kernel::chase;
 use membound_core::machine::devices::{Device, DeviceName};
 use membound_core::work::device::Buffer;
 
@@ -120,8 +121,8 @@ pub(crate) trait Kernels: Send {
     fn words(&mut self, to: &Self::Memory, from: &Self::Memory) -> Result<(), NoVisit>;
     /// Has the device store a word to the start of `to`.
     fn put(&mut self, to: &Self::Memory, word: u64) -> Result<(), NoVisit>;
-    /// One cycle: the word of a place is the index of the next place's word. The chase stands at `first`.
-    fn cycle(&self, next: Vec<u64>, first: u64) -> Result<Self::Cycle, NoVisit>;
+    /// One cycle over these places; a chase stands at the first. `words` are as many as it has, for what is copied to the device.
+    fn cycle(&self, places: &chase::Cycle, words: &mut [f64]) -> Result<Self::Cycle, NoVisit>;
     /// Follows so many links of it.
     fn follow(&mut self, cycle: &mut Self::Cycle, links: u64) -> Result<(), NoVisit>;
     /// The index of the word at which the chase stands.

@@ -8,6 +8,7 @@ use crate::driver;
 use crate::driver::{Loop, SCALAR};
 use crate::no_visit::NoVisit;
 use crate::opencl::calls::{Argument, Kernel, Memory, Session};
+use membound_core::kernel::chase;
 
 const SOURCE: &str = include_str!("kernels.cl");
 
@@ -72,13 +73,14 @@ impl driver::Kernels for Kernels {
         Ok(unsafe { self.put.run(&[Argument::Memory(to), Argument::Word(word)], 1, 1) }?)
     }
 
-    fn cycle(&self, next: Vec<u64>, first: u64) -> Result<Cycle, NoVisit> {
+    fn cycle(&self, places: &chase::Cycle, words: &mut [f64]) -> Result<Cycle, NoVisit> {
         let flags = crate::opencl::calls::flags::READ_WRITE;
-        let mut memory = Memory::buffer(&self.session, flags, size_of_val(&next[..]), None)?;
+        let mut next = Memory::buffer(&self.session, flags, size_of_val(words), None)?;
         let mut at = Memory::buffer(&self.session, flags, 8, None)?;
-        memory.write(&next)?;
+        let first = write_indices(places, words);
+        next.write(words)?;
         at.write(&[first])?;
-        Ok(Cycle { next: memory, at })
+        Ok(Cycle { next, at })
     }
 
     fn follow(&mut self, Cycle { next, at }: &mut Cycle, links: u64) -> Result<(), NoVisit> {
@@ -95,8 +97,36 @@ impl driver::Kernels for Kernels {
     }
 }
 
+/// Writes into the word of each place the index of the next place's. Returns that of the first one's.
+fn write_indices(places: &chase::Cycle, words: &mut [f64]) -> u64 {
+    places.write(words, 0);
+    words.iter_mut().for_each(|word| *word = f64::from_bits(word.to_bits() / 8));
+    places.starts(0, 1).first().map_or(0, |address| address / 8)
+}
+
 /// Indices on a device, each of the place after its own, and where a chase stands.
 pub(crate) struct Cycle {
     next: Memory,
     at: Memory,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use membound_core::kernel::chase::{Chase, Order};
+    use membound_core::units::{Bytes, LINE};
+
+    #[test]
+    fn a_cycle_leads_where_its_words_say() {
+        let cycle = Chase::of(Order::Random).cycle(Bytes(100 * LINE), 1);
+        let mut next = vec![0.0; cycle.words()];
+        let first = write_indices(&cycle, &mut next);
+        let follow = |at: &u64| Some(next[*at as usize].to_bits());
+        let places: Vec<u64> = std::iter::successors(Some(first), follow).take(101).collect();
+        let after = |links| cycle.after(0, 1, links)[0] / 8;
+        assert_eq!((places[100], places[7], places[99]), (first, after(7), after(99)));
+        let mut sorted = places[..100].to_vec();
+        sorted.sort_unstable();
+        assert_eq!(sorted, (0..100).map(|place| place * LINE / 8).collect::<Vec<_>>());
+    }
 }

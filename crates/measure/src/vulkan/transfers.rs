@@ -5,6 +5,7 @@ use std::convert::Infallible;
 use crate::driver::{Kernels, Loop};
 use crate::no_visit::NoVisit;
 use crate::vulkan::calls::Memory;
+use membound_core::kernel::chase;
 
 /// Copies and stores of a device.
 pub(crate) struct Transfers;
@@ -36,7 +37,7 @@ impl Kernels for Transfers {
         Ok(to.put(word)?)
     }
 
-    fn cycle(&self, _next: Vec<u64>, _first: u64) -> Result<Infallible, NoVisit> {
+    fn cycle(&self, _places: &chase::Cycle, _words: &mut [f64]) -> Result<Infallible, NoVisit> {
         Err(no_kernels())
     }
 

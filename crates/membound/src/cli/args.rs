@@ -17,6 +17,7 @@ use membound_core::machine::devices::DeviceName;
 use membound_core::memory::policy::NODES;
 use membound_core::units::{Bytes, parse_duration};
 use membound_measure::memory::places::Places;
+use membound_measure::schedule::ROUNDS_MOST;
 #[cfg(feature = "report")]
 use membound_measure::os::outfile::Reserved;
 use std::path::{Path, PathBuf};
@@ -86,6 +87,9 @@ pub struct RunArgs {
     /// Samples of one case and visit
     #[arg(long, value_name = "N", default_value_t = 7, value_parser = clap::value_parser!(u32).range(3..=10_000))]
     pub samples: u32,
+    /// Visits of each case after which to stop, if the time is not over before; fewer where intervals are narrow
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=i64::from(ROUNDS_MOST)))]
+    pub rounds: Option<u32>,
     /// Seed of the order in which cases are visited; drawn and recorded if not given
     #[arg(long, value_name = "N")]
     pub seed: Option<u64>,

@@ -33,6 +33,7 @@ use membound_measure::executor::here::Here;
 use membound_measure::memory::places::Places;
 use membound_measure::os::outfile::Readers;
 use membound_measure::os::{busy, outfile, signals};
+use membound_measure::schedule::ROUNDS_MOST;
 use membound_measure::turn;
 use membound_measure::turn::Turn;
 
@@ -293,6 +294,7 @@ fn measure_cases(
         seed: measure::fresh_seed(),
         deadline,
         samples: SAMPLES,
+        rounds: ROUNDS_MOST,
         record: record.cloned(),
         quiet: true,
         streams: false,

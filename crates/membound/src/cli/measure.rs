@@ -29,7 +29,7 @@ use membound_measure::memory::places::Places;
 use membound_measure::os::outfile::Reserved;
 use membound_measure::os::{machine, outfile, processes, signals};
 use membound_measure::schedule as run;
-use membound_measure::schedule::{Executor, Schedule};
+use membound_measure::schedule::{Executor, ROUNDS_MOST, Schedule};
 
 /// A case is settled when its interval is within this share of its median on either side.
 const TARGET: f64 = 0.01;
@@ -50,6 +50,8 @@ pub struct Session {
     pub deadline: Instant,
     /// Samples of one visit.
     pub samples: usize,
+    /// Visits of each case at most.
+    pub rounds: u32,
     /// Where the record goes, if anywhere.
     pub record: Option<PathBuf>,
     /// No talk on stderr.
@@ -73,6 +75,7 @@ impl Session {
             seed,
             deadline,
             samples: args.samples as usize,
+            rounds: args.rounds.unwrap_or(ROUNDS_MOST),
             record,
             quiet: args.quiet,
             streams: args.format == Format::Jsonl,
@@ -365,7 +368,7 @@ fn record(
         started,
         deadline: session.deadline,
         samples: session.samples,
-        most_rounds: 1000,
+        most_rounds: session.rounds,
         settled: &settled,
         interrupted: &signals::interrupted,
     };

@@ -33,6 +33,7 @@ use membound_measure::executor::here::Here;
 use membound_measure::memory::places::Places;
 use membound_measure::os::outfile::Readers;
 use membound_measure::os::{busy, outfile, processes, signals};
+use membound_measure::schedule::ROUNDS_MOST;
 use membound_measure::turn;
 use membound_measure::turn::Turn;
 
@@ -187,6 +188,7 @@ fn session(machine: &Machine, args: &WatchArgs) -> Session {
         seed: 0,
         deadline: Instant::now(),
         samples: args.samples as usize,
+        rounds: ROUNDS_MOST,
         record: None,
         quiet: true,
         streams: false,

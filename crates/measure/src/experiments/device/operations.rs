@@ -85,7 +85,7 @@ impl<'a, D: Driver> Operation<'a, D> {
             Action::KernelCopy | Action::KernelScale | Action::KernelAdd | Action::KernelTriad => self.fill_arrays()?,
             Action::Chase => {
                 let cycle = Chase::of(Order::Random).cycle(Bytes(self.bytes.max(2 * LINE) as u64), SEED);
-                let on_device = self.kernels.cycle(next_of(&cycle), place_after(&cycle, 0))?;
+                let on_device = self.kernels.cycle(&cycle, HostMemory::in_large_pages(8 * cycle.words()).words())?;
                 self.chase = Some(Chasing { cycle, on_device, followed: 0 });
             }
             _ if is_regular => self.regular = Some(filled(self.bytes)),
@@ -139,15 +139,25 @@ impl<'a, D: Driver> Operation<'a, D> {
     /// STREAM's arrays: a = 1, b = 2, c = 3.
     fn fill_arrays(&mut self) -> Result<(), NoVisit> {
         let bytes = array_bytes(self.bytes as u64) as usize;
+        let mut contents = HostMemory::in_large_pages(bytes);
         for value in [1.0, 2.0, 3.0] {
             let mut memory = self.maker.fresh(bytes)?;
-            match self.kernels.element_bytes() {
-                8 => memory.write(&vec![value; bytes / 8])?,
-                _ => memory.write(&vec![value as f32; bytes / 4])?,
-            }
+            contents.words().fill(self.word_of(value));
+            memory.write(contents.words())?;
             self.arrays.push(memory);
         }
         Ok(())
+    }
+
+    /// A word of an array that is full of a number.
+    fn word_of(&self, value: f64) -> f64 {
+        match self.kernels.element_bytes() {
+            8 => value,
+            _ => {
+                let half = u64::from((value as f32).to_bits());
+                f64::from_bits(half << 32 | half)
+            }
+        }
     }
 
     /// Before each sample.
@@ -318,20 +328,11 @@ impl<'a, D: Driver> Operation<'a, D> {
             Action::KernelAdd => 5.0,
             _ => 11.0,
         };
+        let expect = self.word_of(expect);
         let Some(a) = self.arrays.first_mut() else { return Ok(()) };
-        let found: Vec<f64> = match self.kernels.element_bytes() {
-            8 => {
-                let mut found = vec![0f64; a.bytes() / 8];
-                a.read(&mut found)?;
-                found
-            }
-            _ => {
-                let mut found = vec![0f32; a.bytes() / 4];
-                a.read(&mut found)?;
-                found.into_iter().map(f64::from).collect()
-            }
-        };
-        check(&found, expect)
+        let mut found = HostMemory::in_large_pages(a.bytes());
+        a.read(found.words())?;
+        check(found.words(), expect)
     }
 }
 
@@ -360,13 +361,6 @@ struct Chasing<C> {
     cycle: Cycle,
     on_device: C,
     followed: u64,
-}
-
-/// The words of a cycle: that of each place is the index of the next place's.
-fn next_of(cycle: &Cycle) -> Vec<u64> {
-    let mut words = vec![0.0; cycle.words()];
-    cycle.write(&mut words, 0);
-    words.into_iter().map(|word: f64| word.to_bits() / 8).collect()
 }
 
 /// The index of the word of the place after so many links from the first.
@@ -408,21 +402,5 @@ fn check(found: &[f64], expect: f64) -> Result<(), NoVisit> {
         Some((at, value)) => {
             Err(NoVisit::Wrong(format!("data check failed: element {at} is {value}, must be {expect}")))
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_cycle_leads_where_its_words_say() {
-        let cycle = Chase::of(Order::Random).cycle(Bytes(100 * LINE as u64), SEED);
-        let (next, first) = (next_of(&cycle), place_after(&cycle, 0));
-        let places: Vec<u64> = std::iter::successors(Some(first), |at| Some(next[*at as usize])).take(101).collect();
-        assert_eq!((places[100], places[7], places[99]), (first, place_after(&cycle, 7), place_after(&cycle, 99)));
-        let mut sorted = places[..100].to_vec();
-        sorted.sort_unstable();
-        assert_eq!(sorted, (0..100).map(|place| place * LINE as u64 / 8).collect::<Vec<_>>());
     }
 }
