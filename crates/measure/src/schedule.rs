@@ -788,6 +788,22 @@ mod tests {
         assert!(visits(3) > visits(1), "{found:?}");
     }
 
+    #[test]
+    fn rounds_end_a_run_before_its_time_does() {
+        let plan = Plan::new((1..=2).map(|kib| (case(kib), 1.0)).collect(), vec![(2..=4).map(case).collect()]);
+        let (mut machine, mut found) = (Machine::new(VISIT), Vec::new());
+        let (started, time) = (machine.now(), Duration::from_secs(60));
+        let schedule = Schedule { most_rounds: 2, settled: &|_| false, ..schedule(started, time) };
+        let mut sink = |visit: Measurement| {
+            found.push(visit.case.working_set.0 >> 10);
+            Ok(())
+        };
+        run_plan(&plan, &mut machine, &schedule, &mut sink, &mut |_| {}).unwrap();
+        found.sort_unstable();
+        assert_eq!(found, [1, 1, 2, 2, 3, 3, 4, 4]);
+        assert!(machine.now() < started + time / 2);
+    }
+
     /// However little time there is, and whatever else of it is cheap.
     #[test]
     fn what_is_held_against_each_other_is_visited_together() {

@@ -177,7 +177,8 @@ impl Plan<'_> {
     fn working_sets(&self) -> Vec<Bytes> {
         let is_unified = self.device.is_unified;
         let unknown = Bytes(if is_unified { 0 } else { u64::MAX });
-        let enough = Bytes(self.device.cache.unwrap_or(unknown).0.saturating_mul(OWN_MEMORY_TO_CACHE)).max(Bytes::mib(96));
+        let enough =
+            Bytes(self.device.cache.unwrap_or(unknown).0.saturating_mul(OWN_MEMORY_TO_CACHE)).max(Bytes::mib(96));
         let within = WORKING_SETS.into_iter().filter(|size| *size < enough);
         let beyond = WORKING_SETS.into_iter().find(|size| *size >= enough);
         within.chain(if is_unified { Some(enough) } else { beyond }).collect()

@@ -17,9 +17,9 @@ use membound_core::machine::devices::DeviceName;
 use membound_core::memory::policy::NODES;
 use membound_core::units::{Bytes, parse_duration};
 use membound_measure::memory::places::Places;
-use membound_measure::schedule::ROUNDS_MOST;
 #[cfg(feature = "report")]
 use membound_measure::os::outfile::Reserved;
+use membound_measure::schedule::ROUNDS_MOST;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 

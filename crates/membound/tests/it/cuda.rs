@@ -29,7 +29,8 @@ fn listed(library: &Path, fault: &str) -> (Vec<Value>, Vec<String>) {
     listed_by("cuda", library, &[("FAKE_CUDA", fault)])
 }
 
-const KINDS: [&str; 9] = ["kinds", "--device", "cuda:0", "--size", "64KiB", "--samples", "3", "--format", "json"];
+const KINDS: [&str; 11] =
+    ["kinds", "--device", "cuda:0", "--size", "64KiB", "--samples", "3", "--rounds", "1", "--format", "json"];
 
 fn kinds(fault: &str, more: &[&str]) -> Option<(Vec<Value>, Option<i32>)> {
     on_fake(fault, &[&KINDS[..], more].concat()).map(|output| rows(&output))
@@ -80,7 +81,7 @@ fn every_kind_of_memory_is_measured() {
     let Some(library) = fake() else { return };
     let folder = tempfile::tempdir().unwrap();
     let log = folder.path().join("most");
-    let arguments = [&KINDS[..], &["--part", "buffers", "--budget", "30s"]].concat();
+    let arguments = [&KINDS[..], &["--part", "buffers", "--budget", "120s"]].concat();
     let (found, code) = rows(&membound(library, &[("FAKE_CUDA_LOG", log.to_str().unwrap())], &arguments));
     let visits: u64 = found.iter().filter_map(|row| row["rounds"].as_u64()).sum();
     assert!(visits >= 50, "{visits}");
@@ -116,7 +117,7 @@ fn every_kind_of_memory_is_measured() {
 /// What the device says that it can't do is a named outcome, and no other kind is measured in its place.
 #[test]
 fn kinds_that_the_device_lacks_are_unavailable() {
-    let Some((found, _)) = kinds("poor", &["--part", "buffers", "--budget", "15s"]) else { return };
+    let Some((found, _)) = kinds("poor", &["--part", "buffers", "--budget", "120s"]) else { return };
     for (buffer, part) in [
         ("mapped", "no way to map the host's memory"),
         ("managed", "no managed memory"),
@@ -126,14 +127,14 @@ fn kinds_that_the_device_lacks_are_unavailable() {
         all_are(&of(&found, "buffer", buffer), "unavailable", part);
     }
     assert!(of(&found, "buffer", "pinned").iter().all(|row| row["outcome"] == "measured"));
-    let (found, _) = kinds("old", &["--part", "buffers", "--budget", "15s"]).unwrap();
+    let (found, _) = kinds("old", &["--part", "buffers", "--budget", "120s"]).unwrap();
     all_are(&of(&found, "buffer", "managed-advised"), "unavailable", "takes advice or moves on demand");
     assert!(of(&found, "buffer", "managed").iter().all(|row| row["outcome"] == "measured"));
 }
 
 #[test]
 fn kernels_run_on_the_device() {
-    let Some((found, code)) = kinds("", &["--part", "kernels,contention", "--budget", "15s"]) else { return };
+    let Some((found, code)) = kinds("", &["--part", "kernels,contention", "--budget", "120s"]) else { return };
     assert!(found.iter().all(|row| row["outcome"] == "measured"), "{found:?}");
     let actions: Vec<&str> = found.iter().map(|row| row["action"].as_str().unwrap()).collect();
     for action in ["kernel-copy", "kernel-scale", "kernel-add", "kernel-triad", "chase", "copy-beside-host-triad"] {
@@ -144,7 +145,7 @@ fn kernels_run_on_the_device() {
 
 #[test]
 fn faults_of_the_device_are_outcomes() {
-    let part = ["--part", "kernels", "--budget", "5s"];
+    let part = ["--part", "kernels", "--budget", "120s"];
     let Some((found, code)) = kinds("lost", &part) else { return };
     // A visit of two slow samples may be done before.
     let lost: Vec<Value> = found.into_iter().filter(|row| row["outcome"] != "measured").collect();
@@ -163,23 +164,23 @@ fn faults_of_the_device_are_outcomes() {
         "unavailable",
         "refuses our kernels: CUDA_ERROR_INVALID_PTX (218) from cuModuleLoadDataEx: line 1: no",
     );
-    let (found, _) = kinds("no-pinning", &["--part", "buffers", "--budget", "10s"]).unwrap();
+    let (found, _) = kinds("no-pinning", &["--part", "buffers", "--budget", "120s"]).unwrap();
     all_are(&of(&found, "buffer", "pinned"), "unavailable", "could not be pinned: CUDA_ERROR_OUT_OF_MEMORY (2)");
 }
 
 #[test]
 fn a_device_that_computes_wrongly_is_invalid() {
-    let Some((found, code)) = kinds("wrong", &["--part", "kernels", "--budget", "10s"]) else { return };
+    let Some((found, code)) = kinds("wrong", &["--part", "kernels", "--budget", "120s"]) else { return };
     all_are(&of(&found, "action", "kernel-triad"), "invalid", "data check failed");
     assert_eq!(code, Some(1));
 }
 
-const COPIES: [&str; 7] = ["copies", "--sizes", "64,256KiB", "--samples", "3", "--format", "json"];
+const COPIES: [&str; 9] = ["copies", "--sizes", "64,256KiB", "--samples", "3", "--rounds", "1", "--format", "json"];
 
 /// Two devices: each with the host and itself, and with each other both ways.
 #[test]
 fn copies_go_between_all_devices() {
-    let arguments = [&COPIES[..], &["--device", "cuda:0,cuda:1", "--budget", "12s"]].concat();
+    let arguments = [&COPIES[..], &["--device", "cuda:0,cuda:1", "--budget", "120s"]].concat();
     let Some((found, code)) = on_fake("two", &arguments).map(|output| rows(&output)) else { return };
     assert!(found.iter().all(|row| row["outcome"] == "measured"), "{found:?}");
     assert_eq!(code, Some(0));
@@ -198,12 +199,12 @@ fn copies_go_between_all_devices() {
             ["cuda:1", "between-devices", "cuda:1"],
         ]
     );
-    let (wrong, code) = on_fake("wrong", &[&COPIES[..], &["--device", "cuda:0", "--budget", "5s"]].concat())
+    let (wrong, code) = on_fake("wrong", &[&COPIES[..], &["--device", "cuda:0", "--budget", "120s"]].concat())
         .map(|output| rows(&output))
         .unwrap();
     all_are(&of(&wrong, "host", "pinned"), "invalid", "data check failed");
     assert_eq!(code, Some(1));
-    let (gone, code) = on_fake("", &[&COPIES[..], &["--device", "cuda:1", "--budget", "5s"]].concat())
+    let (gone, code) = on_fake("", &[&COPIES[..], &["--device", "cuda:1", "--budget", "120s"]].concat())
         .map(|output| rows(&output))
         .unwrap();
     all_are(&gone, "unavailable", "there is no cuda:1; `membound devices` lists what there is");
@@ -213,7 +214,7 @@ fn copies_go_between_all_devices() {
 /// What was copied before is measured, what comes after is an outcome: the process that lost its device is replaced.
 #[test]
 fn a_device_that_is_lost_in_the_middle_of_copies_is_an_outcome() {
-    let arguments = [&COPIES[..], &["--device", "cuda:0", "--budget", "5s"]].concat();
+    let arguments = [&COPIES[..], &["--device", "cuda:0", "--budget", "120s"]].concat();
     let Some((found, code)) = on_fake("lost", &arguments).map(|output| rows(&output)) else { return };
     let lost: Vec<Value> = found.into_iter().filter(|row| row["outcome"] != "measured").collect();
     all_are(&lost, "crashed", "the device was lost: CUDA_ERROR_LAUNCH_FAILED (719) from cuStreamSynchronize");

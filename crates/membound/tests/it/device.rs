@@ -51,7 +51,8 @@ fn listed(fault: &str) -> Option<Value> {
     Some(serde_json::from_slice(&output.stdout).unwrap())
 }
 
-const KINDS: [&str; 9] = ["kinds", "--device", "opencl:0", "--size", "256KiB", "--samples", "5", "--format", "json"];
+const KINDS: [&str; 11] =
+    ["kinds", "--device", "opencl:0", "--size", "256KiB", "--samples", "5", "--rounds", "1", "--format", "json"];
 
 /// Rows of a run, and its exit code.
 pub(crate) fn rows(output: &Output) -> (Vec<Value>, Option<i32>) {
@@ -138,7 +139,7 @@ fn a_driver_that_hangs_in_its_first_call_is_ended() {
 /// Aligned memory is shared and other memory is copied: by what both sides see, whatever the flags say.
 #[test]
 fn zero_copy_is_told_from_copying_by_behaviour() {
-    let Some((found, code)) = on_fake_rows("", &["--part", "buffers", "--budget", "12s"]) else { return };
+    let Some((found, code)) = on_fake_rows("", &["--part", "buffers", "--budget", "120s"]) else { return };
     assert_eq!(code, Some(0));
     for (buffer, expect) in [
         ("plain", "copied"),
@@ -159,7 +160,7 @@ fn buffers_are_given_back() {
     let Some(library) = fake() else { return };
     let folder = tempfile::tempdir().unwrap();
     let log = folder.path().join("most");
-    let arguments = [&KINDS[..], &["--part", "buffers", "--budget", "12s"]].concat();
+    let arguments = [&KINDS[..], &["--part", "buffers", "--budget", "120s"]].concat();
     let output = membound(library, &[("FAKE_OPENCL_LOG", log.to_str().unwrap())], &arguments);
     let (found, _) = rows(&output);
     let visits: u64 = found.iter().filter_map(|row| row["rounds"].as_u64()).sum();
@@ -171,24 +172,36 @@ fn buffers_are_given_back() {
 
 #[test]
 fn a_lost_device_and_too_little_memory_are_outcomes() {
-    let Some((found, code)) = on_fake_rows("lost", &["--part", "kernels", "--budget", "3s"]) else { return };
+    let Some((found, code)) = on_fake_rows("lost", &["--part", "kernels", "--budget", "120s"]) else { return };
     // A visit of two slow samples may be done before.
     let lost: Vec<Value> = found.into_iter().filter(|row| row["outcome"] != "measured").collect();
     all_are(&lost, "crashed", "the device was lost: CL_INVALID_COMMAND_QUEUE (-36) from clFinish");
     assert_eq!(code, Some(1));
-    let copies = ["copies", "--device", "opencl:0", "--sizes", "64,256KiB", "--budget", "3s", "--format", "json"];
+    let copies = [
+        "copies",
+        "--device",
+        "opencl:0",
+        "--sizes",
+        "64,256KiB",
+        "--rounds",
+        "1",
+        "--budget",
+        "120s",
+        "--format",
+        "json",
+    ];
     let (found, code) = rows(&on_fake("lost", &copies).unwrap());
     let lost: Vec<Value> = found.into_iter().filter(|row| row["outcome"] != "measured").collect();
     all_are(&lost, "crashed", "the device was lost: CL_INVALID_COMMAND_QUEUE (-36) from clFinish");
     assert_eq!(code, Some(1));
-    let (found, code) = on_fake_rows("memory", &["--part", "kernels", "--budget", "3s"]).unwrap();
+    let (found, code) = on_fake_rows("memory", &["--part", "kernels", "--budget", "120s"]).unwrap();
     all_are(
         &found,
         "unavailable",
         "too little memory: CL_MEM_OBJECT_ALLOCATION_FAILURE (-4) from clCreateBuffer; give a smaller --size",
     );
     assert_eq!(code, Some(1), "nothing was measured");
-    let (found, _) = on_fake_rows("no-compiler", &["--part", "kernels", "--budget", "3s"]).unwrap();
+    let (found, _) = on_fake_rows("no-compiler", &["--part", "kernels", "--budget", "120s"]).unwrap();
     all_are(
         &found,
         "unavailable",
@@ -199,7 +212,7 @@ fn a_lost_device_and_too_little_memory_are_outcomes() {
 /// NVIDIA's driver refuses a buffer where a kernel was given shared virtual memory before; all kinds are measured all the same.
 #[test]
 fn a_kernel_takes_buffers_after_shared_virtual_memory() {
-    let Some((found, code)) = on_fake_rows("svm", &["--part", "buffers", "--budget", "20s"]) else { return };
+    let Some((found, code)) = on_fake_rows("svm", &["--part", "buffers", "--budget", "120s"]) else { return };
     for buffer in ["plain", "alloc-host", "svm-coarse"] {
         let others = of(&found, "buffer", buffer).into_iter().filter(|row| row["outcome"] != "measured");
         assert_eq!(others.collect::<Vec<_>>(), [] as [Value; 0]);
@@ -209,7 +222,7 @@ fn a_kernel_takes_buffers_after_shared_virtual_memory() {
 
 #[test]
 fn a_device_that_computes_wrongly_is_invalid() {
-    let Some((found, code)) = on_fake_rows("wrong", &["--part", "kernels", "--budget", "15s"]) else { return };
+    let Some((found, code)) = on_fake_rows("wrong", &["--part", "kernels", "--budget", "120s"]) else { return };
     let (wrong, right): (Vec<Value>, Vec<Value>) = found.into_iter().partition(|row| row["action"] == "kernel-triad");
     all_are(&wrong, "invalid", "data check failed: element 0 is 12, must be 11");
     assert!(right.iter().all(|row| row["outcome"] == "measured"), "{right:?}");
@@ -261,34 +274,30 @@ fn a_device_on_the_processor_shares_all_memory() {
     };
     let name = device["name"].as_str().unwrap();
     let folder = tempfile::tempdir().unwrap();
-    let record: PathBuf = folder.path().join("run.jsonl");
-    let arguments = [
-        "kinds",
-        "--device",
-        name,
-        "--size",
-        "256KiB",
-        "--samples",
-        "3",
-        "--budget",
-        "30s",
-        "--format",
-        "json",
-        "--record",
-    ];
-    let output = own(&[&arguments[..], &[record.to_str().unwrap()]].concat());
-    let (found, code) = rows(&output);
-    assert_eq!(code, Some(0), "{}", text(&output.stderr));
+    let measured = |parts: &str, rounds: &str| {
+        let record: PathBuf = folder.path().join(rounds);
+        let file = record.to_str().unwrap();
+        let output = own(&[
+            &["kinds", "--device", name, "--part", parts, "--rounds", rounds, "--record", file],
+            &["--size", "256KiB", "--samples", "3", "--budget", "120s", "--format", "json"][..],
+        ]
+        .concat());
+        let (found, code) = rows(&output);
+        assert_eq!(code, Some(0), "{}", text(&output.stderr));
+        let is_measured = |row: &Value| row["outcome"] == "measured" && row["ns"]["best"].as_f64().unwrap() > 0.0;
+        assert!(found.iter().all(|row| row["outcome"] == "unavailable" || is_measured(row)), "{found:?}");
+        // The record alone gives the same rows again.
+        let again = own(&["report", file, "--format", "json"]);
+        assert_eq!(text(&again.stdout), text(&output.stdout));
+        found
+    };
+    let found = measured("buffers,kernels", "1");
     for buffer in ["plain", "alloc-host", "use-host-4k", "use-host-64", "use-host-8", "copy-host"] {
         assert_eq!(sharing(&found, buffer), ["zero-copy"], "{buffer}");
     }
-    let is_measured = |row: &Value| row["outcome"] == "measured" && row["ns"]["best"].as_f64().unwrap() > 0.0;
-    assert!(found.iter().all(|row| row["outcome"] == "unavailable" || is_measured(row)), "{found:?}");
-    let beside = found.iter().filter(|row| row["beside_Bps"].as_f64().is_some()).count();
+    // What runs beside for a fifth of the time is to do ten passes.
+    let beside = measured("contention", "3").iter().filter(|row| row["beside_Bps"].as_f64().is_some()).count();
     assert_eq!(beside, 10, "both sides of the contention, beside the other all the time and for a part of it");
-    // The record alone gives the same rows again.
-    let again = own(&["report", record.to_str().unwrap(), "--format", "json"]);
-    assert_eq!(text(&again.stdout), text(&output.stdout));
 }
 
 /// A copy of the host's memory to the device and back, at two sizes, on PoCL; and the report of the record again.
@@ -297,7 +306,19 @@ fn copies_go_to_a_device_on_the_processor() {
     let folder = tempfile::tempdir().unwrap();
     let record = folder.path().join("run.jsonl");
     let own = |arguments: &[&str]| Command::new(env!("CARGO_BIN_EXE_membound")).args(arguments).output().unwrap();
-    let arguments = ["copies", "--device", "opencl:0", "--sizes", "64,256KiB", "--samples", "3", "--budget", "10s"];
+    let arguments = [
+        "copies",
+        "--device",
+        "opencl:0",
+        "--sizes",
+        "64,256KiB",
+        "--samples",
+        "3",
+        "--rounds",
+        "1",
+        "--budget",
+        "120s",
+    ];
     let output = own(&[&arguments[..], &["--format", "json", "--record", record.to_str().unwrap()]].concat());
     let (found, code) = rows(&output);
     if found[0]["outcome"] == "unavailable" {

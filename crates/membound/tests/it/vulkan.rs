@@ -30,7 +30,8 @@ fn listed(library: &Path, fault: &str) -> (Vec<Value>, Vec<String>) {
     listed_by("vulkan", library, &[("FAKE_VULKAN", fault)])
 }
 
-const KINDS: [&str; 9] = ["kinds", "--device", "vulkan:0", "--size", "64KiB", "--samples", "3", "--format", "json"];
+const KINDS: [&str; 11] =
+    ["kinds", "--device", "vulkan:0", "--size", "64KiB", "--samples", "3", "--rounds", "1", "--format", "json"];
 
 fn kinds(fault: &str, more: &[&str]) -> Option<(Vec<Value>, Option<i32>)> {
     on_fake(fault, &[&KINDS[..], more].concat()).map(|output| rows(&output))
@@ -107,7 +108,7 @@ fn every_type_that_can_be_mapped_is_measured() {
     let Some(library) = fake() else { return };
     let folder = tempfile::tempdir().unwrap();
     let log = folder.path().join("most");
-    let arguments = [&KINDS[..], &["--part", "buffers", "--budget", "60s"]].concat();
+    let arguments = [&KINDS[..], &["--part", "buffers", "--budget", "120s"]].concat();
     let (found, code) = rows(&membound(library, &[("FAKE_VULKAN_LOG", log.to_str().unwrap())], &arguments));
     assert_eq!(code, Some(0));
     let visits: u64 = found.iter().filter_map(|row| row["rounds"].as_u64()).sum();
@@ -143,7 +144,7 @@ fn every_type_that_can_be_mapped_is_measured() {
 /// A driver that copies when it maps and unmaps is found out, whatever its flags say.
 #[test]
 fn zero_copy_is_told_from_copying_by_behaviour() {
-    let Some((found, _)) = kinds("shadow", &["--part", "buffers", "--budget", "15s"]) else { return };
+    let Some((found, _)) = kinds("shadow", &["--part", "buffers", "--budget", "120s"]) else { return };
     for (buffer, expect) in [("coherent", "copied"), ("coherent+cached", "copied"), ("cached", "zero-copy")] {
         assert_eq!(sharing(&found, buffer), [expect], "{buffer}");
     }
@@ -151,7 +152,7 @@ fn zero_copy_is_told_from_copying_by_behaviour() {
 
 #[test]
 fn two_copies_at_once_take_two_queues() {
-    let Some((found, _)) = kinds("one-queue", &["--part", "buffers", "--budget", "15s"]) else { return };
+    let Some((found, _)) = kinds("one-queue", &["--part", "buffers", "--budget", "120s"]) else { return };
     let (both, others): (Vec<Value>, Vec<Value>) = found.into_iter().partition(|row| row["action"] == "copy-both");
     let both: Vec<Value> = both.into_iter().filter(|row| row["buffer"] == "coherent").collect();
     all_are(&both, "unavailable", "one queue that copies, and two copies at once need two");
@@ -160,15 +161,15 @@ fn two_copies_at_once_take_two_queues() {
 
 #[test]
 fn kernels_are_not_asked_of_it() {
-    let Some((found, code)) = kinds("", &["--part", "kernels", "--budget", "5s"]) else { return };
+    let Some((found, code)) = kinds("", &["--part", "kernels", "--budget", "120s"]) else { return };
     all_are(&found, "unavailable", "Vulkan runs SPIR-V");
     assert_eq!(code, Some(1), "nothing was measured");
 }
 
 #[test]
 fn faults_of_the_device_are_outcomes() {
-    let part = ["--part", "contention", "--budget", "5s"];
-    let Some((found, code)) = kinds("lost", &["--part", "buffers", "--budget", "10s"]) else { return };
+    let part = ["--part", "contention", "--budget", "120s"];
+    let Some((found, code)) = kinds("lost", &["--part", "buffers", "--budget", "120s"]) else { return };
     let of_a_kind = of(&found, "buffer", "coherent").into_iter();
     let lost: Vec<Value> = of_a_kind.filter(|row| row["outcome"] != "measured").collect();
     all_are(&lost, "crashed", "the device was lost: VK_ERROR_DEVICE_LOST (-4) from vkWaitForFences");
@@ -179,7 +180,7 @@ fn faults_of_the_device_are_outcomes() {
         "unavailable",
         "too little memory: VK_ERROR_OUT_OF_DEVICE_MEMORY (-2) from vkAllocateMemory; give a smaller --size",
     );
-    let (found, _) = kinds("no-mapping", &["--part", "buffers", "--budget", "5s"]).unwrap();
+    let (found, _) = kinds("no-mapping", &["--part", "buffers", "--budget", "120s"]).unwrap();
     // What is never mapped works.
     let stores = of(&of(&found, "buffer", "cached"), "action", "store");
     all_are(&stores, "unavailable", "could not be mapped: VK_ERROR_MEMORY_MAP_FAILED (-5)");
@@ -187,24 +188,24 @@ fn faults_of_the_device_are_outcomes() {
 
 #[test]
 fn a_device_that_copies_wrongly_is_invalid() {
-    let Some((found, code)) = kinds("wrong", &["--part", "buffers", "--budget", "10s"]) else { return };
+    let Some((found, code)) = kinds("wrong", &["--part", "buffers", "--budget", "120s"]) else { return };
     all_are(&of(&of(&found, "action", "copy"), "buffer", "coherent"), "invalid", "data check failed");
     assert_eq!(code, Some(1));
 }
 
-const COPIES: [&str; 7] = ["copies", "--sizes", "64,256KiB", "--samples", "3", "--format", "json"];
+const COPIES: [&str; 9] = ["copies", "--sizes", "64,256KiB", "--samples", "3", "--rounds", "1", "--format", "json"];
 
 /// To and from the host by way of staging buffers, and within the device; not from one to another.
 #[test]
 fn copies_go_to_a_device_and_back() {
-    let arguments = [&COPIES[..], &["--device", "vulkan:0,vulkan:1", "--budget", "15s"]].concat();
+    let arguments = [&COPIES[..], &["--device", "vulkan:0,vulkan:1", "--budget", "120s"]].concat();
     let Some((found, _)) = on_fake("two", &arguments).map(|output| rows(&output)) else { return };
     let (between, own): (Vec<Value>, Vec<Value>) =
         found.into_iter().partition(|row| row["peer"].is_string() && row["peer"] != row["device"]);
     all_are(&between, "unavailable", "Vulkan copies from no device to another");
     assert!(own.iter().all(|row| row["outcome"] == "measured"), "{own:?}");
     assert_eq!(own.len(), 16, "three ways with the host and one within, at two sizes, of two devices");
-    let lost = [&COPIES[..], &["--device", "vulkan:0", "--budget", "5s"]].concat();
+    let lost = [&COPIES[..], &["--device", "vulkan:0", "--budget", "120s"]].concat();
     let (lost, code) = on_fake("lost", &lost).map(|output| rows(&output)).unwrap();
     let lost: Vec<Value> = lost.into_iter().filter(|row| row["outcome"] != "measured").collect();
     all_are(&lost, "crashed", "the device was lost: VK_ERROR_DEVICE_LOST (-4) from vkWaitForFences");
@@ -224,7 +225,8 @@ fn a_device_on_the_processor_shares_all_memory() {
     let name = device["name"].as_str().unwrap();
     let folder = tempfile::tempdir().unwrap();
     let record = folder.path().join("run.jsonl");
-    let arguments = ["kinds", "--device", name, "--size", "256KiB", "--samples", "3", "--budget", "40s"];
+    let arguments =
+        ["kinds", "--device", name, "--size", "256KiB", "--samples", "3", "--rounds", "1", "--budget", "120s"];
     let output = own(&[&arguments[..], &["--format", "json", "--record", record.to_str().unwrap()]].concat());
     let (found, code) = rows(&output);
     assert_eq!(code, Some(0), "{}", text(&output.stderr));
