@@ -4,7 +4,8 @@
 //!
 //! One thread, load, store, copy and triad with every width, at several working sets of whole pages for each stream. All
 //! are visited in turns, in random order. What counts is bytes in a core clock cycle: the clock comes from a chain of
-//! dependent additions that runs right after each sample, so a core that changes its clock does not blur the figures.
+//! dependent additions that runs right after each sample, so a core that changes its clock does not blur the figures. Samples count
+//! whose thread had its core for itself by the probes around them: what a hyperthread sibling leaves is no limit of ports.
 //!
 //! A kernel's limit follows from those of loads and stores: in `n` elements it loads and stores some bytes, and the
 //! slower of the two decides how many cycles that takes at least.
@@ -15,11 +16,12 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use clap::Parser;
-use common::{Bench, print_row, stop};
+use common::{Bench, Visit, print_row, stop};
 use membound_core::case::Case;
 use membound_core::kernel::catalog::Kernel;
 use membound_core::kernel::{Element, StoreKind};
 use membound_core::machine::Machine;
+use membound_core::record::probes::Undisturbed;
 use membound_core::stats;
 use membound_core::units::Bytes;
 
@@ -113,11 +115,38 @@ fn ports(machine: &Machine) -> Option<Ports> {
 
 const KERNELS: [&str; 4] = ["load", "store", "copy", "triad"];
 
-/// A case's figures, round by round.
+/// A thread that had less of its core shared it.
+const WHOLE: f64 = 0.97;
+
+/// A case's figures while nothing else used the core, round by round.
 #[derive(Default)]
 struct Figures {
     bytes_per_cycle: Vec<Vec<f64>>,
     hz: Vec<f64>,
+    /// Samples, those that were disturbed too.
+    samples: usize,
+}
+
+impl Figures {
+    fn of(case: &Case, visits: &[Visit], undisturbed: &Undisturbed) -> Self {
+        let mut figures = Figures::default();
+        for visit in visits {
+            let shares = visit.probes().map_or_else(Vec::new, |probes| probes.shares(&case.cpus, undisturbed));
+            figures.samples += shares.len();
+            let is_whole = |share: &Option<f64>| share.is_some_and(|share| share >= WHOLE);
+            let each = visit.bytes_per_cycle().into_iter().zip(visit.core_clock_hz()).zip(shares);
+            let whole = each.filter(|(_, share)| is_whole(share)).map(|(figures, _)| figures);
+            let (bytes_per_cycle, hz): (Vec<f64>, Vec<f64>) = whole.unzip();
+            figures.hz.extend(hz);
+            figures.bytes_per_cycle.extend((!bytes_per_cycle.is_empty()).then_some(bytes_per_cycle));
+        }
+        figures
+    }
+
+    /// Percent of the samples that were not disturbed.
+    fn undisturbed(&self) -> f64 {
+        self.hz.len() as f64 / self.samples as f64 * 100.0
+    }
 }
 
 fn main() {
@@ -132,7 +161,9 @@ fn main() {
     for kernel in KERNELS {
         show(&bench, kernel, ports, &figures);
     }
-    println!("\n* the working set of a default run; % of: that limit");
+    println!(
+        "\n* the working set of a default run; alone: samples that shared their core with nobody; % of: that limit"
+    );
 }
 
 fn introduce(bench: &Bench, ports: Option<Ports>, seed: u64) {
@@ -164,22 +195,22 @@ fn candidates(bench: &Bench, kernel: &str) -> Vec<Case> {
 fn measure<'a>(bench: &mut Bench, cases: &'a [Case], options: &Options, seed: u64) -> BTreeMap<&'a Case, Figures> {
     bench.expect(cases);
     let mut random = fastrand::Rng::with_seed(seed);
-    let mut figures: BTreeMap<&Case, Figures> = BTreeMap::new();
+    let mut visits: BTreeMap<&Case, Vec<Visit>> = BTreeMap::new();
     for _ in 0..options.rounds {
         let mut order: Vec<&Case> = cases.iter().collect();
         random.shuffle(&mut order);
         for case in order {
             match bench.visit(case, Duration::from_secs_f64(options.seconds)) {
-                Ok(visit) => {
-                    let figures = figures.entry(case).or_default();
-                    figures.bytes_per_cycle.push(visit.bytes_per_cycle());
-                    figures.hz.extend(visit.core_clock_hz());
-                }
+                Ok(visit) => visits.entry(case).or_default().push(visit),
                 Err(reason) => eprintln!("{case}: {reason}"),
             }
         }
     }
-    figures
+    let probed = visits
+        .iter()
+        .flat_map(|(case, visits)| visits.iter().filter_map(|visit| Some((&case.cpus[..], visit.probes()?))));
+    let undisturbed = Undisturbed::of(probed);
+    visits.into_iter().map(|(case, visits)| (case, Figures::of(case, &visits, &undisturbed))).collect()
 }
 
 fn heading() {
@@ -189,6 +220,7 @@ fn heading() {
         (&"set", -7),
         (&"B/cycle", 8),
         (&"95 % interval", 16),
+        (&"alone %", 7),
         (&"limit", 6),
         (&"% of", 6),
         (&"claimed", 7),
@@ -201,17 +233,17 @@ fn heading() {
 fn show(bench: &Bench, kernel: &str, ports: Option<Ports>, figures: &BTreeMap<&Case, Figures>) {
     let Some(row) = Kernel::named(kernel) else { return };
     let default = bench.levels(kernel, 1).first().map(|level| level.1);
-    let mut lines: Vec<(&Case, [f64; 3], f64)> = Vec::new();
+    let mut lines: Vec<(&Case, [f64; 3], [f64; 2])> = Vec::new();
     for (case, figures) in figures.iter().filter(|(case, _)| common::variant(case).kernel == kernel) {
         let batches: Vec<&[f64]> = figures.bytes_per_cycle.iter().map(Vec::as_slice).collect();
         let (Some(bytes), Some(clock)) = (stats::summarize(&batches), stats::summarize(&[&figures.hz])) else {
             continue;
         };
-        lines.push((case, [bytes.median, bytes.ci95[0], bytes.ci95[1]], clock.median));
+        lines.push((case, [bytes.median, bytes.ci95[0], bytes.ci95[1]], [figures.undisturbed(), clock.median]));
     }
     lines.sort_by(|a, b| b.1[0].total_cmp(&a.1[0]));
     let mut widths_seen = Vec::new();
-    for (case, [median, low, high], hz) in lines {
+    for (case, [median, low, high], [alone, hz]) in lines {
         let width = common::variant(case).width;
         let usual = default == Some(case.working_set);
         let best = !widths_seen.contains(&width);
@@ -231,6 +263,7 @@ fn show(bench: &Bench, kernel: &str, ports: Option<Ports>, figures: &BTreeMap<&C
             (&format!("{}{}", case.working_set, if usual { "*" } else { "" }), -7),
             (&format!("{median:.2}"), 8),
             (&format!("[{low:.2}, {high:.2}]"), 16),
+            (&format!("{alone:.0}"), 7),
             (&limit, 6),
             (&percent, 6),
             (&claimed, 7),

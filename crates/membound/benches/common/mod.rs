@@ -11,6 +11,7 @@ use membound_core::experiments::frame::Frame;
 use membound_core::kernel::catalog::Kernel;
 use membound_core::kernel::{StoreKind, Variant, Width};
 use membound_core::machine::Machine;
+use membound_core::record::probes::ProbeSamples;
 use membound_core::record::{Measured, Outcome};
 use membound_core::units::Bytes;
 use membound_core::{case as plan, stats};
@@ -101,6 +102,11 @@ impl Visit {
         let bps = |&ticks: &u64| self.sample_bytes() / (ticks as f64 / self.hz);
         let samples: Vec<f64> = self.measured.samples.ticks.iter().map(bps).collect();
         stats::summarize(&[&samples]).map_or(f64::NAN, |summary| summary.median)
+    }
+
+    /// What was probed around each sample.
+    pub fn probes(&self) -> Option<&ProbeSamples> {
+        self.measured.samples.probes.as_ref()
     }
 
     /// Payload bytes in a core clock cycle, sample by sample.
