@@ -2,48 +2,23 @@
 //! asserted, only what was found and what was refused.
 
 use std::path::Path;
-use std::process::{Command, Output};
-use std::sync::OnceLock;
+use std::process::Command;
+use std::sync::LazyLock;
 
 use serde_json::Value;
-use tempfile::TempDir;
 
+use crate::common::fake_driver::{FakeDriver, ONCE, all_are, not_measured, of, rows, sharing};
 use crate::common::launched::text;
 use crate::common::skip::skip;
-use crate::device::{all_are, built, listed_by, membound, of, rows, sharing};
 
-/// The folder of the fake loader, built once; nothing where there is no compiler.
-fn fake() -> Option<&'static Path> {
-    static FOLDER: OnceLock<Option<TempDir>> = OnceLock::new();
-    let folder = FOLDER.get_or_init(|| built("tests/vulkan/fake.c", "libvulkan.so.1", &[])).as_ref().map(TempDir::path);
-    if folder.is_none() {
-        skip("no C compiler");
-    }
-    folder
-}
-
-fn on_fake(fault: &str, arguments: &[&str]) -> Option<Output> {
-    Some(membound(fake()?, &[("FAKE_VULKAN", fault)], arguments))
-}
-
-fn listed(library: &Path, fault: &str) -> (Vec<Value>, Vec<String>) {
-    listed_by("vulkan", library, &[("FAKE_VULKAN", fault)])
-}
-
-const KINDS: [&str; 11] =
-    ["kinds", "--device", "vulkan:0", "--size", "64KiB", "--samples", "3", "--rounds", "1", "--format", "json"];
-
-fn kinds(fault: &str, more: &[&str]) -> Option<(Vec<Value>, Option<i32>)> {
-    on_fake(fault, &[&KINDS[..], more].concat()).map(|output| rows(&output))
-}
+static FAKE: LazyLock<FakeDriver> = LazyLock::new(|| FakeDriver::new("vulkan", "libvulkan.so.1", "FAKE_VULKAN"));
 
 /// The kinds of buffers that the fake card has, but the one that the processor can't map.
 const MAPPED: [&str; 4] = ["coherent", "cached", "coherent+cached", "device-local+coherent"];
 
 #[test]
 fn devices_are_listed_as_their_driver_describes_them() {
-    let Some(library) = fake() else { return };
-    let (devices, absent) = listed(library, "two");
+    let Some((devices, absent)) = FAKE.listed("two") else { return };
     assert_eq!((devices.len(), absent.len()), (2, 0), "{absent:?}");
     let [first, second] = &devices[..] else { panic!() };
     assert_eq!((&first["title"], &second["title"]), (&"Fake card 0".into(), &"Fake card 1".into()));
@@ -51,14 +26,14 @@ fn devices_are_listed_as_their_driver_describes_them() {
     assert_eq!((&first["memory"], &first["largest_buffer"]), (&(1u64 << 30).into(), &(1u64 << 29).into()));
     assert_eq!(first["driver"], "fake 7.8");
     assert_eq!(first["version"], "Vulkan 1.2.99; copies by queue family 1 (2 queues, for nothing else)");
-    let (silent, _) = listed(library, "silent");
+    let (silent, _) = FAKE.listed("silent").unwrap();
     assert_eq!((silent[0].get("pci"), &silent[0]["driver"]), (None, &"".into()));
 }
 
 /// None is dropped without a word: what each is measured as, or why it is not.
 #[test]
 fn every_type_of_memory_is_told() {
-    let Some(output) = on_fake("", &["devices"]) else { return };
+    let Some(output) = FAKE.run("", &["devices"]) else { return };
     let said = crate::common::on_one_line(&text(&output.stdout));
     for part in [
         "memory type 0 of heap 1 (4 GiB): no flags: not measured: the processor can't map it",
@@ -75,9 +50,9 @@ fn every_type_of_memory_is_told() {
 
 #[test]
 fn why_there_is_no_device_is_told_with_its_cure() {
-    let Some(library) = fake() else { return };
+    let Some(library) = FAKE.folder() else { return };
     let says = |library: &Path, fault: &str, parts: [&str; 2]| {
-        let (devices, absent) = listed(library, fault);
+        let (devices, absent) = FAKE.listed_from(library, fault);
         assert!(devices.is_empty());
         for part in parts {
             assert!(absent[0].contains(part), "{absent:?}");
@@ -86,7 +61,7 @@ fn why_there_is_no_device_is_told_with_its_cure() {
     says(library, "no-driver", ["VK_ERROR_INCOMPATIBLE_DRIVER (-9) from vkCreateInstance", "mesa-vulkan-drivers"]);
     says(library, "no-device", ["no Vulkan device", "mesa-vulkan-drivers"]);
     says(library, "crash", ["ended by signal 6", "driver"]);
-    let old = built("tests/vulkan/fake.c", "libvulkan.so.1", &["-DTOO_OLD"]).unwrap();
+    let old = FAKE.with("-DTOO_OLD");
     says(old.path(), "", ["too old: libvulkan.so.1 has no vkGetPhysicalDeviceProperties2", "Vulkan 1.1 or later"]);
     let none = tempfile::tempdir().unwrap();
     std::fs::write(none.path().join("libvulkan.so.1"), "nothing").unwrap();
@@ -97,7 +72,7 @@ fn why_there_is_no_device_is_told_with_its_cure() {
 
 #[test]
 fn a_driver_that_hangs_in_its_first_call_is_ended() {
-    let Some((found, code)) = kinds("hang", &["--part", "contention", "--budget", "2s"]) else { return };
+    let Some((found, code)) = FAKE.kinds("hang", &["--part", "contention"]) else { return };
     all_are(&found, "unavailable", "has not answered for 20 s");
     assert_eq!(code, Some(1), "nothing was measured");
 }
@@ -105,16 +80,9 @@ fn a_driver_that_hangs_in_its_first_call_is_ended() {
 /// Every type comes out and is given back. What is not coherent is flushed and invalidated, or its data would be lost here.
 #[test]
 fn every_type_that_can_be_mapped_is_measured() {
-    let Some(library) = fake() else { return };
-    let folder = tempfile::tempdir().unwrap();
-    let log = folder.path().join("most");
-    let arguments = [&KINDS[..], &["--part", "buffers", "--budget", "120s"]].concat();
-    let (found, code) = rows(&membound(library, &[("FAKE_VULKAN_LOG", log.to_str().unwrap())], &arguments));
+    let Some((found, code, most)) = FAKE.counted() else { return };
     assert_eq!(code, Some(0));
-    let visits: u64 = found.iter().filter_map(|row| row["rounds"].as_u64()).sum();
-    assert!(visits >= 50, "{visits}");
     // Both ways at once hold two buffers of the kind and two plain ones, and each plain one what it is staged by.
-    let most: u32 = std::fs::read_to_string(&log).unwrap().lines().last().unwrap().parse().unwrap();
     assert!(most <= 8, "{most} pieces of memory lived at once");
     for buffer in ["device-local+cached", "device-local+coherent+cached"] {
         all_are(&of(&found, "buffer", buffer), "unavailable", &format!("has no type of memory that is {buffer}"));
@@ -144,7 +112,7 @@ fn every_type_that_can_be_mapped_is_measured() {
 /// A driver that copies when it maps and unmaps is found out, whatever its flags say.
 #[test]
 fn zero_copy_is_told_from_copying_by_behaviour() {
-    let Some((found, _)) = kinds("shadow", &["--part", "buffers", "--budget", "120s"]) else { return };
+    let Some((found, _)) = FAKE.kinds("shadow", &["--part", "buffers"]) else { return };
     for (buffer, expect) in [("coherent", "copied"), ("coherent+cached", "copied"), ("cached", "zero-copy")] {
         assert_eq!(sharing(&found, buffer), [expect], "{buffer}");
     }
@@ -152,7 +120,7 @@ fn zero_copy_is_told_from_copying_by_behaviour() {
 
 #[test]
 fn two_copies_at_once_take_two_queues() {
-    let Some((found, _)) = kinds("one-queue", &["--part", "buffers", "--budget", "120s"]) else { return };
+    let Some((found, _)) = FAKE.kinds("one-queue", &["--part", "buffers"]) else { return };
     let (both, others): (Vec<Value>, Vec<Value>) = found.into_iter().partition(|row| row["action"] == "copy-both");
     let both: Vec<Value> = both.into_iter().filter(|row| row["buffer"] == "coherent").collect();
     all_are(&both, "unavailable", "one queue that copies, and two copies at once need two");
@@ -161,26 +129,28 @@ fn two_copies_at_once_take_two_queues() {
 
 #[test]
 fn kernels_are_not_asked_of_it() {
-    let Some((found, code)) = kinds("", &["--part", "kernels", "--budget", "120s"]) else { return };
+    let Some((found, code)) = FAKE.kinds("", &["--part", "kernels"]) else { return };
     all_are(&found, "unavailable", "Vulkan runs SPIR-V");
     assert_eq!(code, Some(1), "nothing was measured");
 }
 
 #[test]
 fn faults_of_the_device_are_outcomes() {
-    let part = ["--part", "contention", "--budget", "120s"];
-    let Some((found, code)) = kinds("lost", &["--part", "buffers", "--budget", "120s"]) else { return };
-    let of_a_kind = of(&found, "buffer", "coherent").into_iter();
-    let lost: Vec<Value> = of_a_kind.filter(|row| row["outcome"] != "measured").collect();
-    all_are(&lost, "crashed", "the device was lost: VK_ERROR_DEVICE_LOST (-4) from vkWaitForFences");
+    let part = ["--part", "contention"];
+    let Some((found, code)) = FAKE.kinds("lost", &["--part", "buffers"]) else { return };
+    all_are(
+        &not_measured(of(&found, "buffer", "coherent")),
+        "crashed",
+        "the device was lost: VK_ERROR_DEVICE_LOST (-4) from vkWaitForFences",
+    );
     assert_eq!(code, Some(1));
-    let (found, _) = kinds("memory", &part).unwrap();
+    let (found, _) = FAKE.kinds("memory", &part).unwrap();
     all_are(
         &of(&found, "action", "copy"),
         "unavailable",
         "too little memory: VK_ERROR_OUT_OF_DEVICE_MEMORY (-2) from vkAllocateMemory; give a smaller --size",
     );
-    let (found, _) = kinds("no-mapping", &["--part", "buffers", "--budget", "120s"]).unwrap();
+    let (found, _) = FAKE.kinds("no-mapping", &["--part", "buffers"]).unwrap();
     // What is never mapped works.
     let stores = of(&of(&found, "buffer", "cached"), "action", "store");
     all_are(&stores, "unavailable", "could not be mapped: VK_ERROR_MEMORY_MAP_FAILED (-5)");
@@ -188,27 +158,22 @@ fn faults_of_the_device_are_outcomes() {
 
 #[test]
 fn a_device_that_copies_wrongly_is_invalid() {
-    let Some((found, code)) = kinds("wrong", &["--part", "buffers", "--budget", "120s"]) else { return };
+    let Some((found, code)) = FAKE.kinds("wrong", &["--part", "buffers"]) else { return };
     all_are(&of(&of(&found, "action", "copy"), "buffer", "coherent"), "invalid", "data check failed");
     assert_eq!(code, Some(1));
 }
 
-const COPIES: [&str; 9] = ["copies", "--sizes", "64,256KiB", "--samples", "3", "--rounds", "1", "--format", "json"];
-
 /// To and from the host by way of staging buffers, and within the device; not from one to another.
 #[test]
 fn copies_go_to_a_device_and_back() {
-    let arguments = [&COPIES[..], &["--device", "vulkan:0,vulkan:1", "--budget", "120s"]].concat();
-    let Some((found, _)) = on_fake("two", &arguments).map(|output| rows(&output)) else { return };
+    let Some((found, _)) = FAKE.copies("two", &[0, 1]) else { return };
     let (between, own): (Vec<Value>, Vec<Value>) =
         found.into_iter().partition(|row| row["peer"].is_string() && row["peer"] != row["device"]);
     all_are(&between, "unavailable", "Vulkan copies from no device to another");
     assert!(own.iter().all(|row| row["outcome"] == "measured"), "{own:?}");
     assert_eq!(own.len(), 16, "three ways with the host and one within, at two sizes, of two devices");
-    let lost = [&COPIES[..], &["--device", "vulkan:0", "--budget", "120s"]].concat();
-    let (lost, code) = on_fake("lost", &lost).map(|output| rows(&output)).unwrap();
-    let lost: Vec<Value> = lost.into_iter().filter(|row| row["outcome"] != "measured").collect();
-    all_are(&lost, "crashed", "the device was lost: VK_ERROR_DEVICE_LOST (-4) from vkWaitForFences");
+    let (found, code) = FAKE.copies("lost", &[0]).unwrap();
+    all_are(&not_measured(found), "crashed", "the device was lost: VK_ERROR_DEVICE_LOST (-4) from vkWaitForFences");
     assert_eq!(code, Some(1));
 }
 
@@ -225,9 +190,8 @@ fn a_device_on_the_processor_shares_all_memory() {
     let name = device["name"].as_str().unwrap();
     let folder = tempfile::tempdir().unwrap();
     let record = folder.path().join("run.jsonl");
-    let arguments =
-        ["kinds", "--device", name, "--size", "256KiB", "--samples", "3", "--rounds", "1", "--budget", "120s"];
-    let output = own(&[&arguments[..], &["--format", "json", "--record", record.to_str().unwrap()]].concat());
+    let arguments = ["kinds", "--device", name, "--size", "256KiB", "--record", record.to_str().unwrap()];
+    let output = own(&[&arguments[..], &ONCE].concat());
     let (found, code) = rows(&output);
     assert_eq!(code, Some(0), "{}", text(&output.stderr));
     let kind = "device-local+coherent+cached";

@@ -8,6 +8,7 @@ pub mod by_hand;
 pub mod copies;
 #[path = "../../../../core/tests/it/common/facts.rs"]
 pub mod facts;
+pub mod fake_driver;
 pub mod fleets;
 #[path = "../../../../core/tests/it/common/imitation.rs"]
 pub mod imitation;
