@@ -361,10 +361,15 @@ impl Limits {
     }
 
     /// Least seconds in which the cores of a row move so many bytes from and to its cache, by the ports that the sheet tells
-    /// of. Non-temporal stores go past the caches.
+    /// of. Non-temporal stores go past the caches. Nothing where the level before it keeps a part, which comes faster.
     pub fn seconds(&self, row: &BandwidthRow, machine: &Machine, loaded: f64, stored: f64) -> Option<f64> {
         let level = row.level.as_deref()?;
-        let ports = self.caches.iter().find(|cache| cache.level == level)?.ports.as_ref()?;
+        let (nearer, from) = self.caches.split_at(self.caches.iter().position(|cache| cache.level == level)?);
+        let ports = from.first()?.ports.as_ref()?;
+        let kept = nearer.last().and_then(|cache| cache.ports.as_ref()?.bytes());
+        if row.case.share().0 < kept.map_or(0, |kept| kept.0.saturating_mul(HARDLY_KEPT)) {
+            return None;
+        }
         let is_cached = stored == 0.0 || row.store() == StoreKind::Regular;
         let cycles = ports.cycles(loaded, stored, row.width().bytes(row.element()) as f64).filter(|_| is_cached)?;
         // Threads of one core share its ports.
@@ -396,6 +401,10 @@ impl Limits {
         }
     }
 }
+
+/// Of so many times what a cache holds it keeps next to nothing from pass to pass: h of it, where it replaces at random and a line stays
+/// with h = exp(-4 (1 - h)), a fiftieth. Of 1.4 times as much it is a half.
+const HARDLY_KEPT: u64 = 4;
 
 /// More than this share of a limit cannot be: the limit is wrong. Clocks of memory and of this machine differ by less.
 pub const WRONG_ABOVE: f64 = 1.03;

@@ -274,6 +274,35 @@ fn shares_are_of_the_slower_side() {
     assert_eq!(best.of_row(&row, &machine), None, "the best measured is no limit");
 }
 
+/// Of what is hardly larger than the first level a part stays there: 45 KiB of a triad passed what the ports of a second level of 512 KiB
+/// allow by 5 to 16 %.
+#[test]
+fn what_a_nearer_level_keeps_is_held_against_no_ports() {
+    let machine = crate::common::reports::empty().machine;
+    const SIZES: &str = "name = \"x\"\nsource = \"y\"\n[[cores]]\nname = \"c\"\n[[cores.caches]]\nlevel = 1\nsize = \"32KiB\"\n\
+                         load_bytes = 64\n[[cores.caches]]\nlevel = 2\nsize = \"512KiB\"\nload_bytes = 32\n";
+    let told = Sheet::parse(SIZES, "here").unwrap().cores[0].caches.clone();
+    let cache = |(ports, level): (_, &str)| CacheLimit {
+        level: level.into(),
+        load_bps: None,
+        store_bps: None,
+        ports: Some(ports),
+    };
+    let known = Limits {
+        caches: told.into_iter().zip(["L1", "L2"]).map(cache).collect(),
+        clock_hz: limit(1e9, LimitBasis::Specified),
+        ..Limits::default()
+    };
+    let at = |level: &str, kib: u64| {
+        let mut row = crate::common::reports::row("load", StoreKind::Regular, Width::W256, 1, kib << 10);
+        row.level = Some(level.into());
+        known.of_row(&row, &machine)
+    };
+    assert_eq!([45, 127].map(|kib| at("L2", kib)), [None, None]);
+    near(at("L2", 128), 32e9);
+    near(at("L1", 24), 64e9);
+}
+
 /// A whole run on the simulated machine: memory delivers 8 GB/s of the bus to one thread, whatever the mix.
 fn simulated_report() -> Report {
     model::report(&simulated_record())
