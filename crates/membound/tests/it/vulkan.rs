@@ -11,7 +11,7 @@ use crate::common::fake_driver::{FakeDriver, ONCE, all_are, not_measured, of, ro
 use crate::common::launched::text;
 use crate::common::skip::skip;
 
-static FAKE: LazyLock<FakeDriver> = LazyLock::new(|| FakeDriver::new("vulkan", "libvulkan.so.1", "FAKE_VULKAN"));
+static FAKE: LazyLock<FakeDriver> = LazyLock::new(|| FakeDriver::new("vulkan", "libvulkan.so.1"));
 
 /// The kinds of buffers that the fake card has, but the one that the processor can't map.
 const MAPPED: [&str; 4] = ["coherent", "cached", "coherent+cached", "device-local+coherent"];

@@ -13,15 +13,16 @@ use super::skip::skip;
 pub struct FakeDriver {
     api: &'static str,
     library: &'static str,
-    /// Names the fault.
-    variable: &'static str,
+    /// `FAKE_API` names the fault.
+    variable: String,
     /// Where its library lies; nothing where there is no compiler.
     folder: Option<TempDir>,
 }
 
 impl FakeDriver {
     /// Compiles `tests/API/fake.c`.
-    pub fn new(api: &'static str, library: &'static str, variable: &'static str) -> Self {
+    pub fn new(api: &'static str, library: &'static str) -> Self {
+        let variable = format!("FAKE_{}", api.to_uppercase());
         FakeDriver { api, library, variable, folder: compiled(api, library, &[]) }
     }
 
@@ -40,7 +41,7 @@ impl FakeDriver {
 
     /// What membound says, where the driver has a fault.
     pub fn run(&self, fault: &str, arguments: &[&str]) -> Option<Output> {
-        Some(membound(self.folder()?, &[(self.variable, fault)], arguments))
+        Some(membound(self.folder()?, &[(&self.variable, fault)], arguments))
     }
 
     /// Visits each case of `kinds` once. Rows, and the exit code.
@@ -80,7 +81,7 @@ impl FakeDriver {
 
     /// The same by the library in this folder.
     pub fn listed_from(&self, folder: &Path, fault: &str) -> (Vec<Value>, Vec<String>) {
-        let output = membound(folder, &[(self.variable, fault)], &["devices", "--format", "json"]);
+        let output = membound(folder, &[(&self.variable, fault)], &["devices", "--format", "json"]);
         assert!(output.status.success(), "{}", text(&output.stderr));
         let all: Value = serde_json::from_slice(&output.stdout).unwrap();
         let is_of = |device: &&Value| device["name"].as_str().unwrap().split_once(':').unwrap().0 == self.api;
