@@ -38,6 +38,15 @@ impl<'a, M: Memory> Side<'a, M> {
         Ok(Side { passes, next: 0, duty_percent: work.duty_percent })
     }
 
+    /// Makes the pages of what the processor works on: for the thread that does, on its own CPU.
+    fn touch(&mut self) {
+        for pass in &mut self.passes {
+            if let Pass::Triad { memory, .. } = pass {
+                memory.words().fill(1.0);
+            }
+        }
+    }
+
     fn once(&mut self) -> Result<(), NoVisit> {
         let at = self.next;
         self.next = (at + 1) % self.passes.len();
@@ -70,6 +79,7 @@ impl Others {
     fn run<M: Memory>(&self, number: usize, cpu: u32, side: &mut Side<'_, M>) {
         let mut work = || {
             pin(cpu)?;
+            side.touch();
             while !self.stop.is_raised() {
                 side.once_and_pause()?;
                 self.done[number].fetch_add(1, Ordering::Release);
@@ -99,6 +109,7 @@ struct Timed<'a, 'b, M> {
 
 impl<M: Memory> Task for Timed<'_, '_, M> {
     fn begin(&mut self) -> Result<(), NoVisit> {
+        self.side.touch();
         // All are at work before anything is timed.
         while !self.others.are_at_work() && !self.others.stop.is_raised() {
             std::thread::yield_now();
@@ -141,7 +152,7 @@ pub(super) fn measure<D: Driver>(
     let steady = DeviceWork::new(work.device, work.buffer, action);
     let triad = |slices: u64| {
         let bytes = 3 * action.triad_array(cpus, case.working_set).0 / slices;
-        Ok(Pass::Triad { code, memory: HostMemory::new(bytes as usize, 0).full_of(1.0) })
+        Ok(Pass::Triad { code, memory: HostMemory::in_large_pages(bytes as usize) })
     };
     let copy = |slices: u64| {
         let bytes = (action.copied_beside(cpus, case.working_set).0 / slices) as usize;

@@ -15,7 +15,7 @@ use crate::bench::{CORE_CLOCK_LINKS, Codes, compile, volume as volume_of};
 use crate::driver::Driver;
 use crate::driver::tools::HostTools;
 use crate::experiments::device::buffers::Maker;
-use crate::experiments::device::operations::{LINKS, Operation};
+use crate::experiments::device::operations::Operation;
 use crate::experiments::device::sampler::Sampler;
 use crate::no_visit::NoVisit;
 use crate::schedule::Quota;
@@ -139,7 +139,7 @@ fn volume(case: &Case, work: DeviceWork) -> Volume {
         Action::Write | Action::Read | Action::Copy | Action::CopyBack => moved(bytes, bytes),
         Action::KernelRead | Action::CopyBesideHostTriad => moved(bytes, bytes),
         Action::CopyBoth => moved(2 * bytes, 2 * bytes),
-        Action::Chase => Volume { units: LINKS, unit: Unit::Access, ..Volume::default() },
+        Action::Chase => Volume { units: operations::links(bytes), unit: Unit::Access, ..Volume::default() },
         action => {
             let kernel = action.kernel().and_then(|name| Kernel::find(name).ok());
             let Some(kernel) = kernel else { return moved(0, 0) };

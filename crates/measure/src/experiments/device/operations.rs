@@ -15,8 +15,13 @@ use membound_core::work::device::{Action, Buffer};
 
 /// Of the order of a chase: the same in every visit.
 const SEED: u64 = 1;
-/// Links of a repetition of a chase.
-pub(super) const LINKS: u64 = 1 << 14;
+/// No first cache of a device is larger. Each launch finds it empty, and a pass that fills it takes as long as eight others.
+const FIRST_CACHE: u64 = 256 << 10;
+
+/// Links of a repetition of a chase: so many in what a first cache may hold that filling it does not show.
+pub(super) fn links(working_set: u64) -> u64 {
+    if working_set <= FIRST_CACHE { 1 << 20 } else { 1 << 14 }
+}
 
 /// The processor's code, and what it was made of.
 pub(super) type Code<'a> = (&'a Variant, &'a Executable);
@@ -88,12 +93,12 @@ impl<'a, D: Driver> Operation<'a, D> {
                 let on_device = self.kernels.cycle(&cycle, HostMemory::in_large_pages(8 * cycle.words()).words())?;
                 self.chase = Some(Chasing { cycle, on_device, followed: 0 });
             }
-            _ if is_regular => self.regular = Some(filled(self.bytes)),
+            _ if is_regular => self.regular = Some(HostMemory::new(self.bytes, 0).full_of(SCALAR)),
             _ if self.is_first_use => self.attend()?,
             _ => {
                 let mut memory = self.maker.fresh(self.bytes)?;
                 memory.write(
-                    if self.action == Action::CopyBack { empty(self.bytes) } else { filled(self.bytes) }.words(),
+                    contents(self.bytes, if self.action == Action::CopyBack { OTHER } else { SCALAR }).words(),
                 )?;
                 if stays_mapped(self.action) {
                     memory.map(Access::ReadWrite)?;
@@ -109,18 +114,18 @@ impl<'a, D: Driver> Operation<'a, D> {
     fn attend(&mut self) -> Result<(), NoVisit> {
         use Action::{Copy, CopyBack, CopyBoth, KernelRead, Read, Use, UseWritten, Write};
         if matches!(self.action, Use | UseWritten | KernelRead | Copy | CopyBoth) {
-            self.sink = Some(self.plain(empty(self.bytes))?);
+            self.sink = Some(self.plain(OTHER)?);
         }
         if matches!(self.action, CopyBack | CopyBoth) {
-            self.source = Some(self.plain(filled(self.bytes))?);
+            self.source = Some(self.plain(SCALAR)?);
         }
         if self.action == CopyBoth {
             let mut second = self.maker.fresh(self.bytes)?;
-            second.write(empty(self.bytes).words())?;
+            second.write(contents(self.bytes, OTHER).words())?;
             self.second = Some(second);
         }
         if self.action == Use && self.maker.buffer.is_staged() && !self.is_first_use {
-            self.staging = Some(self.plain(empty(self.bytes))?);
+            self.staging = Some(self.plain(OTHER)?);
         }
         if matches!(self.action, UseWritten | Write | Read) {
             let value = if self.action == Read { OTHER } else { SCALAR };
@@ -129,10 +134,10 @@ impl<'a, D: Driver> Operation<'a, D> {
         Ok(())
     }
 
-    /// A plain buffer with these contents.
-    fn plain(&self, mut contents: HostMemory) -> Result<D::Memory, NoVisit> {
+    /// A plain buffer full of a number.
+    fn plain(&self, value: f64) -> Result<D::Memory, NoVisit> {
         let mut memory = self.maker.plain(self.bytes)?;
-        memory.write(contents.words())?;
+        memory.write(contents(self.bytes, value).words())?;
         Ok(memory)
     }
 
@@ -208,8 +213,9 @@ impl<'a, D: Driver> Operation<'a, D> {
             Action::Store | Action::StoreNt | Action::Load | Action::LoadNt => self.touch(),
             Action::Chase => match &mut self.chase {
                 Some(Chasing { on_device, followed, .. }) => {
-                    *followed += LINKS;
-                    self.kernels.follow(on_device, LINKS)
+                    let links = links(self.bytes as u64);
+                    *followed += links;
+                    self.kernels.follow(on_device, links)
                 }
                 None => Ok(()),
             },
@@ -291,21 +297,16 @@ impl<'a, D: Driver> Operation<'a, D> {
             action if Action::KERNELS.contains(&action) => self.check_arrays(),
             _ => {
                 if let Some(second) = &mut self.second {
-                    let mut found = vec![0.0; self.bytes / 8];
-                    second.read(&mut found)?;
-                    check(&found, SCALAR)?;
+                    check_contents(second, SCALAR)?;
                 }
-                let memory = self.sink.as_mut().or(self.memory.as_mut());
-                let mut found = vec![0.0; self.bytes / 8];
-                match (memory, &mut self.regular) {
+                match (self.sink.as_mut().or(self.memory.as_mut()), &mut self.regular) {
                     (Some(memory), _) => {
                         memory.unmap()?;
-                        memory.read(&mut found)?;
+                        check_contents(memory, SCALAR)
                     }
-                    (None, Some(regular)) => found.copy_from_slice(regular.words()),
-                    (None, None) => {}
+                    (None, Some(regular)) => check(regular.words(), SCALAR),
+                    (None, None) => Ok(()),
                 }
-                check(&found, SCALAR)
             }
         }
     }
@@ -329,10 +330,7 @@ impl<'a, D: Driver> Operation<'a, D> {
             _ => 11.0,
         };
         let expect = self.word_of(expect);
-        let Some(a) = self.arrays.first_mut() else { return Ok(()) };
-        let mut found = HostMemory::in_large_pages(a.bytes());
-        a.read(found.words())?;
-        check(found.words(), expect)
+        self.arrays.first_mut().map_or(Ok(()), |a| check_contents(a, expect))
     }
 }
 
@@ -346,14 +344,9 @@ const OTHER: f64 = 1.0;
 /// Bytes of a cache line: places of a chase lie so far apart.
 const LINE: usize = membound_core::units::LINE as usize;
 
-/// Regular memory that holds what every check expects.
-fn filled(bytes: usize) -> HostMemory {
-    HostMemory::new(bytes, 0).full_of(SCALAR)
-}
-
-/// Regular memory that holds something else.
-fn empty(bytes: usize) -> HostMemory {
-    HostMemory::new(bytes, 0).full_of(OTHER)
+/// What a buffer is filled from.
+fn contents(bytes: usize, value: f64) -> HostMemory {
+    HostMemory::in_large_pages(bytes).full_of(value)
 }
 
 /// A cycle that a device follows, and how far it came.
@@ -394,6 +387,12 @@ pub(super) fn triad(code: Option<Code<'_>>, memory: &mut HostMemory) -> Result<(
     let (b, c) = rest.split_at_mut(third);
     over_slices(code, &kernel.formula(), variant, &mut [a, b, &mut c[..third]], SCALAR)?;
     Ok(())
+}
+
+fn check_contents(memory: &mut impl Memory, expect: f64) -> Result<(), NoVisit> {
+    let mut found = HostMemory::in_large_pages(memory.bytes());
+    memory.read(found.words())?;
+    check(found.words(), expect)
 }
 
 fn check(found: &[f64], expect: f64) -> Result<(), NoVisit> {
