@@ -3,6 +3,7 @@
 use crate::across::first_touch::FirstTouchSpeed;
 use crate::across::limits::Limits;
 use crate::across::roofline::Roofline;
+use crate::across::shared_cores::SharedCores;
 use crate::across::verdict::diagnosis::Diagnosis;
 use crate::experiments::bandwidth;
 use crate::experiments::bandwidth::rows::BandwidthRow;
@@ -11,7 +12,7 @@ use crate::experiments::latency::rows::Chases;
 use crate::hierarchy::names::{Level, Levels, assumed, named};
 use crate::rate::Rate;
 use crate::report::Report;
-use crate::visits::{Visits, shared_cores};
+use crate::visits::Visits;
 use membound_core::curves::hierarchy::model::Curve;
 use membound_core::curves::hierarchy::model::ends;
 use membound_core::record::Record;
@@ -62,7 +63,7 @@ pub(crate) fn of_visits(visits: &Visits<'_>) -> Report {
         end: record.end.clone(),
         visited: visits.cases.len() as u64,
         levels,
-        shared_cores: shared_cores(visits),
+        shared_cores: SharedCores::of(visits, &rows, &header.machine),
         host_states: crate::across::host_states::host_states(visits, &rows),
         first_touch: FirstTouchSpeed::of(record),
         crossovers: bandwidth::stores::crossovers(&rows),

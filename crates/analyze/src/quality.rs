@@ -135,6 +135,11 @@ impl<'a> Sampled<'a> {
         Sampled { measured, batches, shares, summary, every, quality }
     }
 
+    /// Whether the host moved the CPUs, and the figures are of the visits with CPUs as far apart as they mostly were.
+    pub fn is_of_one_place(&self) -> bool {
+        self.every.is_some()
+    }
+
     /// The values as a rate.
     pub fn rate(&mut self) -> Option<Rate> {
         self.figure(Better::Higher)

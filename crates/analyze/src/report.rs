@@ -7,6 +7,7 @@ use crate::across::host_states::HostStates;
 use crate::across::limits::Limits;
 use crate::across::numa::rows::Numa;
 use crate::across::roofline::Roofline;
+use crate::across::shared_cores::SharedCores;
 use crate::across::traffic::WriteAllocate;
 use crate::across::verdict::diagnosis::Diagnosis;
 use crate::across::weights::Weighting;
@@ -97,8 +98,8 @@ pub struct Report {
     pub limits: Limits,
     /// Levels of the memory system as all curves show them.
     pub levels: Levels,
-    /// Samples of several threads whose cores were probed, and those of them in which threads shared a core.
-    pub shared_cores: [usize; 2],
+    /// Threads that have less than their core.
+    pub shared_cores: SharedCores,
     /// Where a host had the CPUs of a guest, if that changed.
     pub host_states: Option<HostStates>,
     /// What the first touch of the run's own memory cost, if it touched much.

@@ -77,17 +77,6 @@ impl<'a> Visits<'a> {
     }
 }
 
-/// Of samples of several threads whose cores were probed: how many there are, and how many had a thread with less than its
-/// core.
-pub(crate) fn shared_cores(visits: &Visits<'_>) -> [usize; 2] {
-    /// Two threads that compute get a half each.
-    const WHOLE: f64 = 0.75;
-    let all = visits.record.measured().map(|(case, visit)| (&case.cpus[..], &visit.samples));
-    let of_several = all.filter(|(cpus, _)| cpus.len() > 1);
-    let shares = of_several.flat_map(|(cpus, samples)| samples.shares(cpus, &visits.gauge.undisturbed));
-    shares.flatten().fold([0, 0], |[known, shared], share| [known + 1, shared + usize::from(share < WHOLE)])
-}
-
 /// The visits that came to figures.
 pub(crate) fn measured<'a>(visits: &[&'a Measurement]) -> Vec<&'a Measured> {
     visits.iter().filter_map(|visit| visit.outcome.measured()).collect()

@@ -3,6 +3,8 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 
+use crate::across::verdict::diagnosis::{Cause, CauseKind};
+use crate::across::verdict::rules::cure;
 use crate::experiments::bandwidth::rows::BandwidthRow;
 use crate::experiments::latency::rows::LatencyRow;
 use crate::experiments::pages::rows::PageRow;
@@ -41,6 +43,7 @@ pub fn losses(report: &Report) -> Vec<Loss> {
         small_pages(report),
         one_core(report),
         close_together(report),
+        shared_cores(report),
     ];
     let mut all: Vec<Loss> = one.into_iter().flatten().chain(small_caches(report)).chain(causes(report)).collect();
     all.retain(|loss| loss.factor[1] >= LEAST && loss.factor.iter().all(|end| end.is_finite()));
@@ -209,6 +212,20 @@ fn close_together(report: &Report) -> Option<Loss> {
     })
 }
 
+/// Threads that have less than their cores: caches feel it most.
+fn shared_cores(report: &Report) -> Option<Loss> {
+    let [ratio, low, high] = report.shared_cores.in_caches?;
+    let share = percent(report.shared_cores.share());
+    Some(Loss {
+        what: format!(
+            "kernels of several threads in L1 and L2 while one has less than its core, as beside {share} of the samples"
+        ),
+        factor: [ratio, high, low].map(|ratio| 1.0 / ratio),
+        than: "slower",
+        cure: cure::SHARED_CORE.into(),
+    })
+}
+
 /// Caches that give less than they claim.
 fn small_caches(report: &Report) -> Vec<Loss> {
     let small = |level: &crate::hierarchy::names::Level| {
@@ -226,9 +243,10 @@ fn small_caches(report: &Report) -> Vec<Loss> {
 
 /// What the verdict knows beside these.
 fn causes(report: &Report) -> Vec<Loss> {
-    use crate::across::verdict::diagnosis::CauseKind::{FewCores, PageSize, WriteAllocate};
+    use CauseKind::{FewCores, PageSize, SharedCore, WriteAllocate};
+    const TOLD: [CauseKind; 4] = [WriteAllocate, PageSize, FewCores, SharedCore];
     let Some(gap) = &report.verdict.gap else { return Vec::new() };
-    let loss = |cause: &crate::across::verdict::diagnosis::Cause| {
+    let loss = |cause: &Cause| {
         let factor = 1.0 + cause.gives_back_bps? / gap.reached_bps;
         Some(Loss {
             what: format!("{}: {}", cause.cause, cause.evidence),
@@ -237,7 +255,7 @@ fn causes(report: &Report) -> Vec<Loss> {
             cure: cause.cure.clone(),
         })
     };
-    let others = report.verdict.causes.iter().filter(|c| ![WriteAllocate, PageSize, FewCores].contains(&c.cause));
+    let others = report.verdict.causes.iter().filter(|cause| !TOLD.contains(&cause.cause));
     others.filter_map(loss).collect()
 }
 

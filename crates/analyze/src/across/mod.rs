@@ -14,6 +14,7 @@ pub mod numa;
 pub mod recipes;
 pub mod roofline;
 pub mod sections;
+pub mod shared_cores;
 pub mod tiers;
 pub mod traffic;
 pub mod verdict;

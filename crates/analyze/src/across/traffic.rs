@@ -169,7 +169,7 @@ pub(crate) fn pooled(rows: &[BandwidthRow], machine: &Machine, threads: usize) -
 
 /// The slope of a line through the origin with its 95 % interval. Points far off count less (Huber's weights): a pair of
 /// which one side was disturbed all the time.
-fn slope(points: &[(f64, f64)]) -> [f64; 3] {
+pub(crate) fn slope(points: &[(f64, f64)]) -> [f64; 3] {
     const HUBER: f64 = 1.345;
     const TURNS: usize = 10;
     let mut weights = vec![1.0; points.len()];

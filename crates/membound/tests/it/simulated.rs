@@ -290,6 +290,33 @@ fn where_a_host_had_the_cpus_is_told() {
     assert_eq!(model::report(&near).host_states, None);
 }
 
+/// What few visits reached between two caches is no limit of what many reach behind one.
+#[test]
+fn a_limit_is_of_where_the_cpus_mostly_were() {
+    let mut record = mostly(CLOSE, FAR);
+    let with = |kernel: &str, store: StoreKind, slower: f64| {
+        let of_other = move |visit: &Measurement| {
+            let mut visit = visit.clone();
+            visit.case = steady(kernel, Width::W256, store, USUAL_MEMORY, vec![0, 1], Bytes::mib(512));
+            let Outcome::Measured(measured) = &mut visit.outcome else { panic!("{visit:?}") };
+            let ticks = measured.samples.ticks.iter_mut().chain(measured.samples.thread_ticks.iter_mut().flatten());
+            ticks.for_each(|ticks| *ticks = (*ticks as f64 * slower) as u64);
+            visit
+        };
+        record.measurements.iter().map(of_other).collect::<Vec<_>>()
+    };
+    let (plain, others) = (with("copy", StoreKind::Regular, 1.5), with("load", StoreKind::Regular, 0.5));
+    // Two visits of the loads, both far apart.
+    record.measurements.extend(plain.into_iter().chain([others[0].clone(), others[3].clone()]));
+    let report = model::report(&record);
+    let rate = |kernel, store| report.rows.iter().find(|row| (row.kernel(), row.store()) == (kernel, store)).unwrap();
+    let (nt, load) =
+        (rate("copy", StoreKind::Nt).undisturbed_bps(), rate("load", StoreKind::Regular).undisturbed_bps());
+    let gap = report.verdict.gap.as_ref().unwrap();
+    assert_eq!((gap.kernel.as_str(), gap.limit_bps), ("copy", nt), "{gap:?}, loads {load}");
+    assert!(load > 1.5 * nt);
+}
+
 /// A row shows where the CPUs mostly were, and the other place stands beside it; what one gets is both: of three visits two take twice
 /// as long, so a mean visit takes 5/3 times as long as a fast one.
 #[test]

@@ -6,6 +6,7 @@ use std::process::Command;
 use crate::common::by_hand::module;
 use crate::common::imitation::{record, visit};
 use crate::common::planted::{Machines, Simulated};
+use membound_analyze::across::losses::losses;
 use membound_analyze::across::sections;
 use membound_analyze::across::verdict::diagnosis::{Cause, CauseKind, Diagnosis, GainBasis};
 use membound_analyze::of_record as model;
@@ -18,6 +19,7 @@ use membound_core::kernel::{StoreKind, Width};
 use membound_core::machine::Machine;
 use membound_core::machine::fact::Fact;
 use membound_core::memory::{MemoryKind, MemorySpec};
+use membound_core::record::probes::{ProbeSamples, Reading};
 use membound_core::record::{Line, Measurement, Outcome, Sample, Samples, Writer};
 use membound_core::units::Bytes;
 
@@ -153,6 +155,48 @@ fn pages_are_held_against_threads() {
     assert!(verdict.causes[0].evidence.starts_with("50% of the pages lie on other nodes"), "{verdict:?}");
     assert!(verdict.causes[0].evidence.ends_with("most on node 0"), "{verdict:?}");
     assert_eq!(causes(&of_pages(&[(0, 490), (1, 510)])), []);
+}
+
+/// Of half of the samples the core is shared. Kernels in memory then run at 0.9 of their speed, so a twentieth of the time is lost;
+/// those in caches at a half, which is no loss of memory's.
+#[test]
+fn what_shared_cores_cost_by_hand() {
+    const SAMPLES: usize = 40;
+    let report = |[in_caches, in_memory]: [f64; 2]| {
+        let sized = [(Bytes::kib(32), in_caches, 200e9), (Bytes::gib(1), in_memory, 40e9)];
+        let one = |name: &str, (size, kept, bps): (Bytes, f64, f64)| {
+            let mut one = visit(&kernel(name, StoreKind::Regular, 2, size), bps, &[]);
+            let Outcome::Measured(measured) = &mut one.outcome else { panic!("{one:?}") };
+            let ticks = measured.samples.ticks[0] as f64;
+            measured.samples = Samples::default();
+            let mut probes = ProbeSamples { chain_links: 1000, wide_adds: 4000, ..ProbeSamples::default() };
+            for sample in 0..SAMPLES {
+                let is_shared = sample % 2 == 0;
+                let ticks = if is_shared { ticks / kept } else { ticks } as u64;
+                let wide_ticks = if is_shared { 2000 } else { 1000 };
+                measured.samples.push(Sample { ticks, core_clock_ticks: 13_333, ..Sample::default() });
+                probes.push([[Reading { chain_ticks: 1000, wide_ticks }; 2]; 2].into_iter());
+            }
+            measured.samples.probes = Some(probes);
+            one
+        };
+        let visits = ["load", "copy", "triad", "sum"].into_iter().flat_map(|name| sized.map(|size| one(name, size)));
+        model::report(&record(Machines::default().of((1, 2, 1)), visits.collect()))
+    };
+    let slowed = report([0.5, 0.9]);
+    let [probed, shared] = [slowed.shared_cores.probed, slowed.shared_cores.shared];
+    assert_eq!([probed, shared], [8 * SAMPLES, 4 * SAMPLES]);
+    assert_eq!(causes(&slowed.verdict), [CauseKind::SharedCore]);
+    let (cause, gap) = (&slowed.verdict.causes[0], slowed.verdict.gap.as_ref().unwrap());
+    assert!((cause.gives_back_bps.unwrap() / (gap.reached_bps * 0.05 / 0.95) - 1.0).abs() < 1e-3, "{cause:?}, {gap:?}");
+    assert!(cause.evidence.ends_with("kernels in memory then run at 90% [90%, 90%] of their speed"), "{cause:?}");
+    let loss = |report: &Report| losses(report).into_iter().find(|loss| loss.what.contains("less than its core"));
+    let found = loss(&slowed).unwrap();
+    assert!((found.factor[0] - 2.0).abs() < 1e-3 && found.what.contains("beside 50% of the samples"), "{found:?}");
+    // Caches alone: no cause of memory's speed.
+    let in_caches = report([0.5, 1.0]);
+    assert_eq!(causes(&in_caches.verdict), []);
+    assert!(loss(&in_caches).is_some() && loss(&report([1.0, 1.0])).is_none());
 }
 
 /// 16 of 100 samples of 10 us are interrupted for 5 us: the mean is 10.8 us, the share 7.4 %.

@@ -423,11 +423,44 @@ fn write_allocate(scene: &Scene<'_>) -> Option<Found> {
     found(evidence, GivesBack::Estimated(back), cure, test(plain.kernel()))
 }
 
-/// Visits of several threads to caches of their own that run at about half their case's speed, while those of one thread do
-/// not: two of the CPUs share a core for a while.
+/// Threads that have less than their core, as probes beside samples tell: what it costs kernels in memory was measured, or nothing
+/// is said to be given back.
 fn shared_core(scene: &Scene<'_>) -> Option<Found> {
+    let (plain, shared) = (scene.plain, &scene.report.shared_cores);
+    if plain.threads() < 2 {
+        return None;
+    }
+    let is_probed = shared.probed >= threshold::PROBED && shared.share() > threshold::SHARED;
+    let slowed = |what: &str, [ratio, low, high]: [f64; 3]| {
+        let [ratio, low, high] = [ratio, low, high].map(percent);
+        format!("{what} then run at {ratio} [{low}, {high}] of their speed")
+    };
+    let is_sure = |ratio: &[f64; 3]| ratio[2] < 1.0;
+    let mut evidence = Vec::new();
+    evidence.extend(is_probed.then(|| {
+        let share = percent(shared.share());
+        format!("beside {share} of the samples of several threads, a probe got less than its core")
+    }));
+    let (back, told) = match (is_probed, shared.in_memory) {
+        (true, Some(ratio)) => {
+            let lost = shared.share() * (1.0 - ratio[0]);
+            evidence.push(slowed("kernels in memory", ratio));
+            (GivesBack::Estimated(scene.gap.reached_bps * lost / (1.0 - lost)), is_sure(&ratio))
+        }
+        _ => {
+            let in_caches = shared.in_caches.filter(|ratio| is_probed && is_sure(ratio));
+            let told = in_caches.map(|ratio| slowed("kernels in L1 and L2", ratio)).or_else(|| halved(scene));
+            evidence.extend(told.clone());
+            (GivesBack::Unknown, told.is_some())
+        }
+    };
+    let test = format!("membound bandwidth --kernel load --size 16KiB --threads 1,{} --samples 1000", plain.threads());
+    told.then(|| found(evidence.join("; "), back, cure::SHARED_CORE, test))?
+}
+
+/// Visits of several threads to caches of their own that run at about half their case's speed, while those of one thread do not.
+fn halved(scene: &Scene<'_>) -> Option<String> {
     const HALF: std::ops::Range<f64> = 0.4..0.65;
-    let plain = scene.plain;
     let slow = |is_ours: &dyn Fn(usize) -> bool| {
         let (mut all, mut slow) = (0, Vec::new());
         let own = steady_rows(scene.report).filter(|row| is_ours(row.threads()) && !row.writes_zeros());
@@ -442,28 +475,18 @@ fn shared_core(scene: &Scene<'_>) -> Option<Found> {
     let (all, halved) = slow(&|threads| threads > 1);
     let (all_alone, alone) = slow(&|threads| threads == 1);
     let (share, share_alone) = (halved.len() as f64 / all.max(1) as f64, alone.len() as f64 / all_alone.max(1) as f64);
-    let [probed, shared] = scene.report.shared_cores;
-    let probed_share = shared as f64 / probed.max(1) as f64;
-    let is_probed = probed >= threshold::PROBED && probed_share > threshold::SHARED;
-    let is_halved = halved.len() >= threshold::ROWS && share > threshold::SHARED && share > 3.0 * share_alone;
-    let ratio = median(halved.iter().copied()).unwrap_or(0.5);
-    let lost = if is_halved { share } else { probed_share } * (1.0 - ratio);
-    let mut evidence = Vec::new();
-    evidence.extend(is_probed.then(|| {
-        format!("beside {} of the samples of several threads, a probe got less than its core", percent(probed_share))
-    }));
-    evidence.extend(is_halved.then(|| {
-        let (halved, alone, ratio, share) = (halved.len(), alone.len(), percent(ratio), percent(share));
-        format!(
-            "{halved} of {all} visits of several threads to their caches ran at {ratio} of their case's speed, {alone} of \
-             {all_alone} of one thread: CPUs share a core {share} of the time"
-        )
-    }));
-    let is_so = !evidence.is_empty();
-    let evidence = format!("{}; it costs {}", evidence.join("; "), percent(lost));
-    let back = GivesBack::Estimated(scene.gap.reached_bps * lost / (1.0 - lost));
-    let test = format!("membound bandwidth --kernel load --size 16KiB --threads 1,{} --samples 1000", plain.threads());
-    (plain.threads() > 1 && is_so).then(|| found(evidence, back, cure::SHARED_CORE, test))?
+    if halved.len() < threshold::ROWS || share <= threshold::SHARED || share <= 3.0 * share_alone {
+        return None;
+    }
+    let ratio = median(halved.iter().copied())?;
+    let (halved, alone, lost) = (halved.len(), alone.len(), share * (1.0 - ratio));
+    Some(format!(
+        "{halved} of {all} visits of several threads to their caches ran at {} of their case's speed, {alone} of {all_alone} of one \
+         thread: CPUs share a core {} of the time, which costs {} in the caches",
+        percent(ratio),
+        percent(share),
+        percent(lost)
+    ))
 }
 
 /// Share of huge pages, as far as the kernel told.

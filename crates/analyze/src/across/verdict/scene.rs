@@ -24,6 +24,11 @@ fn is_same_memory(report: &Report, a: &BandwidthRow, b: &BandwidthRow) -> bool {
     kinds(a) == kinds(b)
 }
 
+/// Whether what a row reached says something of another where the host moves CPUs: between two last-level caches memory is faster.
+fn is_same_place(row: &BandwidthRow, other: &BandwidthRow) -> bool {
+    !row.mixes_places || other.mixes_places
+}
+
 /// What rules look at.
 pub(crate) struct Scene<'a> {
     pub(crate) report: &'a Report,
@@ -64,7 +69,8 @@ impl<'a> Scene<'a> {
     pub(crate) fn of(report: &'a Report) -> Option<Self> {
         let (row, plain) = plain(report)?;
         let reached_bps = rate(plain);
-        let alike = memory_rows(report).filter(|row| is_same_memory(report, row, plain) && !row.writes_zeros());
+        let is_alike = |row: &&BandwidthRow| is_same_memory(report, row, plain) && is_same_place(row, plain);
+        let alike = memory_rows(report).filter(|row| is_alike(row) && !row.writes_zeros());
         let best = alike.max_by(|a, b| rate(a).total_cmp(&rate(b))).unwrap_or(plain);
         let measured = || {
             let what = format!("the best measured: {}", what_ran(best.kernel(), best.store(), best.threads()));

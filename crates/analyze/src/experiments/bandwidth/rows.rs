@@ -68,6 +68,9 @@ pub struct BandwidthFigures {
     /// Memory obtained.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub obtained: Option<Obtained>,
+    /// Whether the host moved the CPUs, and the visits are too few for figures of one place.
+    #[serde(skip)]
+    pub mixes_places: bool,
     /// Payload B/s of each sample of each visit that the figures are of.
     #[serde(skip)]
     pub batches: Vec<Vec<f64>>,
@@ -310,6 +313,7 @@ fn row_of(visits: &[&Measurement], all: &Visits<'_>) -> Option<BandwidthRow> {
         modes: sampled.summary.as_ref().and_then(|summary| summary.modes),
         obtained: sampled.obtained(),
         seconds: crate::visits::measured(visits).iter().flat_map(seconds).collect(),
+        mixes_places: all.gauge.moved.is_some() && case.threads() > 1 && !sampled.is_of_one_place(),
         batches: sampled.batches,
     };
     let mut row = Row { case, quality: sampled.quality, figures };

@@ -75,7 +75,7 @@ pub fn empty() -> Report {
         flops: Vec::new(),
         roofline: Default::default(),
         levels: Levels::default(),
-        shared_cores: [0, 0],
+        shared_cores: Default::default(),
         host_states: None,
         first_touch: None,
         crossovers: Vec::new(),
