@@ -58,7 +58,7 @@ pub struct End {
     pub capacity: [Bytes; 3],
     /// Which of the claimed caches it is.
     pub claim: Option<usize>,
-    /// Whether chases alone show it, by a small step: translation of addresses.
+    /// Whether chases alone show it, or it is a small step that nobody claims: translation of addresses.
     pub is_translation: bool,
     /// Probability that there is such an end, by the points and the claim.
     pub probability: f64,
@@ -109,6 +109,9 @@ const UNCLAIMED_ODDS: f64 = -12.0;
 const BELIEVED: f64 = 0.0;
 /// An end that nobody claims, with a step below this, is inside a cache.
 pub const STEP_INSIDE: f64 = 1.5;
+/// What chases alone feel is translation, whose tables lie no farther than what is loaded: one or two loads more. A larger step is of a
+/// cache that others took while chases were in it.
+const STEP_OF_TRANSLATION_MAX: f64 = 3.0;
 /// Share of its cost by which a load takes longer in an octave of a level at most, for translation.
 const GROWTH_MAX: f64 = 0.1;
 /// Least ratio of costs that counts as a step at all.
@@ -549,12 +552,20 @@ impl<'a> Model<'a> {
         if self.step(k) < STEP_MIN || !self.is_within_points(k) || is_alone && !self.is_between_plateaus(k) {
             return f64::MIN;
         }
+        if self.is_told_by_chases_alone(k) && self.step(k) > STEP_OF_TRANSLATION_MAX {
+            return f64::MIN;
+        }
         let without = self.without(k);
         // Its place, and a step of each curve that feels it.
         let price = self.price(1 + self.felt_by(k).count());
         let odds = if self.places[k].claim.is_some() { CLAIMED_ODDS } else { UNCLAIMED_ODDS };
         let gained: f64 = without.fits.iter().zip(&self.fits).map(|(without, with)| without.loss - with.loss).sum();
         gained - price + odds
+    }
+
+    /// Whether streams show no step where chases do, and it is no cache that is claimed.
+    fn is_told_by_chases_alone(&self, k: usize) -> bool {
+        self.places[k].chases_alone && !self.claimed.is_empty()
     }
 
     /// The curves that feel edge `k`.
@@ -708,7 +719,8 @@ impl<'a> Model<'a> {
         End {
             capacity: [mean, low, high].map(bytes),
             claim,
-            is_translation: claim.is_none() && !self.claimed.is_empty() && step < STEP_INSIDE,
+            is_translation: self.is_told_by_chases_alone(k)
+                || claim.is_none() && !self.claimed.is_empty() && step < STEP_INSIDE,
             probability: 1.0 / (1.0 + (-self.evidence(k)).exp()),
             wear: [bytes(from), bytes(to)],
             step,
@@ -814,6 +826,43 @@ mod tests {
         let number = |text: &str| text.parse::<f64>().unwrap();
         let points = points.split_whitespace().filter_map(|point| point.split_once(':'));
         Curve { touch, points: points.map(|(kib, cost)| (Bytes::kib(number(kib) as u64), number(cost))).collect() }
+    }
+
+    /// A guest with 11 MiB of an L3 of 32, which others took while three of the chases were in it: the streams show no end at 5 MiB.
+    #[test]
+    fn what_others_take_of_a_cache_is_no_level() {
+        let curves = [
+            (
+                Touch::Chase,
+                "4:1.24 6:1.25 8:1.3 11:1.32 16:1.33 23:1.3 24:1.26 26:1.25 29:2.48 32:2.65 34:2.41 38:3.68 45:4.09 64:3.72 \
+             91:3.78 128:3.79 181:8.24 256:10.4 362:12.6 430:12.6 469:9.88 512:11.3 558:13.8 608:12.3 724:15.7 1024:15.3 \
+             1448:16.5 2048:17.5 2896:16.9 4096:18.1 5793:86.7 8192:80 11585:97.8 16384:125 23170:134 32768:137 46341:137 \
+             65536:136 92682:152 131072:148",
+            ),
+            (
+                Touch::Stream,
+                "4:6.97 6:6.43 8:5.89 11:4.96 16:6.11 23:4.92 24:5.06 32:5.09 45:10.8 64:10.6 91:11.5 128:9.77 181:9.73 256:9.81 \
+             362:13.3 512:14.5 724:18.1 1024:17 1448:14.7 2048:19.8 2896:16 4096:12.7 5793:15.3 8192:23.2 11585:18.8 \
+             16384:26.5 23170:52.2 32768:51.7 46341:48.6 65536:58.4 92682:54.9 131072:50.1 262144:50.2",
+            ),
+            (
+                Touch::Stream,
+                "4:11.7 6:11.6 8:12.3 11:15.3 16:15.2 23:9.77 24:9.86 32:13.3 45:10.3 64:13 91:13.6 128:10.1 181:15.4 256:14.5 \
+             362:14.7 512:16.2 724:20.9 1024:14.4 1448:14.7 2048:21.6 2896:17.2 4096:14.8 5793:16.3 8192:16 11585:19.5 \
+             16384:40.6 23170:57.7 32768:71.8 46341:69.5 65536:66.9 92682:74.2 131072:67.3",
+            ),
+            (
+                Touch::Stream,
+                "4:4.84 6:7.72 8:6.14 11:6.7 16:4.85 23:6.5 24:5.02 32:4.98 45:10.8 64:10.8 91:9.94 128:10.1 181:10.4 256:13.1 \
+             362:11 512:15.3 724:22.5 1024:13.6 1448:16.1 2048:13.7 2896:16.7 4096:14.8 5793:15.8 8192:16.1 11585:17.5 \
+             16384:30.9 23170:39.4 32768:57.2 46341:48.6 65536:49.4 92682:64.9 131072:54.7",
+            ),
+        ];
+        let claimed = [Bytes::kib(32), Bytes::kib(512), Bytes::mib(32)];
+        let ends = ends(&curves.map(|(touch, points)| curve(touch, points)), &claimed);
+        let claims: Vec<Option<usize>> = ends.iter().map(|end| end.claim).collect();
+        assert_eq!(claims, [Some(0), Some(1), Some(2)], "{ends:?}");
+        assert!((Bytes::mib(8)..Bytes::mib(20)).contains(&ends.last().unwrap().capacity[0]), "{ends:?}");
     }
 
     /// Two runs on that guest, which took its L2 of 2 MiB for 2.3 and 2.4: an edge wide enough to explain what loads from L3 take, too.
