@@ -157,6 +157,21 @@ fn pages_are_held_against_threads() {
     assert_eq!(causes(&of_pages(&[(0, 490), (1, 510)])), []);
 }
 
+/// One visit to the largest working set that others disturbed does not make the figures those of a cache; three do.
+#[test]
+fn a_single_visit_makes_no_cache_of_memory() {
+    let found = |visits: usize| {
+        let sized = |size: Bytes, bps: f64, visits: usize| {
+            vec![visit(&kernel("load", StoreKind::Regular, 1, size), bps, &[]); visits]
+        };
+        let triad = visit(&kernel("triad", StoreKind::Regular, 1, Bytes::gib(1)), 20e9, &[]);
+        let loads = [sized(Bytes::mib(512), 20e9, 3), sized(Bytes::gib(1), 12e9, visits)].concat();
+        causes(&of_visits(Machines::default().of((1, 1, 1)), loads.into_iter().chain([triad]).collect()))
+    };
+    assert_eq!(found(1), []);
+    assert_eq!(found(3), [CauseKind::InCache]);
+}
+
 /// Of half of the samples the core is shared. Kernels in memory then run at 0.9 of their speed, so a twentieth of the time is lost;
 /// those in caches at a half, which is no loss of memory's.
 #[test]

@@ -137,7 +137,8 @@ fn is_same_place(row: &BandwidthRow, plain: &BandwidthRow) -> bool {
     row.case.cpus == plain.case.cpus && row.case.memory.policy == plain.case.memory.policy
 }
 
-/// One thread's loads of the plain memory over rising working sets, at the fastest width.
+/// One thread's loads of the plain memory over rising working sets, at the fastest width. A single visit may have met anything: such
+/// points count only where there are no others.
 fn load_curve(scene: &Scene<'_>) -> Vec<(Bytes, Rate)> {
     let is_ours = |row: &&BandwidthRow| {
         row.kernel() == "load"
@@ -146,7 +147,8 @@ fn load_curve(scene: &Scene<'_>) -> Vec<(Bytes, Rate)> {
             && row.case.misaligned_bytes == 0
     };
     let mut points: Vec<(Bytes, Rate)> = Vec::new();
-    for row in steady_rows(scene.report).filter(is_ours) {
+    let visits = steady_rows(scene.report).filter(is_ours).map(|row| row.quality.rounds).max().unwrap_or(0).min(2);
+    for row in steady_rows(scene.report).filter(is_ours).filter(|row| row.quality.rounds >= visits) {
         let Some(rate) = row.payload_bps else { continue };
         match points.iter_mut().find(|point| point.0 == row.case.working_set) {
             Some(point) if point.1.value() < rate.value() => point.1 = rate,
