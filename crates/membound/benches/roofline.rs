@@ -86,19 +86,7 @@ fn main() {
     for (level, cases, samples) in parts {
         let mut here = Here::new(&cases, Places::default(), false).unwrap_or_else(|fault| stop(fault));
         let deadline = Instant::now() + time / 2;
-        let session = Session {
-            machine: machine.clone(),
-            seed,
-            deadline,
-            samples,
-            rounds: membound_measure::schedule::ROUNDS_MOST,
-            record: None,
-            quiet: true,
-            streams: false,
-            sheet: None,
-            device: None,
-            devices: Vec::new(),
-        };
+        let session = Session { seed, ..Session::silent(machine.clone(), deadline, samples) };
         let finished = measure(&cases, &mut here, &session).unwrap_or_else(|fault| stop(fault));
         let counts = show(&model::report(&finished.record), level);
         found = std::array::from_fn(|index| found[index] + counts[index]);

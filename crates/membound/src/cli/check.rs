@@ -33,7 +33,6 @@ use membound_measure::executor::here::Here;
 use membound_measure::memory::places::Places;
 use membound_measure::os::outfile::Readers;
 use membound_measure::os::{busy, outfile, signals};
-use membound_measure::schedule::ROUNDS_MOST;
 use membound_measure::turn;
 use membound_measure::turn::Turn;
 
@@ -289,19 +288,7 @@ fn measure_cases(
     deadline: Instant,
     record: Option<&PathBuf>,
 ) -> anyhow::Result<Record> {
-    let session = Session {
-        machine: machine.clone(),
-        seed: measure::fresh_seed(),
-        deadline,
-        samples: SAMPLES,
-        rounds: ROUNDS_MOST,
-        record: record.cloned(),
-        quiet: true,
-        streams: false,
-        sheet: None,
-        device: None,
-        devices: Vec::new(),
-    };
+    let session = Session { record: record.cloned(), ..Session::silent(machine.clone(), deadline, SAMPLES) };
     let mut here = Here::new(cases, Places::default(), false)?;
     let finished = measure::measure(cases, &mut here, &session)?;
     if signals::interrupted() {

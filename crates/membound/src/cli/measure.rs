@@ -69,16 +69,28 @@ pub struct Session {
 impl Session {
     /// As the flags say.
     pub fn new(args: &RunArgs, machine: Machine, deadline: Instant, record: Option<PathBuf>) -> Self {
-        let seed = args.seed.unwrap_or_else(fresh_seed);
+        let usual = Session::silent(machine, deadline, args.samples as usize);
         Session {
-            machine,
-            seed,
-            deadline,
-            samples: args.samples as usize,
-            rounds: args.rounds.unwrap_or(ROUNDS_MOST),
+            seed: args.seed.unwrap_or(usual.seed),
+            rounds: args.rounds.unwrap_or(usual.rounds),
             record,
             quiet: args.quiet,
             streams: args.format == Format::Jsonl,
+            ..usual
+        }
+    }
+
+    /// So many samples a visit until then, with a fresh seed; nothing is said or written meanwhile.
+    pub fn silent(machine: Machine, deadline: Instant, samples: usize) -> Self {
+        Session {
+            machine,
+            seed: fresh_seed(),
+            deadline,
+            samples,
+            rounds: ROUNDS_MOST,
+            record: None,
+            quiet: true,
+            streams: false,
             sheet: None,
             device: None,
             devices: Vec::new(),
@@ -127,7 +139,7 @@ impl Finished {
 }
 
 /// A seed from the clock, small enough to type again.
-pub fn fresh_seed() -> u64 {
+fn fresh_seed() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(1, |since| u64::from(since.subsec_nanos()) % 1_000_000)
 }
 

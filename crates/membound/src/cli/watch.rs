@@ -33,7 +33,6 @@ use membound_measure::executor::here::Here;
 use membound_measure::memory::places::Places;
 use membound_measure::os::outfile::Readers;
 use membound_measure::os::{busy, outfile, processes, signals};
-use membound_measure::schedule::ROUNDS_MOST;
 use membound_measure::turn;
 use membound_measure::turn::Turn;
 
@@ -183,19 +182,7 @@ pub fn run(args: &WatchArgs) -> anyhow::Result<Done> {
 }
 
 fn session(machine: &Machine, args: &WatchArgs) -> Session {
-    Session {
-        machine: machine.clone(),
-        seed: 0,
-        deadline: Instant::now(),
-        samples: args.samples as usize,
-        rounds: ROUNDS_MOST,
-        record: None,
-        quiet: true,
-        streams: false,
-        sheet: None,
-        device: None,
-        devices: Vec::new(),
-    }
+    Session { seed: 0, ..Session::silent(machine.clone(), Instant::now(), args.samples as usize) }
 }
 
 /// Why a record can't be gone on with: what it holds would not be comparable.
