@@ -16,6 +16,8 @@ const HELD: u64 = 8;
 /// Working sets of the device's kernels, over all arrays.
 const WORKING_SETS: [Bytes; 6] =
     [Bytes::kib(96), Bytes::kib(768), Bytes::mib(6), Bytes::mib(24), Bytes::mib(96), Bytes::mib(768)];
+/// The smallest working set of a chase.
+const LEAST_CHASED: Bytes = Bytes::kib(32);
 /// So many times its last-level cache lie in a device's memory, even the two of three arrays that a copy touches.
 const OWN_MEMORY_TO_CACHE: u64 = 8;
 
@@ -55,6 +57,13 @@ pub fn device(frame: &Frame, device: &Device, size: Option<Bytes>, parts: Parts)
         cases.extend(plan.kernels(Bytes(most.0 * 3)));
     }
     Ok(distinct(cases))
+}
+
+/// Two working sets in each octave up to the largest, from one that each first cache holds: where levels end shows.
+fn curve(largest: Option<Bytes>) -> impl Iterator<Item = Bytes> {
+    let sizes =
+        (0..).map(|half: i32| whole_pages(Bytes((LEAST_CHASED.0 as f64 * (f64::from(half) / 2.0).exp2()) as u64)));
+    sizes.take_while(move |size| largest.is_some_and(|largest| *size < largest))
 }
 
 /// At least one, so that every action has something to do.
@@ -166,10 +175,12 @@ impl Plan<'_> {
     }
 
     fn kernels(&self, most: Bytes) -> Vec<Case> {
-        let sizes = self.working_sets().into_iter().filter(|size| *size <= most);
-        let actions = Action::KERNELS.into_iter().chain([Action::Chase]);
-        let all = sizes.flat_map(|size| actions.clone().map(move |action| (size, action)));
-        all.map(|(working_set, action)| Case { working_set, ..self.case(Buffer::Plain, action) }).collect()
+        let sets = self.working_sets();
+        let chased: Vec<Bytes> = sets.iter().copied().chain(curve(sets.last().copied())).collect();
+        let all = Action::KERNELS.iter().map(|action| (*action, &sets)).chain([(Action::Chase, &chased)]);
+        let sized = all.flat_map(|(action, sets)| sets.iter().map(move |size| (action, *size)));
+        let cases = sized.filter(|(_, size)| *size <= most);
+        cases.map(|(action, working_set)| Case { working_set, ..self.case(Buffer::Plain, action) }).collect()
     }
 
     /// Up to one that lies in memory: for a device's own memory the next of the list, since a GPU must work for long before launching

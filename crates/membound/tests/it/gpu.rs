@@ -5,8 +5,19 @@ use std::process::{Command, Output};
 
 use serde_json::Value;
 
+use membound_analyze::answer::Answer;
+use membound_analyze::of_record;
+use membound_core::case::{Case, Work};
+use membound_core::experiments::device::{Parts, device};
+use membound_core::experiments::frame::Frame;
+use membound_core::kernel::isa::Isa;
+use membound_core::machine::devices::Device;
+use membound_core::record::{Measurement, Outcome, Samples, Unit, Volume};
+use membound_core::units::Bytes;
+use membound_core::work::device::Action;
+
 use crate::common::launched::text;
-use crate::common::unpacked;
+use crate::common::{imitation, simulated, unpacked};
 
 /// `membound report` of a record; `name` is that of its file.
 fn report(name: &str, more: &[&str]) -> Output {
@@ -83,6 +94,49 @@ fn a_first_cache_is_as_fast_as_its_cycles_say() {
     assert!((110.0..180.0).contains(&load(768)) && (110.0..180.0).contains(&load(6 << 10)));
     let triad = figure(&rows, "plain", "kernel-triad", None, "payload_Bps");
     assert!((0.85 * 4.813e12..4.813e12).contains(&triad), "{triad}");
+}
+
+/// A chase through caches of 220 KiB and 40 MiB that evict at random: of `n` lines in a pass a share h is still there when it comes to them
+/// again, if h = exp(-n (1 - h) / capacity), since each miss evicts one of so many.
+#[test]
+fn levels_of_a_device_are_found_where_they_end() {
+    const CAPACITIES: [f64; 2] = [220.0 * 1024.0, 40.0 * 1048576.0];
+    const NS: [f64; 3] = [16.0, 140.0, 340.0];
+    let kept = |bytes: f64, capacity: f64| (0..200).fold(0.0, |h: f64, _| (bytes / capacity * (h - 1.0)).exp());
+    let mut random = fastrand::Rng::with_seed(7);
+    let mut visit = |case: &Case| {
+        let bytes = case.working_set.0 as f64;
+        let [first, second] = CAPACITIES.map(|capacity| if bytes <= capacity { 1.0 } else { kept(bytes, capacity) });
+        let ns = NS[0] * first + (1.0 - first) * (NS[1] * second + NS[2] * (1.0 - second));
+        let mut visit = imitation::visit(case, 1e9, &[]);
+        let Outcome::Measured(measured) = &mut visit.outcome else { panic!("{visit:?}") };
+        let mut ticks = || (ns * 1e-5 * imitation::HZ * (1.0 + 0.02 * (random.f64() - 0.5))) as u64;
+        measured.samples = Samples { ticks: (0..7).map(|_| ticks()).collect(), ..Samples::default() };
+        measured.repetitions = 10;
+        measured.volume = Volume { units: 1000, unit: Unit::Access, ..Volume::default() };
+        visit
+    };
+    let machine = simulated::machine(2, false);
+    let frame = Frame::new(&machine, Isa::NONE, None).unwrap();
+    let cache = Some(Bytes::mib(50));
+    let gpu = Device { cache, memory: Bytes::gib(80), ..Device::unknown("cuda:0".parse().unwrap()) };
+    let cases = device(&frame, &gpu, None, Parts { kernels: true, ..Parts::default() }).unwrap();
+    let chases = cases.iter().filter(|case| matches!(case.work, Work::Device(work) if work.action == Action::Chase));
+    let visits: Vec<Measurement> = chases.flat_map(|case| (0..5).map(|_| visit(case)).collect::<Vec<_>>()).collect();
+    let mut record = imitation::record(machine, visits);
+    record.header.device = Some(gpu);
+    let on = of_record::report(&record).device;
+    let levels = on.levels();
+    assert_eq!(levels.len(), 3, "{levels:?}");
+    for (level, ns) in levels.iter().zip(NS) {
+        assert!((level.speed * ns - 1.0).abs() < 0.06, "{level:?}");
+    }
+    for (level, capacity) in levels.iter().zip(CAPACITIES) {
+        let found = level.capacity.unwrap().0 as f64 / capacity;
+        assert!((0.8..1.4).contains(&found), "{level:?}: {found}");
+    }
+    let said = on.sentences().join(" ");
+    assert!(said.contains("On the device, a load that waits for another takes 16."), "{said}");
 }
 
 /// The processor's triad and the copies share a path, on which each keeps three quarters of its speed or more.

@@ -8,11 +8,13 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::break_even::{BreakEven, break_even};
+use crate::hierarchy::names::SIZES_FOR_LEVELS;
 use crate::quality::Sampled;
 use crate::rate::{Cost, Rate};
 use crate::row::{Metric, Row};
 use crate::visits::{Gauge, Visits, measured, payload_bps};
 use membound_core::case::{Case, Protocol, Work};
+use membound_core::curves::hierarchy::levels::{Plateau, find};
 use membound_core::in_order::InOrder;
 use membound_core::machine::devices::{Api, Device, DeviceName};
 use membound_core::memory::Obtained;
@@ -308,6 +310,18 @@ fn is_alone(row: &DeviceRow, action: Action, beside: &DeviceRow) -> bool {
 }
 
 impl OnDevice {
+    /// How far each level of the device's own memory reaches, and what a load that waits for another takes there: speeds are loads per
+    /// nanosecond. Nothing where chases are too few to tell.
+    pub fn levels(&self) -> Vec<Plateau> {
+        let chases = self.rows.iter().filter(|row| row.work().action == Action::Chase && row.quality.is_measured());
+        let point = |row: &DeviceRow| {
+            let [ns, low, high] = row.ns?.interval();
+            Some((row.case.working_set, 1.0 / ns, [1.0 / high, 1.0 / low]))
+        };
+        let curve: Vec<(Bytes, f64, [f64; 2])> = chases.filter_map(point).collect();
+        if curve.len() < SIZES_FOR_LEVELS { Vec::new() } else { find(&curve) }
+    }
+
     /// The row of an action on a kind of buffer, by the largest working set.
     pub fn row(&self, buffer: Buffer, action: Action) -> Option<&DeviceRow> {
         self.later(buffer, action).max_by_key(|row| row.case.working_set)

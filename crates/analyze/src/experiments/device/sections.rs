@@ -1,5 +1,6 @@
 //! Which buffer to use with a device, what the device does with its own memory, and what both cost each other.
 
+use std::collections::BTreeSet;
 use std::fmt::Display;
 
 use crate::answer::{Answer, SchemaOf, schema};
@@ -10,6 +11,7 @@ use crate::rate::{Cost, Rate};
 use crate::row::{AnyRow, any};
 use crate::section::{Cell, Room, Section, Table};
 use crate::wording::{SPREAD_CAPTION, gbps, grouped, memory_types, reasons, spread, times, with_spread};
+use membound_core::curves::hierarchy::levels::Plateau;
 use membound_core::in_order::InOrder;
 use membound_core::machine::devices::{Api, Device};
 use membound_core::memory::located::NodePages;
@@ -27,7 +29,7 @@ impl Answer for OnDevice {
     }
 
     fn sentences(&self) -> Vec<String> {
-        let all = [best(self), sharing(self), reading(self), own_memory(self), contention(self)];
+        let all = [best(self), sharing(self), reading(self), own_memory(self), levels(self), contention(self)];
         all.into_iter().flatten().collect()
     }
 
@@ -45,7 +47,10 @@ impl Answer for OnDevice {
             ),
             sentences: self.sentences(),
             tables: tables.into_iter().filter(|table| table.height() > 0).collect(),
-            charts: own_memory_over_sizes(self).into_iter().chain(kept_over_the_other(self)).collect(),
+            charts: [own_memory_over_sizes(self), chases_over_sizes(self), kept_over_the_other(self)]
+                .into_iter()
+                .flatten()
+                .collect(),
             notes: notes(self),
             details: evidence(self),
             missing: reasons(&self.rows),
@@ -237,9 +242,9 @@ fn first_store(on: &OnDevice, buffer: Buffer) -> Option<Cell> {
 fn kernels(on: &OnDevice) -> Table {
     let is_it = |row: &&DeviceRow| row.work().action.is_on_own_memory() && row.ns.is_some();
     let rows: Vec<&DeviceRow> = on.rows.iter().filter(is_it).collect();
-    let mut sizes: Vec<Bytes> = rows.iter().map(|row| row.case.working_set).collect();
-    sizes.sort_unstable();
-    sizes.dedup();
+    // Chases are over many more.
+    let sizes: BTreeSet<Bytes> =
+        rows.iter().filter(|row| row.payload_bps.is_some()).map(|row| row.case.working_set).collect();
     let find = |size: Bytes, action: Action| {
         rows.iter().find(|row| (row.case.working_set, row.work().action) == (size, action)).copied()
     };
@@ -269,19 +274,41 @@ fn own_memory_over_sizes(on: &OnDevice) -> Option<Chart> {
     if !series.iter().any(|series| series.points.len() >= LEAST_POINTS) {
         return None;
     }
-    let device = on.device.as_ref();
-    let peak = device.and_then(|device| device.peak_bps).map(|peak| rounded(peak as f64 / 1e9));
+    let peak = on.device.as_ref().and_then(|device| device.peak_bps).map(|peak| rounded(peak as f64 / 1e9));
     let limits = peak.map(|at| Limit { name: "clock and bus of its memory".into(), at });
-    let cache = device.and_then(|device| device.cache).map(|cache| cache.0 as f64);
-    let marks = cache.map(|at| Mark { name: "its last-level cache".into(), at, from: at, to: at });
     let (x, y) =
         (Axis::new("bytes of all arrays", "", Scale::Sizes), Axis::new("read and written, GB/s", "GB/s", Scale::Log));
     let about =
         "Where a line rises steadily, launching a kernel decides; above the limit the cache of the device does.".into();
     Some(Chart {
         limits: limits.into_iter().collect(),
-        marks: marks.into_iter().collect(),
+        marks: cache(on).into_iter().collect(),
         ..Chart::new("STREAM's kernels on the device's own memory".into(), about, x, y, series)
+    })
+}
+
+fn cache(on: &OnDevice) -> Option<Mark> {
+    let at = on.device.as_ref()?.cache?.0 as f64;
+    Some(Mark { name: "its last-level cache".into(), at, from: at, to: at })
+}
+
+/// What a load that waits for another takes, with the size of the device's cache.
+fn chases_over_sizes(on: &OnDevice) -> Option<Chart> {
+    let point = |row: &DeviceRow| {
+        let [middle, low, high] = row.ns?.interval().map(rounded);
+        Some((row.case.working_set.0 as f64, middle, low, high, row.quality.samples))
+    };
+    let chases = on.rows.iter().filter(|row| row.work().action == Action::Chase);
+    let points: Vec<Point> = chases.filter_map(point).collect();
+    if points.len() < LEAST_POINTS {
+        return None;
+    }
+    let (x, y) = (Axis::new("bytes", "", Scale::Sizes), Axis::new("from load to load, ns", "ns", Scale::Log));
+    let about = "One work item follows a chain of lines in random order: where the line rises, a level of the device's memory ends.";
+    let series = vec![line("random".into(), points)];
+    Some(Chart {
+        marks: cache(on).into_iter().collect(),
+        ..Chart::new("Loads that wait for each other on the device's own memory".into(), about.into(), x, y, series)
     })
 }
 
@@ -429,11 +456,22 @@ fn own_memory(on: &OnDevice) -> Option<String> {
     let share = peak.map_or_else(String::new, |peak| {
         format!(", {} of the {} that its clock and bus allow", percent(bps / peak), per_second(peak))
     });
-    let load = of(Action::Chase).and_then(|row| row.ns);
+    let load = of(Action::Chase).and_then(|row| row.ns).filter(|_| on.levels().len() < 2);
     let load = load
         .map_or_else(String::new, |ns| format!("; a load that waits for another takes {}", Nanoseconds(ns.value())));
     let size = triad.case.working_set;
     Some(format!("On {size} of its own memory the device's triad moves {}{share}{load}.", per_second(bps)))
+}
+
+/// What a load takes in each level of the device's memory.
+fn levels(on: &OnDevice) -> Option<String> {
+    let levels = on.levels();
+    let [within @ .., last] = &levels[..] else { return None };
+    let ns = |level: &Plateau| Nanoseconds(1.0 / level.speed);
+    let each = |level: &Plateau| Some(format!("{} up to {}", ns(level), level.capacity?));
+    let within: Vec<String> = within.iter().filter_map(each).collect();
+    let within = (!within.is_empty()).then(|| within.join(", "))?;
+    Some(format!("On the device, a load that waits for another takes {within}, and {} beyond.", ns(last)))
 }
 
 /// What both keep where the most CPUs do the triad.
