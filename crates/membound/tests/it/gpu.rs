@@ -94,6 +94,9 @@ fn a_first_cache_is_as_fast_as_its_cycles_say() {
     assert!((110.0..180.0).contains(&load(768)) && (110.0..180.0).contains(&load(6 << 10)));
     let triad = figure(&rows, "plain", "kernel-triad", None, "payload_Bps");
     assert!((0.85 * 4.813e12..4.813e12).contains(&triad), "{triad}");
+    // 256 KiB are first cache and shared memory together; the driver says 60 MiB of L2.
+    let said = text(&report("h200-kernels-cuda", &[]).stdout);
+    assert!(said.contains("16.4 ns up to 218 KiB"), "{said}");
 }
 
 /// A chase through caches of 220 KiB and 40 MiB that evict at random: of `n` lines in a pass a share h is still there when it comes to them
