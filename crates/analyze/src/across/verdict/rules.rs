@@ -137,8 +137,8 @@ fn is_same_place(row: &BandwidthRow, plain: &BandwidthRow) -> bool {
     row.case.cpus == plain.case.cpus && row.case.memory.policy == plain.case.memory.policy
 }
 
-/// One thread's loads of the plain memory over rising working sets, at the fastest width. A single visit may have met anything: such
-/// points count only where there are no others.
+/// One thread's loads of the plain memory over rising working sets, at the fastest width. A single visit may have met anything: the
+/// curve ends where there were more, if there were more anywhere.
 fn load_curve(scene: &Scene<'_>) -> Vec<(Bytes, Rate)> {
     let is_ours = |row: &&BandwidthRow| {
         row.kernel() == "load"
@@ -147,8 +147,10 @@ fn load_curve(scene: &Scene<'_>) -> Vec<(Bytes, Rate)> {
             && row.case.misaligned_bytes == 0
     };
     let mut points: Vec<(Bytes, Rate)> = Vec::new();
-    let visits = steady_rows(scene.report).filter(is_ours).map(|row| row.quality.rounds).max().unwrap_or(0).min(2);
-    for row in steady_rows(scene.report).filter(is_ours).filter(|row| row.quality.rounds >= visits) {
+    let ours = || steady_rows(scene.report).filter(is_ours);
+    let enough = ours().map(|row| row.quality.rounds).max().unwrap_or(0).min(2);
+    let last = ours().filter(|row| row.quality.rounds >= enough).map(|row| row.case.working_set).max();
+    for row in ours().filter(|row| Some(row.case.working_set) <= last) {
         let Some(rate) = row.payload_bps else { continue };
         match points.iter_mut().find(|point| point.0 == row.case.working_set) {
             Some(point) if point.1.value() < rate.value() => point.1 = rate,
@@ -174,7 +176,9 @@ fn in_cache(scene: &Scene<'_>) -> Option<Found> {
     let plain = scene.plain;
     let curve = load_curve(scene);
     let last = curve.last().copied();
-    let before = last.and_then(|last| curve.iter().rfind(|point| point.0.0 <= last.0.0 / 2)).copied();
+    // What lies farther below may be in a cache where the largest is not.
+    let is_next = |point: &Bytes, last: Bytes| (last.0 / 4..=last.0 / 2).contains(&point.0);
+    let before = last.and_then(|last| curve.iter().rfind(|point| is_next(&point.0, last.0))).copied();
     let machine = &scene.report.machine;
     // The CPUs of a virtual machine may lie on caches of their own, whatever it is told.
     let of_each = || {
