@@ -2,7 +2,7 @@
 
 use crate::case::{Case, Protocol, USUAL_MEMORY, Work};
 use crate::experiments::frame::{Frame, PlanError};
-use crate::machine::devices::{Api, Device, DeviceName};
+use crate::machine::devices::{Api, Device};
 use crate::units::Bytes;
 use crate::work::copies::{CopyWork, Route};
 use crate::work::device::Buffer;
@@ -29,7 +29,7 @@ pub fn copies(frame: &Frame, devices: &[Device], sizes: &[Bytes]) -> Result<Vec<
     let cpus = frame.placement.first(1)?;
     let mut cases = Vec::new();
     for device in devices {
-        let works = works(device.name, devices);
+        let works = works(device, devices);
         let limit = Bytes(frame.memory_limit.0.min(device.memory.0) / HELD).min(device.largest_buffer);
         let named = sizes.iter().map(|size| Bytes(size.0.max(1).next_multiple_of(WORD)));
         let all: Vec<Bytes> = if sizes.is_empty() { SIZES.to_vec() } else { named.collect() };
@@ -51,18 +51,19 @@ pub fn copies(frame: &Frame, devices: &[Device], sizes: &[Bytes]) -> Result<Vec<
     Ok(crate::case::distinct(cases))
 }
 
-/// The kind of the host's memory that a driver pins, for each interface whose copies begin at any address of the host.
-fn pinned(api: Api) -> Option<Buffer> {
-    match api {
+/// The kind of the host's memory that a device reaches by itself.
+fn pinned(device: &Device) -> Option<Buffer> {
+    match device.name.api {
         Api::OpenCl => Some(Buffer::AllocHost),
         Api::Cuda => Some(Buffer::Pinned),
-        Api::Vulkan => None,
+        Api::Vulkan => Buffer::beside_device(&device.memory_types),
     }
 }
 
 /// What is copied by a device: to and from the host, within it, and to all others that its interface knows.
-fn works(device: DeviceName, devices: &[Device]) -> Vec<CopyWork> {
-    let kinds = std::iter::once(Buffer::Regular).chain(pinned(device.api));
+fn works(of: &Device, devices: &[Device]) -> Vec<CopyWork> {
+    let device = of.name;
+    let kinds = std::iter::once(Buffer::Regular).chain(pinned(of));
     let with_host = kinds.flat_map(|host| {
         let routes = [Route::ToDevice, Route::FromDevice, Route::HostBothWays];
         routes.map(|route| CopyWork { device, route, host: Some(host), peer: None })
@@ -80,11 +81,12 @@ fn works(device: DeviceName, devices: &[Device]) -> Vec<CopyWork> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::machine::devices::{MemoryFlag, MemoryType};
 
     #[test]
     fn a_matrix_of_two_devices() {
         let devices = ["cuda:0", "cuda:1", "opencl:0", "vulkan:0"].map(|name| Device::unknown(name.parse().unwrap()));
-        let all: Vec<CopyWork> = devices.iter().flat_map(|device| works(device.name, &devices)).collect();
+        let all: Vec<CopyWork> = devices.iter().flat_map(|device| works(device, &devices)).collect();
         let between: Vec<String> = all.iter().filter(|work| work.host.is_none()).map(CopyWork::ends).collect();
         assert_eq!(
             between,
@@ -101,5 +103,27 @@ mod tests {
         let host =
             |name: &str| all.iter().filter(|work| work.host.is_some() && work.device.to_string() == name).count();
         assert_eq!(["cuda:0", "cuda:1", "opencl:0", "vulkan:0"].map(host), [6, 6, 6, 3]);
+    }
+
+    /// What the processor reads quickly goes before what it writes quickly.
+    #[test]
+    fn vulkan_copies_from_memory_that_the_host_maps() {
+        use MemoryFlag::{HostCached, HostCoherent, HostVisible};
+        let of_types = |types: &[&[MemoryFlag]]| {
+            let memory_types =
+                types.iter().map(|flags| MemoryType { flags: flags.to_vec(), heap: 0, heap_bytes: Bytes(0) }).collect();
+            let card = Device { memory_types, ..Device::unknown("vulkan:0".parse().unwrap()) };
+            works(&card, std::slice::from_ref(&card)).iter().map(CopyWork::ends).collect::<Vec<_>>()
+        };
+        let coherent = [HostVisible, HostCoherent];
+        assert_eq!(
+            of_types(&[&coherent, &[HostVisible, HostCoherent, HostCached]])[3..6],
+            [
+                "host (coherent+cached) -> vulkan:0",
+                "vulkan:0 -> host (coherent+cached)",
+                "host (coherent+cached) <-> vulkan:0"
+            ]
+        );
+        assert_eq!(of_types(&[&coherent])[3], "host (coherent) -> vulkan:0");
     }
 }

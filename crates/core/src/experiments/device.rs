@@ -166,11 +166,7 @@ impl Plan<'_> {
             // Drivers keep other buffers with the device.
             Api::OpenCl => Buffer::Regular,
             Api::Cuda => Buffer::Pinned,
-            Api::Vulkan => {
-                let kinds = [Buffer::CoherentCached, Buffer::Cached, Buffer::Coherent];
-                let is_there = |kind: &Buffer| !kind.types(&self.device.memory_types).is_empty();
-                kinds.into_iter().find(is_there).unwrap_or(Buffer::Plain)
-            }
+            Api::Vulkan => Buffer::beside_device(&self.device.memory_types).unwrap_or(Buffer::Plain),
         }
     }
 

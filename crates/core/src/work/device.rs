@@ -129,6 +129,17 @@ impl Buffer {
         all
     }
 
+    /// Memory of the host's that Vulkan's commands copy from and to: cached by the processor where there is such a type.
+    pub fn beside_device(types: &[MemoryType]) -> Option<Buffer> {
+        let kinds = [Buffer::CoherentCached, Buffer::Cached, Buffer::Coherent];
+        kinds.into_iter().find(|kind| !kind.types(types).is_empty())
+    }
+
+    /// Whether a copy names the buffer, not the address that the host has of it.
+    pub fn is_copied_as_buffer(self) -> bool {
+        Buffer::of(Api::Vulkan).contains(&self)
+    }
+
     /// Whether the host can touch it, mapped or not.
     pub fn is_reached_by_host(self, api: Api) -> bool {
         api == Api::OpenCl || self != Buffer::Plain

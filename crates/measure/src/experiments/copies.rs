@@ -64,14 +64,34 @@ struct Ends<'a, D> {
 enum OnHost<M> {
     Regular(HostMemory),
     Pinned(M),
+    /// What copies name.
+    Buffer(M),
 }
 
 impl<M: Memory> OnHost<M> {
-    fn words(&mut self) -> &mut [f64] {
+    fn copied_to<'a>(&'a mut self, to: &'a mut M) -> Copying<'a, M> {
         match self {
-            OnHost::Regular(memory) => memory.words(),
-            OnHost::Pinned(memory) => memory.contents(),
+            OnHost::Regular(memory) => Copying::Write { from: memory.words(), to },
+            OnHost::Pinned(memory) => Copying::Write { from: memory.contents(), to },
+            OnHost::Buffer(from) => Copying::Within { from, to },
         }
+    }
+
+    fn copied_from<'a>(&'a mut self, from: &'a mut M) -> Copying<'a, M> {
+        match self {
+            OnHost::Regular(memory) => Copying::Read { from, to: memory.words() },
+            OnHost::Pinned(memory) => Copying::Read { from, to: memory.contents() },
+            OnHost::Buffer(to) => Copying::Within { from, to },
+        }
+    }
+
+    fn read(&mut self, found: &mut [f64]) -> Result<(), NoVisit> {
+        match self {
+            OnHost::Regular(memory) => found.copy_from_slice(memory.words()),
+            OnHost::Pinned(memory) => found.copy_from_slice(memory.contents()),
+            OnHost::Buffer(memory) => memory.read(found)?,
+        }
+        Ok(())
     }
 }
 
@@ -85,8 +105,8 @@ enum Leg<M> {
 impl<M: Memory> Leg<M> {
     fn copying(&mut self) -> Copying<'_, M> {
         match self {
-            Leg::To { host, device } => Copying::Write { from: host.words(), to: device },
-            Leg::From { device, host } => Copying::Read { from: device, to: host.words() },
+            Leg::To { host, device } => host.copied_to(device),
+            Leg::From { device, host } => host.copied_from(device),
             Leg::Between { from, to } => Copying::Within { from, to },
         }
     }
@@ -96,7 +116,7 @@ impl<M: Memory> Leg<M> {
         let mut found = vec![0.0; bytes / 8];
         match self {
             Leg::To { device: to, .. } | Leg::Between { to, .. } => to.read(&mut found)?,
-            Leg::From { host, .. } => found.copy_from_slice(host.words()),
+            Leg::From { host, .. } => host.read(&mut found)?,
         }
         Ok(found)
     }
@@ -107,6 +127,11 @@ impl<D: Driver> Ends<'_, D> {
     fn on_host(&self, value: f64) -> Result<OnHost<D::Memory>, NoVisit> {
         Ok(match self.host {
             Buffer::Regular => OnHost::Regular(HostMemory::of_a_program(self.bytes).full_of(value)),
+            kind if kind.is_copied_as_buffer() => {
+                let mut memory = self.driver.make(kind, self.bytes, None)?;
+                memory.write(&vec![value; self.bytes / 8])?;
+                OnHost::Buffer(memory)
+            }
             kind => {
                 let mut memory = self.driver.make(kind, self.bytes, None)?;
                 memory.map(Access::ReadWrite)?;

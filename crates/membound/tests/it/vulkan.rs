@@ -163,7 +163,8 @@ fn a_device_that_copies_wrongly_is_invalid() {
     assert_eq!(code, Some(1));
 }
 
-/// To and from the host by way of staging buffers, and within the device; not from one to another.
+/// To and from the host by way of staging buffers, to and from memory of the host's that the device copies itself, and within the device;
+/// not from one to another.
 #[test]
 fn copies_go_to_a_device_and_back() {
     let Some((found, _)) = FAKE.copies("two", &[0, 1]) else { return };
@@ -171,7 +172,8 @@ fn copies_go_to_a_device_and_back() {
         found.into_iter().partition(|row| row["peer"].is_string() && row["peer"] != row["device"]);
     all_are(&between, "unavailable", "Vulkan copies from no device to another");
     assert!(own.iter().all(|row| row["outcome"] == "measured"), "{own:?}");
-    assert_eq!(own.len(), 16, "three ways with the host and one within, at two sizes, of two devices");
+    assert_eq!(own.len(), 28, "twice three ways with the host and one within, at two sizes, of two devices");
+    assert_eq!(of(&own, "host", "coherent+cached").len(), 12);
     let (found, code) = FAKE.copies("lost", &[0]).unwrap();
     all_are(&not_measured(found), "crashed", "the device was lost: VK_ERROR_DEVICE_LOST (-4) from vkWaitForFences");
     assert_eq!(code, Some(1));
