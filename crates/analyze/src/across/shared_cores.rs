@@ -9,7 +9,7 @@ use std::collections::HashMap;
 use crate::across::traffic::slope;
 use crate::experiments::bandwidth::rows::BandwidthRow;
 use crate::visits::{Visits, measured, payload_bps};
-use membound_core::case::{Case, Protocol};
+use membound_core::case::Case;
 use membound_core::machine::Machine;
 use membound_core::record::Measurement;
 use membound_core::stats::quantiles::median;
@@ -69,12 +69,7 @@ impl SharedCores {
 
 /// Rows of several threads in the steady state.
 fn is_asked(row: &BandwidthRow) -> bool {
-    row.threads() > 1
-        && row.quality.is_measured()
-        && row.case.protocol == Protocol::Steady
-        && row.case.streams.is_empty()
-        && !row.case.memory.kind.is_memory_type()
-        && !row.writes_zeros()
+    row.threads() > 1 && row.quality.is_measured() && row.is_steady() && !row.writes_zeros()
 }
 
 /// The speed of a case with less than its cores, against that with all of them.

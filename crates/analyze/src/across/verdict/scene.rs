@@ -4,7 +4,6 @@ use crate::across::verdict::diagnosis::{Cause, CauseKind, GainBasis, Gap, what_r
 use crate::experiments::bandwidth::rows::{BandwidthRow, main_width};
 use crate::quality::Status;
 use crate::report::Report;
-use membound_core::case::Protocol;
 use membound_core::kernel::StoreKind;
 use membound_core::machine::nature::NodeKind;
 use membound_core::memory::MemoryKind;
@@ -22,11 +21,6 @@ fn is_same_memory(report: &Report, a: &BandwidthRow, b: &BandwidthRow) -> bool {
         report.limits.memory_of(&row.nodes()).map(|memory| memory.kind).collect()
     };
     kinds(a) == kinds(b)
-}
-
-/// Whether what a row reached says something of another where the host moves CPUs: between two last-level caches memory is faster.
-fn is_same_place(row: &BandwidthRow, other: &BandwidthRow) -> bool {
-    !row.mixes_places || other.mixes_places
 }
 
 /// What rules look at.
@@ -69,7 +63,9 @@ impl<'a> Scene<'a> {
     pub(crate) fn of(report: &'a Report) -> Option<Self> {
         let (row, plain) = plain(report)?;
         let reached_bps = rate(plain);
-        let is_alike = |row: &&BandwidthRow| is_same_memory(report, row, plain) && is_same_place(row, plain);
+        // Between two last-level caches memory is faster: what is of both says nothing of what is of one.
+        let is_of_place = |row: &BandwidthRow| !row.mixes_places || plain.mixes_places;
+        let is_alike = |row: &&BandwidthRow| is_same_memory(report, row, plain) && is_of_place(row);
         let alike = memory_rows(report).filter(|row| is_alike(row) && !row.writes_zeros());
         let best = alike.max_by(|a, b| rate(a).total_cmp(&rate(b))).unwrap_or(plain);
         let measured = || {
@@ -95,11 +91,7 @@ pub(crate) fn steady_rows(report: &Report) -> impl Iterator<Item = &BandwidthRow
         row.quality.outcome == Status::Invalid && peak(report, row).is_some_and(|peak| rate(row) > peak.0)
     };
     report.rows.iter().filter(move |row| {
-        (row.quality.is_measured() || is_too_fast(row))
-            && row.payload_bps.is_some()
-            && row.case.protocol == Protocol::Steady
-            && row.case.streams.is_empty()
-            && !row.case.memory.kind.is_memory_type()
+        (row.quality.is_measured() || is_too_fast(row)) && row.payload_bps.is_some() && row.is_steady()
     })
 }
 

@@ -215,6 +215,11 @@ impl BandwidthRow {
             && !self.case.memory.kind.is_memory_type()
     }
 
+    /// Whether that is measured pass by pass.
+    pub(crate) fn is_steady(&self) -> bool {
+        self.is_plain() && self.case.protocol == Protocol::Steady
+    }
+
     /// Whether its working set lies in memory: by its level; where it has none, by STREAM's rule of four times the caches,
     /// which holds where the caches are as claimed.
     pub(crate) fn is_in_memory(&self, machine: &Machine) -> bool {
@@ -265,7 +270,7 @@ pub struct FirstUse {
 /// The width that stands for a kernel where one figure is asked for: that of most rows, of several the widest. It is chosen
 /// by what was planned and not by what was fastest, so chance does not flatter it.
 pub(crate) fn main_width(rows: &[BandwidthRow]) -> Option<Width> {
-    let own = || rows.iter().filter(|row| row.is_plain() && row.case.protocol == Protocol::Steady);
+    let own = || rows.iter().filter(|row| row.is_steady());
     let count = |width: Width| own().filter(|row| row.width() == width).count();
     Width::ALL.iter().copied().filter(|width| count(*width) > 0).max_by_key(|width| (count(*width), *width))
 }
