@@ -191,6 +191,14 @@ impl Id {
         found
     }
 
+    /// Which of its types are memory of its own, a bit for each.
+    fn own_types(self) -> u32 {
+        let found = self.memory();
+        let types = (0..).zip(found.memory_types.iter().take(found.memory_type_count as usize));
+        let own = types.filter(|(_, of)| of.property_flags.contains(vk::MemoryPropertyFlags::DEVICE_LOCAL));
+        own.fold(0, |own, (number, _)| own | 1 << number)
+    }
+
     /// Its families of queues.
     pub fn families(self) -> Vec<vk::QueueFamilyProperties> {
         let found = listed("vkGetPhysicalDeviceQueueFamilyProperties", |count, to| {
@@ -202,8 +210,16 @@ impl Id {
     }
 }
 
+/// Queues of one family.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Queues {
+    pub family: u32,
+    pub count: u32,
+}
+
 /// A queue, and what one command at a time needs there.
 struct Lane {
+    family: u32,
     queue: vk::Queue,
     commands: vk::CommandBuffer,
     fence: vk::Fence,
@@ -217,50 +233,100 @@ struct Lanes {
     failed: Option<Failure>,
 }
 
+impl Lanes {
+    /// A queue for each command, of the family that it goes by; none where there are too few.
+    fn of(&self, families: impl Iterator<Item = u32>) -> Option<Vec<&Lane>> {
+        let mut free: Vec<&Lane> = self.all.iter().collect();
+        let taken = families.map(|family| {
+            let first = free.iter().position(|lane| lane.family == family)?;
+            Some(free.remove(first))
+        });
+        taken.collect()
+    }
+}
+
 /// A command. Its buffers are borrowed by whoever has it run.
 #[derive(Clone, Copy)]
 enum Command {
-    Copy { from: vk::Buffer, to: vk::Buffer, bytes: usize },
+    Copy { from: End, to: End, bytes: usize },
     Put { to: vk::Buffer, word: u64 },
 }
 
-/// A device that is open, with one queue or two: all is done by the first, the second does what is to be done at the same time.
+/// Where a copy begins or ends.
+#[derive(Clone, Copy)]
+struct End {
+    buffer: vk::Buffer,
+    /// Whether it lies in memory of the device's own.
+    is_local: bool,
+}
+
+/// A device that is open, with one queue or two of each family: all is done by the first, the second does what is to be done at the
+/// same time.
 pub(crate) struct Session {
     functions: &'static Functions,
     device: vk::Device,
-    pool: vk::CommandPool,
+    /// By which copies go that leave or enter the device's memory, and all but copies.
+    link: u32,
+    /// By which copies go that stay in it; it can be the same.
+    within: u32,
+    pools: Vec<vk::CommandPool>,
     lanes: Mutex<Lanes>,
     /// Which types of memory the host can map and see without flushing, the best first.
     staging: Vec<u32>,
+    /// Which types are memory of the device's own, a bit for each.
+    own_types: u32,
 }
 
 impl Session {
-    /// Opens a device with so many queues of a family.
-    pub fn new(id: Id, family: u32, queues: u32, staging: Vec<u32>) -> Result<Arc<Self>, Failure> {
+    /// Opens a device with so many queues of one family or of two.
+    pub fn new(id: Id, link: Queues, within: Queues, staging: Vec<u32>) -> Result<Arc<Self>, Failure> {
         let Id { functions, device: physical } = id;
-        let priorities = vec![1.0; queues as usize];
-        let asked = [vk::DeviceQueueCreateInfo::default().queue_family_index(family).queue_priorities(&priorities)];
+        let families = if link.family == within.family { vec![link] } else { vec![link, within] };
+        let priorities = vec![1.0; link.count.max(within.count) as usize];
+        let asked = |of: &Queues| {
+            let priorities = &priorities[..of.count as usize];
+            vk::DeviceQueueCreateInfo::default().queue_family_index(of.family).queue_priorities(priorities)
+        };
+        let asked: Vec<_> = families.iter().map(asked).collect();
         let info = vk::DeviceCreateInfo::default().queue_create_infos(&asked);
         let mut device = vk::Device::null();
-        // SAFETY: the structures live until it returns; the family has so many queues.
+        // SAFETY: the structures live until it returns; each family has so many queues.
         done("vkCreateDevice", unsafe { (functions.create_device)(physical, &info, ptr::null(), &mut device) })?;
-        let pool = vk::CommandPool::null();
-        let mut session = Session { functions, device, pool, lanes: Mutex::default(), staging };
-        let info = vk::CommandPoolCreateInfo::default()
-            .flags(vk::CommandPoolCreateFlags::RESET_COMMAND_BUFFER)
-            .queue_family_index(family);
-        // SAFETY: a device that is open; the structure lives until it returns.
-        let code = unsafe { (functions.create_pool)(device, &info, ptr::null(), &mut session.pool) };
-        done("vkCreateCommandPool", code)?;
-        for number in 0..queues {
-            let lane = session.lane(family, number)?;
-            session.lanes().all.push(lane);
+        let (link, within) = (link.family, within.family);
+        let mut session = Session {
+            functions,
+            device,
+            link,
+            within,
+            pools: Vec::new(),
+            lanes: Mutex::default(),
+            staging,
+            own_types: id.own_types(),
+        };
+        for Queues { family, count } in families {
+            let pool = session.pool(family)?;
+            session.pools.push(pool);
+            for number in 0..count {
+                let lane = session.lane(pool, family, number)?;
+                session.lanes().all.push(lane);
+            }
         }
         Ok(Arc::new(session))
     }
 
-    fn lane(&self, family: u32, number: u32) -> Result<Lane, Failure> {
-        let Session { functions, device, pool, .. } = *self;
+    fn pool(&self, family: u32) -> Result<vk::CommandPool, Failure> {
+        let Session { functions, device, .. } = *self;
+        let info = vk::CommandPoolCreateInfo::default()
+            .flags(vk::CommandPoolCreateFlags::RESET_COMMAND_BUFFER)
+            .queue_family_index(family);
+        let mut pool = vk::CommandPool::null();
+        // SAFETY: a device that was opened with queues of this family; the structure lives until it returns.
+        done("vkCreateCommandPool", unsafe { (functions.create_pool)(device, &info, ptr::null(), &mut pool) })?;
+        Ok(pool)
+    }
+
+    fn lane(&self, pool: vk::CommandPool, family: u32, number: u32) -> Result<Lane, Failure> {
+        let Session { functions, device, .. } = *self;
         let (mut queue, mut commands, mut fence) = (vk::Queue::null(), vk::CommandBuffer::null(), vk::Fence::null());
         // SAFETY: the device was opened with so many queues of this family.
         unsafe { (functions.queue)(device, family, number, &mut queue) };
@@ -273,7 +339,7 @@ impl Session {
         let info = vk::FenceCreateInfo::default();
         // SAFETY: it writes a handle.
         done("vkCreateFence", unsafe { (functions.create_fence)(device, &info, ptr::null(), &mut fence) })?;
-        Ok(Lane { queue, commands, fence })
+        Ok(Lane { family, queue, commands, fence })
     }
 
     /// Whoever panicked while it had them has left no command behind that is not waited for.
@@ -281,13 +347,26 @@ impl Session {
         self.lanes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// The family of queues that a command goes by.
+    fn family(&self, command: &Command) -> u32 {
+        match command {
+            Command::Copy { from, to, .. } if from.is_local && to.is_local => self.within,
+            Command::Copy { .. } | Command::Put { .. } => self.link,
+        }
+    }
+
+    /// Whether there is a queue for each.
+    fn can_run(&self, commands: &[Command]) -> bool {
+        self.lanes().of(commands.iter().map(|command| self.family(command))).is_some()
+    }
+
     /// Runs commands, each by a queue of its own, and waits for all. There must be as many queues.
     fn run(&self, commands: &[Command]) -> Result<(), Failure> {
         let Session { functions, device, .. } = *self;
         let mut lanes = self.lanes();
-        assert!(commands.len() <= lanes.all.len());
+        let taken = lanes.of(commands.iter().map(|command| self.family(command))).expect("asked before, or one alone");
         let (mut pending, mut started) = (Vec::with_capacity(commands.len()), lanes.failed.map_or(Ok(()), Err));
-        for (command, lane) in commands.iter().zip(&lanes.all) {
+        for (command, lane) in commands.iter().zip(taken) {
             started = started.and_then(|()| self.start(lane, *command));
             if started.is_ok() {
                 pending.push(lane.fence);
@@ -319,7 +398,7 @@ impl Session {
             Command::Copy { from, to, bytes } => {
                 let region = vk::BufferCopy { src_offset: 0, dst_offset: 0, size: bytes as u64 };
                 // SAFETY: two buffers of this device that have so many bytes, and are not one.
-                unsafe { (functions.copy)(lane.commands, from, to, 1, &region) };
+                unsafe { (functions.copy)(lane.commands, from.buffer, to.buffer, 1, &region) };
             }
             Command::Put { to, word } => {
                 let word: *const u64 = &word;
@@ -352,28 +431,26 @@ impl Session {
     /// Does two copies at once, each by a queue of its own, and waits for both. What begins or ends at memory of the program's goes
     /// by way of staging buffers, which are filled before and emptied after.
     pub fn both(&self, copies: [Copying<'_, Memory>; 2]) -> Result<(), NoVisit> {
-        if self.lanes().all.len() < copies.len() {
-            return Err(NoVisit::impossible("the device has one queue that copies, and two copies at once need two"));
-        }
         let (mut commands, mut arriving) = (Vec::new(), Vec::new());
         for copying in copies {
             match copying {
                 Copying::Write { from, to } => {
-                    let (sink, bytes) = (to.buffer, size_of_val(from).min(to.bytes));
+                    let (sink, bytes) = (to.end(), size_of_val(from).min(to.bytes));
                     let staging = to.staging()?;
                     staging.write_mapped(from)?;
-                    commands.push(Command::Copy { from: staging.buffer, to: sink, bytes });
+                    commands.push(Command::Copy { from: staging.end(), to: sink, bytes });
                 }
                 Copying::Read { from, to } => {
-                    let (source, bytes) = (from.buffer, size_of_val(to).min(from.bytes));
+                    let (source, bytes) = (from.end(), size_of_val(to).min(from.bytes));
                     let staging = from.staging()?;
-                    commands.push(Command::Copy { from: source, to: staging.buffer, bytes });
+                    commands.push(Command::Copy { from: source, to: staging.end(), bytes });
                     arriving.push((staging, to));
                 }
-                Copying::Within { from, to } => {
-                    commands.push(Command::Copy { from: from.buffer, to: to.buffer, bytes: from.bytes.min(to.bytes) });
-                }
+                Copying::Within { from, to } => commands.push(from.copying_to(to)),
             }
+        }
+        if !self.can_run(&commands) {
+            return Err(NoVisit::impossible("the device has one queue that copies, and two copies at once need two"));
         }
         self.run(&commands)?;
         arriving.into_iter().try_for_each(|(staging, to)| staging.read_mapped(to))
@@ -382,7 +459,7 @@ impl Session {
 
 impl Drop for Session {
     fn drop(&mut self) {
-        let Session { functions, device, pool, .. } = *self;
+        let Session { functions, device, .. } = *self;
         let lanes = std::mem::take(&mut *self.lanes());
         // SAFETY: all were made by `new`, and are given back once, what was not made being null. No command is pending: all are waited
         // for. Memory holds the session, so none is left.
@@ -390,7 +467,9 @@ impl Drop for Session {
             for lane in lanes.all {
                 (functions.destroy_fence)(device, lane.fence, ptr::null());
             }
-            (functions.destroy_pool)(device, pool, ptr::null());
+            for pool in &self.pools {
+                (functions.destroy_pool)(device, *pool, ptr::null());
+            }
             (functions.destroy_device)(device, ptr::null());
         }
     }
@@ -402,6 +481,8 @@ pub(crate) struct Memory {
     buffer: vk::Buffer,
     memory: vk::DeviceMemory,
     bytes: usize,
+    /// Whether it is the device's own.
+    is_local: bool,
     /// Whether each side sees the other's stores without a call.
     is_coherent: bool,
     /// Whether programs of its kind map it; the others go by way of a staging buffer.
@@ -426,16 +507,20 @@ pub(crate) struct Asked<'a> {
 
 impl Memory {
     pub fn new(session: &Arc<Session>, asked: Asked<'_>, bytes: usize) -> Result<Self, NoVisit> {
-        let Session { functions, device, .. } = **session;
-        let info = vk::BufferCreateInfo::default()
-            .size((bytes as u64).next_multiple_of(GRAIN).max(GRAIN))
-            .usage(USAGE)
-            .sharing_mode(vk::SharingMode::EXCLUSIVE);
+        let Session { functions, device, link, within, .. } = **session;
+        let families = [link, within];
+        let info = vk::BufferCreateInfo::default().size((bytes as u64).next_multiple_of(GRAIN).max(GRAIN)).usage(USAGE);
+        // Two families that share a buffer need not hand it over to each other.
+        let info = match link == within {
+            true => info.sharing_mode(vk::SharingMode::EXCLUSIVE),
+            false => info.sharing_mode(vk::SharingMode::CONCURRENT).queue_family_indices(&families),
+        };
         let mut made = Memory {
             session: session.clone(),
             buffer: vk::Buffer::null(),
             memory: vk::DeviceMemory::null(),
             bytes,
+            is_local: false,
             is_coherent: asked.is_coherent,
             is_mappable: asked.is_mappable,
             mapped: None,
@@ -451,6 +536,7 @@ impl Memory {
         let number = *asked.types.iter().find(suits).ok_or_else(|| {
             NoVisit::impossible("the device allows no buffer in memory of this type, for images alone it may be used")
         })?;
+        made.is_local = session.own_types & (1 << number) != 0;
         let info = vk::MemoryAllocateInfo::default().allocation_size(needs.size).memory_type_index(number);
         // SAFETY: likewise; the type is one that the device has.
         done("vkAllocateMemory", unsafe { (functions.allocate)(device, &info, ptr::null(), &mut made.memory) })?;
@@ -468,6 +554,16 @@ impl Memory {
                 Ok(none.insert(Box::new(Memory::new(&self.session, asked, self.bytes)?)))
             }
         }
+    }
+
+    fn end(&self) -> End {
+        End { buffer: self.buffer, is_local: self.is_local }
+    }
+
+    /// A copy of as many bytes as both have.
+    fn copying_to(&self, to: &Memory) -> Command {
+        assert!(Arc::ptr_eq(&self.session, &to.session) && self.buffer != to.buffer);
+        Command::Copy { from: self.end(), to: to.end(), bytes: self.bytes.min(to.bytes) }
     }
 
     fn range(&self) -> vk::MappedMemoryRange<'static> {
@@ -541,9 +637,7 @@ impl Memory {
 
     /// Copies as many bytes as both have.
     pub fn copy_to(&self, to: &Memory) -> Result<(), Failure> {
-        let bytes = self.bytes.min(to.bytes);
-        assert!(Arc::ptr_eq(&self.session, &to.session) && self.buffer != to.buffer);
-        self.session.run(&[Command::Copy { from: self.buffer, to: to.buffer, bytes }])
+        self.session.run(&[self.copying_to(to)])
     }
 
     /// Has the device store a word to its start.
@@ -583,10 +677,10 @@ impl crate::driver::Memory for Memory {
         if self.is_mappable {
             return self.write_mapped(from);
         }
-        let (to, bytes) = (self.buffer, size_of_val(from));
+        let (to, bytes) = (self.end(), size_of_val(from));
         let staging = self.staging()?;
         staging.write_mapped(from)?;
-        let from = staging.buffer;
+        let from = staging.end();
         Ok(self.session.run(&[Command::Copy { from, to, bytes }])?)
     }
 
@@ -594,10 +688,10 @@ impl crate::driver::Memory for Memory {
         if self.is_mappable {
             return self.read_mapped(to);
         }
-        let (session, from, bytes) = (self.session.clone(), self.buffer, size_of_val(to));
+        let (session, from, bytes) = (self.session.clone(), self.end(), size_of_val(to));
         assert!(bytes <= self.bytes);
         let staging = self.staging()?;
-        session.run(&[Command::Copy { from, to: staging.buffer, bytes }])?;
+        session.run(&[Command::Copy { from, to: staging.end(), bytes }])?;
         staging.read_mapped(to)
     }
 

@@ -15,7 +15,7 @@ use crate::driver::host_memory::HostMemory;
 use crate::driver::{Copying, Driver};
 use crate::linkage::{IS_STATIC, STATIC};
 use crate::no_visit::NoVisit;
-use crate::vulkan::calls::{About, Asked, Id, LIBRARY, Loader, Memory, NoLoader, Session};
+use crate::vulkan::calls::{About, Asked, Id, LIBRARY, Loader, Memory, NoLoader, Queues, Session};
 use crate::vulkan::failure::{INCOMPATIBLE_DRIVER, INITIALIZATION_FAILED};
 use crate::vulkan::transfers::Transfers;
 use membound_core::machine::devices::{Api, Device, DeviceKind, DeviceName, MemoryFlag, link_of, node_of};
@@ -98,38 +98,39 @@ fn version_text(version: u32) -> String {
     format!("Vulkan {major}.{minor}.{patch}")
 }
 
-/// Queues of one family, which copy.
+/// By which queues a device copies, as a program would choose.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Family {
-    number: u32,
-    queues: u32,
-    /// Whether it does nothing but copy: a copy engine.
-    copies_alone: bool,
+struct Families {
+    /// What leaves or enters the device's memory: queues that do nothing else where there are such, which are copy engines.
+    link: Queues,
+    /// What stays in it: queues that compute where there are such, since a copy engine is no faster than a link.
+    within: Queues,
 }
 
-/// Queues that do nothing but copy where there are such, as a program would choose; else the first that can.
-fn family(all: &[vk::QueueFamilyProperties]) -> Option<Family> {
+fn families(all: &[vk::QueueFamilyProperties]) -> Option<Families> {
     use vk::QueueFlags;
-    const COPIES: QueueFlags = QueueFlags::from_raw(
-        QueueFlags::TRANSFER.as_raw() | QueueFlags::GRAPHICS.as_raw() | QueueFlags::COMPUTE.as_raw(),
-    );
+    const COMPUTES: QueueFlags = QueueFlags::from_raw(QueueFlags::GRAPHICS.as_raw() | QueueFlags::COMPUTE.as_raw());
     // Beside copying these say how, not what else.
     const HOW: QueueFlags = QueueFlags::from_raw(QueueFlags::SPARSE_BINDING.as_raw() | QueueFlags::PROTECTED.as_raw());
-    let families = (0..).zip(all).filter(|(_, of)| of.queue_count > 0 && of.queue_flags.intersects(COPIES));
-    let families: Vec<Family> = families
-        .map(|(number, of)| {
-            let copies_alone = (of.queue_flags & !HOW) == QueueFlags::TRANSFER;
-            Family { number, queues: of.queue_count, copies_alone }
-        })
-        .collect();
-    families.iter().find(|family| family.copies_alone).or(families.first()).copied()
+    let used = || (0..).zip(all).filter(|(_, of)| of.queue_count > 0);
+    let queues = |(family, of): (u32, &vk::QueueFamilyProperties)| Queues { family, count: of.queue_count };
+    let engine = used().find(|(_, of)| (of.queue_flags & !HOW) == QueueFlags::TRANSFER).map(queues);
+    let computes = || used().filter(|(_, of)| of.queue_flags.intersects(COMPUTES)).map(queues);
+    let most = computes().find(|queues| queues.count >= MOST_QUEUES).or(computes().next());
+    let any = most.or(engine)?;
+    Some(Families { link: engine.unwrap_or(any), within: any })
 }
 
-/// `copies by queue family 1 (2 queues that do nothing else)`
+/// `copies by queue family 1 (2 queues), within the device by family 0 (16 queues)`
 fn copies_by(all: &[vk::QueueFamilyProperties]) -> String {
-    let Some(Family { number, queues, copies_alone }) = family(all) else { return "no queue that copies".into() };
-    let alone = if copies_alone { ", for nothing else" } else { "" };
-    format!("copies by queue family {number} ({}{alone})", counted(queues, "queue"))
+    let Some(Families { link, within }) = families(all) else { return "no queue that copies".into() };
+    let copies = format!("copies by queue family {} ({})", link.family, counted(link.count, "queue"));
+    match link == within {
+        true => copies,
+        false => {
+            format!("{copies}, within the device by family {} ({})", within.family, counted(within.count, "queue"))
+        }
+    }
 }
 
 /// A device that is open: its buffers by types of memory.
@@ -145,10 +146,11 @@ impl Driver for Vulkan {
     fn open(name: DeviceName) -> Result<Self, NoVisit> {
         let found = devices().map_err(NoVisit::impossible)?.into_iter().find(|(device, _)| device.name == name);
         let (device, id) = found.ok_or_else(|| NoVisit::no_device(name))?;
-        let family =
-            family(&id.families()).ok_or_else(|| NoVisit::impossible("the device has no queue that copies"))?;
+        let Families { link, within } =
+            families(&id.families()).ok_or_else(|| NoVisit::impossible("the device has no queue that copies"))?;
+        let opened = |queues: Queues| Queues { count: queues.count.min(MOST_QUEUES), ..queues };
         let staging = types::staging(&device.memory_types);
-        Ok(Vulkan { session: Session::new(id, family.number, family.queues.min(MOST_QUEUES), staging)?, device })
+        Ok(Vulkan { session: Session::new(id, opened(link), opened(within), staging)?, device })
     }
 
     fn beside(&self, _peer: DeviceName) -> Result<Self, NoVisit> {
@@ -208,8 +210,10 @@ mod tests {
             families.iter().map(one).collect::<Vec<_>>()
         };
         let card = all(&[(1 | 2 | 4 | 8, 16), (4 | 32, 1), (4 | 8, 2), (2 | 4, 8)]);
-        assert_eq!(copies_by(&card), "copies by queue family 2 (2 queues, for nothing else)");
+        assert_eq!(copies_by(&card), "copies by queue family 2 (2 queues), within the device by family 0 (16 queues)");
         assert_eq!(copies_by(&all(&[(32, 1), (1 | 2, 1)])), "copies by queue family 1 (1 queue)");
+        assert_eq!(copies_by(&all(&[(1 | 2, 1), (2, 4)])), "copies by queue family 1 (4 queues)");
+        assert_eq!(copies_by(&all(&[(32, 1), (4, 3)])), "copies by queue family 1 (3 queues)");
         assert_eq!(copies_by(&all(&[(1, 0)])), "no queue that copies");
     }
 

@@ -25,7 +25,10 @@ fn devices_are_listed_as_their_driver_describes_them() {
     assert_eq!((&first["kind"], &first["pci"]), (&"gpu".into(), &"0000:3b:00.1".into()));
     assert_eq!((&first["memory"], &first["largest_buffer"]), (&(1u64 << 30).into(), &(1u64 << 29).into()));
     assert_eq!(first["driver"], "fake 7.8");
-    assert_eq!(first["version"], "Vulkan 1.2.99; copies by queue family 1 (2 queues, for nothing else)");
+    assert_eq!(
+        first["version"],
+        "Vulkan 1.2.99; copies by queue family 1 (2 queues), within the device by family 0 (3 queues)"
+    );
     let (silent, _) = FAKE.listed("silent").unwrap();
     assert_eq!((silent[0].get("pci"), &silent[0]["driver"]), (None, &"".into()));
 }

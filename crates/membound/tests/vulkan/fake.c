@@ -18,8 +18,8 @@ enum { INSTANCE_INFO = 1, QUEUE_INFO = 2, DEVICE_INFO = 3, SUBMIT_INFO = 4, ALLO
 
 typedef struct { uint32_t type; const void *next; } head;
 typedef struct { size_t bytes; int kind, is_mapped; char *device, *host; } memory;
-typedef struct { size_t bytes; memory *in; } buffer;
-typedef struct { buffer *from, *to; uint64_t bytes, word; int state, barriers; } commands; /* 0 new, 1 recording, 2 done */
+typedef struct { size_t bytes; int is_shared; memory *in; } buffer;
+typedef struct { buffer *from, *to; uint64_t bytes, word; int state, barriers, family; } commands; /* 0 new, 1 recording, 2 done */
 typedef struct { int is_set; } fence;
 
 #define MUST(what) do { if (!(what)) { fprintf(stderr, "fake vulkan: %s: not %s\n", __func__, #what); abort(); } } while (0)
@@ -104,39 +104,50 @@ void vkGetPhysicalDeviceMemoryProperties(uintptr_t device, memories *to) {
     to->heap[1].bytes = 1ull << 32;
 }
 
-/* Graphics, compute and copies; copies alone. */
+/* Graphics, compute and copies; copies alone. Copies within the card are for the first, all others for the second. */
+enum { COMPUTES, COPIES };
+
 void vkGetPhysicalDeviceQueueFamilyProperties(uintptr_t device, uint32_t *count, uint32_t (*to)[6]) {
     list(2, count, to);
     if (!to) return;
     memset(to, 0, *count * sizeof *to);
-    to[0][0] = 7; to[0][1] = 1;
+    to[0][0] = 7; to[0][1] = is("one-queue") ? 1 : 3;
     if (*count > 1) { to[1][0] = is("one-queue") ? 32 : 4; to[1][1] = 2; }
 }
 
 typedef struct { head head; uint32_t flags, count; struct { head head; uint32_t flags, family, queues; const float *priorities; } *queues; } device_info;
 
 int vkCreateDevice(uintptr_t physical, const device_info *info, void *allocator, uintptr_t *device) {
-    MUST(info->head.type == DEVICE_INFO && info->count == 1 && info->queues->head.type == QUEUE_INFO);
-    MUST(info->queues->family == !is("one-queue") && info->queues->queues == (is("one-queue") ? 1 : 2));
+    MUST(info->head.type == DEVICE_INFO && info->count == (is("one-queue") ? 1 : 2));
+    for (uint32_t i = 0; i < info->count; i++) {
+        int family = info->queues[i].family;
+        MUST(info->queues[i].head.type == QUEUE_INFO && (i || family == (is("one-queue") ? COMPUTES : COPIES)));
+        MUST((!i || family == COMPUTES) && info->queues[i].queues == (is("one-queue") ? 1 : 2));
+    }
     *device = physical;
     return SUCCESS;
 }
 
 void vkDestroyDevice(uintptr_t device, void *allocator) {}
 
-void vkGetDeviceQueue(uintptr_t device, uint32_t family, uint32_t number, uintptr_t *queue) { *queue = number + 1; }
+void vkGetDeviceQueue(uintptr_t device, uint32_t family, uint32_t number, uintptr_t *queue) { *queue = family * 16 + number + 1; }
 
-int vkCreateCommandPool(uintptr_t device, const head *info, void *allocator, uint64_t *pool) {
-    MUST(info->type == POOL_INFO);
-    *pool = 1;
+typedef struct { head head; uint32_t flags, family; } pool_info;
+
+int vkCreateCommandPool(uintptr_t device, const pool_info *info, void *allocator, uint64_t *pool) {
+    MUST(info->head.type == POOL_INFO);
+    *pool = info->family + 1;
     return SUCCESS;
 }
 
-void vkDestroyCommandPool(uintptr_t device, uint64_t pool, void *allocator) {}
+void vkDestroyCommandPool(uintptr_t device, uint64_t pool, void *allocator) { MUST(pool); }
 
-int vkAllocateCommandBuffers(uintptr_t device, const head *info, commands **to) {
-    MUST(info->type == COMMANDS_INFO);
+typedef struct { head head; uint64_t pool; } commands_info;
+
+int vkAllocateCommandBuffers(uintptr_t device, const commands_info *info, commands **to) {
+    MUST(info->head.type == COMMANDS_INFO && info->pool);
     *to = calloc(1, sizeof **to);
+    (*to)->family = info->pool - 1;
     return SUCCESS;
 }
 
@@ -150,8 +161,7 @@ void vkDestroyFence(uintptr_t device, fence *old, void *allocator) { free(old); 
 
 int vkBeginCommandBuffer(commands *on, const head *info) {
     MUST(info->type == BEGIN_INFO && on->state != 1);
-    memset(on, 0, sizeof *on);
-    on->state = 1;
+    *on = (commands){.state = 1, .family = on->family};
     return SUCCESS;
 }
 
@@ -187,7 +197,10 @@ typedef struct { head head; uint32_t waits; const void *a, *b; uint32_t count; c
 int vkQueueSubmit(uintptr_t queue, uint32_t count, const submit_info *info, fence *then) {
     MUST(count == 1 && info->head.type == SUBMIT_INFO && info->count == 1 && !then->is_set);
     commands *on = info->commands[0];
-    MUST(on->state == 2);
+    int is_within = on->from && on->from->in->kind & LOCAL && on->to->in->kind & LOCAL;
+    MUST(on->state == 2 && queue / 16 == on->family);
+    MUST(is("one-queue") || on->family == (is_within ? COMPUTES : COPIES));
+    MUST(is("one-queue") || on->to->is_shared && (!on->from || on->from->is_shared));
     uint64_t bytes = is("wrong") && on->bytes > 8 ? on->bytes - 8 : on->bytes;
     memcpy(on->to->in->device, on->from ? on->from->in->device : (char *)&on->word, bytes);
     on->state = 0;
@@ -208,12 +221,13 @@ int vkResetFences(uintptr_t device, uint32_t count, fence **all) {
     return SUCCESS;
 }
 
-typedef struct { head head; uint32_t flags; uint64_t bytes; uint32_t usage; } buffer_info;
+typedef struct { head head; uint32_t flags; uint64_t bytes; uint32_t usage, is_shared, families; const uint32_t *family; } buffer_info;
 
 int vkCreateBuffer(uintptr_t device, const buffer_info *info, void *allocator, buffer **to) {
     MUST(info->head.type == BUFFER_INFO && info->bytes && info->usage == (TRANSFER_SRC | TRANSFER_DST));
     *to = calloc(1, sizeof **to);
     (*to)->bytes = info->bytes;
+    (*to)->is_shared = info->is_shared && info->families == 2 && info->family[0] != info->family[1];
     return SUCCESS;
 }
 
