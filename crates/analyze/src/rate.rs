@@ -3,8 +3,8 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use membound_core::stats::Summary;
 use membound_core::stats::states::{Capability, Ends, States};
+use membound_core::stats::{Summary, compare};
 
 /// A figure with its spread.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -76,6 +76,12 @@ impl Figure {
         [low - more, high + more]
     }
 
+    /// This figure over another one: [ratio, low, high]. It is the ratio of what tables show of both, so that whoever divides these
+    /// finds it.
+    pub(crate) fn over(self, other: Figure) -> [f64; 3] {
+        compare::of_figures(self.interval(), other.interval())
+    }
+
     /// So many times that.
     pub(crate) fn times(self, factor: f64) -> Figure {
         self.each(|value| value * factor)
@@ -98,9 +104,4 @@ impl Figure {
             undisturbed: self.undisturbed,
         }
     }
-}
-
-/// One interval over another: the widest that both allow.
-pub(crate) fn over(a: [f64; 3], b: [f64; 3]) -> [f64; 3] {
-    [a[0] / b[0], a[1] / b[2], a[2] / b[1]]
 }

@@ -11,7 +11,7 @@ use serde::Serialize;
 
 use crate::experiments::bandwidth::rows::BandwidthRow;
 use crate::quality::figure;
-use crate::rate::{Rate, over};
+use crate::rate::Rate;
 use crate::visits::{Visits, measured, payload_bps};
 use membound_core::case::{Case, Work};
 use membound_core::in_order::InOrder;
@@ -95,6 +95,6 @@ fn effect(row: usize, case: &Case, measured: &[&Measured], moved: &Moved, all: &
         figure(&batches, &shares, Better::Higher)
     };
     let payload_bps = [of(&close)?, of(&far)?];
-    let factor = over(payload_bps[1].interval(), payload_bps[0].interval());
+    let factor = payload_bps[1].over(payload_bps[0]);
     Some(Effect { row, visits: [close.len(), far.len()], payload_bps, factor })
 }

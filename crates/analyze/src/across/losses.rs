@@ -8,13 +8,14 @@ use crate::across::verdict::rules::cure;
 use crate::experiments::bandwidth::rows::BandwidthRow;
 use crate::experiments::latency::rows::LatencyRow;
 use crate::experiments::pages::rows::PageRow;
-use crate::rate::{Rate, over};
+use crate::rate::Rate;
 use crate::report::Report;
 use crate::wording::{gbps, threads};
 use membound_core::in_order::InOrder;
 use membound_core::kernel::StoreKind;
 use membound_core::kernel::chase::Order;
 use membound_core::memory::MemoryKind;
+use membound_core::stats::compare;
 use membound_core::units::{Bytes, BytesPerSecond, percent, significant};
 use membound_core::work::pages::PageWork;
 
@@ -80,7 +81,7 @@ fn chase(report: &Report, order: Order, memory: MemoryKind) -> Option<&LatencyRo
 
 fn random_order(report: &Report) -> Option<Loss> {
     let [random, forward] = [Order::Random, Order::Forward].map(|order| chase(report, order, MemoryKind::Thp));
-    let factor = over(random?.latency_ns?.interval(), forward?.latency_ns?.interval());
+    let factor = random?.latency_ns?.over(forward?.latency_ns?);
     let lines = report.latency.parallelism.as_ref().map_or(16.0, |parallel| parallel.lines_in_flight.round());
     Some(Loss {
         what: "dependent loads in random order from memory, against the same lines in order".into(),
@@ -115,7 +116,7 @@ fn first_touch(report: &Report) -> Option<Loss> {
             "first touch of memory in {} pages, against storing to it again",
             report.machine.pages.base_bytes()
         ),
-        factor: over(store.interval(), base.interval()),
+        factor: store.over(base),
         than: "slower",
         cure: format!("keep and reuse buffers{huge}"),
     })
@@ -135,7 +136,7 @@ fn taken_back(report: &Report, at_hand: Option<f64>, store: Rate) -> Option<Loss
             touched.bytes,
             touched.rate()
         ),
-        factor: over(store.interval(), [touched.thread_bps[0]; 3]),
+        factor: compare::of_figures(store.interval(), [touched.thread_bps[0]; 3]),
         than: "slower",
         cure: "keep and reuse buffers, and let all threads touch their part; the host needs preallocated memory, without free page \
                reporting or a balloon"
@@ -176,7 +177,7 @@ fn small_pages(report: &Report) -> Option<Loss> {
     let [base_page, huge_page] = [report.machine.pages.base_bytes(), report.machine.pages.huge_bytes()];
     Some(Loss {
         what: format!("random loads from memory in {base_page} pages, against {huge_page} pages"),
-        factor: over(base?.latency_ns?.interval(), huge?.latency_ns?.interval()),
+        factor: base?.latency_ns?.over(huge?.latency_ns?),
         than: "slower",
         cure: "madvise(MADV_HUGEPAGE), or a huge-page pool, for large tables".into(),
     })
@@ -187,7 +188,7 @@ fn one_core(report: &Report) -> Option<Loss> {
     let (one, all) = (in_memory(report, "load", 1)?, in_memory(report, "load", most).filter(|_| most > 1)?);
     Some(Loss {
         what: format!("reading memory with one core: {} of {}", gbps(one.value()), BytesPerSecond(all.value())),
-        factor: over(all.interval(), one.interval()),
+        factor: all.over(one),
         than: "slower",
         cure: format!("share the loop among {}", threads(most)),
     })

@@ -29,7 +29,7 @@ use membound_core::kernel::catalog::Kernel;
 use membound_core::kernel::{Element, StoreKind, Variant};
 use membound_core::machine::Machine;
 use membound_core::stats::quantiles::median;
-use membound_core::stats::{NORMAL_DEVIATION, compare, student};
+use membound_core::stats::{NORMAL_DEVIATION, student};
 use membound_core::units::{significant, words};
 
 /// A regular and a non-temporal figure for the same kernel at memory level.
@@ -100,7 +100,7 @@ pub(crate) fn write_allocate(rows: &[BandwidthRow], machine: &Machine) -> Vec<Wr
         let index = |one: &BandwidthRow| rows.iter().position(|other| std::ptr::eq(one, other));
         let (Some(regular), Some(nt)) = (index(slow), index(fast)) else { continue };
         let traffic = row.traffic(StoreKind::Regular, slow.element());
-        let (gain, bound) = (compare::ratio(&fast.samples(), &slow.samples()), bound(&kernel));
+        let (gain, bound) = (fast.gain_over(slow), bound(&kernel));
         let (payload, speed) = (traffic.payload() as f64, slow.undisturbed_bps());
         let moved_bytes = slow.controllers_bps.filter(|_| speed > 0.0).map(|c| (c.read + c.written) / speed * payload);
         let with_allocates = slow.bus_bps.map_or(0.0, |rate| rate.value());
@@ -292,7 +292,7 @@ impl WriteAllocate {
 }
 
 const ABOUT: &str = "A regular store first reads the line it writes, which nt stores save. Bytes of an element: payload, and on the \
-    bus if each regular store reads its line first. GB/s, medians; their ratio, and that of the bytes counted. With * \
+    bus if each regular store reads its line first. GB/s, undisturbed; their ratio, and that of the bytes counted. With * \
     threads saturate memory: only there is the ratio one of traffic.";
 
 /// What nt stores gain by it with the most threads.

@@ -13,7 +13,6 @@ use crate::section::{Section, Table};
 use crate::wording::{SPREAD_CAPTION, gbps, ratio, spread, threads, times};
 use membound_core::memory::MemorySpec;
 use membound_core::memory::policy::Policy;
-use membound_core::stats::compare;
 use membound_core::units::{BytesPerSecond, percent};
 
 /// A kernel over pages on two nodes, at several ratios.
@@ -29,7 +28,7 @@ pub struct Weighting {
     pub tried: Vec<Tried>,
     /// Index of the fastest.
     pub best: usize,
-    /// Indices of others that may be as fast: the 95 % interval of the ratio of medians does not exclude it.
+    /// Indices of others that may be as fast: their figures are not apart.
     pub ties: Vec<usize>,
 }
 
@@ -113,17 +112,14 @@ fn weighting(tiers: [u32; 2], tried: Vec<(usize, &BandwidthRow, [u8; 2])>) -> Op
         (all > 0).then(|| first as f64 / all as f64)
     };
     let one = |&(row, result, weights): &(usize, &BandwidthRow, [u8; 2])| {
-        let gain = compare::ratio(&fastest.samples(), &result.samples());
+        let gain = fastest.gain_over(result);
         Some(Tried { weights, first_share: found(result), rate: result.payload_bps?, row, gain })
     };
     let mut tried: Vec<Tried> = tried.iter().filter_map(one).collect();
     tried.order_by(|a, b| b.share_asked().total_cmp(&a.share_asked()));
     let best = (0..tried.len()).max_by(|&a, &b| tried[a].rate.value().total_cmp(&tried[b].rate.value()))?;
-    // Without enough samples for an interval nothing is excluded.
-    let is_tie = |index: &usize| {
-        let is_slower = tried[*index].gain[1] > 1.0;
-        *index != best && !is_slower
-    };
+    // A few visits that agree exclude nothing.
+    let is_tie = |index: &usize| *index != best && !tried[best].rate.is_apart(tried[*index].rate);
     let ties = (0..tried.len()).filter(is_tie).collect();
     (tried.len() > 1).then_some(Weighting { kernel, threads, tiers, tried, best, ties })
 }

@@ -20,7 +20,6 @@ use membound_core::plain;
 use membound_core::plain::Listed;
 use membound_core::plain_experiments;
 use membound_core::record::Measurement;
-use membound_core::stats::compare::ratio;
 use membound_core::units::{Bytes, significant};
 
 /// Declares answers.
@@ -172,9 +171,7 @@ fn row<'a, W: Listed>(case: &'a [&'a Measurement], visits: &'a Visits<'_>) -> Op
             is_kernel && alike(other) == alike(&case[0].case)
         };
         let twin = visits.cases.iter().find(|other| is_twin(&other[0].case))?;
-        let theirs = sampled(twin);
-        let [a, b] = [&ours.batches, &theirs.batches].map(|all| all.iter().map(Vec::as_slice).collect::<Vec<_>>());
-        Some(ratio(&a, &b)).filter(|ratio| ratio.iter().all(|end| end.is_finite()))
+        Some(payload_bps?.over(sampled(twin).rate()?)).filter(|ratio| ratio.iter().all(|end| end.is_finite()))
     };
     let figures = Figures {
         work,

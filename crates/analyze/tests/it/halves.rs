@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
-use membound_analyze::across::verdict::diagnosis::CauseKind;
+use membound_analyze::across::verdict::diagnosis::{CauseKind, GainBasis};
 use membound_analyze::of_record::report;
 use membound_analyze::report::Report;
 use membound_core::case::Case;
@@ -129,6 +129,31 @@ fn each_recorded_run_names_the_write_allocate_first() {
             assert_eq!(causes.first(), Some(&CauseKind::WriteAllocate), "{guest} {run}: {causes:?}");
         }
     }
+}
+
+/// A gain is that of the two figures beside it, and what the verdict says that nt stores give back leads no further than to what
+/// they reach.
+#[test]
+fn what_nt_stores_gain_is_the_ratio_of_what_is_shown() {
+    let mut checked = 0;
+    for record in ["emr", "zen3", "zen4"].into_iter().flat_map(headlines) {
+        let report = report(&record);
+        let shown = |row: usize| report.rows[row].payload_bps.unwrap().capability.value;
+        for pair in &report.write_allocate {
+            let ratio = shown(pair.nt) / shown(pair.regular);
+            assert!(
+                (pair.gain[0] / ratio - 1.0).abs() < 1e-9 && pair.gain[1] <= ratio && ratio <= pair.gain[2],
+                "{pair:?}"
+            );
+        }
+        let gap = report.verdict.gap.as_ref().unwrap();
+        let cause = report.verdict.causes.iter().find(|cause| cause.cause == CauseKind::WriteAllocate).unwrap();
+        if cause.basis == GainBasis::Measured && gap.limit.contains("nt stores") {
+            checked += 1;
+            assert!(gap.reached_bps + cause.gives_back_bps.unwrap() <= 1.000_001 * gap.limit_bps, "{gap:?}: {cause:?}");
+        }
+    }
+    assert!(checked > 15, "{checked}");
 }
 
 /// Those of one run hold the next run's figure, two minutes later: less often, since a host changes between runs in ways that no visit

@@ -34,7 +34,12 @@ pub fn ratio(a: &[&[f64]], b: &[&[f64]]) -> [f64; 3] {
     }
 }
 
-/// The same where each batch is one draw of something that does not cancel within a round, such as where pages came to
+/// The ratio of two figures that are known by their intervals alone, each [value, low, high]. NaN where a value is not positive.
+pub fn of_figures(a: [f64; 3], b: [f64; 3]) -> [f64; 3] {
+    log_ratio(a, b).map_or([f64::NAN; 3], |ratio| ratio.map(f64::exp))
+}
+
+/// The same as [`ratio`] where each batch is one draw of something that does not cancel within a round, such as where pages came to
 /// lie: then a batch is one observation, however many samples it has. Welch's interval of the difference of mean
 /// log-medians; NaN with fewer than two batches on a side.
 pub fn ratio_of_draws(a: &[&[f64]], b: &[&[f64]]) -> [f64; 3] {
@@ -70,8 +75,7 @@ fn narrower(x: [f64; 3], y: [f64; 3]) -> [f64; 3] {
 
 fn of_medians(a: &[&[f64]], b: &[&[f64]]) -> Option<[f64; 3]> {
     let interval = |batches| summarize(batches).map(|s| [s.median, s.ci95[0], s.ci95[1]]);
-    let [middle, low, high] = log_ratio(interval(a)?, interval(b)?)?;
-    Some([middle.exp(), low.exp(), high.exp()])
+    Some(log_ratio(interval(a)?, interval(b)?)?.map(f64::exp))
 }
 
 /// ln(a / b) of two [value, low, high], by variance estimates recovery. `None` if a value is not positive.

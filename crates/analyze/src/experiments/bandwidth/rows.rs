@@ -193,12 +193,12 @@ impl BandwidthRow {
         self.payload_bps.map_or(0.0, |rate| rate.value())
     }
 
-    /// Payload B/s of each sample, visit by visit, as the statistics want them.
-    pub(crate) fn samples(&self) -> Vec<&[f64]> {
-        self.batches.iter().map(Vec::as_slice).collect()
+    /// Its figure over that of another row: [ratio, low, high].
+    pub(crate) fn gain_over(&self, other: &Self) -> [f64; 3] {
+        self.payload_bps.zip(other.payload_bps).map_or([f64::NAN; 3], |(ours, theirs)| ours.over(theirs))
     }
 
-    /// The same with its interval: [value, low, high].
+    /// Its figure with its interval: [value, low, high].
     pub(crate) fn interval(&self) -> Option<[f64; 3]> {
         self.payload_bps.map(|rate| rate.interval())
     }

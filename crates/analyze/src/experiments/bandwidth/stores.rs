@@ -137,7 +137,7 @@ fn crossover(kernel: &str, threads: usize, pairs: &[(&BandwidthRow, &BandwidthRo
         None if wins_first && wins_last => format!("{store} is faster at every size measured"),
         None => format!("regular is faster at every size up to {}", other.case.working_set),
     };
-    let gain = Some(compare::ratio(&other.samples(), &regular.samples()));
+    let gain = Some(other.gain_over(regular));
     Crossover { kernel: kernel.into(), threads, store, width, at, says, gain, bound: bound(kernel) }
 }
 

@@ -16,7 +16,6 @@ use membound_core::case::Work;
 use membound_core::kernel::Width;
 use membound_core::kernel::catalog::Kernel;
 use membound_core::record::{Measurement, Results};
-use membound_core::stats::compare;
 use membound_core::units::{Bytes, count, counted};
 use membound_core::work::rounding::{Arithmetic, Data, SumOrder, Summation};
 
@@ -241,23 +240,16 @@ pub struct Cost {
     pub slower: [f64; 3],
 }
 
-/// A row, and what it was worked out from.
-struct Way {
-    row: RoundingRow,
-    /// Payload B/s, visit by visit.
-    batches: Vec<Vec<f64>>,
-}
-
 pub(crate) fn rounding(visits: &Visits<'_>) -> Rounding {
-    let mut ways: Vec<Way> = visits.rows(|case| way(case, visits));
-    ways.order_by_key(|Way { row, .. }| {
+    let mut ways: Vec<RoundingRow> = visits.rows(|case| way(case, visits));
+    ways.order_by_key(|row| {
         let Summation { variant, order, blocks, fused, arithmetic, .. } = row.way();
         (key(row), *order, *blocks, *arithmetic, variant.width, variant.unroll, *fused)
     });
-    let sums: BTreeSet<_> = ways.iter().map(|way| key(&way.row)).collect();
+    let sums: BTreeSet<_> = ways.iter().map(key).collect();
     let verdicts =
-        sums.iter().filter_map(|sum| verdict(&ways.iter().filter(|way| key(&way.row) == *sum).collect::<Vec<_>>()));
-    Rounding { verdicts: verdicts.collect(), rows: ways.into_iter().map(|way| way.row).collect() }
+        sums.iter().filter_map(|sum| verdict(&ways.iter().filter(|way| key(way) == *sum).collect::<Vec<_>>()));
+    Rounding { verdicts: verdicts.collect(), rows: ways }
 }
 
 /// What ways must share to be ways of one sum.
@@ -265,16 +257,16 @@ fn key(row: &RoundingRow) -> (usize, String, Data, u64, Bytes) {
     (Kernel::place(row.kernel()), row.kernel().into(), row.way().data, row.way().seed, row.case.working_set)
 }
 
-fn way(visits: &[&Measurement], all: &Visits<'_>) -> Option<Way> {
+fn way(visits: &[&Measurement], all: &Visits<'_>) -> Option<RoundingRow> {
     let case = &visits[0].case;
     let Work::Rounding(_) = &case.work else { return None };
     let mut sampled = Sampled::of(visits, &all.gauge, |visit| payload_bps(visit, all.hz()));
     let payload_bps = sampled.rate();
-    let Sampled { measured, batches, quality, .. } = sampled;
+    let Sampled { measured, quality, .. } = sampled;
     let results: Vec<&Results> = measured.iter().filter_map(|visit| visit.samples.results.as_ref()).collect();
     let mut figures = of_results(&results).unwrap_or_default();
     figures.payload_bps = payload_bps;
-    Some(Way { row: Row { case: case.clone(), quality, figures }, batches })
+    Some(Row { case: case.clone(), quality, figures })
 }
 
 fn of_results(results: &[&Results]) -> Option<RoundingFigures> {
@@ -299,8 +291,8 @@ fn of_results(results: &[&Results]) -> Option<RoundingFigures> {
     })
 }
 
-fn verdict(ways: &[&Way]) -> Option<Verdict> {
-    let rows: Vec<&RoundingRow> = ways.iter().map(|way| &way.row).filter(|row| row.result_bits.is_some()).collect();
+fn verdict(ways: &[&RoundingRow]) -> Option<Verdict> {
+    let rows: Vec<&RoundingRow> = ways.iter().copied().filter(|row| row.result_bits.is_some()).collect();
     let first = rows.first()?;
     let ulps = || rows.iter().filter_map(|row| row.ulps);
     let results: BTreeSet<&String> = rows.iter().filter_map(|row| row.result_bits.as_ref()).collect();
@@ -329,44 +321,40 @@ fn verdict(ways: &[&Way]) -> Option<Verdict> {
 }
 
 /// The widest way with subnormal numbers flushed, beside the same with them kept.
-fn flushing(ways: &[&Way]) -> Option<Flushing> {
-    let is_measured = |way: &&&Way| way.row.result_bits.is_some();
-    let flushed = ways.iter().filter(|way| way.row.way().arithmetic == Arithmetic::FtzDaz).filter(is_measured);
-    let flushed = flushed.max_by_key(|way| way.row.way().variant.width)?;
-    let usual = Summation { arithmetic: Arithmetic::Ieee, ..flushed.row.way().clone() };
-    let kept = ways.iter().filter(is_measured).find(|way| *way.row.way() == usual)?;
-    let both = flushed.row.result.zip(kept.row.result);
-    let [faster, slower] = [flushed, kept].map(|way| way.batches.iter().map(Vec::as_slice).collect::<Vec<_>>());
-    Some(Flushing {
-        lost: both.map(|(flushed, kept)| 1.0 - flushed / kept).filter(|lost| lost.is_finite()),
-        faster: compare::ratio(&faster, &slower),
-    })
+fn flushing(ways: &[&RoundingRow]) -> Option<Flushing> {
+    let is_measured = |way: &&&RoundingRow| way.result_bits.is_some();
+    let flushed = ways.iter().filter(|way| way.way().arithmetic == Arithmetic::FtzDaz).filter(is_measured);
+    let flushed = flushed.max_by_key(|way| way.way().variant.width)?;
+    let usual = Summation { arithmetic: Arithmetic::Ieee, ..flushed.way().clone() };
+    let kept = ways.iter().filter(is_measured).find(|way| *way.way() == usual)?;
+    let both = flushed.result.zip(kept.result);
+    let faster = flushed.payload_bps?.over(kept.payload_bps?);
+    Some(Flushing { lost: both.map(|(flushed, kept)| 1.0 - flushed / kept).filter(|lost| lost.is_finite()), faster })
 }
 
 /// Ways that any machine can repeat bit for bit, whatever its widest registers and however many threads it has: the loop as
 /// it is written, and two lanes of 128 bits, each a single chain or in the usual number of partial sums.
-fn costs(ways: &[&Way]) -> Vec<Cost> {
-    let median = |way: &&&Way| way.row.payload_bps.map(|rate| rate.value());
-    let is_usual = |way: &&&Way| way.row.way().arithmetic == Arithmetic::Ieee;
+fn costs(ways: &[&RoundingRow]) -> Vec<Cost> {
+    let median = |way: &&&RoundingRow| way.payload_bps.map(|rate| rate.value());
+    let is_usual = |way: &&&RoundingRow| way.way().arithmetic == Arithmetic::Ieee;
     let fastest = ways
         .iter()
         .filter(|way| median(way).is_some() && is_usual(way))
         .max_by(|a, b| median(a).unwrap_or(0.0).total_cmp(&median(b).unwrap_or(0.0)));
     let Some(fastest) = fastest else { return Vec::new() };
-    let has_fused = ways.iter().any(|way| way.row.way().fused);
+    let has_fused = ways.iter().any(|way| way.way().fused);
     // The x87 is a scalar chain too.
     let cost = |(width, is_chain, name): (Width, bool, &str)| {
-        let is_ours = |way: &&&Way| {
-            let Summation { variant, order, fused, .. } = way.row.way();
+        let is_ours = |way: &&&RoundingRow| {
+            let Summation { variant, order, fused, .. } = way.way();
             variant.width == width
                 && (variant.unroll == 1) == is_chain
                 && *order == SumOrder::Forward
                 && *fused == has_fused
         };
         let way = ways.iter().filter(is_usual).find(is_ours)?;
-        let [these, those] =
-            [&fastest.batches, &way.batches].map(|batches| batches.iter().map(Vec::as_slice).collect::<Vec<_>>());
-        Some(Cost { way: name.into(), rate: way.row.payload_bps?, slower: compare::ratio(&these, &those) })
+        let rate = way.payload_bps?;
+        Some(Cost { way: name.into(), rate, slower: fastest.payload_bps?.over(rate) })
     };
     let fixed = [
         (Width::Scalar, true, "the loop as written, one chain"),
