@@ -60,4 +60,5 @@ mod views;
 mod vulkan;
 mod warnings;
 mod watch;
+mod whole_runs;
 mod words;
