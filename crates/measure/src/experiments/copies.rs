@@ -127,11 +127,7 @@ impl<D: Driver> Ends<'_, D> {
     fn on_host(&self, value: f64) -> Result<OnHost<D::Memory>, NoVisit> {
         Ok(match self.host {
             Buffer::Regular => OnHost::Regular(HostMemory::of_a_program(self.bytes).full_of(value)),
-            kind if kind.is_copied_as_buffer() => {
-                let mut memory = self.driver.make(kind, self.bytes, None)?;
-                memory.write(&vec![value; self.bytes / 8])?;
-                OnHost::Buffer(memory)
-            }
+            kind if kind.is_copied_as_buffer() => OnHost::Buffer(self.written(self.driver, kind, value)?),
             kind => {
                 let mut memory = self.driver.make(kind, self.bytes, None)?;
                 memory.map(Access::ReadWrite)?;
@@ -143,7 +139,11 @@ impl<D: Driver> Ends<'_, D> {
 
     /// Memory of a device, full of a number.
     fn on_device(&self, driver: &D, value: f64) -> Result<D::Memory, NoVisit> {
-        let mut memory = driver.make(Buffer::Plain, self.bytes, None)?;
+        self.written(driver, Buffer::Plain, value)
+    }
+
+    fn written(&self, driver: &D, kind: Buffer, value: f64) -> Result<D::Memory, NoVisit> {
+        let mut memory = driver.make(kind, self.bytes, None)?;
         memory.write(&vec![value; self.bytes / 8])?;
         Ok(memory)
     }
