@@ -46,7 +46,8 @@ impl Deref for Levels {
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, JsonSchema)]
 pub struct LevelLatency {
     /// Nanoseconds, without what translating huge pages adds: fitted to the level's plateau and the edges beside it. For the
-    /// last cache, where that was measured, of working sets that were read right before.
+    /// last cache, where that was measured, of working sets that were read right before. Of memory, the figure of the chase that was
+    /// visited more often than all others there together, if there is one.
     pub ns: [f64; 3],
     /// Core clock cycles, undisturbed.
     pub cycles: Option<f64>,

@@ -23,7 +23,7 @@ use membound_core::memory::policy::Policy;
 use membound_core::memory::{MemoryKind, MemorySpec, Obtained};
 use membound_core::record::{Measured, Measurement, Record};
 use membound_core::stats::quantiles::{median, quantile};
-use membound_core::stats::states::{Better, level};
+use membound_core::stats::states::{Better, VISITS_MIN, level};
 use membound_core::units::{BASE_PAGE, Bytes, LINE};
 
 /// Working sets that say what the nearest cache takes: the first eight fit in it.
@@ -335,7 +335,8 @@ impl Chases {
             from = level.capacity.unwrap_or(from);
             let Some(&ns) = rungs.get(rung) else { continue };
             let visits = ladder.iter().map(|chased| (chased.case.working_set, &chased.cycles[..]));
-            level.latency = Some(LevelLatency { ns, cycles: cycles(visits, level), disturbed_ns: None });
+            let fitted = LevelLatency { ns, cycles: cycles(visits, level), disturbed_ns: None };
+            level.latency = Some(of_one_chase(&ladder, level).unwrap_or(fitted));
         }
     }
 
@@ -362,6 +363,18 @@ impl Chases {
             together: together.into_iter().map(|chased| chased.row).collect(),
         }
     }
+}
+
+/// What a load from memory takes by the one chase that was visited more often than all others there together, if there is one. Nothing
+/// fits better: memory has no end, and chases just beyond the last cache find some of their lines in it.
+fn of_one_chase(ladder: &[&Chased], level: &Level) -> Option<LevelLatency> {
+    let is_there = |chased: &&&Chased| level.name == "memory" && chased.case.working_set >= level.from;
+    let there = || ladder.iter().filter(is_there);
+    let visits: usize = there().map(|chased| chased.batches.len()).sum();
+    let most = there().max_by_key(|chased| chased.batches.len())?;
+    let stands = most.batches.len() >= VISITS_MIN && 2 * most.batches.len() > visits;
+    let ns = most.latency_ns.filter(|_| stands)?.interval();
+    Some(LevelLatency { ns, cycles: most.core_clock_hz.map(|hz| ns[0] * 1e-9 * hz), disturbed_ns: None })
 }
 
 /// Cycles of a load from a level: the least tenth of the visits, of those on its plateau or of those to all that fits in, whichever is
