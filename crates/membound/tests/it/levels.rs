@@ -2,32 +2,20 @@
 //! the fit, and noise whose states outlast a visit.
 
 use std::collections::BTreeMap;
-use std::io::Read;
-use std::path::Path;
 
 use membound_analyze::across::verdict::diagnosis::CauseKind;
 use membound_analyze::hierarchy::names::{Level, Levels, named};
-use membound_analyze::of_record as model;
 use membound_analyze::report::Report;
 use membound_analyze::section::Section;
 use membound_core::curves::hierarchy::model::{Curve, Touch, ends};
-use membound_core::record::Record;
 use membound_core::stats::states::{Better, level};
 use membound_core::units::Bytes;
 
+use crate::common::report_of;
+
 /// Reports of the recorded runs.
 fn recorded() -> Vec<Report> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/records");
-    let unpacked = tempfile::tempdir().unwrap();
-    let report = |run: u32| {
-        let packed = std::fs::File::open(folder.join(format!("zen4-guest-{run}.jsonl.bz2"))).unwrap();
-        let mut text = Vec::new();
-        bzip2::read::MultiBzDecoder::new(packed).read_to_end(&mut text).unwrap();
-        let path = unpacked.path().join(format!("{run}.jsonl"));
-        std::fs::write(&path, text).unwrap();
-        model::report(&Record::read(&path).unwrap())
-    };
-    (1..=6).map(report).collect()
+    (1..=6).map(|run| report_of(&format!("zen4-guest-{run}"))).collect()
 }
 
 fn names(levels: &Levels) -> Vec<&str> {
@@ -102,6 +90,11 @@ fn said(report: &Report) -> Said {
         {
             say("triad, 2 threads, memory".into(), &rate);
         }
+        if let Some(rate) =
+            behind(text, "the same lines decides: ").as_deref().and_then(|orders| behind(orders, "random "))
+        {
+            say("latency, memory".into(), &rate);
+        }
         if let Some(parts) = text.strip_prefix("Dependent-load latency: ") {
             for part in parts.split("; ") {
                 let (level, ns) = part.split_once(' ').unwrap();
@@ -113,11 +106,11 @@ fn said(report: &Report) -> Said {
         for note in section.notes.iter().filter(|_| section.id == "scaling") {
             let (what, rates) = note.split_once(": ").unwrap();
             let words: Vec<&str> = what.split(' ').collect();
-            let ("memory,", kernel, "regular") = (words[0], words[1], words[3]) else { continue };
+            let ("memory,", kernel, Some(stores)) = (words[0], words[1], stores_of(words[3])) else { continue };
             for rate in rates.split(" GB/s").next().unwrap().split(", ") {
                 let (threads, rate) = rate.split_once(": ").unwrap();
                 let s = if threads == "1" { "" } else { "s" };
-                say(format!("{kernel}, {threads} thread{s}, memory"), rate);
+                say(format!("{kernel}{stores}, {threads} thread{s}, memory"), rate);
             }
         }
         for table in &section.tables {
@@ -138,11 +131,13 @@ fn said(report: &Report) -> Said {
                     }
                 }
             }
-            if let ("write-allocate", Some(rates), Some(threads)) = (section.id, column("regular"), column("threads")) {
+            for kind in ["regular", "nt"].into_iter().filter(|_| section.id == "write-allocate") {
+                let (Some(rates), Some(threads)) = (column(kind), column("threads")) else { continue };
+                let stores = stores_of(kind).unwrap();
                 for (at, name) in names.iter().enumerate() {
                     let count = threads.cells[at].text.trim_end_matches('*');
                     let s = if count == "1" { "" } else { "s" };
-                    say(format!("{}, {count} thread{s}, memory", name.text), &rates.cells[at].text);
+                    say(format!("{}{stores}, {count} thread{s}, memory", name.text), &rates.cells[at].text);
                 }
             }
         }
@@ -155,9 +150,19 @@ fn said(report: &Report) -> Said {
     said
 }
 
+/// Behind the name of a kernel.
+fn stores_of(kind: &str) -> Option<&'static str> {
+    match kind {
+        "regular" => Some(""),
+        "nt" => Some(" nt"),
+        _ => None,
+    }
+}
+
 #[test]
 fn a_quantity_has_one_value_wherever_it_stands() {
-    for report in recorded() {
+    let whole = ["readme", "zen3-guest-whole-1", "zen3-guest-whole-2"].map(report_of);
+    for report in recorded().into_iter().chain(whole) {
         let said = said(&report);
         let often: Vec<&String> = said.iter().filter(|(_, values)| values.len() > 1).map(|(what, _)| what).collect();
         for what in ["load, 2 threads, memory", "triad, 2 threads, memory", "load, 1 thread, L2", "latency, L1"] {

@@ -3,26 +3,16 @@
 
 use anstream::adapter::strip_str;
 use membound_analyze::experiments::latency::rows::LatencyRow;
-use membound_analyze::of_record;
 use membound_analyze::output::terminal;
-use membound_analyze::report::Report;
-use membound_core::record::Record;
 
-use crate::common::unpacked;
-
-fn report(name: &str) -> Report {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("run.jsonl");
-    std::fs::write(&path, unpacked(name)).unwrap();
-    of_record::report(&Record::read(&path).unwrap())
-}
+use crate::common::report_of;
 
 /// Two CPUs of AMD Zen 3, which the host moves between two last-level caches. In the second run one of fourteen visits to the plain case
 /// was undisturbed.
 #[test]
 fn what_is_told_first() {
     for name in ["zen3-guest-whole-1", "zen3-guest-whole-2"] {
-        let report = report(name);
+        let report = report_of(name);
         // What a load from memory takes is one figure wherever it stands: that of the chase that was visited most.
         let memory = report.levels.iter().find(|level| level.name == "memory").unwrap().latency.unwrap();
         let is_one = |row: &&LatencyRow| row.latency_ns.is_some_and(|ns| ns.interval() == memory.ns);

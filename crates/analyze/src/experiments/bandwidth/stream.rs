@@ -15,6 +15,7 @@ use membound_core::machine::Machine;
 use membound_core::machine::nature::{NodeKind, NodeNature};
 use membound_core::memory::MemorySpec;
 use membound_core::record::Record;
+use membound_core::stats::states::VISITS_MIN;
 use membound_core::units::{Bytes, BytesPerSecond, significant};
 
 /// Bandwidth over threads for one kernel at one level.
@@ -84,8 +85,9 @@ pub(crate) fn scaling(rows: &[BandwidthRow]) -> Vec<Scaling> {
         }
     }
     for curve in &mut curves {
-        // Of several working sets with the same threads the largest counts.
-        curve.rows.order_by_key(|&i| (rows[i].threads(), std::cmp::Reverse(rows[i].case.working_set)));
+        // Of several working sets with the same threads the one that stands for memory elsewhere, too: visited often, then the largest.
+        let place = |row: &BandwidthRow| (row.quality.rounds >= VISITS_MIN, row.case.working_set);
+        curve.rows.order_by_key(|&i| (rows[i].threads(), std::cmp::Reverse(place(&rows[i]))));
         curve.rows.dedup_by_key(|i| rows[*i].threads());
     }
     curves.retain(|curve| curve.rows.len() > 1);

@@ -32,6 +32,14 @@ pub fn readme_record() -> Vec<u8> {
     unpacked("readme")
 }
 
+/// What a record of `tests/records` comes to.
+pub fn report_of(name: &str) -> membound_analyze::report::Report {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("run.jsonl");
+    std::fs::write(&path, unpacked(name)).unwrap();
+    membound_analyze::of_record::report(&membound_core::record::Record::read(&path).unwrap())
+}
+
 /// A record of `tests/records`, by its file's name.
 pub fn unpacked(name: &str) -> Vec<u8> {
     let path = format!("{}/tests/records/{name}.jsonl.bz2", env!("CARGO_MANIFEST_DIR"));
