@@ -1,8 +1,8 @@
 //! Two sides held against each other: records made by hand whose differences are known, figures by hand against the
 //! published table, what a user may do wrong.
 
-use crate::common::imitation;
 use crate::common::schema::Validator;
+use crate::common::{imitation, record_of};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
@@ -97,6 +97,22 @@ fn side(name: &str, records: Vec<Record>) -> Side {
 
 fn compared(a: Vec<Record>, b: Vec<Record>) -> Comparison {
     compare(&side("a", a), &side("b", b), 0.01)
+}
+
+/// Of two default runs on a busy host most cells have too few visits, and these differ most.
+#[test]
+fn cells_with_too_few_visits_hide_no_others() {
+    let [a, b] = ["zen3-guest-whole-1", "zen3-guest-whole-2"].map(|name| vec![record_of(name)]);
+    let comparison = compared(a, b);
+    let shown = |all: bool| {
+        let document = sections::compare::document(&comparison, all);
+        let cells = document.sections.into_iter().find(|section| section.id == "cells").unwrap();
+        let words = cells.tables.iter().flat_map(|table| &table.columns.last().unwrap().cells);
+        words.map(|cell| cell.text.clone()).collect::<Vec<_>>()
+    };
+    let (few, all) = (shown(false), shown(true));
+    assert!(few.len() > 10 && few.iter().all(|word| word != "too few"), "{few:?}");
+    assert!(all.len() > 600 && all.iter().filter(|word| *word == "too few").count() > 500, "{}", all.len());
 }
 
 /// Twenty cells in three rounds that scatter by up to 0.4 %; every fourth is as many times as fast.

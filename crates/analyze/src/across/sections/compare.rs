@@ -99,6 +99,8 @@ fn changes(comparison: &Comparison) -> Section {
 
 fn cells(comparison: &Comparison, all: bool) -> Section {
     let groups = comparison.groups();
+    let groups = groups.iter().map(|(name, rows)| (*name, rows.len(), telling(comparison, rows, all)));
+    let groups: Vec<(&str, usize, Vec<&ComparisonRow>)> = groups.filter(|(.., rows)| !rows.is_empty()).collect();
     let about = "Speed of B in % of A's ± the farther end of its 95 % interval; above 100 B is better, also where a lower \
                  figure is. Figures are geometric means of the medians of visits, or of runs. At equal clock: both in core \
                  clock cycles.";
@@ -106,13 +108,21 @@ fn cells(comparison: &Comparison, all: bool) -> Section {
         id: "cells",
         title: "Cells".into(),
         about: about.into(),
-        tables: groups.iter().map(|(name, rows)| group(comparison, name, rows, all)).collect(),
-        charts: groups.iter().map(|(name, rows)| chart(comparison, name, rows)).collect(),
+        tables: groups.iter().map(|(name, of, rows)| group(comparison, name, rows, *of, all)).collect(),
+        charts: groups.iter().map(|(name, _, rows)| chart(comparison, name, rows)).collect(),
         ..Section::default()
     }
 }
 
-fn group(comparison: &Comparison, name: &str, rows: &[&ComparisonRow], all: bool) -> Table {
+/// The cells of a group with visits enough to tell, which may be none; all where not one of the comparison has enough, or all are asked
+/// for. What differs most among those with too few is noise.
+fn telling<'a>(comparison: &Comparison, rows: &[&'a ComparisonRow], all: bool) -> Vec<&'a ComparisonRow> {
+    let is_enough = |row: &ComparisonRow| row.verdict != Verdict::TooFew;
+    let none_is = !comparison.rows.iter().any(is_enough);
+    rows.iter().copied().filter(|row| all || none_is || is_enough(row)).collect()
+}
+
+fn group(comparison: &Comparison, name: &str, rows: &[&ComparisonRow], of: usize, all: bool) -> Table {
     let all = all || comparison.is_by_hand;
     let tells = rows.iter().any(|row| row.is_significant());
     let most = if all { usize::MAX } else { SHOWN };
@@ -132,7 +142,7 @@ fn group(comparison: &Comparison, name: &str, rows: &[&ComparisonRow], all: bool
     if !comparison.is_by_hand {
         table = table.left("", shown.iter().map(|row| verdict_word(row.verdict)));
     }
-    let left = rows.len() - shown.len();
+    let left = of - shown.len();
     table.with_notes((left > 0).then(|| format!("and {left} more; --all lists them")).into_iter().collect())
 }
 

@@ -34,10 +34,15 @@ pub fn readme_record() -> Vec<u8> {
 
 /// What a record of `tests/records` comes to.
 pub fn report_of(name: &str) -> membound_analyze::report::Report {
+    membound_analyze::of_record::report(&record_of(name))
+}
+
+/// A record of `tests/records`, read.
+pub fn record_of(name: &str) -> membound_core::record::Record {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("run.jsonl");
     std::fs::write(&path, unpacked(name)).unwrap();
-    membound_analyze::of_record::report(&membound_core::record::Record::read(&path).unwrap())
+    membound_core::record::Record::read(&path).unwrap()
 }
 
 /// A record of `tests/records`, by its file's name.
