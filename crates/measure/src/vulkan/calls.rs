@@ -355,16 +355,13 @@ impl Session {
         }
     }
 
-    /// Whether there is a queue for each.
-    fn can_run(&self, commands: &[Command]) -> bool {
-        self.lanes().of(commands.iter().map(|command| self.family(command))).is_some()
-    }
-
-    /// Runs commands, each by a queue of its own, and waits for all. There must be as many queues.
-    fn run(&self, commands: &[Command]) -> Result<(), Failure> {
+    /// Runs commands, each by a queue of its own, and waits for all.
+    fn run(&self, commands: &[Command]) -> Result<(), NoVisit> {
         let Session { functions, device, .. } = *self;
         let mut lanes = self.lanes();
-        let taken = lanes.of(commands.iter().map(|command| self.family(command))).expect("asked before, or one alone");
+        let taken = lanes.of(commands.iter().map(|command| self.family(command))).ok_or_else(|| {
+            NoVisit::impossible("the device has one queue that copies, and two copies at once need two")
+        })?;
         let (mut pending, mut started) = (Vec::with_capacity(commands.len()), lanes.failed.map_or(Ok(()), Err));
         for (command, lane) in commands.iter().zip(taken) {
             started = started.and_then(|()| self.start(lane, *command));
@@ -383,7 +380,7 @@ impl Session {
             lanes.failed = waited.err();
             waited?;
         }
-        started
+        Ok(started?)
     }
 
     /// Records and submits a command; it must be waited for before anything that it works on is given back.
@@ -448,9 +445,6 @@ impl Session {
                 }
                 Copying::Within { from, to } => commands.push(from.copying_to(to)),
             }
-        }
-        if !self.can_run(&commands) {
-            return Err(NoVisit::impossible("the device has one queue that copies, and two copies at once need two"));
         }
         self.run(&commands)?;
         arriving.into_iter().try_for_each(|(staging, to)| staging.read_mapped(to))
@@ -636,12 +630,12 @@ impl Memory {
     }
 
     /// Copies as many bytes as both have.
-    pub fn copy_to(&self, to: &Memory) -> Result<(), Failure> {
+    pub fn copy_to(&self, to: &Memory) -> Result<(), NoVisit> {
         self.session.run(&[self.copying_to(to)])
     }
 
     /// Has the device store a word to its start.
-    pub fn put(&self, word: u64) -> Result<(), Failure> {
+    pub fn put(&self, word: u64) -> Result<(), NoVisit> {
         self.session.run(&[Command::Put { to: self.buffer, word }])
     }
 }
@@ -681,7 +675,7 @@ impl crate::driver::Memory for Memory {
         let staging = self.staging()?;
         staging.write_mapped(from)?;
         let from = staging.end();
-        Ok(self.session.run(&[Command::Copy { from, to, bytes }])?)
+        self.session.run(&[Command::Copy { from, to, bytes }])
     }
 
     fn read<W: Word>(&mut self, to: &mut [W]) -> Result<(), NoVisit> {
@@ -697,7 +691,7 @@ impl crate::driver::Memory for Memory {
 
     fn copy(&mut self, to: &mut Self) -> Result<(), NoVisit> {
         assert!(to.bytes >= self.bytes);
-        Ok(self.copy_to(to)?)
+        self.copy_to(to)
     }
 }
 
