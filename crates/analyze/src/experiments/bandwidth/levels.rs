@@ -11,7 +11,6 @@ use membound_core::curves::hierarchy::model::{Curve, Touch};
 use membound_core::kernel::catalog::Kernel;
 use membound_core::kernel::{LoadKind, StoreKind};
 use membound_core::machine::Machine;
-use membound_core::stats::states::VISITS_MIN;
 use membound_core::units::Bytes;
 
 /// Writes each row's level.
@@ -66,8 +65,7 @@ pub(crate) fn standing(
         let place = if level.name == "memory" { -size } else { (size / middle).ln().abs() };
         let is_usual = row.case.memory.kind == USUAL_MEMORY.kind && row.case.misaligned_bytes == 0;
         let is_usual = (row.case.protocol == Protocol::Steady, row.load() == LoadKind::Regular, is_usual);
-        let has_interval = row.quality.rounds >= VISITS_MIN;
-        (is_usual, Some(row.width()) == main, row.width(), has_interval, Reverse((place * 1e6) as i64))
+        (is_usual, Some(row.width()) == main, row.width(), row.is_of_headline(), Reverse((place * 1e6) as i64))
     };
     let is_ours = |row: &BandwidthRow| {
         (row.kernel(), row.threads(), row.store()) == (kernel, threads, store)
