@@ -184,10 +184,9 @@ impl Better {
 /// What visits say, in the order of time. `None` where no sample is positive and finite. Costs some 2 us a visit.
 pub fn states(visits: &[Visit<'_>], better: Better) -> Option<States> {
     let seen: Vec<Seen> = visits.iter().filter_map(|visit| visit.seen(better)).collect();
-    let whole: Vec<f64> = seen.iter().filter_map(|visit| visit.whole).collect();
-    let every: Vec<f64> = seen.iter().map(|visit| visit.every).collect();
-    let is_known = !whole.is_empty();
-    let (levels, fast) = faster(whole, every)?;
+    let is_known = seen.iter().any(|visit| visit.whole.is_some());
+    let (level, fast) = faster(&seen)?;
+    let levels: Vec<f64> = seen.iter().filter_map(level).collect();
     let (ends, [low, high]) = match fast.interval(&levels).filter(|_| is_known) {
         // What was never as slow is not slower when undisturbed; it may be faster than all that was seen.
         Some(reach) => {
@@ -205,19 +204,30 @@ pub fn states(visits: &[Visit<'_>], better: Better) -> Option<States> {
     })
 }
 
+/// Which visits are those that [`states`] takes a capability from.
+pub fn undisturbed(visits: &[Visit<'_>], better: Better) -> Vec<bool> {
+    let seen: Vec<Option<Seen>> = visits.iter().map(|visit| visit.seen(better)).collect();
+    let Some((level, fast)) = faster(seen.iter().flatten()) else { return vec![false; visits.len()] };
+    seen.iter().map(|seen| seen.as_ref().and_then(level).is_some_and(|level| level >= fast.least)).collect()
+}
+
+/// Which of a visit's levels counts.
+type Level = fn(&Seen) -> Option<f64>;
+
 /// Of the visits by their samples with a whole core and by all samples, those that show more. What shares a core slows arithmetic
 /// and caches, and memory hardly: there a sample is not worse for it, and most visits would be left out for nothing.
-fn faster(whole: Vec<f64>, every: Vec<f64>) -> Option<(Vec<f64>, Fast)> {
-    let of_every = Fast::of(&every)?;
-    let is_more = |of_whole: &Fast| {
-        let more = of_whole.mean - of_every.mean;
-        let are_enough = of_whole.count >= WHOLE_VISITS.min(of_every.count.div_ceil(2));
+fn faster<'a>(seen: impl IntoIterator<Item = &'a Seen> + Clone) -> Option<(Level, Fast)> {
+    let of = |level: Level| {
+        let levels: Vec<f64> = seen.clone().into_iter().filter_map(level).collect();
+        Some((level, Fast::of(&levels)?))
+    };
+    let every = of(|visit| Some(visit.every))?;
+    let is_more = |(_, of_whole): &(_, Fast)| {
+        let more = of_whole.mean - every.1.mean;
+        let are_enough = of_whole.count >= WHOLE_VISITS.min(every.1.count.div_ceil(2));
         more > WINDOW || more > 0.0 && are_enough
     };
-    Some(match Fast::of(&whole).filter(is_more) {
-        Some(of_whole) => (whole, of_whole),
-        None => (every, of_every),
-    })
+    Some(of(|visit| visit.whole).filter(is_more).unwrap_or(every))
 }
 
 /// The least and greatest visit; of a single one, sample.

@@ -36,8 +36,8 @@ pub struct HandoverFigures {
     pub node: Option<u32>,
     /// Nanoseconds of one hand-over: half a round trip. Absent where nothing was measured.
     pub latency_ns: Option<Cost>,
-    /// The same in core clock cycles of the first CPU: each visit's median by the clock of that visit, and the median of
-    /// these.
+    /// The same in core clock cycles of the first CPU, each sample by its own clock: the median of the visits that were undisturbed
+    /// by their nanoseconds.
     pub latency_cycles: Option<f64>,
     /// Memory obtained.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -23,7 +23,7 @@ use membound_core::memory::policy::Policy;
 use membound_core::memory::{MemoryKind, MemorySpec, Obtained};
 use membound_core::record::{Measured, Measurement, Record};
 use membound_core::stats::quantiles::{median, quantile};
-use membound_core::stats::states::{Better, VISITS_MIN, level};
+use membound_core::stats::states::{Better, Ends, VISITS_MIN, level};
 use membound_core::units::{BASE_PAGE, Bytes, LINE};
 
 /// Working sets that say what the nearest cache takes: the first eight fit in it.
@@ -51,7 +51,8 @@ pub struct LatencyFigures {
     pub last_level: Option<&'static str>,
     /// Nanoseconds from one load of a chain to its next. Absent where nothing was measured.
     pub latency_ns: Option<Cost>,
-    /// The same in core clock cycles: each visit's median by the clock of that visit, and the median of these.
+    /// The same in core clock cycles, each sample by its own clock: the median of the visits that were undisturbed by their
+    /// nanoseconds.
     pub latency_cycles: Option<f64>,
     /// True core clock during the samples.
     pub core_clock_hz: Option<f64>,
@@ -313,11 +314,13 @@ impl Chases {
         if ladder.is_empty() {
             return;
         }
-        let curve: Curve = ladder
-            .iter()
-            .filter_map(|chased| Some((chased.case.working_set, chased.figure()?)))
-            .map(|(set, [ns, low, high])| (set, ns, [low, high]))
-            .collect();
+        // The range of a few visits is no interval.
+        let point = |chased: &&Chased| {
+            let [ns, low, high] = chased.figure()?;
+            let is_sure = chased.latency_ns?.capability.ends == Ends::Ci95;
+            Some((chased.case.working_set, ns, if is_sure { [low, high] } else { [ns; 2] }))
+        };
+        let curve: Curve = ladder.iter().filter_map(point).collect();
         let huge = |level: &TranslationLevel| {
             let reach = Bytes((level.pages * self.huge_page.0 as f64) as u64);
             Translation { latency: level.miss_ns[0], reach }
@@ -374,7 +377,7 @@ fn of_one_chase(ladder: &[&Chased], level: &Level) -> Option<LevelLatency> {
     let most = there().max_by_key(|chased| chased.batches.len())?;
     let stands = most.batches.len() >= VISITS_MIN && 2 * most.batches.len() > visits;
     let ns = most.latency_ns.filter(|_| stands)?.interval();
-    Some(LevelLatency { ns, cycles: most.core_clock_hz.map(|hz| ns[0] * 1e-9 * hz), disturbed_ns: None })
+    Some(LevelLatency { ns, cycles: most.latency_cycles, disturbed_ns: None })
 }
 
 /// Cycles of a load from a level: the least tenth of the visits, of those on its plateau or of those to all that fits in, whichever is

@@ -33,7 +33,8 @@ pub struct LoadedFigures {
     pub caches: Option<f64>,
     /// Dependent-load latency, nanoseconds. Absent where nothing was measured.
     pub latency_ns: Option<Cost>,
-    /// The same in core clock cycles: each visit's median by the clock of that visit, and the median of these.
+    /// The same in core clock cycles, each sample by its own clock: the median of the visits that were undisturbed by their
+    /// nanoseconds.
     pub latency_cycles: Option<f64>,
     /// Bytes per second that the loading threads read and wrote while the chase ran. Absent where none did.
     #[serde(rename = "payload_Bps")]

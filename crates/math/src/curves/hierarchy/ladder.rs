@@ -13,7 +13,8 @@
 //! on both sides, from hashing, from pages that fall where they may, or from sharing (a logistic curve). A coarse search
 //! says where an edge begins, then rungs, places and widths move together to the least misfit (Levenberg, 1944;
 //! Marquardt, 1963). Deviations are relative, and noise has the long tails of Student's t, so that disturbed points hardly
-//! pull. Where a plateau is too short to be found, two edges explain what one does not: such an edge is split.
+//! pull. Of a curve of plain latencies they are slow ones: nothing makes a load faster than it is, so a point that is fast costs by its
+//! square. Where a plateau is too short to be found, two edges explain what one does not: such an edge is split.
 //!
 //! Huge pages are translated too. Where a set outgrows the pages that the first buffer holds, a load takes longer by what
 //! it takes longer in base pages. That step is known (it is measured in base pages), its place is not: some processors hold
@@ -60,6 +61,8 @@ type Curve<'a> = &'a [(Bytes, f64, [f64; 2])];
 const FLATNESS: f64 = 0.01;
 /// Nor is noise taken to be larger than this.
 const NOISE_MAX: f64 = 0.1;
+/// That of points whose interval is not known.
+const UNKNOWN: f64 = 0.02;
 /// Degrees of freedom of the noise (Lange, Little and Taylor, JASA 84, 1989): a disturbed point costs little more the
 /// farther it is off, yet one that is slower by a level costs more than one that is slower by half.
 const FREEDOM: f64 = 3.0;
@@ -155,14 +158,31 @@ impl Edge {
     }
 }
 
-/// What a point costs that is so many standard deviations off: the likelihood of Student's t with [`FREEDOM`].
-fn loss(off: f64) -> f64 {
-    (FREEDOM + 1.0) / 2.0 * (off * off / FREEDOM).ln_1p()
+/// Which way disturbed points are off.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Noise {
+    /// They are slow; nothing makes a load faster than it is.
+    Slow,
+    /// Either way: a point is a difference of two that were disturbed.
+    Either,
 }
 
-/// What is left of such a point's weight.
-fn weight(off: f64) -> f64 {
-    (FREEDOM + 1.0) / (FREEDOM + off * off)
+impl Noise {
+    /// What a point costs that is slower by so many standard deviations: the likelihood of Student's t with [`FREEDOM`], or of the
+    /// normal law near its middle.
+    fn loss(self, off: f64) -> f64 {
+        let square = off * off / FREEDOM;
+        (FREEDOM + 1.0) / 2.0 * if self.is_sure(off) { square } else { square.ln_1p() }
+    }
+
+    /// What is left of such a point's weight.
+    fn weight(self, off: f64) -> f64 {
+        (FREEDOM + 1.0) / if self.is_sure(off) { FREEDOM } else { FREEDOM + off * off }
+    }
+
+    fn is_sure(self, off: f64) -> bool {
+        self == Noise::Slow && off < 0.0
+    }
 }
 
 /// The positive solution of miss = 1 - exp(-miss * ratio), by Newton's method from above, where the function is convex.
@@ -189,6 +209,7 @@ struct Ladder {
     edges: Vec<Edge>,
     /// What translation adds beyond a working set, and log2 of that.
     translation: Option<(f64, f64)>,
+    noise: Noise,
     /// What its misfit costs.
     loss: f64,
 }
@@ -201,6 +222,10 @@ enum Parameter {
 }
 
 impl Ladder {
+    fn new(rungs: Vec<f64>, edges: Vec<Edge>, noise: Noise) -> Self {
+        Ladder { rungs, edges, translation: None, noise, loss: f64::INFINITY }
+    }
+
     fn latency(&self, octave: f64) -> f64 {
         let steps = self.rungs.windows(2).map(|pair| pair[1] - pair[0]);
         let caches = self.edges.iter().zip(steps).map(|(edge, step)| edge.misses(octave).0 * step).sum::<f64>();
@@ -217,7 +242,7 @@ impl Ladder {
     }
 
     fn judged(mut self, points: &[LatencyPoint]) -> Self {
-        self.loss = points.iter().map(|point| loss(self.off(point))).sum();
+        self.loss = points.iter().map(|point| self.noise.loss(self.off(point))).sum();
         self
     }
 
@@ -276,7 +301,7 @@ impl Ladder {
             let off = (point.latency / latency.max(1e-12)).ln() / point.deviation;
             columns.iter_mut().zip(&slopes).for_each(|(column, slope)| column.push(slope / scale));
             target.push(off);
-            weights.push(weight(off));
+            weights.push(self.noise.weight(off));
         }
         NormalEquations::of(&columns, &target, &weights)
     }
@@ -329,7 +354,7 @@ pub fn fit(curve: Curve, translation: Option<Translation>) -> Vec<Rung> {
     let capacities = plateaus.iter().filter_map(|plateau| plateau.capacity);
     let edges = capacities.map(|capacity| Edge { shape: Shape::Worn(WIDTH_STARTS[1]), octave: octave(capacity) });
     let rungs = plateaus.iter().map(|plateau| 1.0 / plateau.speed).collect();
-    let start = Ladder { rungs, edges: edges.collect(), translation: None, loss: f64::INFINITY }.judged(&points);
+    let start = Ladder::new(rungs, edges.collect(), Noise::Either).judged(&points);
     let mut ranges: Vec<[Bytes; 2]> = plateaus.iter().map(|plateau| [plateau.from, plateau.to]).collect();
     let mut ladder = chosen(&points, start, &gaps(&ranges));
     if let Some((k, split)) = split(&points, &ladder) {
@@ -370,7 +395,7 @@ pub fn latencies_between(curve: Curve, ends: &[Bytes], translation: Option<Trans
         let before = rungs.last().copied().unwrap_or(points[0].latency);
         rungs.push(stats::quantiles::median(inside).unwrap_or(before).max(before));
     }
-    let mut ladder = Ladder { rungs, edges, translation: None, loss: f64::INFINITY }.judged(&points);
+    let mut ladder = Ladder::new(rungs, edges, Noise::Slow).judged(&points);
     ladder = chosen(&points, ladder, &gaps);
     for _ in 1..TURNS {
         let likeliest = translated(&points, &ladder, translation).into_iter().max_by(|a, b| a.0.total_cmp(&b.0));
@@ -540,7 +565,7 @@ fn points(curve: Curve, first: Bytes) -> Vec<LatencyPoint> {
         .iter()
         .filter(|(set, latency, _)| *set >= first && set.0 > 0 && positive(*latency))
         .map(|&(set, latency, [low, high])| {
-            let interval = if positive(low) && positive(high) { (high / low).ln().abs() / (2.0 * Z95) } else { 0.0 };
+            let interval = if positive(low) && high > low { (high / low).ln() / (2.0 * Z95) } else { UNKNOWN };
             LatencyPoint { octave: (set.0 as f64).log2(), latency, deviation: interval.clamp(FLATNESS, NOISE_MAX) }
         })
         .collect();
@@ -602,6 +627,28 @@ mod tests {
         let found = fit(&flat, None);
         assert_eq!((found.len(), found[0].capacity), (1, None));
         assert!((found[0].latency[0] - 5.0).abs() < 1e-9);
+    }
+
+    /// A chase over rising sets on a guest with neighbours, ns: most points are of one visit, which was disturbed at 91 KiB, at 8 MiB and
+    /// around each edge. Undisturbed the L2 of this core (AMD Zen 3, 3.24 GHz) takes 12 cycles, 3.7 ns.
+    #[test]
+    fn disturbed_points_lift_no_level() {
+        let single = [
+            4.0, 1.24, 6.0, 1.34, 8.0, 1.24, 11.0, 1.31, 16.0, 1.24, 23.0, 1.41, 26.9, 1.54, 29.3, 3.74, 32.0, 3.16,
+            34.9, 3.46, 38.0, 4.00, 45.0, 3.72, 64.0, 3.89, 91.0, 7.42, 181.0, 4.38, 256.0, 3.87, 362.0, 8.72, 430.5,
+            8.32, 469.5, 14.15, 512.0, 11.58, 558.3, 9.93, 608.8, 13.22, 724.0, 15.82, 1024.0, 17.73, 1448.0, 16.07,
+            2048.0, 16.85, 2896.0, 18.59, 4096.0, 16.66, 5793.0, 17.36, 8192.0, 29.31, 11585.0, 26.28, 16384.0, 131.36,
+            23170.0, 122.28, 32768.0, 137.04, 46341.0, 141.03, 65536.0, 154.56, 92682.0, 145.48,
+        ];
+        let bytes = |kib: f64| Bytes((kib * 1024.0) as u64);
+        let often = [(24.0, 1.27, [1.24, 1.29]), (128.0, 3.82, [3.72, 3.92]), (131_072.0, 145.8, [140.7, 151.1])];
+        let mut curve: Vec<_> = single.chunks(2).map(|point| (bytes(point[0]), point[1], [point[1]; 2])).collect();
+        curve.extend(often.map(|(set, ns, interval)| (bytes(set), ns, interval)));
+        let found = latencies_between(&curve, &[31.3, 498.0, 12_900.0].map(bytes), None);
+        let middle: Vec<f64> = found.iter().map(|rung| rung[0]).collect();
+        for (found, [low, high]) in middle.iter().zip([[1.23, 1.29], [3.65, 3.85], [15.5, 17.2], [135.0, 150.0]]) {
+            assert!((low..=high).contains(found), "{middle:?}");
+        }
     }
 
     proptest! {
