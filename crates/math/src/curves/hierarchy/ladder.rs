@@ -65,7 +65,9 @@ const NOISE_MAX: f64 = 0.1;
 const UNKNOWN: f64 = 0.02;
 /// Degrees of freedom of the noise (Lange, Little and Taylor, JASA 84, 1989): a disturbed point costs little more the
 /// farther it is off, yet one that is slower by a level costs more than one that is slower by half.
-const FREEDOM: f64 = 3.0;
+pub(crate) const FREEDOM: f64 = 3.0;
+/// The exponent of Student's density.
+pub(crate) const EXPONENT: f64 = (FREEDOM + 1.0) / 2.0;
 /// Turns of choosing shapes, edge by edge: an edge's first choice was made beside rough neighbours.
 const TURNS: usize = 2;
 /// Width of an edge that has none: whatever lies a hundredth of an octave off it is on a plateau.
@@ -160,7 +162,7 @@ impl Edge {
 
 /// Which way disturbed points are off.
 #[derive(Debug, Clone, Copy, PartialEq)]
-enum Noise {
+pub(crate) enum Noise {
     /// They are slow; nothing makes a load faster than it is.
     Slow,
     /// Either way: a point is a difference of two that were disturbed.
@@ -170,13 +172,13 @@ enum Noise {
 impl Noise {
     /// What a point costs that is slower by so many standard deviations: the likelihood of Student's t with [`FREEDOM`], or of the
     /// normal law near its middle.
-    fn loss(self, off: f64) -> f64 {
+    pub(crate) fn loss(self, off: f64) -> f64 {
         let square = off * off / FREEDOM;
-        (FREEDOM + 1.0) / 2.0 * if self.is_sure(off) { square } else { square.ln_1p() }
+        EXPONENT * if self.is_sure(off) { square } else { square.ln_1p() }
     }
 
     /// What is left of such a point's weight.
-    fn weight(self, off: f64) -> f64 {
+    pub(crate) fn weight(self, off: f64) -> f64 {
         (FREEDOM + 1.0) / if self.is_sure(off) { FREEDOM } else { FREEDOM + off * off }
     }
 

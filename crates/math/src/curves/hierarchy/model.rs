@@ -30,7 +30,7 @@ use crate::stats::least_squares::{NormalEquations, values};
 use crate::stats::quantiles::{median, quantile};
 use crate::units::Bytes;
 
-use crate::curves::hierarchy::ladder::{Edge, Shape};
+use crate::curves::hierarchy::ladder::{EXPONENT, Edge, FREEDOM, Noise, Shape};
 use crate::curves::hierarchy::levels;
 
 /// What a curve is of: how it feels translation, and whether a loop's overhead is in it.
@@ -77,10 +77,6 @@ const NOISE_MAX: f64 = 0.15;
 /// is off by that, and by a share of its cost at most.
 const BLUR: f64 = 0.1;
 const BLUR_MAX: f64 = 0.06;
-/// Degrees of freedom of slow points (Lange, Little and Taylor, JASA 84, 1989).
-const FREEDOM: f64 = 3.0;
-/// The exponent of Student's density.
-const EXPONENT: f64 = (FREEDOM + 1.0) / 2.0;
 /// Steps of the search for an edge, coarse and fine, in octaves, and how far it goes.
 const STEPS: [f64; 2] = [1.0 / 8.0, 1.0 / 48.0];
 const FARTHEST: f64 = 1.5;
@@ -253,11 +249,6 @@ fn slope(marks: &[Mark], at: usize) -> f64 {
     if octaves > 0.0 { (after.cost / before.cost).ln().abs() / octaves } else { 0.0 }
 }
 
-/// What a point costs that is slower by so many standard deviations.
-fn loss(off: f64) -> f64 {
-    if off < 0.0 { EXPONENT * off * off / FREEDOM } else { EXPONENT * (off * off / FREEDOM).ln_1p() }
-}
-
 /// What all points of a curve cost: the logarithms of slow ones are added up as that of a product, one call for hundreds. No factor
 /// is beyond 1e9, since no ratio of costs is beyond e^700 and no deviation below [`FLATNESS`].
 fn losses(off: &[f64]) -> f64 {
@@ -265,7 +256,7 @@ fn losses(off: &[f64]) -> f64 {
     let (mut sum, mut product) = (0.0, 1.0);
     for &off in off {
         if off < 0.0 {
-            sum += loss(off);
+            sum += Noise::Slow.loss(off);
         } else {
             product *= 1.0 + off * off / FREEDOM;
             if product > ROOM {
@@ -275,11 +266,6 @@ fn losses(off: &[f64]) -> f64 {
         }
     }
     sum + EXPONENT * product.ln()
-}
-
-/// What is left of such a point's weight.
-fn weight(off: f64) -> f64 {
-    (FREEDOM + 1.0) / if off < 0.0 { FREEDOM } else { FREEDOM + off * off }
 }
 
 /// What a curve's points cost by some parameters, and how far off they are, in standard deviations.
@@ -400,7 +386,8 @@ impl Observed {
         // In standard deviations a point is off by that of its logarithm.
         let scales: Vec<f64> = self.marks.iter().zip(&at.points).map(|(mark, cost)| mark.deviation * cost).collect();
         let target: Vec<f64> = at.off.iter().zip(&scales).map(|(off, scale)| off * scale).collect();
-        let weights: Vec<f64> = at.off.iter().zip(&scales).map(|(&off, scale)| weight(off) / (scale * scale)).collect();
+        let weights: Vec<f64> =
+            at.off.iter().zip(&scales).map(|(&off, scale)| Noise::Slow.weight(off) / (scale * scale)).collect();
         let mut equations = NormalEquations::of(columns, &target, &weights);
         // A cost at its bound that would go below stays there.
         for k in (1..columns.len()).filter(|&k| at.costs[k] <= 0.0) {
@@ -531,7 +518,7 @@ impl<'a> Model<'a> {
         let off = place.octave - octave(self.claimed[claim]);
         let is_last = claim + 1 == self.claimed.len();
         let off = if is_last && off < 0.0 { (off + TENANT_OCTAVES).min(0.0) } else { off };
-        CLAIM_WEIGHT * loss((off / CLAIM_DEVIATION).abs())
+        CLAIM_WEIGHT * Noise::Either.loss(off / CLAIM_DEVIATION)
     }
 
     /// Standard deviation of a curve's points on the fast side of what explains them.
@@ -781,7 +768,7 @@ mod tests {
     fn losses_are_those_of_single_points() {
         let off: Vec<f64> = (-40..200).map(|n| f64::from(n) * 0.7).chain([5e4; 60]).collect();
         for some in [&off[..0], &off[..45], &off[..]] {
-            let alone: f64 = some.iter().map(|off| loss(*off)).sum();
+            let alone: f64 = some.iter().map(|off| Noise::Slow.loss(*off)).sum();
             assert!((losses(some) - alone).abs() <= 1e-9 * alone, "{} {alone}", losses(some));
         }
     }
