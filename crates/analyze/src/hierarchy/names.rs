@@ -51,7 +51,8 @@ pub struct LevelLatency {
     pub ns: [f64; 3],
     /// Core clock cycles, undisturbed.
     pub cycles: Option<f64>,
-    /// Where `ns` is right after a read: the same working sets without, evictions by others and all; median.
+    /// Where `ns` is right after a read: the same working sets without, evictions by others and all, by the median of what that makes each
+    /// of them slower; with its 95 % interval.
     pub disturbed_ns: Option<[f64; 3]>,
 }
 

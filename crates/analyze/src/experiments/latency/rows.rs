@@ -8,7 +8,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::hierarchy::names::{Level, LevelLatency, Levels, SIZES_FOR_LEVELS};
-use crate::quality::{Sampled, figure};
+use crate::quality::{Sampled, summarize};
 use crate::rate::{Cost, Rate};
 use crate::row::{Metric, Row};
 use crate::visits::Visits;
@@ -338,7 +338,13 @@ impl Chases {
             from = level.capacity.unwrap_or(from);
             let Some(&ns) = rungs.get(rung) else { continue };
             let visits = ladder.iter().map(|chased| (chased.case.working_set, &chased.cycles[..]));
-            let fitted = LevelLatency { ns, cycles: cycles(visits, level), disturbed_ns: None };
+            // Memory takes fewer cycles the lower the clock is, or seems to be beside a busy hyperthread.
+            let clocks = || ladder.iter().filter_map(|chased| chased.core_clock_hz);
+            let cycles = match level.capacity {
+                Some(_) => cycles(visits, level),
+                None => median(clocks()).map(|hz| ns[0] * 1e-9 * hz),
+            };
+            let fitted = LevelLatency { ns, cycles, disturbed_ns: None };
             level.latency = Some(of_one_chase(&ladder, level).unwrap_or(fitted));
         }
     }
@@ -373,16 +379,16 @@ impl Chases {
 fn of_one_chase(ladder: &[&Chased], level: &Level) -> Option<LevelLatency> {
     let is_there = |chased: &&&Chased| level.name == "memory" && chased.case.working_set >= level.from;
     let there = || ladder.iter().filter(is_there);
-    let visits: usize = there().map(|chased| chased.batches.len()).sum();
-    let most = there().max_by_key(|chased| chased.batches.len())?;
-    let stands = most.batches.len() >= VISITS_MIN && 2 * most.batches.len() > visits;
+    let visits: usize = there().map(|chased| chased.quality.rounds).sum();
+    let most = there().max_by_key(|chased| chased.quality.rounds)?;
+    let stands = most.quality.rounds >= VISITS_MIN && 2 * most.quality.rounds > visits;
     let ns = most.latency_ns.filter(|_| stands)?.interval();
     Some(LevelLatency { ns, cycles: most.latency_cycles, disturbed_ns: None })
 }
 
-/// Cycles of a load from a level: the least tenth of the visits, of those on its plateau or of those to all that fits in, whichever is
+/// Cycles of a load from a cache: the least tenth of the visits, of those on its plateau or of those to all that fits in, whichever is
 /// less. A visit that is disturbed takes more, and so does one whose clock changed between the chase and the reading of the clock, or
-/// one near the level's end. Memory, which has no end, is known by its near part.
+/// one near the cache's end.
 fn cycles<'a>(ladder: impl Iterator<Item = (Bytes, &'a [f64])> + Clone, level: &Level) -> Option<f64> {
     let tenth = |to: Bytes| {
         let inside = ladder.clone().filter(|(set, _)| (level.from..=to).contains(set));
@@ -390,16 +396,12 @@ fn cycles<'a>(ladder: impl Iterator<Item = (Bytes, &'a [f64])> + Clone, level: &
         visits.sort_unstable_by(f64::total_cmp);
         (!visits.is_empty()).then(|| quantile(&visits, 0.1))
     };
-    let near = Bytes((level.from.0 as f64 * ladder::NEAR_PART.exp2()) as u64);
-    let ends = level.capacity.map_or([near; 2], |capacity| [level.to, capacity]);
-    ends.into_iter().filter_map(tenth).reduce(f64::min)
+    [level.to, level.capacity.unwrap_or(level.to)].into_iter().filter_map(tenth).reduce(f64::min)
 }
 
 /// A chase's row and what stands behind it.
 struct Chased {
     row: LatencyRow,
-    /// Nanoseconds of each sample, visit by visit.
-    batches: Vec<Vec<f64>>,
     /// Core clock cycles of each visit, undisturbed.
     cycles: Vec<f64>,
 }
@@ -447,11 +449,7 @@ fn chased(visits: &[&Measurement], all: &Visits<'_>) -> Option<Chased> {
         )
     };
     let cycles = sampled.measured.iter().zip(&sampled.batches).filter_map(of_visit).collect();
-    Some(Chased {
-        row: Row { case: case.clone(), quality: sampled.quality, figures },
-        batches: sampled.batches,
-        cycles,
-    })
+    Some(Chased { row: Row { case: case.clone(), quality: sampled.quality, figures }, cycles })
 }
 
 /// Nanoseconds from one load of a chain to its next, sample by sample. Threads follow their chains side by side.
@@ -498,27 +496,23 @@ fn level_of(chased: &Chased, levels: &[Level]) -> Option<String> {
     levels.iter().enumerate().find(inside).map(|(_, level)| level.name.clone())
 }
 
-/// Beside a level whose plateau is of hits: what the same working sets cost as others leave them.
+/// Beside a level whose plateau is of hits: what the same working sets cost as others leave them. Each set is held against itself, since
+/// they differ by more than that, and evictions make none faster.
 fn disturbed(levels: &mut [Level], chases: &[Chased]) {
+    let is_one = |c: &&Chased| c.chase() == Chase::of(Order::Random) && c.case.memory.kind == USUAL_MEMORY.kind;
     for level in levels {
+        let Some(latency) = &mut level.latency else { continue };
         let of_level = |word: &'static str| {
-            let name = level.name.clone();
-            let is_one = move |c: &&Chased| {
-                c.last_level == Some(word)
-                    && c.level.as_ref() == Some(&name)
-                    && c.chase() == Chase::of(Order::Random)
-                    && c.case.memory.kind == USUAL_MEMORY.kind
-            };
-            chases.iter().filter(is_one)
+            let is_there = |c: &&Chased| c.last_level == Some(word) && c.level.as_ref() == Some(&level.name);
+            chases.iter().filter(is_one).filter(is_there).filter_map(|c| Some((&c.case, c.latency_ns?.experienced)))
         };
-        if of_level("hit").count() == 0 {
-            continue;
-        }
-        let batches: Vec<Vec<f64>> = of_level("disturbed").flat_map(|chased| chased.batches.clone()).collect();
-        let found = figure(&batches, &[], Better::Lower).map(|cost| cost.interval());
-        if let Some(latency) = &mut level.latency {
-            latency.disturbed_ns = found;
-        }
+        let ratio = |(case, disturbed): (&Case, f64)| {
+            let twin = Case { protocol: Protocol::Refilled, ..case.clone() };
+            of_level("hit").find(|(case, _)| **case == twin).map(|(_, hit)| disturbed / hit)
+        };
+        let ratios: Vec<f64> = of_level("disturbed").filter_map(ratio).collect();
+        let slower = summarize(&[ratios]).map(|found| [found.median, found.ci95[0], found.ci95[1]]);
+        latency.disturbed_ns = slower.map(|slower| slower.map(|ratio| latency.ns[0] * ratio.max(1.0)));
     }
 }
 
@@ -652,8 +646,6 @@ mod tests {
             cycles([(Bytes::kib(8), &[4.0; 2][..]), (Bytes::kib(32), &[9.0; 30])].into_iter(), &level),
             Some(4.0)
         );
-        let memory = Level { from: Bytes::kib(23), capacity: None, ..Level::default() };
-        assert!(cycles(visits().take(2), &memory).is_some_and(|cycles| cycles < 4.9));
-        assert_eq!(cycles(visits().take(1), &memory), None);
+        assert_eq!(cycles(visits().skip(3), &level), None);
     }
 }

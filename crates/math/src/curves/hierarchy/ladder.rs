@@ -86,7 +86,7 @@ const PROFILE_STEP: f64 = 1.0 / 96.0;
 /// How far an edge may lie outside the gap between two plateaus, in octaves.
 const REACH: f64 = 0.5;
 /// Octaves from where a level begins that say what it takes, and those before its end that say how it ends.
-pub const NEAR_PART: f64 = 2.0;
+const NEAR_PART: f64 = 2.0;
 const EDGE_PART: f64 = 1.0;
 /// How far an edge that all curves share may lie from there in one, in octaves.
 const NEAR: f64 = 0.35;
