@@ -337,14 +337,7 @@ impl Chases {
             let rung = ends.partition_point(|end| *end <= from);
             from = level.capacity.unwrap_or(from);
             let Some(&ns) = rungs.get(rung) else { continue };
-            let visits = ladder.iter().map(|chased| (chased.case.working_set, &chased.cycles[..]));
-            // Memory takes fewer cycles the lower the clock is, or seems to be beside a busy hyperthread.
-            let clocks = || ladder.iter().filter_map(|chased| chased.core_clock_hz);
-            let cycles = match level.capacity {
-                Some(_) => cycles(visits, level),
-                None => median(clocks()).map(|hz| ns[0] * 1e-9 * hz),
-            };
-            let fitted = LevelLatency { ns, cycles, disturbed_ns: None };
+            let fitted = LevelLatency { ns, cycles: cycles_of(&ladder, level, ns[0]), disturbed_ns: None };
             level.latency = Some(of_one_chase(&ladder, level).unwrap_or(fitted));
         }
     }
@@ -384,6 +377,15 @@ fn of_one_chase(ladder: &[&Chased], level: &Level) -> Option<LevelLatency> {
     let stands = most.quality.rounds >= VISITS_MIN && 2 * most.quality.rounds > visits;
     let ns = most.latency_ns.filter(|_| stands)?.interval();
     Some(LevelLatency { ns, cycles: most.latency_cycles, disturbed_ns: None })
+}
+
+/// Core clock cycles of a load that takes so many nanoseconds. Memory takes fewer the lower the clock is, or seems to be beside a busy
+/// hyperthread, so there the visits say nothing more.
+fn cycles_of(ladder: &[&Chased], level: &Level, ns: f64) -> Option<f64> {
+    match level.capacity {
+        Some(_) => cycles(ladder.iter().map(|chased| (chased.case.working_set, &chased.cycles[..])), level),
+        None => median(ladder.iter().filter_map(|chased| chased.core_clock_hz)).map(|hz| ns * 1e-9 * hz),
+    }
 }
 
 /// Cycles of a load from a cache: the least tenth of the visits, of those on its plateau or of those to all that fits in, whichever is
