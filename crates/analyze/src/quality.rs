@@ -13,7 +13,7 @@ use membound_core::record::{Measured, Measurement, Outcome, Volume};
 use membound_core::stats;
 use membound_core::stats::Summary;
 use membound_core::stats::quantiles::median;
-use membound_core::stats::states::{Better, States, Visit, level, states, undisturbed};
+use membound_core::stats::states::{Better, States, VISITS_MIN, Visit, level, states, undisturbed};
 use membound_core::units::{Bytes, words};
 use membound_core::work::pages::PageWork;
 
@@ -68,6 +68,11 @@ impl Quality {
     /// Whether there are figures, and nothing speaks against them as a whole.
     pub fn is_measured(&self) -> bool {
         self.outcome == Status::Measured
+    }
+
+    /// Whether the case was visited often enough for an interval, as the headline is and a curve is not.
+    pub(crate) fn is_of_headline(&self) -> bool {
+        self.rounds >= VISITS_MIN
     }
 
     /// Whether this is to know about the figures.

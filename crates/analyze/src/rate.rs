@@ -57,6 +57,11 @@ impl Figure {
         [self.capability.low, self.capability.high]
     }
 
+    /// Whether its ends are those of an interval.
+    pub fn has_interval(self) -> bool {
+        self.capability.ends == Ends::Ci95
+    }
+
     /// The figure with its ends: [value, low, high].
     pub fn interval(self) -> [f64; 3] {
         [self.capability.value, self.capability.low, self.capability.high]
@@ -72,7 +77,7 @@ impl Figure {
     /// reaches as far again to either side, and at least by 1 %.
     pub(crate) fn wide(self) -> [f64; 2] {
         let [value, low, high] = self.interval();
-        let more = if self.capability.ends == Ends::Range { (high - low).max(0.01 * value) } else { 0.0 };
+        let more = if self.has_interval() { 0.0 } else { (high - low).max(0.01 * value) };
         [low - more, high + more]
     }
 

@@ -2,12 +2,11 @@
 
 use crate::flag::Flag;
 use crate::quality::Quality;
-use crate::rate::{Cost, Rate};
+use crate::rate::{Cost, Figure, Rate};
 use crate::row::AnyRow;
 use membound_core::kernel::Element;
 use membound_core::machine::devices::{Api, Device, MemoryFlag, MemoryType};
 use membound_core::record::hand_overs::Distance;
-use membound_core::stats::states::Ends;
 use membound_core::units::{Nanoseconds, counted, percent, significant};
 use membound_core::work::device::Buffer;
 
@@ -39,8 +38,12 @@ pub(crate) fn spread(rate: &Rate) -> String {
 
 /// The same of a rate shown in units of so many bytes per second.
 pub(crate) fn spread_in(rate: &Rate, unit: f64) -> String {
-    let sign = if rate.capability.ends == Ends::Ci95 { '±' } else { '~' };
-    spread_as(sign, rate.interval(), |value| significant(value / unit))
+    spread_as(sign(rate), rate.interval(), |value| significant(value / unit))
+}
+
+/// What stands before the ends of an interval, or of a range.
+fn sign(figure: &Figure) -> char {
+    if figure.has_interval() { '±' } else { '~' }
 }
 
 /// The same of [value, low, high].
@@ -70,9 +73,8 @@ pub(crate) fn with_spread(figure: [f64; 3]) -> String {
 
 /// `1.85 us ±0.7%`: what something takes.
 pub(crate) fn time(cost: &Cost) -> String {
-    let sign = if cost.capability.ends == Ends::Ci95 { '±' } else { '~' };
     let shown = |ns: f64| Nanoseconds(ns).to_string();
-    format!("{} {}", shown(cost.value()), spread_as(sign, cost.interval(), shown))
+    format!("{} {}", shown(cost.value()), spread_as(sign(cost), cost.interval(), shown))
 }
 
 /// Every reason why rows were not measured, once, with all that it holds for.

@@ -12,7 +12,7 @@ use crate::report::Report;
 use crate::section::{Item, Section, Table};
 use crate::wording::{apart, farther, gbps, spread_as, threads, times};
 use membound_core::kernel::StoreKind;
-use membound_core::stats::states::{Ends, VISITS_MIN};
+use membound_core::stats::states::VISITS_MIN;
 use membound_core::units::{Bytes, counted, percent, significant};
 
 /// Losses that are shown.
@@ -314,7 +314,7 @@ fn rests_on_few(row: &BandwidthRow) -> bool {
 /// Whether a figure of so many visits does.
 fn is_of_few(rate: Rate, visits: usize) -> bool {
     let undisturbed = rate.undisturbed * visits as f64;
-    rate.capability.ends == Ends::Range || rate.undisturbed < 1.0 && undisturbed < VISITS_MIN as f64
+    !rate.has_interval() || rate.undisturbed < 1.0 && undisturbed < VISITS_MIN as f64
 }
 
 /// `186`, or `~186` where too few visits stand behind it.

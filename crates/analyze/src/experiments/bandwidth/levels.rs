@@ -65,7 +65,7 @@ pub(crate) fn standing(
         let place = if level.name == "memory" { -size } else { (size / middle).ln().abs() };
         let is_usual = row.case.memory.kind == USUAL_MEMORY.kind && row.case.misaligned_bytes == 0;
         let is_usual = (row.case.protocol == Protocol::Steady, row.load() == LoadKind::Regular, is_usual);
-        (is_usual, Some(row.width()) == main, row.width(), row.is_of_headline(), Reverse((place * 1e6) as i64))
+        (is_usual, Some(row.width()) == main, row.width(), row.quality.is_of_headline(), Reverse((place * 1e6) as i64))
     };
     let is_ours = |row: &BandwidthRow| {
         (row.kernel(), row.threads(), row.store()) == (kernel, threads, store)

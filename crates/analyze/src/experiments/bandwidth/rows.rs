@@ -20,7 +20,7 @@ use membound_core::memory::policy::Policy;
 use membound_core::memory::{MemoryKind, Obtained};
 use membound_core::record::{ControllerSamples, Measured, Measurement};
 use membound_core::stats::quantiles::{Modes, median};
-use membound_core::stats::states::{Better, VISITS_MIN};
+use membound_core::stats::states::Better;
 use membound_core::units::Bytes;
 
 /// A kernel over streams: one case.
@@ -191,11 +191,6 @@ impl BandwidthRow {
     /// Payload B/s when undisturbed; 0 where nothing was measured.
     pub fn undisturbed_bps(&self) -> f64 {
         self.payload_bps.map_or(0.0, |rate| rate.value())
-    }
-
-    /// Whether it was visited often enough for an interval, as the headline is and a curve is not.
-    pub(crate) fn is_of_headline(&self) -> bool {
-        self.quality.rounds >= VISITS_MIN
     }
 
     /// Its figure over that of another row: [ratio, low, high].

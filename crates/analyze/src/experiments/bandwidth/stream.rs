@@ -85,7 +85,7 @@ pub(crate) fn scaling(rows: &[BandwidthRow]) -> Vec<Scaling> {
     }
     for curve in &mut curves {
         // Of several working sets with the same threads the one that stands for memory elsewhere, too: visited often, then the largest.
-        let place = |row: &BandwidthRow| (row.is_of_headline(), row.case.working_set);
+        let place = |row: &BandwidthRow| (row.quality.is_of_headline(), row.case.working_set);
         curve.rows.order_by_key(|&i| (rows[i].threads(), std::cmp::Reverse(place(&rows[i]))));
         curve.rows.dedup_by_key(|i| rows[*i].threads());
     }

@@ -23,7 +23,7 @@ use membound_core::memory::policy::Policy;
 use membound_core::memory::{MemoryKind, MemorySpec, Obtained};
 use membound_core::record::{Measured, Measurement, Record};
 use membound_core::stats::quantiles::{median, quantile};
-use membound_core::stats::states::{Better, Ends, VISITS_MIN, level};
+use membound_core::stats::states::{Better, level};
 use membound_core::units::{BASE_PAGE, Bytes, LINE};
 
 /// Working sets that say what the nearest cache takes: the first eight fit in it.
@@ -317,7 +317,7 @@ impl Chases {
         // The range of a few visits is no interval.
         let point = |chased: &&Chased| {
             let [ns, low, high] = chased.figure()?;
-            let is_sure = chased.latency_ns?.capability.ends == Ends::Ci95;
+            let is_sure = chased.latency_ns?.has_interval();
             Some((chased.case.working_set, ns, if is_sure { [low, high] } else { [ns; 2] }))
         };
         let curve: Curve = ladder.iter().filter_map(point).collect();
@@ -374,7 +374,7 @@ fn of_one_chase(ladder: &[&Chased], level: &Level) -> Option<LevelLatency> {
     let there = || ladder.iter().filter(is_there);
     let visits: usize = there().map(|chased| chased.quality.rounds).sum();
     let most = there().max_by_key(|chased| chased.quality.rounds)?;
-    let stands = most.quality.rounds >= VISITS_MIN && 2 * most.quality.rounds > visits;
+    let stands = most.quality.is_of_headline() && 2 * most.quality.rounds > visits;
     let ns = most.latency_ns.filter(|_| stands)?.interval();
     Some(LevelLatency { ns, cycles: most.latency_cycles, disturbed_ns: None })
 }
