@@ -26,7 +26,9 @@
 //! (Venzon and Moolgavkar, Applied Statistics 37, 1988), with whatever shape. That of a steep edge reaches from one point to
 //! the next. The capacity is the middle of its interval.
 
+use crate::curves::hierarchy::edge::{Edge, Misses, Shape};
 use crate::curves::hierarchy::levels;
+use crate::curves::hierarchy::noise::Noise;
 use crate::in_order::InOrder;
 use crate::stats;
 use crate::stats::least_squares::NormalEquations;
@@ -66,19 +68,8 @@ const NOISE_MAX: f64 = 0.1;
 const UNKNOWN: f64 = 0.02;
 /// How far a cache's end moves from visit to visit, in octaves, where others use it too.
 const END_MOVES: f64 = 0.1;
-/// Degrees of freedom of the noise (Lange, Little and Taylor, JASA 84, 1989): a disturbed point costs little more the
-/// farther it is off, yet one that is slower by a level costs more than one that is slower by half.
-pub(crate) const FREEDOM: f64 = 3.0;
-/// The exponent of Student's density.
-pub(crate) const EXPONENT: f64 = (FREEDOM + 1.0) / 2.0;
 /// Turns of choosing shapes, edge by edge: an edge's first choice was made beside rough neighbours.
 const TURNS: usize = 2;
-/// Width of an edge that has none: whatever lies a hundredth of an octave off it is on a plateau.
-const CLIFF: f64 = 0.001;
-/// Ways of the sets of which an edge of [`Shape::Sets`] is: most first-level caches have 8 or 12, second-level ones 8 to 20.
-const WAYS: f64 = 8.0;
-/// Width of an early edge, in octaves.
-const EARLY_WIDTH: f64 = 0.08;
 /// Least and greatest width of a worn edge, in octaves.
 const WIDTHS: [f64; 2] = [0.01, 0.6];
 /// Where the search for a width begins.
@@ -112,101 +103,6 @@ struct LatencyPoint {
     deviation: f64,
 }
 
-/// Share of loads that miss over the working set.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) enum Shape {
-    /// The least recently used line makes room, whatever its set.
-    Cliff,
-    /// The same in sets, over which lines lie evenly. They overflow one by one, and an overfull one misses always: a cache of
-    /// 8 ways misses three loads of four at 1.09 times its size, and all at 1.125 times.
-    Sets,
-    Random,
-    /// Width in octaves.
-    Worn(f64),
-    /// So many octaves before the cache is full: what streams feel of an edge that is worn on both sides. A stream is as fast as the
-    /// slower of two paths, and lines from beyond an edge are its slower path long before they are half of all.
-    Early(f64),
-}
-
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) struct Edge {
-    pub(crate) shape: Shape,
-    /// log2 of the capacity.
-    pub(crate) octave: f64,
-}
-
-impl Edge {
-    /// Share that misses, and what it changes by as the capacity grows by an octave and the logarithm of the width by 1.
-    pub(crate) fn misses(self, octave: f64) -> (f64, f64, f64) {
-        let beyond = octave - self.octave;
-        let logistic = |width: f64| {
-            let miss = 1.0 / (1.0 + (-beyond / width).exp());
-            let slope = -miss * (1.0 - miss) / width;
-            (miss, slope, slope * beyond)
-        };
-        match self.shape {
-            Shape::Cliff => logistic(CLIFF),
-            Shape::Sets => {
-                let ratio = beyond.exp2();
-                (((WAYS + 1.0) * (1.0 - 1.0 / ratio)).clamp(0.0, 1.0), 0.0, 0.0)
-            }
-            Shape::Worn(width) => logistic(width),
-            Shape::Early(lead) => Edge { shape: Shape::Worn(EARLY_WIDTH), octave: self.octave - lead }.misses(octave),
-            Shape::Random => {
-                let ratio = beyond.exp2();
-                let miss = random_misses(ratio);
-                let survive = (-miss * ratio).exp();
-                let by_ratio = if miss > 0.0 { miss * survive / (1.0 - ratio * survive).max(1e-9) } else { 0.0 };
-                (miss, -by_ratio * ratio * std::f64::consts::LN_2, 0.0)
-            }
-        }
-    }
-}
-
-/// Which way disturbed points are off.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) enum Noise {
-    /// They are slow; nothing makes a load faster than it is.
-    Slow,
-    /// Either way: a point is a difference of two that were disturbed.
-    Either,
-}
-
-impl Noise {
-    /// What a point costs that is slower by so many standard deviations: the likelihood of Student's t with [`FREEDOM`], or of the
-    /// normal law near its middle.
-    pub(crate) fn loss(self, off: f64) -> f64 {
-        let square = off * off / FREEDOM;
-        EXPONENT * if self.is_sure(off) { square } else { square.ln_1p() }
-    }
-
-    /// What is left of such a point's weight.
-    pub(crate) fn weight(self, off: f64) -> f64 {
-        (FREEDOM + 1.0) / if self.is_sure(off) { FREEDOM } else { FREEDOM + off * off }
-    }
-
-    fn is_sure(self, off: f64) -> bool {
-        self == Noise::Slow && off < 0.0
-    }
-}
-
-/// The positive solution of miss = 1 - exp(-miss * ratio), by Newton's method from above, where the function is convex.
-fn random_misses(ratio: f64) -> f64 {
-    if ratio <= 1.0 {
-        return 0.0;
-    }
-    let mut miss: f64 = 1.0;
-    for _ in 0..30 {
-        let survive = (-miss * ratio).exp();
-        let step = (miss - 1.0 + survive) / (1.0 - ratio * survive).max(1e-9);
-        miss = (miss - step).clamp(0.0, 1.0);
-        if step.abs() < 1e-6 {
-            break;
-        }
-    }
-    miss
-}
-
 /// The model: latencies of the levels, and the edges between them.
 #[derive(Debug, Clone)]
 struct Ladder {
@@ -233,7 +129,7 @@ impl Ladder {
 
     fn latency(&self, octave: f64) -> f64 {
         let steps = self.rungs.windows(2).map(|pair| pair[1] - pair[0]);
-        let caches = self.edges.iter().zip(steps).map(|(edge, step)| edge.misses(octave).0 * step).sum::<f64>();
+        let caches = self.edges.iter().zip(steps).map(|(edge, step)| edge.misses(octave).share * step).sum::<f64>();
         self.rungs[0] + caches + self.translated(octave)
     }
 
@@ -252,7 +148,8 @@ impl Ladder {
             return point.deviation;
         }
         let steps = self.rungs.windows(2).map(|pair| pair[1] - pair[0]);
-        let slope: f64 = self.edges.iter().zip(steps).map(|(edge, step)| edge.misses(point.octave).1 * step).sum();
+        let slope: f64 =
+            self.edges.iter().zip(steps).map(|(edge, step)| edge.misses(point.octave).by_place * step).sum();
         point.deviation.hypot(END_MOVES * slope / self.latency(point.octave).max(1e-12))
     }
 
@@ -275,16 +172,16 @@ impl Ladder {
 
     /// The latency at a working set, and what it changes by with each parameter.
     fn slopes(&self, octave: f64, parameters: &[Parameter]) -> (f64, Vec<f64>) {
-        let misses: Vec<(f64, f64, f64)> = self.edges.iter().map(|edge| edge.misses(octave)).collect();
+        let misses: Vec<Misses> = self.edges.iter().map(|edge| edge.misses(octave)).collect();
         let step = |k: usize| self.rungs[k + 1] - self.rungs[k];
         let share = |k: usize| {
-            let before = if k == 0 { 1.0 } else { misses[k - 1].0 };
-            before - misses.get(k).map_or(0.0, |miss| miss.0)
+            let before = if k == 0 { 1.0 } else { misses[k - 1].share };
+            before - misses.get(k).map_or(0.0, |miss| miss.share)
         };
         let slope = |parameter: &Parameter| match *parameter {
             Parameter::Rung(k) => share(k),
-            Parameter::Place(k) => misses[k].1 * step(k),
-            Parameter::Width(k) => misses[k].2 * step(k),
+            Parameter::Place(k) => misses[k].by_place * step(k),
+            Parameter::Width(k) => misses[k].by_width * step(k),
         };
         let caches: f64 = (0..self.rungs.len()).map(|k| share(k) * self.rungs[k]).sum();
         (caches + self.translated(octave), parameters.iter().map(slope).collect())
@@ -597,48 +494,6 @@ fn points(curve: Curve, first: Bytes) -> Vec<LatencyPoint> {
 mod tests {
     use super::*;
     use proptest::prelude::*;
-
-    #[test]
-    fn random_eviction_misses_as_simulated() {
-        // A cache of 64 lines that evicts at random, under laps over 1.5 and 3 times as many.
-        for ratio in [1.5, 3.0] {
-            let (mut rng, lines) = (fastrand::Rng::with_seed(1), 64);
-            let (mut cache, mut misses, laps) = (vec![usize::MAX; lines], 0, 4000);
-            let set = (lines as f64 * ratio) as usize;
-            for line in (0..laps).flat_map(|_| 0..set) {
-                if !cache.contains(&line) {
-                    (cache[rng.usize(..lines)], misses) = (line, misses + 1);
-                }
-            }
-            let simulated = misses as f64 / (laps * set) as f64;
-            assert!((random_misses(ratio) - simulated).abs() < 0.01, "{ratio}: {simulated}");
-        }
-        assert_eq!((random_misses(0.5), random_misses(1.0)), (0.0, 0.0));
-    }
-
-    #[test]
-    fn sets_miss_as_simulated() {
-        // 64 sets of 8 ways that evict the line used longest ago, under laps over so many lines side by side.
-        for lines in [512, 540, 558, 576, 700] {
-            let (mut sets, mut misses) = (vec![Vec::new(); 64], 0);
-            const LAPS: usize = 100;
-            for line in (0..LAPS).flat_map(|_| 0..lines) {
-                let set: &mut Vec<usize> = &mut sets[line % 64];
-                match set.iter().position(|held| *held == line) {
-                    Some(at) => drop(set.remove(at)),
-                    None => misses += 1,
-                }
-                set.push(line);
-                if set.len() > 8 {
-                    set.remove(0);
-                }
-            }
-            let simulated = f64::from(misses) / (LAPS * lines) as f64;
-            let edge = Edge { shape: Shape::Sets, octave: 512f64.log2() };
-            let (miss, _, _) = edge.misses((lines as f64).log2());
-            assert!((miss - simulated).abs() < 0.015, "{lines} lines: {miss}, simulated {simulated}");
-        }
-    }
 
     #[test]
     fn degenerate_curves() {

@@ -30,8 +30,9 @@ use crate::stats::least_squares::{NormalEquations, values};
 use crate::stats::quantiles::{median, quantile};
 use crate::units::Bytes;
 
-use crate::curves::hierarchy::ladder::{EXPONENT, Edge, FREEDOM, Noise, Shape};
+use crate::curves::hierarchy::edge::{Edge, Shape};
 use crate::curves::hierarchy::levels;
+use crate::curves::hierarchy::noise::{EXPONENT, FREEDOM, Noise};
 
 /// What a curve is of: how it feels translation, and whether a loop's overhead is in it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -311,7 +312,7 @@ impl Observed {
             return vec![0.0; self.marks.len()];
         }
         let edge = Edge { shape, octave: place.octave };
-        self.marks.iter().map(|mark| edge.misses(mark.octave).0).collect()
+        self.marks.iter().map(|mark| edge.misses(mark.octave).share).collect()
     }
 
     /// First guess: each level's lower quartile.
@@ -683,8 +684,8 @@ impl<'a> Model<'a> {
         felt.fold((here, here), |(from, to), fit| {
             let edge = Edge { shape: fit.shapes[k], octave: here };
             let octaves = |sign: f64| (0..192).map(move |n| here + sign * f64::from(n) * STEPS[1]);
-            let low = octaves(-1.0).take_while(|octave| edge.misses(*octave).0 > SHARE).last();
-            let high = octaves(1.0).take_while(|octave| edge.misses(*octave).0 < 1.0 - SHARE).last();
+            let low = octaves(-1.0).take_while(|octave| edge.misses(*octave).share > SHARE).last();
+            let high = octaves(1.0).take_while(|octave| edge.misses(*octave).share < 1.0 - SHARE).last();
             (from.min(low.unwrap_or(here)), to.max(high.unwrap_or(here)))
         })
     }
