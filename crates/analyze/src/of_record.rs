@@ -8,7 +8,7 @@ use crate::across::verdict::diagnosis::Diagnosis;
 use crate::experiments::bandwidth;
 use crate::experiments::bandwidth::rows::BandwidthRow;
 use crate::experiments::kinds::rows::Pass;
-use crate::experiments::latency::rows::Chases;
+use crate::experiments::latency::chases::Chases;
 use crate::hierarchy::names::{Level, Levels, assumed, named};
 use crate::rate::Rate;
 use crate::report::Report;
@@ -29,7 +29,7 @@ pub(crate) fn of_visits(visits: &Visits<'_>) -> Report {
     let header = &record.header;
     let sheet = header.sheet.as_ref();
     let (mut rows, on_nodes) = crate::across::numa::rows::part(bandwidth::rows::rows(visits), record);
-    let chases = crate::experiments::latency::rows::chases(visits);
+    let chases = crate::experiments::latency::chases::chases(visits);
     let mut levels = levels(&rows, &chases, record);
     bandwidth::levels::name_levels(&mut rows, &levels.all, &header.machine);
     let known = crate::across::limits::limits(&header.machine, sheet, &[]);

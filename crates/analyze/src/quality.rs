@@ -172,32 +172,20 @@ impl<'a> Sampled<'a> {
         Some(payload?.times(what(&volume) as f64 / volume.payload().max(1) as f64))
     }
 
-    /// Rates as those of one of so many threads in a core clock cycle. Each sample counts by its own clock: with wide
-    /// arithmetic it changes from one millisecond to the next.
+    /// Rates as those of one of so many threads in a core clock cycle.
     pub fn per_cycle(&self, threads: usize, hz: f64) -> Option<Figure> {
-        let (batches, shares) = self.by_clock(|_| true, |rate, clock_hz| rate / threads as f64 / clock_hz, hz);
-        figure(&batches, &shares, Better::Higher)
+        let batches = self.by_clock(hz, |rate, clock_hz| rate / threads as f64 / clock_hz);
+        figure(&batches, &self.shares, Better::Higher)
     }
 
-    /// The values of the visits that count, with the core clock of their samples, as far as there was one, and the shares that go
-    /// with them.
-    fn by_clock(
-        &self,
-        counts: impl Fn(usize) -> bool,
-        value: impl Fn(f64, f64) -> f64,
-        hz: f64,
-    ) -> (Vec<Vec<f64>>, Vec<Vec<Option<f64>>>) {
-        let none = Vec::new();
-        let shares = self.shares.iter().chain(std::iter::repeat(&none));
-        let of_visit = |((visit, values), shares): ((&&Measured, &Vec<f64>), &Vec<Option<f64>>)| {
-            let shares = shares.iter().copied().chain(std::iter::repeat(None));
-            let all = values.iter().zip(visit.cycles_per_tick()).zip(shares);
-            let clocked = all.filter_map(|((x, clock), share)| Some((value(*x, clock? * hz), share)));
-            clocked.filter(|(x, _)| x.is_finite()).unzip()
+    /// The values, each by the core clock of its own sample: with wide arithmetic it changes from one millisecond to the next. Not a
+    /// number where none was read, which no figure counts.
+    fn by_clock(&self, hz: f64, value: impl Fn(f64, f64) -> f64) -> Vec<Vec<f64>> {
+        let of_visit = |(visit, values): (&&Measured, &Vec<f64>)| {
+            let clocks = visit.cycles_per_tick().into_iter().map(|clock| clock.map_or(f64::NAN, |clock| clock * hz));
+            values.iter().zip(clocks).map(|(x, clock_hz)| value(*x, clock_hz)).collect()
         };
-        let all = self.measured.iter().zip(&self.batches).zip(shares).enumerate();
-        let all = all.filter(|(at, _)| counts(*at)).map(|(_, visit)| of_visit(visit));
-        all.filter(|(batch, _): &(Vec<f64>, _)| !batch.is_empty()).unzip()
+        self.measured.iter().zip(&self.batches).map(of_visit).collect()
     }
 
     /// Core clock in hertz.
@@ -205,13 +193,23 @@ impl<'a> Sampled<'a> {
         core_clock(&self.measured, hz)
     }
 
-    /// Values in nanoseconds as core clock cycles, each sample by its own clock: the median of the visits that were undisturbed by
-    /// their nanoseconds. Memory takes fewer cycles at a lower clock, and a busy hyperthread makes the clock seem lower than it is.
+    /// Values in nanoseconds as core clock cycles: the median of the visits that were undisturbed by their nanoseconds. Memory takes
+    /// fewer cycles at a lower clock, and a busy hyperthread makes the clock seem lower than it is.
     pub fn cycles(&self, hz: f64) -> Option<f64> {
         let counts = undisturbed(&visits(&self.batches, &self.shares), Better::Lower);
-        let (batches, _) = self.by_clock(|at| counts[at], |ns, clock_hz| ns * 1e-9 * clock_hz, hz);
-        let levels = batches.iter().filter_map(|batch| level(batch.iter().copied(), Better::Lower));
-        median(levels).map(|level| Better::Lower.up(level).exp())
+        median(
+            self.visit_cycles(hz)
+                .into_iter()
+                .zip(counts)
+                .filter(|(_, counts)| *counts)
+                .filter_map(|(cycles, _)| cycles),
+        )
+    }
+
+    /// The same of each visit, where its clock was read.
+    pub fn visit_cycles(&self, hz: f64) -> Vec<Option<f64>> {
+        let of_visit = |batch: Vec<f64>| Some(Better::Lower.up(level(batch, Better::Lower)?).exp());
+        self.by_clock(hz, |ns, clock_hz| ns * 1e-9 * clock_hz).into_iter().map(of_visit).collect()
     }
 
     /// The memory of the last visit.

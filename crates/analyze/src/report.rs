@@ -22,7 +22,7 @@ use crate::experiments::device::rows::OnDevice;
 use crate::experiments::energy::rows::EnergyRow;
 use crate::experiments::flops::FlopsRow;
 use crate::experiments::kinds::rows::Kinds;
-use crate::experiments::latency::rows::Latency;
+use crate::experiments::latency::chases::Latency;
 use crate::experiments::loaded::rows::UnderLoad;
 use crate::experiments::offsets::rows::OffsetRow;
 use crate::experiments::page_cache::rows::PageCacheReport;

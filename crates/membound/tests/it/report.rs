@@ -171,7 +171,7 @@ fn latencies() -> Report {
     let findings = [&latency, &map, &c2c, &loaded, &addrmap].into_iter().flat_map(|report| report.findings.clone());
     Report {
         findings: findings.collect(),
-        latency: membound_analyze::experiments::latency::rows::Latency {
+        latency: membound_analyze::experiments::latency::chases::Latency {
             map: map.latency.map,
             ..latency.latency.clone()
         },

@@ -8,7 +8,8 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::experiments::bandwidth::rows::BandwidthRow;
-use crate::experiments::latency::rows::{LatencyRow, has_matrix, is_node_chase, is_node_kernel, row_of};
+use crate::experiments::latency::ladder::row_of;
+use crate::experiments::latency::rows::{LatencyRow, has_matrix, is_node_chase, is_node_kernel};
 use crate::flag::Flag;
 use crate::quality::Quality;
 use crate::rate::{Cost, Rate};

@@ -1,6 +1,6 @@
 //! Latency maps of several machines, or of modes of one, beside each other.
 
-use crate::experiments::latency::rows::MapLine;
+use crate::experiments::latency::map::MapLine;
 use crate::section::{Section, Table};
 use membound_core::units::counted;
 

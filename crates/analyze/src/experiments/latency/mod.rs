@@ -1,10 +1,16 @@
 //! How long a load takes: the ladder, translation of addresses, lines in flight, the map over cores.
 
+pub mod chases;
+pub mod ladder;
+pub mod map;
+pub mod parallelism;
 pub mod rows;
 pub mod sections;
+pub mod translation;
 
 use crate::answer::{Answer, SchemaOf, schema};
-use crate::experiments::latency::rows::{Latency, LatencyRow};
+use crate::experiments::latency::chases::Latency;
+use crate::experiments::latency::rows::LatencyRow;
 use crate::row::AnyRow;
 use crate::section::Section;
 

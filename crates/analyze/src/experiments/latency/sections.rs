@@ -4,7 +4,11 @@ use membound_core::in_order::InOrder;
 use std::collections::BTreeSet;
 
 use crate::chart::{Axis, Band, Chart, LEAST_POINTS, Point, Scale, Series, line, rounded};
-use crate::experiments::latency::rows::{Latency, LatencyRow, MapLine, ParallelPoint, Parallelism, TranslationLevel};
+use crate::experiments::latency::chases::Latency;
+use crate::experiments::latency::map::MapLine;
+use crate::experiments::latency::parallelism::{ParallelPoint, Parallelism};
+use crate::experiments::latency::rows::LatencyRow;
+use crate::experiments::latency::translation::TranslationLevel;
 use crate::hierarchy::names::{Level, LevelLatency};
 use crate::hierarchy::table::{latencies, sizes};
 use crate::section::{Section, Table};

@@ -1,0 +1,219 @@
+//! What the chases of a record tell together: what a load from each level takes, translation, lines in flight, the map over cores.
+
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use crate::experiments::latency::ladder::{Chased, Curve, chased, ladder_of};
+use crate::experiments::latency::map::{MapLine, map};
+use crate::experiments::latency::parallelism::{Parallelism, parallelism};
+use crate::experiments::latency::rows::{LatencyRow, has_matrix, is_node_chase};
+use crate::experiments::latency::translation::{TranslationLevel, translation};
+use crate::hierarchy::names::{Level, LevelLatency, Levels};
+use crate::quality::summarize;
+use crate::rate::Rate;
+use crate::visits::Visits;
+use membound_core::case::{Case, Protocol, USUAL_MEMORY};
+use membound_core::curves::hierarchy::ladder::{Translation, latencies_between};
+use membound_core::curves::hierarchy::model::{Curve as Shared, Touch};
+use membound_core::in_order::InOrder;
+use membound_core::kernel::chase::{Chase, Order};
+use membound_core::memory::MemoryKind;
+use membound_core::stats::quantiles::{median, quantile};
+use membound_core::units::Bytes;
+
+/// What the chases of a record tell together. Intervals are [value, low, high] with 95 %.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, JsonSchema)]
+pub struct Latency {
+    /// One row a chase, by memory, order, stride, chains, CPU and working set.
+    pub rows: Vec<LatencyRow>,
+    /// Chases by several threads at once: they share what each alone would have, and stand in no ladder.
+    pub together: Vec<LatencyRow>,
+    /// The levels whose latency was measured, fastest first: by chases in random order in huge pages.
+    pub levels: Vec<Level>,
+    /// Whether a table of levels stands elsewhere in the report, which has them and the bandwidths.
+    pub is_beside_bandwidth: bool,
+    /// Translation buffers for base pages, smallest first.
+    pub translation: Vec<TranslationLevel>,
+    /// Independent chains, if several numbers of them were measured.
+    pub parallelism: Option<Parallelism>,
+    /// Cores against nodes and page sizes.
+    pub map: Vec<MapLine>,
+}
+
+/// The chases of a record, before their levels are known.
+pub(crate) struct Chases {
+    chases: Vec<Chased>,
+    together: Vec<Chased>,
+    translation: Vec<TranslationLevel>,
+    /// Bytes of a huge page.
+    huge_page: Bytes,
+}
+
+/// The chases of a record. Those of a matrix of nodes belong to no ladder.
+pub(crate) fn chases(visits: &Visits<'_>) -> Chases {
+    let record = visits.record;
+    let has_matrix = has_matrix(record);
+    let is_own = |case: &Case| !(has_matrix && is_node_chase(case));
+    let mut chases: Vec<Chased> = visits.rows(|case| chased(case, visits).filter(|chased| is_own(&chased.case)));
+    chases.order_by(|a, b| (a.key(), &a.case).cmp(&(b.key(), &b.case)));
+    let (chases, together): (Vec<Chased>, Vec<Chased>) =
+        chases.into_iter().partition(|chased| chased.case.threads() < 2);
+    let pages = &visits.header().machine.pages;
+    let translation = translation(&chases, pages.base_bytes());
+    Chases { chases, together, translation, huge_page: pages.huge_bytes() }
+}
+
+impl Chases {
+    /// The ladder, as a curve among those that show the levels.
+    pub(crate) fn curves(&self) -> Vec<Shared> {
+        let ladder = ladder_of(&self.chases);
+        let point = |chased: &&Chased| Some((chased.case.working_set, chased.figure()?[0]));
+        let points: Vec<(Bytes, f64)> = ladder.iter().filter_map(point).collect();
+        if points.is_empty() { Vec::new() } else { vec![Shared { touch: Touch::Chase, points }] }
+    }
+
+    /// What a load from each level takes.
+    pub(crate) fn measure(&self, levels: &mut Levels) {
+        let ladder = ladder_of(&self.chases);
+        if ladder.is_empty() {
+            return;
+        }
+        // The range of a few visits is no interval.
+        let point = |chased: &&Chased| {
+            let [ns, low, high] = chased.figure()?;
+            let is_sure = chased.latency_ns?.has_interval();
+            Some((chased.case.working_set, ns, if is_sure { [low, high] } else { [ns; 2] }))
+        };
+        let curve: Curve = ladder.iter().filter_map(point).collect();
+        let huge = |level: &TranslationLevel| {
+            let reach = Bytes((level.pages * self.huge_page.0 as f64) as u64);
+            Translation { latency: level.miss_ns[0], reach }
+        };
+        let is_huge = ladder[0].case.memory.kind != MemoryKind::Base;
+        let translation = self.translation.first().filter(|_| is_huge).map(huge);
+        let capacities = levels.iter().filter_map(|level| level.capacity);
+        let mut ends: Vec<Bytes> = capacities.chain(levels.translated_beyond.iter().map(|beyond| beyond[0])).collect();
+        ends.sort_unstable();
+        let rungs = latencies_between(&curve, &ends, translation);
+        let mut from = Bytes(0);
+        for level in &mut levels.all {
+            // A level with a step inside, of translation, has the latency before it.
+            let rung = ends.partition_point(|end| *end <= from);
+            from = level.capacity.unwrap_or(from);
+            let Some(&ns) = rungs.get(rung) else { continue };
+            let fitted = LevelLatency { ns, cycles: cycles_of(&ladder, level, ns[0]), disturbed_ns: None };
+            level.latency = Some(of_one_chase(&ladder, level).unwrap_or(fitted));
+        }
+    }
+
+    /// All that they tell. `streaming`: what loads of one core get from memory, to hold against it.
+    pub(crate) fn latency(self, levels: &mut Levels, streaming: Option<Rate>, is_beside_bandwidth: bool) -> Latency {
+        let Chases { mut chases, mut together, translation, .. } = self;
+        for chase in chases.iter_mut().chain(&mut together) {
+            chase.row.level = level_of(chase, &levels.all);
+        }
+        // A cache is the last one if nothing but memory comes after it.
+        let last = levels.iter().rev().find(|level| level.name != "memory").map(|level| level.name.clone());
+        for chase in chases.iter_mut().filter(|chase| chase.level.is_some() && chase.level == last) {
+            let is_hit = chase.case.protocol == Protocol::Refilled;
+            chase.row.last_level = Some(if is_hit { "hit" } else { "disturbed" });
+        }
+        disturbed(&mut levels.all, &chases);
+        Latency {
+            translation,
+            parallelism: parallelism(&chases, streaming),
+            map: map(&chases),
+            levels: levels.iter().filter(|level| level.latency.is_some()).cloned().collect(),
+            is_beside_bandwidth,
+            rows: chases.into_iter().map(|chased| chased.row).collect(),
+            together: together.into_iter().map(|chased| chased.row).collect(),
+        }
+    }
+}
+
+/// What a load from memory takes by the one chase that was visited more often than all others there together, if there is one. Nothing
+/// fits better: memory has no end, and chases just beyond the last cache find some of their lines in it.
+fn of_one_chase(ladder: &[&Chased], level: &Level) -> Option<LevelLatency> {
+    let is_there = |chased: &&&Chased| level.name == "memory" && chased.case.working_set >= level.from;
+    let there = || ladder.iter().filter(is_there);
+    let visits: usize = there().map(|chased| chased.quality.rounds).sum();
+    let most = there().max_by_key(|chased| chased.quality.rounds)?;
+    let stands = most.quality.is_of_headline() && 2 * most.quality.rounds > visits;
+    let ns = most.latency_ns.filter(|_| stands)?.interval();
+    Some(LevelLatency { ns, cycles: most.latency_cycles, disturbed_ns: None })
+}
+
+/// Core clock cycles of a load that takes so many nanoseconds. Memory takes fewer the lower the clock is, or seems to be beside a busy
+/// hyperthread, so there the visits say nothing more.
+fn cycles_of(ladder: &[&Chased], level: &Level, ns: f64) -> Option<f64> {
+    match level.capacity {
+        Some(_) => cycles(ladder.iter().map(|chased| (chased.case.working_set, &chased.cycles[..])), level),
+        None => median(ladder.iter().filter_map(|chased| chased.core_clock_hz)).map(|hz| ns * 1e-9 * hz),
+    }
+}
+
+/// Cycles of a load from a cache: the least tenth of the visits, of those on its plateau or of those to all that fits in, whichever is
+/// less. A visit that is disturbed takes more, and so does one whose clock changed between the chase and the reading of the clock, or
+/// one near the cache's end.
+fn cycles<'a>(ladder: impl Iterator<Item = (Bytes, &'a [f64])> + Clone, level: &Level) -> Option<f64> {
+    let tenth = |to: Bytes| {
+        let inside = ladder.clone().filter(|(set, _)| (level.from..=to).contains(set));
+        let mut visits: Vec<f64> = inside.flat_map(|(_, cycles)| cycles.iter().copied()).collect();
+        visits.sort_unstable_by(f64::total_cmp);
+        (!visits.is_empty()).then(|| quantile(&visits, 0.1))
+    };
+    [level.to, level.capacity.unwrap_or(level.to)].into_iter().filter_map(tenth).reduce(f64::min)
+}
+
+/// The level that a chase's lines lie in.
+fn level_of(chased: &Chased, levels: &[Level]) -> Option<String> {
+    let footprint = chased.footprint();
+    let last = levels.len().saturating_sub(1);
+    let inside = |(index, level): &(usize, &Level)| {
+        (footprint >= level.from.0 || *index == 0) && (footprint <= level.to.0 || *index == last)
+    };
+    levels.iter().enumerate().find(inside).map(|(_, level)| level.name.clone())
+}
+
+/// Beside a level whose plateau is of hits: what the same working sets cost as others leave them. Each set is held against itself, since
+/// they differ by more than that, and evictions make none faster.
+fn disturbed(levels: &mut [Level], chases: &[Chased]) {
+    let is_one = |c: &&Chased| c.chase() == Chase::of(Order::Random) && c.case.memory.kind == USUAL_MEMORY.kind;
+    for level in levels {
+        let Some(latency) = &mut level.latency else { continue };
+        let of_level = |word: &'static str| {
+            let is_there = |c: &&Chased| c.last_level == Some(word) && c.level.as_ref() == Some(&level.name);
+            chases.iter().filter(is_one).filter(is_there).filter_map(|c| Some((&c.case, c.latency_ns?.experienced)))
+        };
+        let ratio = |(case, disturbed): (&Case, f64)| {
+            let twin = Case { protocol: Protocol::Refilled, ..case.clone() };
+            of_level("hit").find(|(case, _)| **case == twin).map(|(_, hit)| disturbed / hit)
+        };
+        let ratios: Vec<f64> = of_level("disturbed").filter_map(ratio).collect();
+        let slower = summarize(&[ratios]).map(|found| [found.median, found.ci95[0], found.ci95[1]]);
+        latency.disturbed_ns = slower.map(|slower| slower.map(|ratio| latency.ns[0] * ratio.max(1.0)));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// As on a guest with somebody on the other hyperthread: most visits are disturbed, and the case that is visited most lies beyond the
+    /// part of the plateau that is sure.
+    #[test]
+    fn cycles_are_of_all_that_fits() {
+        let level =
+            Level { from: Bytes::kib(4), to: Bytes::kib(18), capacity: Some(Bytes::kib(34)), ..Level::default() };
+        let headline = [[4.05; 6].as_slice(), &[4.9; 11]].concat();
+        let ladder = [(8, &[4.22, 4.25][..]), (24, &headline), (32, &[8.5, 9.7]), (46, &[11.0, 3.5])];
+        let visits = || ladder.iter().map(|(kib, cycles)| (Bytes::kib(*kib), *cycles));
+        assert_eq!(cycles(visits(), &level), Some(4.05));
+        // A plateau without disturbance is not worse for what lies beyond it.
+        assert_eq!(
+            cycles([(Bytes::kib(8), &[4.0; 2][..]), (Bytes::kib(32), &[9.0; 30])].into_iter(), &level),
+            Some(4.0)
+        );
+        assert_eq!(cycles(visits().skip(3), &level), None);
+    }
+}

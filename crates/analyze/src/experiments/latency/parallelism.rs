@@ -1,0 +1,83 @@
+//! Lines in flight, by independent chains side by side.
+
+use std::collections::BTreeMap;
+
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use crate::experiments::latency::ladder::Chased;
+use crate::rate::Rate;
+use membound_core::case::Protocol;
+use membound_core::in_order::InOrder;
+use membound_core::kernel::chase::{Chase, Order};
+use membound_core::memory::MemoryKind;
+use membound_core::units::{Bytes, LINE};
+
+/// Share of the greatest rate that the knee has reached.
+const KNEE: f64 = 0.95;
+/// Numbers of chains that make a curve.
+const LEAST_CHAINS: usize = 3;
+
+/// Independent chains by one core.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+pub struct Parallelism {
+    /// Memory kind.
+    pub memory: MemoryKind,
+    /// Working set.
+    pub working_set: Bytes,
+    /// Chains, nanoseconds from link to link, bytes of lines a second (Little's law: chains x 64 B / latency).
+    pub points: Vec<ParallelPoint>,
+    /// The fewest chains with 95 % of the greatest rate.
+    pub knee: u32,
+    /// Greatest rate: bytes a second.
+    pub greatest_bps: f64,
+    /// Lines in flight at that rate, by Little's law with the latency of a single chain.
+    pub lines_in_flight: f64,
+    /// Greatest number of chains measured: where the knee is there, there may be more to find.
+    pub most_chains: u32,
+    /// What streaming loads of one core get from memory, to hold against it; absent where they were not measured.
+    pub streaming: Option<Rate>,
+}
+
+/// One number of chains.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, JsonSchema)]
+pub struct ParallelPoint {
+    /// Independent chains.
+    pub chains: u32,
+    /// Nanoseconds from link to link.
+    pub latency_ns: [f64; 3],
+    /// Bytes of lines a second.
+    pub bps: f64,
+}
+
+/// The random chases over lines that differ in their number of chains alone: of several sets the largest.
+pub(super) fn parallelism(chases: &[Chased], streaming: Option<Rate>) -> Option<Parallelism> {
+    let is_one = |c: &&Chased| {
+        c.chase() == Chase { chains: c.chase().chains, ..Chase::of(Order::Random) }
+            && c.case.protocol == Protocol::Steady
+    };
+    let mut groups: BTreeMap<_, Vec<(&Chased, [f64; 3])>> = BTreeMap::new();
+    for chased in chases.iter().filter(is_one) {
+        let key = (chased.case.working_set, chased.case.memory, &chased.case.cpus);
+        groups.entry(key).or_default().extend(chased.figure().map(|figure| (chased, figure)));
+    }
+    let group = groups.into_values().rev().find(|group| group.len() >= LEAST_CHAINS)?;
+    let point = |&(chased, latency_ns): &(&Chased, [f64; 3])| {
+        let chains = chased.chase().chains;
+        ParallelPoint { chains, latency_ns, bps: f64::from(chains) * LINE as f64 / (latency_ns[0] * 1e-9) }
+    };
+    let mut points: Vec<ParallelPoint> = group.iter().map(point).collect();
+    points.order_by_key(|point| point.chains);
+    let alone = points.first().filter(|point| point.chains == 1)?.latency_ns[0];
+    let greatest_bps = points.iter().map(|point| point.bps).fold(0.0, f64::max);
+    Some(Parallelism {
+        memory: group[0].0.case.memory.kind,
+        working_set: group[0].0.case.working_set,
+        knee: points.iter().find(|point| point.bps >= KNEE * greatest_bps)?.chains,
+        lines_in_flight: greatest_bps * alone * 1e-9 / LINE as f64,
+        most_chains: points.last()?.chains,
+        greatest_bps,
+        streaming,
+        points,
+    })
+}
