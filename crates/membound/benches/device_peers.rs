@@ -11,8 +11,8 @@
 //! - *Copies.* clpeak 1.1.2 (`transfer_bandwidth.cpp`) copies between memory of `new float[]` and a buffer of
 //!   `CL_MEM_ALLOC_HOST_PTR` by blocking commands, 20 times after one. The size follows from the device (`clpeaks_bytes`): 512 MiB
 //!   on most. That is the action `write` or `read` of our kind `alloc-host`, at that size. A case is made for it: a plan of `kinds`
-//!   or `copies` leaves out buffers of which memory does not hold eight. clpeak copies zeros, which some processors copy faster than
-//!   other data (Zen 3: by 6 %): what the processor gains by them is measured in each round, by `memcpy`, and our rates are multiplied
+//!   or `copies` leaves out buffers of which memory does not hold eight. clpeak copies zeros onto zeros, which some processors do faster than
+//!   with other data (Zen 3: by 6 %): what the processor gains by them is measured in each round, by `memcpy`, and our rates are multiplied
 //!   by the median of that, if it is more than chance.
 //! - *Copies by CUDA.* nvbandwidth copies 512 MiB between memory of `cuMemHostAlloc` and the device's, 16 times after a spinning kernel,
 //!   timed by events, and gives the median of three. That is the action `copy` or `copy-back` of our kind `pinned`, and the same of
@@ -296,7 +296,7 @@ fn copies_of(arena: &mut Arena, options: &Options, peer: &str, contests: &[(&Con
 /// About 20 copies of 512 MiB by a memory of 10 GB/s, which is what a run of clpeak's does.
 const COPYING: Duration = Duration::from_secs(1);
 
-/// How much faster this processor copies zeros than what membound copies, between memory that lies in its pages as the program's
+/// How much faster this processor copies zeros onto zeros than other data onto the same, between memory that lies in its pages as the program's
 /// (`malloc`) and PoCL's buffers do: bytes of a page before them.
 fn gain_by_zeros(action: Action, size: Bytes) -> f64 {
     const PROGRAM: usize = 16;
