@@ -71,6 +71,11 @@ pub(crate) fn with_spread(figure: [f64; 3]) -> String {
     format!("{} {}", significant(figure[0]), spread_of(figure))
 }
 
+/// A figure with its spread: `1.08 ±0.3%`, of a range `1.08 ~0.3%`.
+pub(crate) fn with_own_spread(figure: &Figure) -> String {
+    format!("{} {}", significant(figure.value()), spread_in(figure, 1.0))
+}
+
 /// `1.85 us ±0.7%`: what something takes.
 pub(crate) fn time(cost: &Cost) -> String {
     let shown = |ns: f64| Nanoseconds(ns).to_string();

@@ -6,6 +6,7 @@ use serde::Serialize;
 use crate::across::verdict::diagnosis::{Cause, CauseKind};
 use crate::across::verdict::rules::cure;
 use crate::experiments::bandwidth::rows::BandwidthRow;
+use crate::experiments::latency::parallelism::Parallelism;
 use crate::experiments::latency::rows::LatencyRow;
 use crate::experiments::pages::rows::PageRow;
 use crate::rate::Rate;
@@ -82,7 +83,8 @@ fn chase(report: &Report, order: Order, memory: MemoryKind) -> Option<&LatencyRo
 fn random_order(report: &Report) -> Option<Loss> {
     let [random, forward] = [Order::Random, Order::Forward].map(|order| chase(report, order, MemoryKind::Thp));
     let factor = random?.latency_ns?.over(forward?.latency_ns?);
-    let lines = report.latency.parallelism.as_ref().map_or(16.0, |parallel| parallel.lines_in_flight.round());
+    let seen = |parallel: &Parallelism| format!("{}{:.0}", parallel.least(), parallel.lines_in_flight);
+    let lines = report.latency.parallelism.as_ref().map_or("many".into(), seen);
     Some(Loss {
         what: "dependent loads in random order from memory, against the same lines in order".into(),
         factor,

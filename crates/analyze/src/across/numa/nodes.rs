@@ -32,7 +32,7 @@ fn one(machine: &Machine, numa: &Numa, nature: NodeNature) -> MeasuredNode {
         return blank;
     };
     let Some(&memory) = numa.memory.first() else { return blank };
-    let figure = |node, way, is_all| numa.row(memory, &initiator.name, node, way, is_all)?.figure();
+    let figure = |node, way, is_all| Some(numa.row(memory, &initiator.name, node, way, is_all)?.figure()?.interval());
     let over = |way, is_all| {
         let ([this, low, high], own) = (figure(node, way, is_all)?, figure(own, way, is_all)?);
         Some([this / own[0], low / own[2], high / own[1]])

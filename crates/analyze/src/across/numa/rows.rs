@@ -12,7 +12,7 @@ use crate::experiments::latency::ladder::row_of;
 use crate::experiments::latency::rows::{LatencyRow, has_matrix, is_node_chase, is_node_kernel};
 use crate::flag::Flag;
 use crate::quality::Quality;
-use crate::rate::{Cost, Rate};
+use crate::rate::{Cost, Figure, Rate};
 use crate::row::{Metric, Row};
 use crate::visits::Visits;
 use membound_core::case::Case;
@@ -113,10 +113,9 @@ impl NumaRow {
         self.case.threads()
     }
 
-    /// Bytes a second or ns, with its interval: [median, low, high].
-    pub(crate) fn figure(&self) -> Option<[f64; 3]> {
-        let rate = self.payload_bps.map(|rate| rate.interval());
-        rate.or_else(|| self.latency_ns.map(Cost::interval))
+    /// Bytes a second or ns.
+    pub(crate) fn figure(&self) -> Option<Figure> {
+        self.payload_bps.or(self.latency_ns)
     }
 }
 

@@ -6,9 +6,9 @@ use std::collections::BTreeSet;
 use crate::across::numa::nodes;
 use crate::across::numa::rows::{Limit, MeasuredNode, Numa, NumaInitiator, NumaRow, Saturation, SideCache};
 use crate::flag::Flag;
-use crate::rate::Rate;
+use crate::rate::{Figure, Rate};
 use crate::section::{Cell, Room, Section, Table};
-use crate::wording::{first_reasons, gbps, ratio, spread, spread_of};
+use crate::wording::{first_reasons, gbps, ratio, spread, spread_in};
 use membound_core::experiments::numa::Way;
 use membound_core::machine::domains::DomainKind;
 use membound_core::memory::MemoryKind;
@@ -217,7 +217,7 @@ fn matrices(numa: &Numa) -> Vec<Table> {
 fn matrix(numa: &Numa, memory: MemoryKind, way: Way) -> Option<Table> {
     let is_latency = way == Way::Latency;
     let row = |from: &NumaInitiator, to: u32| numa.row(memory, &from.name, to, way, !is_latency);
-    let value = |from: &NumaInitiator, to: u32| row(from, to)?.figure().map(|[median, ..]| median);
+    let value = |from: &NumaInitiator, to: u32| row(from, to)?.figure().map(Figure::value);
     let own = |from: &NumaInitiator| numa.nodes.iter().filter_map(|&to| value(from, to)).collect::<Vec<_>>();
     let all: Vec<f64> = numa.initiators.iter().flat_map(own).collect();
     let (least, most) = (all.iter().copied().reduce(f64::min)?, all.iter().copied().reduce(f64::max)?);
@@ -244,15 +244,16 @@ fn matrix(numa: &Numa, memory: MemoryKind, way: Way) -> Option<Table> {
     Some(table.without_blanks())
 }
 
-/// The median, and on demand how sure it is.
+/// The value, and on demand how sure it is.
 fn figure(row: &NumaRow) -> Cell {
     let Some(figure) = row.figure() else { return Cell::none() };
     let text = if row.way == Way::Latency { significant } else { gbps };
-    let [_, low, high] = figure.map(text);
+    let ([value, low, high], kind) =
+        (figure.interval().map(text), if figure.has_interval() { "95 % interval" } else { "range" });
     let flags = row.quality.flag_words();
     let samples = row.quality.samples;
-    let hint = format!("{}; 95 % interval {low} to {high}; {samples} samples {flags}", spread_of(figure));
-    Cell { text: text(figure[0]), hint: hint.trim_end().into(), ..Cell::default() }
+    let hint = format!("{}; {kind} {low} to {high}; {samples} samples {flags}", spread_in(&figure, 1.0));
+    Cell { text: value, hint: hint.trim_end().into(), ..Cell::default() }
 }
 
 /// Each initiator and node by one core and by all, all ways.

@@ -133,9 +133,14 @@ impl LatencyRow {
         self.chase().chains == 1 && self.case.protocol == Protocol::Steady && self.figure().is_some()
     }
 
-    /// Median with its interval: [median, low, high].
+    /// Nanoseconds, where they hold.
+    pub(super) fn cost(&self) -> Option<Cost> {
+        self.latency_ns.filter(|_| self.quality.is_measured())
+    }
+
+    /// The same as [value, low, high].
     pub(crate) fn figure(&self) -> Option<[f64; 3]> {
-        self.latency_ns.filter(|_| self.quality.is_measured()).map(Cost::interval)
+        self.cost().map(Cost::interval)
     }
 }
 

@@ -12,7 +12,7 @@ use crate::experiments::latency::translation::TranslationLevel;
 use crate::hierarchy::names::{Level, LevelLatency};
 use crate::hierarchy::table::{latencies, sizes};
 use crate::section::{Section, Table};
-use crate::wording::{SPREAD_CAPTION, gbps, reasons, spread_of, with_spread};
+use crate::wording::{SPREAD_CAPTION, gbps, reasons, spread_of, with_own_spread, with_spread};
 use membound_core::case::{Protocol, USUAL_MEMORY};
 use membound_core::experiments::latency::MAP_STRIDE;
 use membound_core::kernel::chase::Order;
@@ -70,15 +70,16 @@ fn prefetch_sentence(latency: &Latency) -> Option<String> {
 }
 
 fn parallelism_sentence(latency: &Latency) -> Option<String> {
-    let Parallelism { knee, greatest_bps, lines_in_flight, most_chains, streaming, .. } =
-        latency.parallelism.as_ref()?;
+    let parallel = latency.parallelism.as_ref()?;
+    let Parallelism { knee, greatest_bps, lines_in_flight, most_chains, streaming, is_shared, .. } = parallel;
     let held =
         streaming.map_or(String::new(), |rate| format!("; streaming loads reach {}", BytesPerSecond(rate.value())));
-    let is_open = knee == most_chains;
-    let (least, tried) = if is_open { ("at least ", ", the most tried,") } else { ("", "") };
+    let least = parallel.least();
+    let tried = if knee == most_chains { ", the most tried," } else { "" };
     let rate = BytesPerSecond(*greatest_bps);
+    let shared = if *is_shared { ", which others used too," } else { "" };
     Some(format!(
-        "One core has {least}{lines_in_flight:.0} lines in flight: with {knee} independent chains{tried} it reads {rate} of random lines{held}."
+        "One core{shared} has {least}{lines_in_flight:.0} lines in flight: with {knee} independent chains{tried} it reads {rate} of random lines{held}."
     ))
 }
 
@@ -183,7 +184,7 @@ fn parallelism(latency: &Latency) -> Option<Table> {
     );
     let table = Table::new(about)
         .right("chains", points.iter().map(|point| point.chains.to_string()))
-        .right("ns", points.iter().map(|point| with_spread(point.latency_ns)))
+        .right("ns", points.iter().map(|point| with_own_spread(&point.latency_ns)))
         .right("GB/s", points.iter().map(|point| gbps(point.bps)));
     Some(table)
 }
@@ -217,7 +218,7 @@ fn every_chase(latency: &Latency) -> Table {
         .right("chains", rows.iter().map(|row| row.chase().chains.to_string()))
         .right("size", rows.iter().map(|row| row.case.working_set.to_string()))
         .left("level", rows.iter().map(level))
-        .right("ns", rows.iter().map(|row| row.latency_ns.map(|cost| with_spread(cost.interval()))))
+        .right("ns", rows.iter().map(|row| row.latency_ns.as_ref().map(with_own_spread)))
         .right("cycles", rows.iter().map(|row| row.latency_cycles.map(significant)))
         .flags(rows)
         .folded()
@@ -271,9 +272,9 @@ fn bands(levels: &[Level]) -> Vec<Band> {
 fn parallelism_chart(latency: &Latency) -> Option<Chart> {
     let Parallelism { points, working_set, .. } = latency.parallelism.as_ref()?;
     let point = |point: &ParallelPoint| {
-        let [median, low, high] = point.latency_ns;
-        let rate = |ns: f64| rounded(point.bps * median / ns / 1e9);
-        (f64::from(point.chains), rate(median), rate(high), rate(low), 0)
+        let [value, low, high] = point.latency_ns.interval();
+        let rate = |ns: f64| rounded(point.bps * value / ns / 1e9);
+        (f64::from(point.chains), rate(value), rate(high), rate(low), 0)
     };
     let points: Vec<Point> = points.iter().map(point).collect();
     let (first, last) = (*points.first()?, *points.last()?);

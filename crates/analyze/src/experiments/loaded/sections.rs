@@ -3,7 +3,7 @@
 use crate::chart::{Axis, Chart, Point, Scale, Series, Shape, line, rounded};
 use crate::experiments::loaded::rows::{LoadCurve, LoadedRow, UnderLoad};
 use crate::section::{Section, Table};
-use crate::wording::{SPREAD_CAPTION, first_reasons, gbps, spread, spread_as, threads};
+use crate::wording::{SPREAD_CAPTION, first_reasons, gbps, spread, threads, time};
 use membound_core::units::{BytesPerSecond, Nanoseconds, counted, significant};
 use membound_core::work::loaded::Load;
 
@@ -86,17 +86,12 @@ fn every_load(rows: &[&LoadedRow]) -> Table {
         Load::Alone | Load::Idle => None,
     };
     let rate = |row: &LoadedRow| row.bus_bps.map(|rate| format!("{} {}", gbps(rate.value()), spread(&rate)));
-    let latency = |row: &LoadedRow| {
-        let latency = row.latency_ns?.interval();
-        let shown = |ns: f64| Nanoseconds(ns).to_string();
-        Some(format!("{} {}", shown(latency[0]), spread_as('±', latency, shown)))
-    };
     Table::new(format!("All loads, latency and bandwidth in the same time: {SPREAD_CAPTION}"))
         .left("others", rows.iter().map(|row| others(row.load())))
         .right("threads", rows.iter().map(|row| row.case.threads().to_string()))
         .right("pause", rows.iter().map(|row| pause(row.load())))
         .right("GB/s", rows.iter().map(|row| rate(row)))
-        .right("latency", rows.iter().map(|row| latency(row)))
+        .right("latency", rows.iter().map(|row| row.latency_ns.as_ref().map(time)))
         .right("cycles", rows.iter().map(|row| row.latency_cycles.map(significant)))
         .flags(rows.iter().copied())
         .folded()
