@@ -197,13 +197,8 @@ impl<'a> Sampled<'a> {
     /// fewer cycles at a lower clock, and a busy hyperthread makes the clock seem lower than it is.
     pub fn cycles(&self, hz: f64) -> Option<f64> {
         let counts = undisturbed(&visits(&self.batches, &self.shares), Better::Lower);
-        median(
-            self.visit_cycles(hz)
-                .into_iter()
-                .zip(counts)
-                .filter(|(_, counts)| *counts)
-                .filter_map(|(cycles, _)| cycles),
-        )
+        let visits = self.visit_cycles(hz).into_iter().zip(counts);
+        median(visits.filter_map(|(cycles, counts)| cycles.filter(|_| counts)))
     }
 
     /// The same of each visit, where its clock was read.

@@ -17,7 +17,7 @@ use membound_core::units::Bytes;
 /// A chase's row and what stands behind it.
 pub(super) struct Chased {
     pub(super) row: LatencyRow,
-    /// Core clock cycles of each visit, undisturbed.
+    /// Core clock cycles of each visit.
     pub(super) cycles: Vec<f64>,
 }
 
