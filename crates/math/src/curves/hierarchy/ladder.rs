@@ -137,26 +137,29 @@ impl Ladder {
         self.translation.filter(|(_, reach)| octave > *reach).map_or(0.0, |(latency, _)| latency)
     }
 
-    /// How far a point is off, in standard deviations.
-    fn off(&self, point: &LatencyPoint) -> f64 {
-        (point.latency / self.latency(point.octave).max(1e-12)).ln() / self.deviation(point)
+    /// How far a point is off, in standard deviations, and by how much more these are than its own: where others take of a cache, its
+    /// end moves from visit to visit.
+    fn off(&self, point: &LatencyPoint) -> (f64, f64) {
+        let latency = self.latency(point.octave).max(1e-12);
+        let deviation = self.deviation(point, latency);
+        ((point.latency / latency).ln() / deviation, deviation / point.deviation)
     }
 
-    /// Standard deviation of a point: where others take of a cache, its end moves from visit to visit.
-    fn deviation(&self, point: &LatencyPoint) -> f64 {
+    fn deviation(&self, point: &LatencyPoint, latency: f64) -> f64 {
         if self.noise == Noise::Either {
             return point.deviation;
         }
         let steps = self.rungs.windows(2).map(|pair| pair[1] - pair[0]);
         let slope: f64 =
             self.edges.iter().zip(steps).map(|(edge, step)| edge.misses(point.octave).by_place * step).sum();
-        point.deviation.hypot(END_MOVES * slope / self.latency(point.octave).max(1e-12))
+        point.deviation.hypot(END_MOVES * slope / latency)
     }
 
     fn judged(mut self, points: &[LatencyPoint]) -> Self {
         let loss = |point: &LatencyPoint| {
+            let (off, wider) = self.off(point);
             // A law that is wider is less likely everywhere.
-            self.noise.loss(self.off(point)) + (self.deviation(point) / point.deviation).ln()
+            self.noise.loss(off) + wider.ln()
         };
         self.loss = points.iter().map(loss).sum();
         self
@@ -213,9 +216,10 @@ impl Ladder {
         let (mut target, mut weights) = (Vec::with_capacity(points.len()), Vec::with_capacity(points.len()));
         for point in points {
             let (latency, slopes) = self.slopes(point.octave, parameters);
-            let deviation = self.deviation(point);
-            let scale = deviation * latency.max(1e-12);
-            let off = (point.latency / latency.max(1e-12)).ln() / deviation;
+            let latency = latency.max(1e-12);
+            let deviation = self.deviation(point, latency);
+            let scale = deviation * latency;
+            let off = (point.latency / latency).ln() / deviation;
             columns.iter_mut().zip(&slopes).for_each(|(column, slope)| column.push(slope / scale));
             target.push(off);
             weights.push(self.noise.weight(off));
@@ -415,7 +419,7 @@ fn translated(points: &[LatencyPoint], ladder: &Ladder, translation: Option<Tran
 
 /// What deviations must be multiplied by to be those that are seen.
 fn scale(points: &[LatencyPoint], ladder: &Ladder) -> f64 {
-    let off = points.iter().map(|point| ladder.off(point).abs());
+    let off = points.iter().map(|point| ladder.off(point).0.abs());
     stats::quantiles::median(off).map_or(1.0, |median| NORMAL_DEVIATION * median).max(1.0)
 }
 
