@@ -37,7 +37,7 @@ print(bandwidth.pivot_table(index="kernel", columns=["threads", "level"], values
 print(bandwidth.groupby("threads")["lost"].median().round(3).to_string())
 
 # %% [markdown]
-# CSV has the same columns, joined by a dot too: `membound report run.jsonl --format csv > run.csv`, then `pandas.read_csv("run.csv")`.
+# CSV has the same columns, joined by an underscore: `membound report run.jsonl --format csv > run.csv`, then `pandas.read_csv("run.csv")`.
 # A record itself is lines of JSON, too: raw samples as integers.
 
 # %%

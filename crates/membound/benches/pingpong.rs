@@ -1,7 +1,7 @@
 //! Messages between two processes against NetPIPE under the same Open MPI (`NPopenmpi`, Debian's package netpipe-openmpi): same
 //! CPUs, same sizes, the same buffers for each message, in turns.
 //!
-//! `cargo bench --bench pingpong [-- --sizes 8,64KiB,1MiB --rounds N --seconds S]`
+//! `cargo bench --bench pingpong [-- --size 8,64KiB,1MiB --rounds N --seconds S]`
 //!
 //! Both sides send a message there and back and halve the time, both through `MPI_Send` and `MPI_Recv`. NetPIPE repeats a
 //! message for about a quarter of a second, takes the mean, does so several times and prints the least of these means. So a
@@ -92,7 +92,7 @@ fn membound(size: Bytes, options: &Options, folder: &Path) -> f64 {
     let file = folder.join("run.jsonl");
     let _ = std::fs::remove_file(&file);
     let (size, budget, path) = (size.0.to_string(), format!("{}s", options.seconds), file.to_string_lossy());
-    let case = ["pingpong", "--sizes", &size, "--buffers", &options.buffers];
+    let case = ["pingpong", "--size", &size, "--buffers", &options.buffers];
     let how = ["--samples", "100", "--budget", &budget, "--record", &path, "-q"];
     launch(env!("CARGO_BIN_EXE_membound"), &[&case[..], &how].concat());
     let record = Record::read(&file).unwrap_or_else(|fault| stop(fault));

@@ -144,7 +144,7 @@ pub enum NoPairs {
     /// Buffers that don't fit.
     #[error(
         "messages of {size} need {needed} of memory on host {host} with {buffers} buffers, and {limit} may be used (40 % of \
-         the free memory); give smaller --sizes, or fewer --pairs"
+         the free memory); give a smaller --size, or fewer --pairs"
     )]
     TooLarge {
         /// The message.
@@ -464,7 +464,7 @@ mod tests {
         check(&[host(0..4, 1, 1, 4)], PingPongChoice { pairs: vec![1, 3], ..plain.clone() }, "--pairs 2");
         check(&[host(0..4, 1, 1, 4)], PingPongChoice { pairs: vec![0], ..plain.clone() }, "--pairs 1");
         let small = Host { memory_limit: Bytes::mib(100), ..host(0..2, 1, 1, 2) };
-        check(&[small], plain, "smaller --sizes");
+        check(&[small], plain, "smaller --size");
     }
 
     #[test]

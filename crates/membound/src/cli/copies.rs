@@ -21,7 +21,7 @@ pub struct CopiesArgs {
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     pub device: Vec<DeviceName>,
     /// Bytes of a copy: sizes, and ranges of powers of two such as 64..64MiB [default: eight sizes from 64 B to 64 MiB]
-    #[arg(long, value_name = "LIST", value_delimiter = ',')]
+    #[arg(long = "size", value_name = "LIST", value_delimiter = ',')]
     pub sizes: Vec<Sizes>,
     /// Sizes of a range for each doubling
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=16))]

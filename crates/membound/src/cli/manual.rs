@@ -111,7 +111,7 @@ const OTHERS: &[Examples] = &[
         "copies",
         [
             ("membound copies", "All devices, each way and both at once"),
-            ("membound copies --device opencl:0 --sizes 64..256MiB", "One device, at powers of two"),
+            ("membound copies --device opencl:0 --size 64..256MiB", "One device, at powers of two"),
         ],
     ),
     (
@@ -167,7 +167,7 @@ const OTHERS: &[Examples] = &[
         "pingpong",
         [
             ("mpirun -np 2 membound pingpong", "One pair of processes"),
-            ("mpirun -np 8 membound pingpong --pairs 1,2,4 --sizes 0..1MiB", "Up to four pairs at once"),
+            ("mpirun -np 8 membound pingpong --pairs 1,2,4 --size 0..1MiB", "Up to four pairs at once"),
         ],
     ),
     (

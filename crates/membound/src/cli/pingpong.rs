@@ -37,7 +37,7 @@ pub struct PingPongArgs {
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = one_of::<MessageMode>(), hide_possible_values = true)]
     pub mode: Vec<MessageMode>,
     /// Bytes of messages: sizes, and ranges of powers of two such as 0..64MiB [default: that]
-    #[arg(long, value_name = "LIST", value_delimiter = ',')]
+    #[arg(long = "size", value_name = "LIST", value_delimiter = ',')]
     pub sizes: Vec<Sizes>,
     /// Sizes of a range for each doubling
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=16))]

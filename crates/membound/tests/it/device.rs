@@ -180,7 +180,7 @@ fn copies_go_to_a_device_on_the_processor() {
     let folder = tempfile::tempdir().unwrap();
     let record = folder.path().join("run.jsonl");
     let own = |arguments: &[&str]| Command::new(env!("CARGO_BIN_EXE_membound")).args(arguments).output().unwrap();
-    let arguments = ["copies", "--device", "opencl:0", "--sizes", "64,256KiB", "--record", record.to_str().unwrap()];
+    let arguments = ["copies", "--device", "opencl:0", "--size", "64,256KiB", "--record", record.to_str().unwrap()];
     let output = own(&[&arguments[..], &ONCE].concat());
     let (found, code) = rows(&output);
     if found[0]["outcome"] == "unavailable" {

@@ -59,7 +59,7 @@ fn one_binary_measures_under_both() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("run.jsonl");
         let arguments =
-            ["pingpong", "--sizes", "0,8,64KiB,1MiB", "--mode", "pingpong,one-way,exchange", "--budget", "3s"];
+            ["pingpong", "--size", "0,8,64KiB,1MiB", "--mode", "pingpong,one-way,exchange", "--budget", "3s"];
         let record = ["--record", file.to_str().unwrap()];
         let Some(output) = mpirun.run(2, &[&arguments[..], &record].concat()) else { continue };
         let table = succeeded(&output);
@@ -96,7 +96,7 @@ fn several_pairs_sit_on_cpus_of_their_own() {
     }
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("run.jsonl");
-    let arguments = ["pingpong", "--sizes", "8", "--budget", "2s", "--record", file.to_str().unwrap()];
+    let arguments = ["pingpong", "--size", "8", "--budget", "2s", "--record", file.to_str().unwrap()];
     let Some(output) = Mpirun::Mpich.run(4, &arguments) else { return };
     succeeded(&output);
     let record = Record::read(&file).unwrap();
@@ -111,8 +111,7 @@ fn several_pairs_sit_on_cpus_of_their_own() {
 fn rotating_buffers_are_larger_than_the_cache() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("run.jsonl");
-    let arguments =
-        ["pingpong", "--sizes", "4KiB", "--buffers", "rotating,same,in-place", "--budget", "6s", "--record"];
+    let arguments = ["pingpong", "--size", "4KiB", "--buffers", "rotating,same,in-place", "--budget", "6s", "--record"];
     let Some(output) = Mpirun::Mpich.run(2, &[&arguments[..], &[file.to_str().unwrap()]].concat()) else { return };
     if text(&output.stderr).contains("may be used") {
         skip("too little memory for buffers beyond this machine's caches");
@@ -138,7 +137,7 @@ fn more_ranks_than_cpus_are_refused_or_flagged() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("run.jsonl");
         let own = membound_measure::machine::live().usable_cpus().first().unwrap().to_string();
-        let arguments = ["pingpong", "--sizes", "8", "--samples", "3", "--budget", "3s", "--cpus", &own, "--record"];
+        let arguments = ["pingpong", "--size", "8", "--samples", "3", "--budget", "3s", "--cpus", &own, "--record"];
         let arguments = [&arguments[..], &[file.to_str().unwrap()]].concat();
         let Some(output) = mpirun.run(2, &arguments) else { continue };
         refused(&output, &["2 processes and 1 CPU(s)", "--oversubscribe"]);
@@ -154,9 +153,9 @@ fn more_ranks_than_cpus_are_refused_or_flagged() {
 #[test]
 fn what_makes_no_pairs_is_refused() {
     for (mpirun, _) in BOTH {
-        let Some(output) = mpirun.run(1, &["pingpong", "--sizes", "8"]) else { continue };
+        let Some(output) = mpirun.run(1, &["pingpong", "--size", "8"]) else { continue };
         refused(&output, &["two processes", "mpirun -np 2"]);
-        let all = ["pingpong", "--sizes", "8", "--oversubscribe"];
+        let all = ["pingpong", "--size", "8", "--oversubscribe"];
         refused(&mpirun.run(3, &all).unwrap(), &["3 processes make no pairs", "such as 2"]);
         refused(&mpirun.run(2, &[&all[..], &["--place", "network"]].concat()).unwrap(), &["on one host", "--host"]);
         refused(&mpirun.run(2, &[&all[..], &["--pairs", "2"]].concat()).unwrap(), &["2 pairs", "--pairs 1"]);
@@ -166,16 +165,16 @@ fn what_makes_no_pairs_is_refused() {
 #[test]
 fn ranks_with_other_flags_are_told_apart() {
     for (mpirun, _) in BOTH {
-        let parts: [(usize, &[&str]); 2] = [(1, &["pingpong", "--sizes", "8"]), (1, &["pingpong", "--sizes", "16"])];
+        let parts: [(usize, &[&str]); 2] = [(1, &["pingpong", "--size", "8"]), (1, &["pingpong", "--size", "16"])];
         let Some(launched) = mpirun.start(&parts, &[]) else { continue };
-        refused(&launched.finish(), &["rank 1", "--sizes 16`", "--sizes 8`", "same flags"]);
+        refused(&launched.finish(), &["rank 1", "--size 16`", "--size 8`", "same flags"]);
     }
 }
 
 #[test]
 fn a_record_that_can_not_be_made_ends_all_ranks() {
     for (mpirun, _) in BOTH {
-        let arguments = ["pingpong", "--sizes", "8", "--record", "/nonexistent/run.jsonl"];
+        let arguments = ["pingpong", "--size", "8", "--record", "/nonexistent/run.jsonl"];
         let Some(output) = mpirun.run(2, &arguments) else { continue };
         refused(&output, &["cannot create /nonexistent/run.jsonl"]);
     }
@@ -183,7 +182,7 @@ fn a_record_that_can_not_be_made_ends_all_ranks() {
 
 #[test]
 fn the_plan_is_listed() {
-    let Some(output) = Mpirun::Mpich.run(2, &["pingpong", "--list", "--sizes", "0..4", "--oversubscribe"]) else {
+    let Some(output) = Mpirun::Mpich.run(2, &["pingpong", "--list", "--size", "0..4", "--oversubscribe"]) else {
         return;
     };
     let list = succeeded(&output);
@@ -196,7 +195,7 @@ fn a_rank_that_dies_ends_the_others_and_the_record_keeps_what_was_done() {
     for (mpirun, _) in BOTH {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("run.jsonl");
-        let arguments = ["pingpong", "--sizes", "0..1MiB", "--budget", "60s", "--record", file.to_str().unwrap()];
+        let arguments = ["pingpong", "--size", "0..1MiB", "--budget", "60s", "--record", file.to_str().unwrap()];
         let Some(launched) = mpirun.start(&[(2, &arguments)], &[]) else { continue };
         let since = Instant::now();
         while lines(&file) < 4 {
@@ -218,7 +217,7 @@ fn lines(file: &Path) -> usize {
 fn an_interrupt_keeps_what_is_finished() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("run.jsonl");
-    let arguments = ["pingpong", "--sizes", "0..1MiB", "--budget", "60s", "--record", file.to_str().unwrap()];
+    let arguments = ["pingpong", "--size", "0..1MiB", "--budget", "60s", "--record", file.to_str().unwrap()];
     let Some(launched) = Mpirun::Mpich.start(&[(2, &arguments)], &[]) else { return };
     let since = Instant::now();
     while lines(&file) < 4 {
@@ -239,7 +238,7 @@ fn the_thread_level_asked_for_is_on_record() {
         let folder = tempfile::tempdir().unwrap();
         for level in ["single", "funneled"] {
             let file = folder.path().join(level);
-            let arguments = ["pingpong", "--sizes", "8", "--mpi-threads", level, "--budget", "3s", "--record"];
+            let arguments = ["pingpong", "--size", "8", "--mpi-threads", level, "--budget", "3s", "--record"];
             let Some(output) = mpirun.run(2, &[&arguments[..], &[file.to_str().unwrap()]].concat()) else { continue };
             succeeded(&output);
             assert_eq!(Record::read(&file).unwrap().header.world.unwrap().threads.word(), level);
@@ -252,8 +251,7 @@ fn in_a_fleet_all_ranks_join() {
     for (mpirun, _) in BOTH {
         let folder = tempfile::tempdir().unwrap();
         let out = folder.path().join("out");
-        let fleet =
-            ["fleet", "run", "--out", out.to_str().unwrap(), "--", "pingpong", "--sizes", "8", "--budget", "3s"];
+        let fleet = ["fleet", "run", "--out", out.to_str().unwrap(), "--", "pingpong", "--size", "8", "--budget", "3s"];
         let Some(output) = mpirun.run(2, &fleet) else { continue };
         assert!(succeeded(&output).contains("pingpong 1-1: 8 B take"), "{}", text(&output.stdout));
         let record = Record::read(&out.join("pingpong.jsonl")).unwrap();
@@ -292,7 +290,7 @@ fn a_library_of_another_launcher_is_told() {
     if Mpirun::OpenMpi.find().is_none() {
         return;
     }
-    let parts: [(usize, &[&str]); 1] = [(2, &["pingpong", "--sizes", "8"])];
+    let parts: [(usize, &[&str]); 1] = [(2, &["pingpong", "--size", "8"])];
     // Where two of its processes that nobody started together make their folder at once, one fails.
     let folder = tempfile::tempdir().unwrap();
     let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap();

@@ -11,7 +11,7 @@ pub(super) const TOOL: Tool = Tool {
     readings,
 };
 
-const GPU: &str = "membound measures no GPU; give two outputs of nvbandwidth";
+const GPU: &str = "no row has one way of a copy by itself; look at `membound copies --device cuda:0`, or give two outputs of nvbandwidth";
 
 fn readings(text: &str) -> Result<Vec<Reading>, Fault> {
     let fault = |fault: &serde_json::Error| Fault { line: fault.line(), what: "it is no valid JSON".into() };

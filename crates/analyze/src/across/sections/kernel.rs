@@ -119,7 +119,7 @@ fn of_stream(far: &BandwidthRow, stream: &[&BandwidthRow]) -> String {
 fn held_back(near: &BandwidthRow, far: &BandwidthRow) -> String {
     let (Some(quick), Some(slow)) = (near.payload_bps, far.payload_bps) else { return String::new() };
     if near.case.working_set == far.case.working_set {
-        return String::new();
+        return "; what bounds it takes a second, smaller --size to tell".into();
     }
     let (close, distant) = (place(near), place(far));
     let times = significant(quick.value() / slow.value());

@@ -109,7 +109,8 @@ fn rows_are_current() {
     let schema = published("row");
     let mut text = String::from(
         "# Rows\n\n`--format json`, `jsonl` and `csv` print one row per case. `membound schema row` prints this page as a JSON \
-         schema. In CSV the fields of an object are columns of their own, joined by a dot.\n\n",
+         schema. In CSV the fields of an object are columns of their own, joined by an underscore: \
+         `payload_Bps_capability_value`.\n\n",
     );
     let kinds: Vec<&Value> = schema["anyOf"].as_array().unwrap().iter().collect();
     let common = schema::common(&kinds);

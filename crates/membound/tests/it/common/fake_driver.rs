@@ -52,7 +52,7 @@ impl FakeDriver {
     /// The same of copies between the devices with these numbers.
     pub fn copies(&self, fault: &str, numbers: &[u32]) -> Option<(Vec<Value>, Option<i32>)> {
         let devices: Vec<String> = numbers.iter().map(|number| format!("{}:{number}", self.api)).collect();
-        let arguments = ["copies", "--sizes", "64,256KiB", "--device", &devices.join(",")];
+        let arguments = ["copies", "--size", "64,256KiB", "--device", &devices.join(",")];
         self.run(fault, &[&arguments[..], &ONCE].concat()).map(|output| rows(&output))
     }
 

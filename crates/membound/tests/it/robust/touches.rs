@@ -8,7 +8,7 @@ use crate::common::skip::skip;
 use crate::robust::{p, recorded, run};
 
 /// What is run, and under which of the table's commands. A word in capitals is a file or folder of the run's own.
-const RUNS: [(&str, &str); 8] = [
+const RUNS: [(&str, &str); 9] = [
     ("membound", "--budget 3s --quiet --out OUT"),
     ("latency", "latency --size 64KiB --samples 3 --budget 5s --quiet --record RECORD"),
     (
@@ -17,7 +17,8 @@ const RUNS: [(&str, &str); 8] = [
     ),
     ("machine", "machine"),
     ("report", "report INPUT --all --html PAGE"),
-    ("compare", "compare INPUT INPUT"),
+    ("compare", "compare INPUT INPUT --html PAGE"),
+    ("watch", "watch --for 3s --every 1s --size 1MiB --quiet --lock LOCK --record RECORD --prometheus METRICS"),
     ("check", "check --force --budget 3s --lock LOCK --prometheus METRICS"),
     ("check", "check --force --budget 3s --lock LOCK --record RECORD"),
 ];
