@@ -6,8 +6,11 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
+use membound_analyze::across::fleet::finding::Options;
+use membound_analyze::across::fleet::gather::gather;
+use membound_analyze::across::fleet::screen;
 use membound_analyze::across::verdict::diagnosis::{CauseKind, GainBasis};
 use membound_analyze::of_record::report;
 use membound_analyze::report::Report;
@@ -87,8 +90,12 @@ fn intervals_hold_the_other_half() {
 
 /// Ten default runs of a guest, of which the visits to kernels that a run comes back to are kept, with what probes told.
 fn headlines(guest: &str) -> impl Iterator<Item = Record> {
+    headline_files(guest).map(|file| unpacked(&file))
+}
+
+fn headline_files(guest: &str) -> impl Iterator<Item = PathBuf> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../core/tests/records");
-    (1..=10).map(move |run| unpacked(&folder.join(format!("{guest}-guest-headline-{run}.jsonl.bz2"))))
+    (1..=10).map(move |run| folder.join(format!("{guest}-guest-headline-{run}.jsonl.bz2")))
 }
 
 /// Every other visit of each case, and the others, as records of their own: what each half says goes the whole way to a row.
@@ -128,6 +135,25 @@ fn each_recorded_run_names_the_write_allocate_first() {
             let causes: Vec<CauseKind> = report(&record).verdict.causes.iter().map(|cause| cause.cause).collect();
             assert_eq!(causes.first(), Some(&CauseKind::WriteAllocate), "{guest} {run}: {causes:?}");
         }
+    }
+}
+
+/// Ten runs of one guest, taken for ten nodes: its host's states, of which each run met others, make no fleet of odd nodes.
+#[test]
+fn ten_runs_of_a_guest_are_no_ten_odd_nodes() {
+    for guest in ["emr", "zen3", "zen4"] {
+        let folder = tempfile::tempdir().unwrap();
+        let unpacked = |(run, record): (usize, PathBuf)| {
+            let path = folder.path().join(format!("run-{run}.jsonl"));
+            let mut packed = bzip2::read::MultiBzDecoder::new(fs::File::open(record).unwrap());
+            std::io::copy(&mut packed, &mut fs::File::create(&path).unwrap()).unwrap();
+            path
+        };
+        let files: Vec<PathBuf> = headline_files(guest).enumerate().map(unpacked).collect();
+        let fleet = gather(&files, 2, u64::MAX).fleet;
+        let findings = screen(&fleet, None, None, Options::default()).findings;
+        assert_eq!(fleet.nodes.len(), 10);
+        assert!(findings.len() <= 3, "{guest}: {} of 10 stand out", findings.len());
     }
 }
 

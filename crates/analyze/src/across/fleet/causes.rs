@@ -405,6 +405,10 @@ fn page_size_by_pattern(scene: &Scene<'_>) -> Option<Reason> {
 
 fn few_channels_by_pattern(scene: &Scene<'_>) -> Option<Reason> {
     let pattern = scene.pattern;
+    // Of a guest's memory its neighbours take what they take.
+    if scene.facts.is_virtual {
+        return None;
+    }
     let memory = pattern.several.or(pattern.memory)?;
     let caches_hold = !pattern.has_slow_core() && !pattern.is_down(pattern.l3);
     // Fewer channels take as long to answer a single access.

@@ -92,11 +92,23 @@ impl Distances {
         };
         distances.measure();
         distances.judge(options, false);
+        distances.forgive_most(options);
         if distances.flagged.iter().any(|flagged| *flagged) {
             distances.measure();
             distances.judge(options, true);
+            distances.forgive_most(options);
         }
         distances
+    }
+
+    /// Where half of them stand out, that is how far nodes differ from visit to visit, as guests of busy hosts do: judged by all, few or
+    /// none of them are odd.
+    fn forgive_most(&mut self, options: Options) {
+        if 2 * self.flagged.iter().filter(|flagged| **flagged).count() >= self.nodes.len() {
+            self.flagged.fill(false);
+            self.measure();
+            self.judge(options, true);
+        }
     }
 
     fn width(&self) -> usize {
