@@ -87,6 +87,12 @@ impl Figure {
         compare::of_figures(self.interval(), other.interval())
     }
 
+    /// The same ratio where the visits of both tell better how sure it is: as wide as their `estimate` of it.
+    pub(crate) fn over_as_sure_as(self, other: Figure, estimate: [f64; 3]) -> [f64; 3] {
+        let shown = self.value() / other.value();
+        estimate.map(|end| end * shown / estimate[0])
+    }
+
     /// So many times that.
     pub(crate) fn times(self, factor: f64) -> Figure {
         self.each(|value| value * factor)

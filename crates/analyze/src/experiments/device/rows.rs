@@ -234,7 +234,8 @@ fn ratio_of(row: &DeviceRow, base: &DeviceRow, visits: &Visits<'_>) -> Option<[f
     let [ours, theirs] = [&ours, &theirs].map(|all| all.iter().map(Vec::as_slice).collect::<Vec<_>>());
     // Each visit has buffers of its own; of a single one only its samples tell how sure it is.
     let ratios = [compare::ratio_of_draws(&ours, &theirs), compare::ratio(&ours, &theirs)];
-    ratios.into_iter().find(|ratio| ratio.iter().all(|end| end.is_finite()))
+    let ratio = ratios.into_iter().find(|ratio| ratio.iter().all(|end| end.is_finite()))?;
+    Some(row.payload_bps?.over_as_sure_as(base.payload_bps?, ratio))
 }
 
 fn uses(rows: &[DeviceRow], visits: &Visits<'_>) -> Vec<Use> {

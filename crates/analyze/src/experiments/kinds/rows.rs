@@ -174,9 +174,9 @@ fn each(steady: &Pass<'_>) -> Option<Cost> {
 
 /// Each visit has pages of its own: where they came to lie moves a figure by several percent, and does not cancel.
 fn gain(steady: &Pass<'_>, base: &Pass<'_>) -> Option<[f64; 3]> {
-    let [steady, base] = [steady, base].map(|pass| pass.batches.iter().map(Vec::as_slice).collect::<Vec<_>>());
-    let gain = compare::ratio_of_draws(&steady, &base);
-    gain[0].is_finite().then_some(gain)
+    let [ours, theirs] = [steady, base].map(|pass| pass.batches.iter().map(Vec::as_slice).collect::<Vec<_>>());
+    let gain = compare::ratio_of_draws(&ours, &theirs);
+    gain[0].is_finite().then_some(steady.payload_bps?.over_as_sure_as(base.payload_bps?, gain))
 }
 
 /// How a kind is known to be what it claims; where nothing was measured, the reason. `passes` holds those first in which
