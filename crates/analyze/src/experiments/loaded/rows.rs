@@ -8,7 +8,7 @@ use crate::flag::Flag;
 use crate::quality::{Sampled, figure};
 use crate::rate::{Cost, Rate};
 use crate::row::{Metric, Row};
-use crate::visits::Visits;
+use crate::visits::{Visits, measured};
 use membound_core::case::Work;
 use membound_core::curves::queue;
 use membound_core::curves::queue::Queue;
@@ -169,13 +169,33 @@ fn row(visits: &[&Measurement], all: &Visits<'_>) -> Option<LoadedRow> {
     sampled.quality.flag([(Flag::MayBeCached, may_be_cached), (Flag::Starved, is_starved(&sampled.measured))]);
     let figures = LoadedFigures {
         caches,
-        latency_ns: sampled.cost(),
+        latency_ns: beside_the_load(visits, all, sampled.cost()),
         latency_cycles: sampled.cycles(hz),
         payload_bps: rate(&sampled.measured, hz, |visit| visit.volume.payload()),
         bus_bps: rate(&sampled.measured, hz, |visit| visit.volume.bus()),
         obtained: sampled.obtained(),
     };
     Some(Row { case: case.clone(), quality: sampled.quality, figures })
+}
+
+/// The latency in the visits in which the load was what tables show of it: what disturbs the loading threads makes a chase beside them
+/// faster, and the least latency would stand beside a load that it never met.
+fn beside_the_load(visits: &[&Measurement], all: &Visits<'_>, of_all: Option<Cost>) -> Option<Cost> {
+    /// Of the load's capability, that a visit must have met.
+    const SAME_LOAD: f64 = 0.9;
+    let load = |visits: &[&Measured]| rate(visits, all.hz(), |visit| visit.volume.payload());
+    let Some(usual) = load(&measured(visits)) else { return of_all };
+    let has_met = |visit: &&&Measurement| {
+        let own = visit.outcome.measured().and_then(|measured| load(&[measured]));
+        own.is_some_and(|own| own.value() >= SAME_LOAD * usual.value())
+    };
+    let heavy: Vec<&Measurement> = visits.iter().filter(has_met).copied().collect();
+    if heavy.is_empty() {
+        return of_all;
+    }
+    let Cost { best, capability, undisturbed, .. } =
+        Sampled::of(&heavy, &all.gauge, |visit| latency_ns(visit, all.hz())).cost()?;
+    Some(Cost { best, capability, undisturbed, ..of_all? })
 }
 
 /// Whether in half of the samples or more the loading threads moved nothing: then the latency is not beside that load.
