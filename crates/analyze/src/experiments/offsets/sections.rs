@@ -281,24 +281,30 @@ fn blocks(rows: &[OffsetRow]) -> Option<String> {
     })
 }
 
+/// The widest access that waits; where none does, and the widest surely does not, that.
 fn aliases(rows: &[OffsetRow]) -> Option<String> {
-    widest(rows, is_aliasing, |scan| {
-        let (aliases, apart) = (cost(rows, scan, "aliases")?, cost(rows, scan, "apart")?);
-        let (bytes, base) = (scan.bytes()[0], significant(apart.value()));
-        Some(if is_dearer(aliases, apart) {
-            let more = significant(aliases.value() - apart.value());
+    let pair = |scan| Some((cost(rows, scan, "aliases")?, cost(rows, scan, "apart")?));
+    let waits = widest(rows, is_aliasing, |scan| {
+        let (aliases, apart) = pair(scan).filter(|(aliases, apart)| is_dearer(*aliases, *apart))?;
+        let (more, base) = (significant(aliases.value() - apart.value()), significant(apart.value()));
+        Some(format!(
+            "A load of {} B waits {more} cycles for a store in another page whose place it overlaps modulo 4 KiB (4 KiB aliasing; \
+             {base} cycles a pair elsewhere).",
+            scan.bytes()[0]
+        ))
+    });
+    let waits_not = || {
+        let (scan, (aliases, apart)) = widest(rows, is_aliasing, |scan| Some((scan, pair(scan)?)))?;
+        let [takes, base] = [aliases, apart].map(|cost| significant(cost.value()));
+        (aliases.value() <= SAME_COST * apart.value()).then(|| {
             format!(
-                "A load of {bytes} B waits {more} cycles for a store in another page whose place it overlaps modulo 4 KiB \
-                 (4 KiB aliasing; {base} cycles a pair elsewhere)."
-            )
-        } else {
-            let takes = significant(aliases.value());
-            format!(
-                "A load does not wait for a store in another page that it overlaps modulo 4 KiB: a pair of {bytes} B takes \
-                 {takes} cycles there, {base} elsewhere."
+                "A load does not wait for a store in another page that it overlaps modulo 4 KiB: a pair of {} B takes {takes} \
+                 cycles there, {base} elsewhere.",
+                scan.bytes()[0]
             )
         })
-    })
+    };
+    waits.or_else(waits_not)
 }
 
 fn forwards(rows: &[OffsetRow]) -> Option<String> {
