@@ -31,9 +31,16 @@ fn ladder_sentence(latency: &Latency) -> Option<String> {
     let of_level = |level: &Level| {
         let LevelLatency { ns, cycles, disturbed_ns } = level.latency?;
         let cycles = cycles.map_or(String::new(), |cycles| format!(" ({} cycles)", significant(cycles)));
-        let disturbed = disturbed_ns.map_or(String::new(), |[ns, ..]| {
-            format!(", right after its data were read ({} with what others evict meanwhile)", Nanoseconds(ns))
-        });
+        let disturbed =
+            disturbed_ns.map_or(String::new(), |[disturbed, ..]| match significant(disturbed) == significant(ns[0]) {
+                true => ", whether its data were just read or not".into(),
+                false => {
+                    format!(
+                        ", right after its data were read ({} with what others evict meanwhile)",
+                        Nanoseconds(disturbed)
+                    )
+                }
+            });
         Some(format!("{} {}{cycles}{disturbed}", level.name, Nanoseconds(ns[0])))
     };
     let parts: Vec<String> = latency.levels.iter().filter_map(of_level).collect();
@@ -137,22 +144,28 @@ fn ladder(latency: &Latency) -> Option<Table> {
     (!levels.is_empty() && !latency.is_beside_bandwidth).then(|| table.without_blanks())
 }
 
-/// Chases of one chain over every line, in the usual state of the caches: of each order and level of the ladder the one with
-/// the largest working set. Nothing where there is one order alone, or no ladder.
+/// Chases of one chain over every line, in the usual state of the caches: of each order and cache the one nearest to the cache's
+/// middle, since others evict most near its end; in memory the one with the largest working set. Nothing where there is one order alone, or no ladder.
 fn orders(latency: &Latency) -> Option<Table> {
     let is_plain = |row: &&LatencyRow| row.is_over_lines() && row.latency_ns.is_some() && !row.is_hit();
     let key = |row: &LatencyRow| (row.case.memory.kind, row.chase().order);
     let rows = || latency.rows.iter().filter(is_plain);
     let keys: BTreeSet<(MemoryKind, Order)> = rows().map(key).collect();
-    let about = "By order and page size, ns, undisturbed, at the largest working set of each level, with what others evict from it \
-                 meanwhile: what prefetchers hide of the latency, and what translating addresses adds";
+    let about = "By order and page size, ns, undisturbed, in the middle of each cache and in the largest working set in memory, with \
+                 what others evict meanwhile: what prefetchers hide of the latency, and what translating addresses adds";
     let mut table = Table::new(about)
         .left("memory", keys.iter().map(|(memory, _)| memory.to_string()))
         .left("order", keys.iter().map(|(_, order)| order.to_string()));
     for level in &latency.levels {
         let figure = |own: &(MemoryKind, Order)| {
             let ours = rows().filter(|row| key(row) == *own && row.level.as_ref() == Some(&level.name));
-            ours.max_by_key(|row| row.case.working_set)?.latency_ns.map(|cost| significant(cost.value()))
+            let middle = (level.from.0.max(1) as f64 * level.to.0.max(1) as f64).sqrt();
+            let off = |row: &LatencyRow| (row.case.working_set.0 as f64 / middle).ln().abs();
+            let row = match level.capacity {
+                Some(_) => ours.min_by(|a, b| off(a).total_cmp(&off(b))),
+                None => ours.max_by_key(|row| row.case.working_set),
+            };
+            row?.latency_ns.map(|cost| significant(cost.value()))
         };
         table = table.right(&level.name, keys.iter().map(figure));
     }
