@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::flag::Flag;
 use crate::rate::{Cost, Figure, Rate};
-use crate::visits::{Gauge, core_clock, imbalance, measured};
+use crate::visits::{Gauge, Place, core_clock, imbalance, measured};
 use membound_core::case::{Case, Protocol, Work};
 use membound_core::memory::{MemoryKind, Obtained};
 use membound_core::record::{Measured, Measurement, Outcome, Volume};
@@ -140,9 +140,9 @@ impl<'a> Sampled<'a> {
         Sampled { measured, batches, shares, summary, every, quality }
     }
 
-    /// Whether the host moved the CPUs, and the figures are of the visits with CPUs as far apart as they mostly were.
-    pub fn is_of_one_place(&self) -> bool {
-        self.every.is_some()
+    /// Where the host had the CPUs in the visits that the figures are of.
+    pub fn place(&self, case: &Case, gauge: &Gauge) -> Place {
+        gauge.place(case, &self.measured)
     }
 
     /// The values as a rate.
@@ -159,8 +159,8 @@ impl<'a> Sampled<'a> {
     fn figure(&mut self, better: Better) -> Option<Figure> {
         let mut figure = figure(&self.batches, &self.shares, better)?;
         if let Some(every) = &self.every {
-            let Figure { capability, undisturbed, .. } = figure;
-            figure = Figure { capability, undisturbed, ..self::figure(every, &[], better)? };
+            let Figure { best, capability, undisturbed, .. } = figure;
+            figure = Figure { best, capability, undisturbed, ..self::figure(every, &[], better)? };
         }
         self.quality.flag([(Flag::Disturbed, figure.undisturbed < threshold::UNDISTURBED)]);
         Some(figure)

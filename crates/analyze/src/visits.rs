@@ -3,7 +3,7 @@
 use membound_core::case::Case;
 use membound_core::index::index;
 use membound_core::parallel;
-use membound_core::record::hand_overs::Moved;
+use membound_core::record::hand_overs::{Distance, Moved};
 use membound_core::record::probes::Undisturbed;
 use membound_core::record::{Header, Measured, Measurement, Record};
 use membound_core::stats::quantiles::median;
@@ -29,6 +29,30 @@ pub(crate) struct Gauge {
     pub moved: Option<Moved>,
 }
 
+/// Where a host had the CPUs of some visits. What was measured at two places is not held against each other: it would tell of the
+/// places.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Place {
+    /// One thread alone, or a host that moves none.
+    #[default]
+    Any,
+    /// All of them as far apart.
+    At(Distance),
+    /// Now close together, now far apart, or not known.
+    Mixed,
+}
+
+impl Place {
+    /// Whether figures of both can be held against each other.
+    pub fn meets(self, other: Place) -> bool {
+        match (self, other) {
+            (Place::Any, _) | (_, Place::Any) => true,
+            (Place::At(one), Place::At(other)) => one == other,
+            (Place::Mixed, _) | (_, Place::Mixed) => false,
+        }
+    }
+}
+
 impl Gauge {
     /// Of `visits`, in a clock of so many ticks a second.
     pub fn of<'a>(visits: impl Iterator<Item = &'a Measurement> + Clone, hz: f64) -> Gauge {
@@ -36,6 +60,14 @@ impl Gauge {
         let probed = |(case, visit): (&'a Case, &'a Measured)| Some((&case.cpus[..], visit.samples.probes.as_ref()?));
         let undisturbed = Undisturbed::of(measured.clone().filter_map(probed));
         Gauge { hz, undisturbed, moved: Moved::seen(measured) }
+    }
+
+    /// Where the CPUs were in these visits to a case.
+    pub fn place(&self, case: &Case, visits: &[&Measured]) -> Place {
+        let Some(moved) = self.moved.as_ref().filter(|_| case.threads() > 1) else { return Place::Any };
+        let mut all = visits.iter().map(|visit| moved.distances.of(case, visit));
+        let first = all.next().flatten();
+        first.filter(|_| all.all(|other| other == first)).map_or(Place::Mixed, Place::At)
     }
 
     /// Of the visits to a case those with CPUs as far apart as they mostly were, where that tells.

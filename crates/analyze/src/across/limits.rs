@@ -240,14 +240,15 @@ fn slowest(machine: &Machine) -> Option<u32> {
     machine.modules()?.iter().map(|dimm| dimm.configured_mt_s.get()).collect::<Option<Vec<_>>>()?.into_iter().min()
 }
 
-/// The greatest rate of the bus in the memory of these nodes. Some processors shorten the writing of zeros, so `init` does
-/// not count.
+/// The greatest rate of the bus in the memory of these nodes: of kernels all of whose bytes are asked for, where there are any, since
+/// a write-allocate that is counted need not have happened. Some processors shorten the writing of zeros, so `init` does not count.
 fn best_of_memory(rows: &[BandwidthRow], nodes: &CpuSet) -> Option<Limit> {
     let is_ours = |row: &&BandwidthRow| {
-        is_measured(row, "memory") && row.kernel() != "init" && row.nodes().iter().all(|node| nodes.contains(node))
+        is_measured(row, "memory") && !row.writes_zeros() && row.nodes().iter().all(|node| nodes.contains(node))
     };
-    let of = |row: &BandwidthRow| row.bus_bps.map(|rate| (rate.best, row.kernel().to_string()));
-    let (value, kernel) = rows.iter().filter(is_ours).filter_map(of).max_by(|a, b| a.0.total_cmp(&b.0))?;
+    let of = |row: &BandwidthRow| Some((!row.write_allocates(), row.bus_bps?.best, row.kernel().to_string()));
+    let fastest = rows.iter().filter(is_ours).filter_map(of).max_by(|a, b| (a.0.cmp(&b.0)).then(a.1.total_cmp(&b.1)));
+    let (_, value, kernel) = fastest?;
     let says = format!("the best measured, by `{kernel}`: no sheet or memory module tells the limit");
     Some(Limit { value, basis: LimitBasis::BestMeasured, says })
 }

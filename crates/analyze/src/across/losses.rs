@@ -16,7 +16,6 @@ use membound_core::in_order::InOrder;
 use membound_core::kernel::StoreKind;
 use membound_core::kernel::chase::Order;
 use membound_core::memory::MemoryKind;
-use membound_core::stats::compare;
 use membound_core::units::{Bytes, BytesPerSecond, percent, significant};
 use membound_core::work::pages::PageWork;
 
@@ -102,7 +101,7 @@ fn first_touch(report: &Report) -> Option<Loss> {
         report.pages.iter().find(is_one)?.bps
     };
     let (base, store) = (touch(MemoryKind::Base), in_memory(report, "store", 1)?);
-    if let Some(loss) = taken_back(report, base.map(|base| base.median), store) {
+    if let Some(loss) = taken_back(report, base.map(|base| base.value()), store) {
         return Some(loss);
     }
     let base = base?;
@@ -110,7 +109,7 @@ fn first_touch(report: &Report) -> Option<Loss> {
         format!(
             "; {} pages fault {} x as fast",
             report.machine.pages.huge_bytes(),
-            significant(huge.median / base.median)
+            significant(huge.value() / base.value())
         )
     });
     Some(Loss {
@@ -138,7 +137,8 @@ fn taken_back(report: &Report, at_hand: Option<f64>, store: Rate) -> Option<Loss
             touched.bytes,
             touched.rate()
         ),
-        factor: compare::of_figures(store.interval(), [touched.thread_bps[0]; 3]),
+        // All of the run's bytes by all of its time: what visits differ by is told beside it.
+        factor: [store.value() / touched.thread_bps[0]; 3],
         than: "slower",
         cure: "keep and reuse buffers, and let all threads touch their part; the host needs preallocated memory, without free page \
                reporting or a balloon"
@@ -150,10 +150,15 @@ fn write_allocate(report: &Report) -> Option<Loss> {
     let nt = report.crossovers.iter().filter(|found| found.store == StoreKind::Nt);
     let sure = |gain: Option<[f64; 3]>| gain.map_or(0.0, |gain| gain[1]);
     let best = nt.max_by(|a, b| sure(a.gain).total_cmp(&sure(b.gain)))?;
-    let from = best.at.map_or(String::new(), |at| format!(" for arrays above {}", from_size(at)));
+    let from = best.at.map_or(String::new(), |at| format!(" for working sets above {}", from_size(at)));
+    let part = if sure(best.gain) > best.bound {
+        format!(" ({} x by these bytes alone)", significant(best.bound))
+    } else {
+        String::new()
+    };
     Some(Loss {
         what: format!(
-            "regular stores to memory ({}, {}), which read each line before they write it",
+            "regular stores to memory ({}, {}), which read each line before they write it{part}",
             best.kernel,
             threads(best.threads)
         ),
@@ -205,7 +210,7 @@ fn close_together(report: &Report) -> Option<Loss> {
     Some(Loss {
         what: format!(
             "{} in memory by {} that the host runs close together, as in {} of the visits, against far apart",
-            row.kernel(),
+            row.kernel_and_store(),
             threads(row.threads()),
             percent(states.close_share())
         ),

@@ -107,6 +107,9 @@ pub struct BandwidthCeiling {
     pub measured: Rate,
     /// The limit of the level for this kernel, where one is known without measuring.
     pub specified: Option<f64>,
+    /// Whether write-allocates are among the bytes.
+    #[serde(skip)]
+    pub write_allocates: bool,
     /// Index of the row.
     pub row: usize,
 }
@@ -115,6 +118,13 @@ impl BandwidthCeiling {
     /// Its memory where there are several, else its level.
     pub fn place(&self) -> &str {
         self.memory.as_ref().unwrap_or(&self.level)
+    }
+
+    /// The fastest: of those all of whose bytes are asked for, where there are any. A write-allocate that is counted need not have
+    /// happened, and with `rep` stores it mostly has not.
+    pub(crate) fn greatest<'a>(all: impl Iterator<Item = &'a BandwidthCeiling>) -> Option<&'a BandwidthCeiling> {
+        let rate = |ceiling: &BandwidthCeiling| ceiling.measured.best;
+        all.max_by(|a, b| b.write_allocates.cmp(&a.write_allocates).then(rate(a).total_cmp(&rate(b))))
     }
 }
 
@@ -365,7 +375,9 @@ impl<'a> Loop<'a> {
     fn is_alike(&self, other: &Loop<'_>) -> bool {
         let path = |of: &Loop<'_>| if of.stored > 0.0 { of.row.store() } else { StoreKind::Regular };
         let place = |of: &Loop<'_>| (of.row.threads(), of.row.case.memory, path(of));
-        (self.level, place(self)) == (other.level, place(other)) && other.row.kernel() != "init"
+        (self.level, place(self)) == (other.level, place(other))
+            && self.row.place.meets(other.row.place)
+            && !other.row.writes_zeros()
     }
 }
 
@@ -410,6 +422,7 @@ impl Ceilings<'_> {
                 threads: row.threads(),
                 measured: rate,
                 specified: known.zip(row.payload_bps).map(|(limit, payload)| limit * rate.value() / payload.value()),
+                write_allocates: row.level.as_deref() != Some("L1") && row.write_allocates(),
                 row: index,
             })
         };
@@ -475,6 +488,7 @@ impl Ceilings<'_> {
             let loads = || self.loops.iter().filter(|other| other.row.kernel() == "load" && other.level == own.level);
             let loads = loads().filter(|other| {
                 (other.row.threads(), other.row.case.memory) == (own.row.threads(), own.row.case.memory)
+                    && own.row.place.meets(other.row.place)
             });
             let load = loads.map(|other| other.elements_per_s * other.bytes()).reduce(f64::max);
             let delivery = Delivery { load, store: of("store"), copy: of("copy"), rewrite: of("rewrite") };
@@ -493,7 +507,7 @@ impl Ceilings<'_> {
 
     fn uses_all_cores(&self, row: &BandwidthRow) -> bool {
         let cpus: CpuSet = row.case.cpus.iter().copied().collect();
-        self.machine.one_per_core(&cpus).len() >= self.machine.cores().len()
+        !self.machine.is_virtual() && self.machine.one_per_core(&cpus).len() >= self.machine.cores().len()
     }
 
     fn point(&self, own: &Loop<'_>) -> Option<RooflinePoint> {
@@ -660,7 +674,7 @@ impl Roofline {
     /// Most bus bytes a second of so many threads from memory.
     pub fn memory(&self, threads: usize) -> Option<f64> {
         let ours = |ceiling: &&BandwidthCeiling| ceiling.threads == threads && ceiling.level == "memory";
-        self.bandwidth.iter().filter(ours).map(|ceiling| ceiling.measured.best).reduce(f64::max)
+        BandwidthCeiling::greatest(self.bandwidth.iter().filter(ours)).map(|ceiling| ceiling.measured.best)
     }
 
     /// The answer in a sentence or two: where the ridge is, and what kernels wait for.

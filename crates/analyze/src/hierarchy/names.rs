@@ -98,7 +98,8 @@ pub fn named(ends: &[End], claimed: &[Bytes], sizes: [Bytes; 2]) -> Levels {
             None => format!("level of {capacity}"),
         };
         let before = index.checked_sub(1).map(|before| caches[before]);
-        let center = before.map_or(sizes[0], |before| middle(before.capacity[0], capacity));
+        // Lines of a first cache lie where their addresses say, so nothing wears off far from its end, whatever disturbed the curve.
+        let center = before.map_or(Bytes(capacity.0 / 8 * 7), |before| middle(before.capacity[0], capacity));
         levels.push(Level {
             name,
             from: before.map_or(sizes[0], |before| before.wear[1].min(center)),

@@ -4,7 +4,7 @@
 use membound_core::in_order::InOrder;
 use std::fmt::Write;
 
-use crate::across::roofline::{ArithmeticCeiling, Bound, RooflinePoint};
+use crate::across::roofline::{ArithmeticCeiling, BandwidthCeiling, Bound, RooflinePoint};
 use crate::report::Report;
 use membound_core::kernel::{Element, Width};
 use membound_core::units::{percent, significant};
@@ -220,7 +220,7 @@ fn slopes(report: &Report, threads: usize) -> Vec<Slope> {
     let mut slopes = Vec::new();
     for level in levels {
         let of = || ours().filter(|ceiling| ceiling.place() == level);
-        if let Some(best) = of().max_by(|a, b| a.measured.best.total_cmp(&b.measured.best)) {
+        if let Some(best) = BandwidthCeiling::greatest(of()) {
             slopes.push((format!("{level}, {}", best.kernel), best.measured.best, false));
             slopes.extend(best.specified.map(|rate| (format!("{level}, limit"), rate, true)));
         }

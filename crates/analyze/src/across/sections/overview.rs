@@ -184,7 +184,9 @@ impl<'a> Figures<'a> {
     /// Below each level what the host's other state gives, where it was met.
     fn table_lines(&self, with_stores: bool) -> Vec<TableLine> {
         let mut all = Vec::new();
-        for line in &self.lines {
+        // What threads share: the last cache, and memory.
+        let shared = self.lines.len().saturating_sub(2);
+        for (at, line) in self.lines.iter().enumerate() {
             let level = line.level;
             let rows = [line.read, if with_stores { line.write } else { [None; 2] }, line.copy];
             let size = |bytes: Option<Bytes>| bytes.map(|bytes| bytes.to_string());
@@ -195,7 +197,7 @@ impl<'a> Figures<'a> {
                 rates: rows.map(|pair| pair.map(|row| row.and_then(shown_rate))),
                 latency: [ns, cycles.flatten()].map(|figure| figure.map(significant)),
             });
-            all.extend(self.seldom("  ", rows));
+            all.extend(self.seldom("  ", rows).filter(|_| at >= shared));
         }
         if self.nt.iter().any(Option::is_some) {
             let rows = [[None; 2], [None; 2], self.nt];
@@ -330,7 +332,7 @@ fn shown(rate: Rate, visits: usize) -> String {
 /// `load in L2 with 2 threads`
 fn of_row(row: &BandwidthRow) -> String {
     let level = row.level.as_deref().unwrap_or_default();
-    format!("{} in {level} with {}", row.kernel(), threads(row.threads()))
+    format!("{} in {level} with {}", row.kernel_and_store(), threads(row.threads()))
 }
 
 /// What a longer run would have measured besides, where the plan was too long for this one.

@@ -1,5 +1,6 @@
 //! What the rules look at, and what each of them finds.
 
+use crate::across::limits::{Limit, LimitBasis};
 use crate::across::verdict::diagnosis::{Cause, CauseKind, GainBasis, Gap, what_ran};
 use crate::experiments::bandwidth::rows::{BandwidthRow, main_width};
 use crate::quality::Status;
@@ -9,9 +10,11 @@ use membound_core::machine::nature::NodeKind;
 use membound_core::memory::MemoryKind;
 use std::collections::BTreeSet;
 
-/// The most that the memory of a row can move, in bytes a second, and who says so.
+/// The most that the memory of a row can move, in bytes a second, and who says so. A sheet tells what a socket can, of which a guest
+/// has a part that nobody names.
 pub(crate) fn peak(report: &Report, row: &BandwidthRow) -> Option<(f64, String)> {
-    let limit = report.limits.of_nodes(&row.nodes())?;
+    let is_of_all = |limit: &Limit| limit.basis == LimitBasis::Configured || !report.machine.is_virtual();
+    let limit = report.limits.of_nodes(&row.nodes()).filter(is_of_all)?;
     Some((limit.value, limit.says))
 }
 
@@ -64,10 +67,16 @@ impl<'a> Scene<'a> {
         let (row, plain) = plain(report)?;
         let reached_bps = rate(plain);
         // Between two last-level caches memory is faster: what is of both says nothing of what is of one.
-        let is_of_place = |row: &BandwidthRow| !row.mixes_places || plain.mixes_places;
-        let is_alike = |row: &&BandwidthRow| is_same_memory(report, row, plain) && is_of_place(row);
-        let alike = memory_rows(report).filter(|row| is_alike(row) && !row.writes_zeros());
-        let best = alike.max_by(|a, b| rate(a).total_cmp(&rate(b))).unwrap_or(plain);
+        let is_alike = |row: &&BandwidthRow| {
+            is_same_memory(report, row, plain) && row.place.meets(plain.place) && !row.writes_zeros()
+        };
+        let alike: Vec<&BandwidthRow> = memory_rows(report).filter(is_alike).collect();
+        // The greatest of many figures of a visit or two is a lucky one.
+        let is_sure = |row: &&&BandwidthRow| row.payload_bps.is_some_and(|rate| rate.has_interval());
+        let best_of = |rows: &mut dyn Iterator<Item = &&'a BandwidthRow>| {
+            rows.max_by(|a, b| rate(a).total_cmp(&rate(b))).copied()
+        };
+        let best = best_of(&mut alike.iter().filter(is_sure)).or_else(|| best_of(&mut alike.iter())).unwrap_or(plain);
         let measured = || {
             let what = format!("the best measured: {}", what_ran(best.kernel(), best.store(), best.threads()));
             (rate(best).max(reached_bps), what)

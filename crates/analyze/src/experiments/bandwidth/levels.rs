@@ -50,9 +50,9 @@ fn curve(rows: &[BandwidthRow], kernel: &str) -> Option<Curve> {
     (points.len() >= SIZES_FOR_LEVELS).then_some(Curve { touch: Touch::Stream, points })
 }
 
-/// The row that stands for a kernel at a level: at the main width, and visited often enough for an interval, as the headline is
-/// and a curve is not; in memory the largest working set, in a cache the one nearest to the level's middle. What is fastest would be
-/// so by chance, too, and every table would have another figure.
+/// The row that stands for a kernel at a level: at the main width, visited often enough for an interval, as the headline is
+/// and a curve is not, and at least once undisturbed; in memory the largest working set, in a cache the one nearest to the level's
+/// middle. What is fastest would be so by chance, too, and every table would have another figure.
 pub(crate) fn standing(
     rows: &[BandwidthRow],
     level: &Level,
@@ -65,7 +65,8 @@ pub(crate) fn standing(
         let place = if level.name == "memory" { -size } else { (size / middle).ln().abs() };
         let is_usual = row.case.memory.kind == USUAL_MEMORY.kind && row.case.misaligned_bytes == 0;
         let is_usual = (row.case.protocol == Protocol::Steady, row.load() == LoadKind::Regular, is_usual);
-        (is_usual, Some(row.width()) == main, row.width(), row.quality.is_of_headline(), Reverse((place * 1e6) as i64))
+        let trust = (row.quality.is_of_headline(), row.payload_bps.is_some_and(|rate| rate.undisturbed > 0.0));
+        (is_usual, Some(row.width()) == main, row.width(), trust, Reverse((place * 1e6) as i64))
     };
     let is_ours = |row: &BandwidthRow| {
         (row.kernel(), row.threads(), row.store()) == (kernel, threads, store)

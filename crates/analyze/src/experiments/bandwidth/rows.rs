@@ -10,7 +10,7 @@ use crate::flag::Flag;
 use crate::quality::{Sampled, Status, figure};
 use crate::rate::{Cost, Rate};
 use crate::row::{Metric, Row};
-use crate::visits::{Visits, first_use_s, imbalance, payload_bps};
+use crate::visits::{Place, Visits, first_use_s, imbalance, payload_bps};
 use membound_core::case::{Case, Protocol, StreamMemory};
 use membound_core::kernel::catalog::Kernel;
 use membound_core::kernel::{Element, LoadKind, StoreKind, Variant, Width};
@@ -68,9 +68,9 @@ pub struct BandwidthFigures {
     /// Memory obtained.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub obtained: Option<Obtained>,
-    /// Whether the host moved the CPUs, and the visits are too few for figures of one place.
+    /// Where the host had the CPUs in the visits that the figures are of.
     #[serde(skip)]
-    pub mixes_places: bool,
+    pub place: Place,
     /// Payload B/s of each sample of each visit that the figures are of.
     #[serde(skip)]
     pub batches: Vec<Vec<f64>>,
@@ -208,6 +208,18 @@ impl BandwidthRow {
         self.kernel() == "init"
     }
 
+    /// `copy`, or `copy (nt)`.
+    pub(crate) fn kernel_and_store(&self) -> String {
+        let is_regular = self.store() == StoreKind::Regular;
+        if is_regular { self.kernel().into() } else { format!("{} ({})", self.kernel(), self.store()) }
+    }
+
+    /// Whether write-allocates are counted among its bytes.
+    pub(crate) fn write_allocates(&self) -> bool {
+        let traffic = Kernel::named(self.kernel()).map(|kernel| kernel.traffic(self.store(), self.element()));
+        traffic.is_none_or(|traffic| traffic.write_allocated > 0)
+    }
+
     /// Whether it stands for its kernel: all streams in one memory of this process, already in use.
     pub(crate) fn is_plain(&self) -> bool {
         self.case.streams.is_empty()
@@ -318,7 +330,7 @@ fn row_of(visits: &[&Measurement], all: &Visits<'_>) -> Option<BandwidthRow> {
         modes: sampled.summary.as_ref().and_then(|summary| summary.modes),
         obtained: sampled.obtained(),
         seconds: crate::visits::measured(visits).iter().flat_map(seconds).collect(),
-        mixes_places: all.gauge.moved.is_some() && case.threads() > 1 && !sampled.is_of_one_place(),
+        place: sampled.place(&case, &all.gauge),
         batches: sampled.batches,
     };
     let mut row = Row { case, quality: sampled.quality, figures };

@@ -168,13 +168,13 @@ fn store_kinds(found: &Bandwidth<'_>) -> Section {
             .left("store", all.iter().map(|c| format!("{} {}", c.store, c.width)))
             .left("as fast as regular at", all.iter().map(crossing))
             .right("speed-up", all.iter().map(|c| c.gain.map(ratio)))
-            .right("bound", all.iter().map(|c| fraction(c.bound)))
+            .right("by bytes", all.iter().map(|c| fraction(c.bound)))
     };
     Section {
         id: "stores",
         title: "Store kinds against regular stores".into(),
-        about: "Crossover size; speed-up at the largest working set; each with its 95 % interval. Bound: the speed-up that \
-                the traffic allows."
+        about: "Crossover size; speed-up at the largest working set; each with its 95 % interval. By bytes: what \
+                the write-allocates that are saved make of it by themselves."
             .into(),
         sentences: store_sentence(found).into_iter().collect(),
         tables: if all.is_empty() { Vec::new() } else { vec![table()] },

@@ -117,8 +117,9 @@ fn regular_curve<'a>(
 fn pairs<'a>(curve: &[&'a BandwidthRow], regular: &[&'a BandwidthRow]) -> Vec<(&'a BandwidthRow, &'a BandwidthRow)> {
     // Of several of a size the first.
     let by_size: HashMap<Bytes, &BandwidthRow> = regular.iter().rev().map(|row| (row.case.working_set, *row)).collect();
-    let at = |size: Bytes| by_size.get(&size).copied();
-    curve.iter().filter_map(|&other| Some((other, at(other.case.working_set)?))).collect()
+    let twin =
+        |other: &BandwidthRow| by_size.get(&other.case.working_set).copied().filter(|row| row.place.meets(other.place));
+    curve.iter().filter_map(|&other| Some((other, twin(other)?))).collect()
 }
 
 fn crossover(kernel: &str, threads: usize, pairs: &[(&BandwidthRow, &BandwidthRow)]) -> Crossover {
@@ -132,12 +133,14 @@ fn crossover(kernel: &str, threads: usize, pairs: &[(&BandwidthRow, &BandwidthRo
     let (store, width) = (other.store(), other.width());
     let wins_first = others[0][0] > regulars[0][0];
     let wins_last = others[others.len() - 1][0] > regulars[regulars.len() - 1][0];
-    let says = match at {
-        Some([at, ..]) => format!("{store} stores win above {}", Bytes(at as u64)),
-        None if wins_first && wins_last => format!("{store} is faster at every size measured"),
-        None => format!("regular is faster at every size up to {}", other.case.working_set),
-    };
     let gain = Some(other.gain_over(regular));
+    let is_sure = gain.is_some_and(|[_, low, _]| low > 1.0);
+    let says = match at {
+        Some([at, ..]) if is_sure => format!("{store} stores win above {}", Bytes(at as u64)),
+        Some([at, ..]) => format!("{store} stores may win above {}", Bytes(at as u64)),
+        None if wins_first && wins_last => format!("{store} is faster at the smallest and the largest size"),
+        None => format!("regular is faster at the largest size, {}", other.case.working_set),
+    };
     Crossover { kernel: kernel.into(), threads, store, width, at, says, gain, bound: bound(kernel) }
 }
 
@@ -167,7 +170,7 @@ impl Crossover {
         }
         let Some(gain) = self.gain else { return line };
         let bound = fraction(self.bound);
-        line + &format!("; {} times regular at the largest working set, the traffic allows {bound}", ratio(gain))
+        line + &format!("; {} times regular at the largest working set, {bound} by the bytes", ratio(gain))
     }
 }
 
