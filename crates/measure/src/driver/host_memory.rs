@@ -3,6 +3,7 @@
 use crate::memory::places::Places;
 use crate::memory::region::Region;
 use crate::no_visit::NoVisit;
+use crate::os::memory::map_large_blocks;
 use membound_core::memory::{MemoryKind, MemorySpec, Obtained};
 use membound_core::units::Bytes;
 
@@ -22,6 +23,7 @@ enum Backing {
 impl HostMemory {
     /// `bytes`, rounded up to whole words, that begin `offset` bytes into a page; whole words too.
     pub fn new(bytes: usize, offset: usize) -> Self {
+        map_large_blocks();
         let length = bytes.div_ceil(8);
         let words = vec![0f64; length + 2 * PAGE / 8];
         let beyond = words.as_ptr() as usize % PAGE;
@@ -72,6 +74,24 @@ impl HostMemory {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::os::thread::ThreadUsage;
+
+    /// Whatever was freed before: what is measured as first use would else be of pages that were used.
+    #[cfg(target_env = "gnu")]
+    #[test]
+    fn memory_is_fresh_each_time() {
+        let faults = || {
+            let before = ThreadUsage::now();
+            let _memory = HostMemory::new(1 << 20, 0).full_of(1.0);
+            ThreadUsage::now().faults - before.faults
+        };
+        let [first, later @ ..] = [0; 5].map(|_| faults());
+        if first == 0 {
+            crate::skip::skip("this system counts no page faults (getrusage)");
+            return;
+        }
+        assert!(later.iter().all(|faults| *faults > first / 2), "{first}, {later:?}");
+    }
 
     #[test]
     fn memory_begins_where_it_was_to() {

@@ -6,13 +6,16 @@ use crate::executor::drivers;
 use crate::executor::native::Native;
 use crate::memory::places::Places;
 use crate::no_visit::NoVisit;
+use crate::os::memory::map_large_blocks;
 use crate::os::processes;
 use membound_core::memory::Obtained;
 use membound_core::record::{Outcome, Volume};
 
 /// Does a worker's errand, where this process is one: from its parent's first word to its last. Whoever can't be told anything
-/// has gone: then there is nothing to do.
+/// has gone: then there is nothing to do. Every process of the program comes by here first, so this is where it says how it wants
+/// its memory, before any was freed.
 pub fn serve() -> bool {
+    map_large_blocks();
     let Some(talk) = processes::talk_to_parent() else { return false };
     let Ok(mut line) = talk.and_then(Line::over) else { return true };
     match line.hear::<Errand<Part>>() {

@@ -802,3 +802,21 @@ fn nothing_is_left_over() {
     assert_eq!(belongings(), before, "[mappings, open files, free pool pages]");
     println!("mappings, open files, free pool pages: {before:?}");
 }
+
+/// Whatever was freed before: what is measured as first use would else be of pages that were used.
+#[cfg(target_env = "gnu")]
+#[test]
+fn heap_memory_is_fresh_each_time() {
+    let faults = || {
+        let mut region = Region::new(MemorySpec::of(Kind::Heap), Bytes::mib(1), &Places::default()).unwrap();
+        let before = thread::ThreadUsage::now();
+        region.words().fill(1.0);
+        thread::ThreadUsage::now().faults - before.faults
+    };
+    let [first, later @ ..] = [0; 5].map(|_| faults());
+    if first == 0 {
+        skip("this system counts no page faults (getrusage)");
+        return;
+    }
+    assert!(later.iter().all(|faults| *faults > first / 2), "{first}, {later:?}");
+}

@@ -63,8 +63,27 @@ pub(crate) unsafe fn unmap(start: usize, bytes: usize) {
     unsafe { libc::munmap(start as *mut libc::c_void, bytes) };
 }
 
+/// From now on malloc maps each large block, and ends its mapping when it is freed: so its pages are fresh. glibc would raise
+/// what it calls large to the size of each mapped block that is freed, up to 32 MiB, and hand out pages that were touched
+/// before.
+#[cfg(target_env = "gnu")]
+pub(crate) fn map_large_blocks() {
+    /// glibc's own, before it moves.
+    const LARGE: libc::c_int = 128 << 10;
+    static ONCE: std::sync::Once = std::sync::Once::new();
+    ONCE.call_once(|| {
+        // SAFETY: changes a number of the allocator, which locks itself for that.
+        unsafe { libc::mallopt(libc::M_MMAP_THRESHOLD, LARGE) };
+    });
+}
+
+/// musl does that anyway, from 128 KiB on.
+#[cfg(not(target_env = "gnu"))]
+pub(crate) fn map_large_blocks() {}
+
 /// What malloc gives.
 pub(crate) fn allocate(bytes: usize) -> io::Result<usize> {
+    map_large_blocks();
     // SAFETY: asks for fresh memory.
     let start = unsafe { libc::malloc(bytes) };
     if start.is_null() { Err(io::Error::last_os_error()) } else { Ok(start as usize) }

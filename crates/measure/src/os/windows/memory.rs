@@ -88,6 +88,9 @@ pub(crate) unsafe fn unmap(start: usize, _bytes: usize) {
     unsafe { VirtualFree(start as *mut _, 0, MEM_RELEASE) };
 }
 
+/// Windows' heaps reserve each block of more than half a MiB by itself, and release it when it is freed.
+pub(crate) fn map_large_blocks() {}
+
 /// What malloc gives.
 pub(crate) fn allocate(bytes: usize) -> io::Result<usize> {
     // SAFETY: asks for fresh memory.
