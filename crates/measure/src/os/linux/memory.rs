@@ -113,7 +113,10 @@ pub(crate) fn code(bytes: &[u8]) -> io::Result<(usize, usize)> {
     unsafe { ptr::copy_nonoverlapping(bytes.as_ptr(), start as *mut u8, bytes.len()) };
     // SAFETY: the whole mapping is ours; no reference to it exists.
     if unsafe { libc::mprotect(start as *mut libc::c_void, length, libc::PROT_READ | libc::PROT_EXEC) } != 0 {
-        return Err(io::Error::last_os_error());
+        let why = io::Error::last_os_error();
+        // SAFETY: made above with this length; nothing refers to it.
+        unsafe { unmap(start, length) };
+        return Err(why);
     }
     make_coherent(start, bytes.len());
     Ok((start, length))
