@@ -8,6 +8,7 @@
 use membound_core::record::Unit;
 use std::collections::HashMap;
 use std::hash::Hash;
+use std::hint::black_box;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -264,9 +265,9 @@ impl Source<'_> {
     }
 }
 
-/// Fills `to` by the code for [strings](crate::asm::strings), made for this kind of source.
-pub fn over_bytes(code: &Executable, to: &mut [u8], source: Source<'_>) -> Result<(), Fault> {
-    let mut call = Call::empty(1);
+/// Fills `to` by the code for [strings](crate::asm::strings), made for this kind of source: so many times in one call.
+pub fn over_bytes(code: &Executable, to: &mut [u8], source: Source<'_>, repetitions: u64) -> Result<(), Fault> {
+    let mut call = Call::empty(repetitions.max(1));
     let (from, byte) = match source {
         Source::Bytes(from) => (from, 0),
         Source::Byte(byte) => (&*to, byte),
@@ -313,11 +314,11 @@ impl LineCode {
         [before, lines, after]
     }
 
-    /// Fills `to`. What lies beside its whole lines is written as always; what zeroes lines writes zeros alone.
+    /// Fills `to`, so many times. What lies beside its whole lines is written as always; what zeroes lines writes zeros alone.
     ///
     /// # Errors
     /// No whole line lies in `to`, or a fault ended the code.
-    pub fn over(&self, to: &mut [u8], source: Source<'_>) -> Result<(), NoVisit> {
+    pub fn over(&self, to: &mut [u8], source: Source<'_>, repetitions: u64) -> Result<(), NoVisit> {
         let [before, lines, after] = self.parts(to);
         if lines.is_empty() {
             let line = Bytes(self.line as u64);
@@ -326,13 +327,17 @@ impl LineCode {
             )));
         }
         let inner = source.after(before.len());
-        source.put(before);
-        inner.after(lines.len()).put(after);
-        Ok(self.over_lines(lines, inner)?)
+        if !(before.is_empty() && after.is_empty()) {
+            (0..repetitions).for_each(|_| {
+                source.put(black_box(&mut *before));
+                inner.after(lines.len()).put(black_box(&mut *after));
+            });
+        }
+        Ok(self.over_lines(lines, inner, repetitions)?)
     }
 
-    /// The same for whole lines alone.
-    fn over_lines(&self, to: &mut [u8], source: Source<'_>) -> Result<(), Fault> {
+    /// The same for whole lines alone, in one call.
+    fn over_lines(&self, to: &mut [u8], source: Source<'_>, repetitions: u64) -> Result<(), Fault> {
         let byte = if let Source::Byte(byte) = source { byte } else { 0 };
         let repeated = Line([byte; LINE as usize]);
         let (from, step) = match source {
@@ -342,7 +347,7 @@ impl LineCode {
         assert!(step == 0 || from.len() >= to.len());
         assert!(self.by.copies() || matches!(source, Source::Byte(0)));
         let lines = (to.len() / self.line) as u64;
-        let mut call = Call::empty(1);
+        let mut call = Call::empty(repetitions.max(1));
         call.pointers[..3].copy_from_slice(&[to.as_mut_ptr() as u64, from.as_ptr() as u64, step]);
         (call.blocks, call.vectors) = (lines / LINES_PER_TRIP, lines % LINES_PER_TRIP);
         // SAFETY: the code writes the whole lines that `to` consists of, and reads as many bytes from its source, which has

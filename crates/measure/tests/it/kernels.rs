@@ -336,7 +336,7 @@ fn bytes_are_copied_and_filled_and_no_others() {
             {
                 let untouched = vec![0xee_u8; 128 + length];
                 let mut to = untouched.clone();
-                over_bytes(code, &mut to[first..first + length], source).unwrap();
+                over_bytes(code, &mut to[first..first + length], source, 1 + length as u64 % 3).unwrap();
                 let (before, after) = (&untouched[..first], &untouched[first + length..]);
                 assert!(to == [before, expect, after].concat(), "{length} bytes at {first}: {to:02x?}");
             }
@@ -421,7 +421,7 @@ fn lines_are_written(code: &LineCode, line: usize, (first, length): (usize, usiz
     let mut memory = vec![0xee_u8; 2 * line + first + length + line];
     let start = memory.as_ptr().align_offset(line) + first;
     let mut expect = memory.clone();
-    let outcome = code.over(&mut memory[start..start + length], source);
+    let outcome = code.over(&mut memory[start..start + length], source, 1 + length as u64 % 3);
     let has_line = first.next_multiple_of(line) + line <= first + length;
     assert_eq!(outcome.is_ok(), has_line, "{length} bytes at {first}: {outcome:?}");
     match source {

@@ -12,5 +12,5 @@ pub(super) fn way(work: Lines) -> Result<Way, NoVisit> {
         Lines::Clzero => LineStore::Clzero,
         Lines::DcZva => LineStore::DcZva,
     })?;
-    Ok(Box::new(move |to, source| code.over(to, source)))
+    Ok(Box::new(move |to, source, repetitions| code.over(to, source, repetitions)))
 }

@@ -17,8 +17,9 @@ use membound_core::units::{Bytes, LINE};
 /// What a source holds, byte by byte: a prime's worth of bytes, so that no shift by a line or page goes unnoticed.
 const PERIOD: usize = 251;
 
-/// One thread's way to do the work once: a source of bytes is as long as its destination, or longer.
-type Way = Box<dyn FnMut(&mut [u8], Source<'_>) -> Result<(), NoVisit> + Send>;
+/// One thread's way to do the work so many times: a source of bytes is as long as its destination, or longer. Generated code
+/// repeats itself: a call of it takes as long as some KiB.
+type Way = Box<dyn FnMut(&mut [u8], Source<'_>, u64) -> Result<(), NoVisit> + Send>;
 
 /// Declares runners. Each file has a function `way`, which makes a thread's way to do its work.
 macro_rules! runners {
@@ -99,7 +100,7 @@ impl Task for Mover {
         let (to, from) = self.region.contents().split_at_mut(self.bytes);
         self.has_run = true;
         let source = self.filled.map_or(Source::Bytes(from), Source::Byte);
-        (0..repetitions).try_for_each(|_| (self.way)(to, source))
+        (self.way)(to, source, repetitions)
     }
 
     /// All that was written, against what it must be.
@@ -126,7 +127,7 @@ mod tests {
     /// What came of one repetition of a way over 4096 bytes.
     fn done(filled: Option<u8>, way: fn(&mut [u8], Source<'_>)) -> Result<(), NoVisit> {
         let region = Region::new(USUAL_MEMORY, Bytes(8192), &Places::default())?;
-        let way: Way = Box::new(move |to, source| {
+        let way: Way = Box::new(move |to, source, _| {
             way(to, source);
             Ok(())
         });
@@ -134,6 +135,21 @@ mod tests {
         mover.begin()?;
         mover.run(1)?;
         mover.end()
+    }
+
+    /// All repetitions are a way's own: what stands between two of them would be timed.
+    #[test]
+    fn repetitions_are_handed_over_at_once() {
+        let region = Region::new(USUAL_MEMORY, Bytes(8192), &Places::default()).unwrap();
+        let (told, heard) = std::sync::mpsc::channel();
+        let way: Way = Box::new(move |_, _, repetitions| {
+            told.send(repetitions).unwrap();
+            Ok(())
+        });
+        let mut mover = Mover { filled: None, bytes: 4096, region, way, has_run: false };
+        mover.run(7).unwrap();
+        drop(mover);
+        assert_eq!(heard.iter().collect::<Vec<u64>>(), [7]);
     }
 
     /// Whatever is filled in, a single byte that was not written is seen.

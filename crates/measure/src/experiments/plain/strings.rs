@@ -9,5 +9,5 @@ use membound_core::plain::work::PlainWork;
 
 pub(super) fn way(instruction: Strings) -> Result<Way, NoVisit> {
     let code = executable(asm::strings(instruction.fills()))?;
-    Ok(Box::new(move |to, source| Ok(over_bytes(&code, to, source)?)))
+    Ok(Box::new(move |to, source, repetitions| Ok(over_bytes(&code, to, source, repetitions)?)))
 }
