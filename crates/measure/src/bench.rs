@@ -9,12 +9,13 @@ use membound_core::record::Unit;
 use std::collections::HashMap;
 use std::hash::Hash;
 use std::hint::black_box;
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::answers::Filling;
 use crate::asm::{self, CHAIN_LINKS, LINES_PER_TRIP, LineStore, WIDE_ADDS, assemble, core_clock_chain, wide_additions};
-use crate::code::{Call, Executable, Fault, MachineCode};
+use crate::code::{Call, Executable, Fault, MachineCode, Part};
 use crate::memory::places::Places;
 use crate::no_visit::NoVisit;
 use crate::os::clock::Ticker;
@@ -238,6 +239,61 @@ pub(crate) fn over_slices(
     Ok(call.result(formula, variant))
 }
 
+/// Passes over parts of streams of its own. How each part is called is worked out once: that takes longer than a short part.
+pub(crate) struct Parts<'a> {
+    code: &'a Executable,
+    streams: Vec<Vec<f64>>,
+    parts: Vec<Part>,
+    /// The call over the part that was passed over last.
+    call: Call,
+    last: Part,
+    /// Bytes of the call's partial sums; 0 where nothing is summed.
+    sum_bytes: usize,
+}
+
+impl<'a> Parts<'a> {
+    /// Of streams that are all as long as the first, parts of so many elements.
+    pub fn new(
+        code: &'a Executable,
+        formula: &Formula,
+        variant: &Variant,
+        mut streams: Vec<Vec<f64>>,
+        scalar: f64,
+        parts: &[Range<usize>],
+    ) -> Self {
+        let length = streams.first().map_or(0, Vec::len);
+        assert!(streams.len() == formula.streams.len() && streams.iter().all(|stream| stream.len() == length));
+        assert!(variant.element == membound_core::kernel::Element::Double && !formula.grid);
+        assert!(parts.iter().all(|part| part.start <= part.end && part.end <= length));
+        let addresses: Vec<u64> = streams.iter_mut().map(|stream| stream.as_mut_ptr() as u64).collect();
+        let over = |part: &Range<usize>| {
+            let before = 8 * part.start as u64;
+            let addresses: Vec<u64> = addresses.iter().map(|address| address + before).collect();
+            let call = Call::new(formula, variant, &addresses, 1, part.len() as u64);
+            (call.part(before), call)
+        };
+        let (last, mut call) = over(&(0..length));
+        call.scalar = scalar;
+        let parts = parts.iter().map(|part| over(part).0).collect();
+        Parts { code, streams, parts, call, last, sum_bytes: Call::sum_bytes(formula, variant) }
+    }
+
+    /// One pass over a part. Returns the sum; 0 where the kernel has none.
+    pub fn pass(&mut self, part: usize) -> Result<f64, Fault> {
+        let next = self.parts[part];
+        self.call.move_on(std::mem::replace(&mut self.last, next), next);
+        // SAFETY: the call leads to elements of `streams` within their length, as asserted; they are its own, and stay where
+        // they are as long as it lives.
+        unsafe { self.code.run(&mut self.call) }?;
+        Ok(if self.sum_bytes > 0 { self.call.sum_of_doubles(self.sum_bytes) } else { 0.0 })
+    }
+
+    /// What the passes left behind.
+    pub fn streams(&self) -> &[Vec<f64>] {
+        &self.streams
+    }
+}
+
 /// What a destination gets.
 #[derive(Debug, Clone, Copy)]
 pub enum Source<'a> {
@@ -410,6 +466,41 @@ mod tests {
     /// 5000 ticks of work and 60 of the call, in tries that something may befall.
     fn tries(befallen: impl Fn(usize, u64) -> u64) -> impl Iterator<Item = [u64; 2]> {
         (0..CALL_TRIES).map(move |n| [1, 2].map(|times| befallen(n, 5000 * times + 60)))
+    }
+
+    /// Parts as long as leaves of a sum by halves, shorter than an access, and empty, in any order.
+    #[test]
+    fn passes_over_parts_are_those_over_slices() {
+        let isa = asm::detect();
+        for name in ["sum", "dot"] {
+            for width in isa.widths() {
+                let case = membound_core::case::steady(
+                    name,
+                    width,
+                    membound_core::kernel::StoreKind::Regular,
+                    membound_core::case::USUAL_MEMORY,
+                    vec![0],
+                    Bytes(8),
+                );
+                let (variant, formula) = (case.variant().unwrap(), Kernel::find(name).unwrap().formula());
+                let code = compile(variant, isa).unwrap();
+                let mut random = fastrand::Rng::with_seed(7);
+                let mut streams = vec![Vec::new(); formula.streams.len()];
+                streams.iter_mut().for_each(|stream| *stream = (0..1000).map(|_| random.f64() - 0.5).collect());
+                let parts = [0..250, 250..501, 997..1000, 500..500, 0..1000, 3..4];
+                let mut by_parts = Parts::new(&code, &formula, variant, streams.clone(), 3.0, &parts);
+                for which in [0, 1, 2, 3, 4, 5, 2, 0, 4] {
+                    let mut slices: Vec<&mut [f64]> =
+                        streams.iter_mut().map(|stream| &mut stream[parts[which].clone()]).collect();
+                    let expect = over_slices(&code, &formula, variant, &mut slices, 3.0).unwrap();
+                    assert_eq!(
+                        by_parts.pass(which).unwrap().to_bits(),
+                        expect.to_bits(),
+                        "{name} {width}: part {which}"
+                    );
+                }
+            }
+        }
     }
 
     #[test]

@@ -89,6 +89,18 @@ pub struct Call {
     singles: [[u8; 8]; SUMS_MOST],
 }
 
+/// What differs between calls over parts of the same streams.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Part {
+    /// Bytes before it in each stream.
+    before: u64,
+    peel: u64,
+    blocks: u64,
+    vectors: u64,
+    tail: u64,
+    even: u64,
+}
+
 impl Call {
     pub(crate) const POINTERS: i32 = 0;
     pub(crate) const ROW_BYTES: i32 = 96;
@@ -195,6 +207,20 @@ impl Call {
         self.even = u64::from(self.blocks > 0 && self.peel + self.vectors + self.tail == 0);
     }
 
+    /// What this call is about, as a part of streams that has so many bytes before it.
+    pub(crate) fn part(&self, before: u64) -> Part {
+        let Call { peel, blocks, vectors, tail, even, .. } = *self;
+        Part { before, peel, blocks, vectors, tail, even }
+    }
+
+    /// Aims a call over one part of streams at another one.
+    pub(crate) fn move_on(&mut self, from: Part, to: Part) {
+        let by = to.before.wrapping_sub(from.before);
+        self.pointers.iter_mut().for_each(|pointer| *pointer = pointer.wrapping_add(by));
+        let Part { peel, blocks, vectors, tail, even, .. } = to;
+        (self.peel, self.blocks, self.vectors, self.tail, self.even) = (peel, blocks, vectors, tail, even);
+    }
+
     /// The arguments for `trips` trips of a scan whose first store and first load are at these addresses.
     pub fn of_scan(addresses: [u64; 2], registers: &[[u8; REGISTER]; 4], trips: u64) -> Self {
         let mut call = Call::empty(trips.max(1));
@@ -253,6 +279,18 @@ impl Call {
         let bytes = partial_sums(formula.sums.len()) * vector_bytes;
         let sum = |sum: usize| decode(&self.lanes[sum * bytes..][..bytes]).iter().sum::<f64>() + single(sum);
         (0..formula.sums.len()).map(sum).collect()
+    }
+
+    /// Bytes of each sum's partial ones, as [`Self::results`] finds them; 0 where nothing is summed.
+    pub(crate) fn sum_bytes(formula: &Formula, variant: &Variant) -> usize {
+        let registers = if formula.sums.is_empty() { 0 } else { partial_sums(formula.sums.len()) };
+        registers * variant.width.bytes(variant.element) as usize
+    }
+
+    /// The first sum of a call that adds up doubles: [`Self::result`] in some nanoseconds.
+    pub(crate) fn sum_of_doubles(&self, sum_bytes: usize) -> f64 {
+        let partial = self.lanes[..sum_bytes].as_chunks().0;
+        partial.iter().map(|bytes| f64::from_le_bytes(*bytes)).sum::<f64>() + f64::from_le_bytes(self.singles[0])
     }
 
     /// The first of [`Self::results`]; 0 where there is none.

@@ -1,9 +1,10 @@
 //! One sum in many ways, on this machine: the kernels' machine code over seeded data, against the exact sum.
 
 use std::collections::HashMap;
+use std::ops::Range;
 
 use crate::asm;
-use crate::bench::{CORE_CLOCK_LINKS, Codes, Tools, compile, executable, over_slices, volume};
+use crate::bench::{CORE_CLOCK_LINKS, Codes, Parts, Tools, compile, executable, over_slices, volume};
 use crate::code::{Executable, Fault};
 use crate::no_visit::NoVisit;
 use crate::schedule::Quota;
@@ -65,8 +66,7 @@ impl Adder {
         let elements = (case.working_set.0 / 8) as usize / formula.streams.len();
         let made = (kernel.name.to_string(), way.data, way.seed, elements);
         let summands = self.summands.entry(made).or_insert_with(|| Summands::new(kernel, way.data, way.seed, elements));
-        let mut sum =
-            Sum { summands, formula, way, code, streams: Vec::new(), result: 0.0, results: Results::default() };
+        let mut sum = Sum { summands, formula, way, code, parts: None, result: 0.0, results: Results::default() };
         let (samples, repetitions) = Solo::new(cpu, quota, tools).measure(&mut sum)?;
         Ok(Measured {
             volume: volume(kernel, &way.variant, elements as u64),
@@ -130,8 +130,8 @@ struct Sum<'a> {
     formula: Formula,
     way: &'a Summation,
     code: &'a Executable,
-    /// The thread's own summands, in the order in which they are added.
-    streams: Vec<Vec<f64>>,
+    /// The thread's own summands, in the order in which they are added, and how each part of them is called.
+    parts: Option<Parts<'a>>,
     /// What the last pass came to.
     result: f64,
     /// What each sample came to.
@@ -141,10 +141,17 @@ struct Sum<'a> {
 impl Task for Sum<'_> {
     fn begin(&mut self) -> Result<(), NoVisit> {
         let Summands { streams, exact, magnitude } = self.summands;
-        self.streams = streams.clone();
+        let mut streams = streams.clone();
         if self.way.order == SumOrder::Backward {
-            self.streams.iter_mut().for_each(|stream| stream.reverse());
+            streams.iter_mut().for_each(|stream| stream.reverse());
         }
+        let (all, mut ranges) = (0..streams.first().map_or(0, Vec::len), Vec::new());
+        let mut note = |range| {
+            ranges.push(range);
+            Ok(0.0)
+        };
+        add_up(all, &mut note, self.way)?;
+        self.parts = Some(Parts::new(self.code, &self.formula, &self.way.variant, streams, SCALAR, &ranges));
         self.results = Results { exact: exact.to_bits(), magnitude: magnitude.to_bits(), ..Results::default() };
         Ok(())
     }
@@ -155,17 +162,18 @@ impl Task for Sum<'_> {
     }
 
     fn run(&mut self, _repetitions: u64) -> Result<bool, NoVisit> {
-        let mut slices: Vec<&mut [f64]> = self.streams.iter_mut().map(Vec::as_mut_slice).collect();
-        let Sum { code, formula, way, .. } = self;
-        let mut part = |part: &mut [&mut [f64]]| over_slices(code, formula, &way.variant, part, SCALAR);
-        self.result = add_up(&mut slices, &mut part, way)?;
+        let Some(parts) = &mut self.parts else { return Ok(true) };
+        let (all, mut next) = (0..parts.streams().first().map_or(0, Vec::len), 0..);
+        // The parts come in the order in which they were noted.
+        let mut part = |_| parts.pass(next.next().unwrap_or(0));
+        self.result = add_up(all, &mut part, self.way)?;
         Ok(true)
     }
 
     fn taken(&mut self, _sample: &mut Sample) {
         let (bits, ulps) = match self.formula.store() {
             None => (self.result.to_bits(), ulps_apart(self.result, self.summands.exact)),
-            Some(_) => checked(&self.streams),
+            Some(_) => checked(self.parts.as_ref().map_or(&[], Parts::streams)),
         };
         self.results.bits.push(bits);
         self.results.ulps.push(ulps);
@@ -177,35 +185,22 @@ impl Task for Sum<'_> {
     }
 }
 
-/// What adds up neighbours of all streams.
-type Part<'a> = dyn FnMut(&mut [&mut [f64]]) -> Result<f64, Fault> + 'a;
+/// What adds up neighbours.
+type Part<'a> = dyn FnMut(Range<usize>) -> Result<f64, Fault> + 'a;
 
-/// Adds up in the way's order; `part` adds up neighbours.
-fn add_up(streams: &mut [&mut [f64]], part: &mut Part<'_>, way: &Summation) -> Result<f64, Fault> {
-    let length = streams.first().map_or(0, |stream| stream.len());
+/// Adds up in the way's order; `part` adds up neighbours. Nothing else is to take time here: it is timed.
+fn add_up(all: Range<usize>, part: &mut Part<'_>, way: &Summation) -> Result<f64, Fault> {
     match way.order {
-        SumOrder::Pairwise if length > PAIRWISE => {
-            let (mut left, mut right) = split(streams, length / 2);
-            Ok(add_up(&mut left, part, way)? + add_up(&mut right, part, way)?)
+        SumOrder::Pairwise if all.len() > PAIRWISE => {
+            let middle = all.start + all.len() / 2;
+            Ok(add_up(all.start..middle, part, way)? + add_up(middle..all.end, part, way)?)
         }
         SumOrder::Blocked => {
-            let block = length.div_ceil(way.blocks.max(1) as usize).max(1);
-            let (mut sum, mut rest) = (0.0, streams.iter_mut().map(|stream| &mut **stream).collect::<Vec<_>>());
-            while rest.first().is_some_and(|stream| !stream.is_empty()) {
-                let at = block.min(rest[0].len());
-                let halves = rest.into_iter().map(|stream| stream.split_at_mut(at));
-                let (mut first, later): (Vec<_>, Vec<_>) = halves.unzip();
-                sum += part(&mut first)?;
-                rest = later;
-            }
-            Ok(sum)
+            let (end, block) = (all.end, all.len().div_ceil(way.blocks.max(1) as usize).max(1));
+            all.step_by(block).try_fold(0.0, |sum, first| Ok(sum + part(first..(first + block).min(end))?))
         }
-        _ => part(streams),
+        _ => part(all),
     }
-}
-
-fn split<'a>(streams: &'a mut [&mut [f64]], at: usize) -> (Vec<&'a mut [f64]>, Vec<&'a mut [f64]>) {
-    streams.iter_mut().map(|stream| stream.split_at_mut(at)).unzip()
 }
 
 /// Of a triad a = b + s*c: a number that stands for all bits of `a`, and the farthest element from its exact value.
@@ -297,13 +292,14 @@ mod tests {
             Summation { variant, fused: false, arithmetic, order, blocks, data: Data::Uniform, seed: 1 }
         };
         let parts = |order, blocks, length: usize| {
-            let mut numbers = vec![1.0; length];
-            let mut seen = Vec::new();
-            let mut part = |streams: &mut [&mut [f64]]| {
-                seen.push(streams[0].len());
-                Ok(streams[0].iter().sum())
+            let (mut seen, mut next) = (Vec::new(), 0);
+            let mut part = |part: Range<usize>| {
+                assert_eq!(part.start, next, "neighbours in order");
+                next = part.end;
+                seen.push(part.len());
+                Ok(part.len() as f64)
             };
-            let sum = add_up(&mut [&mut numbers], &mut part, &way(order, blocks)).unwrap();
+            let sum = add_up(0..length, &mut part, &way(order, blocks)).unwrap();
             assert_eq!(sum, length as f64);
             seen
         };
