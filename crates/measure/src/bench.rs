@@ -228,15 +228,52 @@ pub(crate) fn over_slices(
     streams: &mut [&mut [f64]],
     scalar: f64,
 ) -> Result<f64, Fault> {
-    let length = streams.first().map_or(0, |stream| stream.len());
-    assert!(streams.len() == formula.streams.len() && streams.iter().all(|stream| stream.len() == length));
-    assert!(variant.element == membound_core::kernel::Element::Double && !formula.grid);
-    let addresses: Vec<u64> = streams.iter_mut().map(|stream| stream.as_mut_ptr() as u64).collect();
-    let mut call = Call::new(formula, variant, &addresses, 1, length as u64);
-    call.scalar = scalar;
-    // SAFETY: the addresses are those of borrowed slices of doubles, one a stream and each `length` long, as asserted.
-    unsafe { code.run(&mut call) }?;
-    Ok(call.result(formula, variant))
+    let mut slices = OverSlices::new(code, formula.clone(), variant);
+    slices.pass(streams, scalar)?;
+    Ok(slices.result())
+}
+
+/// Passes over slices, one after another. How the code is called is worked out anew only where they lie elsewhere: that takes
+/// longer than a short pass.
+pub(crate) struct OverSlices<'a> {
+    code: &'a Executable,
+    formula: Formula,
+    variant: &'a Variant,
+    /// The last pass: how long its slices were, where they began, and its call.
+    last: Option<(usize, Vec<u64>, Call)>,
+}
+
+impl<'a> OverSlices<'a> {
+    /// By the code that was made of this variant of the formula.
+    pub fn new(code: &'a Executable, formula: Formula, variant: &'a Variant) -> Self {
+        assert!(variant.element == membound_core::kernel::Element::Double && !formula.grid);
+        OverSlices { code, formula, variant, last: None }
+    }
+
+    /// One pass over slices, which must all be as long as the first.
+    pub fn pass(&mut self, streams: &mut [&mut [f64]], scalar: f64) -> Result<(), Fault> {
+        let OverSlices { code, formula, variant, last } = self;
+        let length = streams.first().map_or(0, |stream| stream.len());
+        assert!(streams.len() == formula.streams.len() && streams.iter().all(|stream| stream.len() == length));
+        let mut addresses = streams.iter_mut().map(|stream| stream.as_mut_ptr() as u64);
+        let is_there =
+            |(long, at, _): &(usize, Vec<u64>, Call)| *long == length && addresses.by_ref().eq(at.iter().copied());
+        if !last.as_ref().is_some_and(is_there) {
+            let addresses: Vec<u64> = streams.iter_mut().map(|stream| stream.as_mut_ptr() as u64).collect();
+            let call = Call::new(formula, variant, &addresses, 1, length as u64);
+            *last = Some((length, addresses, call));
+        }
+        let Some((_, _, call)) = last else { return Ok(()) };
+        call.scalar = scalar;
+        // SAFETY: the call was made for the addresses of these slices of doubles, which are borrowed, one a stream and each
+        // `length` long, as asserted.
+        unsafe { code.run(call) }
+    }
+
+    /// What the last pass summed up, or loaded last; 0 where the kernel does neither.
+    pub fn result(&self) -> f64 {
+        self.last.as_ref().map_or(0.0, |(_, _, call)| call.result(&self.formula, self.variant))
+    }
 }
 
 /// Passes over parts of streams of its own. How each part is called is worked out once: that takes longer than a short part.
@@ -501,6 +538,35 @@ mod tests {
                 }
             }
         }
+    }
+
+    /// How code is called is worked out once for slices that stay, and anew for those that lie elsewhere or are longer.
+    #[test]
+    fn slices_that_stay_are_called_the_same_way() {
+        let (isa, kernel) = (asm::detect(), Kernel::find("sum").unwrap());
+        let case = membound_core::case::steady(
+            "sum",
+            membound_core::kernel::Width::Scalar,
+            membound_core::kernel::StoreKind::Regular,
+            membound_core::case::USUAL_MEMORY,
+            vec![0],
+            Bytes(8),
+        );
+        let variant = case.variant().unwrap();
+        let code = compile(variant, isa).unwrap();
+        let mut slices = OverSlices::new(&code, kernel.formula(), variant);
+        let mut numbers = vec![1.0; 100];
+        let mut sum = |slices: &mut OverSlices<'_>, from: usize, to: usize| {
+            slices.pass(&mut [&mut numbers[from..to]], 3.0).unwrap();
+            (slices.result(), slices.last.as_ref().unwrap().1.as_ptr())
+        };
+        let first = sum(&mut slices, 0, 50);
+        assert_eq!(first.0, 50.0);
+        assert_eq!(sum(&mut slices, 0, 50), first, "kept");
+        assert_eq!(
+            [sum(&mut slices, 10, 60).0, sum(&mut slices, 10, 70).0, sum(&mut slices, 0, 50).0],
+            [50.0, 60.0, 50.0]
+        );
     }
 
     #[test]

@@ -5,11 +5,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::Instant;
 
+use crate::bench::OverSlices;
 use crate::bench::pin;
 use crate::driver::host_memory::HostMemory;
 use crate::driver::{Driver, Memory};
 use crate::experiments::device::buffers::Maker;
-use crate::experiments::device::operations::{Code, triad};
+use crate::experiments::device::operations::{Code, on_the_host, triad};
 use crate::no_visit::NoVisit;
 use crate::solo::{Solo, Task};
 use crate::threads::{Stop, join, start};
@@ -19,7 +20,7 @@ use membound_core::work::device::{Action, Buffer, DeviceWork};
 
 /// What one side does, over memory of its own.
 enum Pass<'a, M> {
-    Triad { code: Option<Code<'a>>, memory: HostMemory },
+    Triad { kernel: Box<Option<OverSlices<'a>>>, memory: HostMemory },
     Copy { from: M, to: M },
     Write { from: HostMemory, to: M },
 }
@@ -51,7 +52,7 @@ impl<'a, M: Memory> Side<'a, M> {
         let at = self.next;
         self.next = (at + 1) % self.passes.len();
         match &mut self.passes[at] {
-            Pass::Triad { code, memory } => triad(*code, memory),
+            Pass::Triad { kernel, memory } => triad(kernel, memory),
             Pass::Copy { from, to } => from.copy(to),
             Pass::Write { from, to } => to.write(from.words()),
         }
@@ -152,7 +153,7 @@ pub(super) fn measure<D: Driver>(
     let steady = DeviceWork::new(work.device, work.buffer, action);
     let triad = |slices: u64| {
         let bytes = 3 * action.triad_array(cpus, case.working_set).0 / slices;
-        Ok(Pass::Triad { code, memory: HostMemory::in_large_pages(bytes as usize) })
+        Ok(Pass::Triad { kernel: Box::new(on_the_host(code)?), memory: HostMemory::in_large_pages(bytes as usize) })
     };
     let copy = |slices: u64| {
         let bytes = (action.copied_beside(cpus, case.working_set).0 / slices) as usize;

@@ -15,7 +15,7 @@ use crate::bench::{CORE_CLOCK_LINKS, Codes, compile, volume as volume_of};
 use crate::driver::Driver;
 use crate::driver::tools::HostTools;
 use crate::experiments::device::buffers::Maker;
-use crate::experiments::device::operations::Operation;
+use crate::experiments::device::operations::{Operation, on_the_host};
 use crate::experiments::device::sampler::Sampler;
 use crate::no_visit::NoVisit;
 use crate::schedule::Quota;
@@ -96,7 +96,7 @@ impl<D: Driver> DeviceBench<D> {
         let (samples, repetitions) = if is_beside {
             beside::measure(&solo, case, work, &maker, code)?
         } else {
-            let mut operation = Operation::new(case, work.action, maker, &mut self.kernels, code);
+            let mut operation = Operation::new(case, work.action, maker, &mut self.kernels, on_the_host(code)?);
             solo.measure(&mut Sampler::new(&mut operation, is_first_use || work.action == Action::Allocate))?
         };
         let volume = volume(case, work);

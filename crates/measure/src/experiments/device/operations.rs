@@ -1,6 +1,6 @@
 //! What one repetition of each action is, and whether it did its work.
 
-use crate::bench::over_slices;
+use crate::bench::OverSlices;
 use crate::code::Executable;
 use crate::driver::host_memory::HostMemory;
 use crate::driver::{Access, Copying, Driver, Kernels, Loop, Memory, SCALAR};
@@ -26,6 +26,15 @@ pub(super) fn links(working_set: u64) -> u64 {
 /// The processor's code, and what it was made of.
 pub(super) type Code<'a> = (&'a Variant, &'a Executable);
 
+/// What runs the processor's code. Made before anything is timed: its loop is read as text.
+pub(super) fn on_the_host<'a>(code: Option<Code<'a>>) -> Result<Option<OverSlices<'a>>, NoVisit> {
+    let made = |(variant, code): Code<'a>| {
+        let kernel = Kernel::find(&variant.kernel)?;
+        Ok(OverSlices::new(code, kernel.formula(), variant))
+    };
+    code.map(made).transpose()
+}
+
 /// What is written to, what is read, and by whom.
 pub(super) struct Operation<'a, D: Driver> {
     action: Action,
@@ -33,7 +42,7 @@ pub(super) struct Operation<'a, D: Driver> {
     is_first_use: bool,
     maker: Maker<'a, D>,
     kernels: &'a mut D::Kernels,
-    code: Option<Code<'a>>,
+    host_kernel: Option<OverSlices<'a>>,
     /// The buffer, while there is one.
     memory: Option<D::Memory>,
     /// Another of its kind, where two copies run at once.
@@ -50,8 +59,6 @@ pub(super) struct Operation<'a, D: Driver> {
     /// STREAM's arrays, or a cycle.
     arrays: Vec<D::Memory>,
     chase: Option<Chasing<<D::Kernels as Kernels>::Cycle>>,
-    /// The last value loaded.
-    loaded: f64,
 }
 
 impl<'a, D: Driver> Operation<'a, D> {
@@ -60,7 +67,7 @@ impl<'a, D: Driver> Operation<'a, D> {
         action: Action,
         maker: Maker<'a, D>,
         kernels: &'a mut D::Kernels,
-        code: Option<Code<'a>>,
+        host_kernel: Option<OverSlices<'a>>,
     ) -> Self {
         Operation {
             action,
@@ -68,7 +75,7 @@ impl<'a, D: Driver> Operation<'a, D> {
             is_first_use: case.protocol == Protocol::FirstUse,
             maker,
             kernels,
-            code,
+            host_kernel,
             memory: None,
             second: None,
             host: None,
@@ -78,7 +85,6 @@ impl<'a, D: Driver> Operation<'a, D> {
             sink: None,
             arrays: Vec::new(),
             chase: None,
-            loaded: SCALAR,
         }
     }
 
@@ -235,8 +241,7 @@ impl<'a, D: Driver> Operation<'a, D> {
             (None, Some(regular)) => regular.words(),
             (None, None) => return Ok(()),
         };
-        self.loaded = run(self.code, contents)?;
-        Ok(())
+        run(&mut self.host_kernel, contents)
     }
 
     /// The processor fills the buffer and the device reads it; a first use makes the buffer, too, and what it is copied to.
@@ -250,12 +255,12 @@ impl<'a, D: Driver> Operation<'a, D> {
         let (Some(memory), Some(sink)) = (&mut self.memory, &self.sink) else { return Ok(()) };
         match &mut self.regular {
             Some(regular) => {
-                run(self.code, regular.words())?;
+                run(&mut self.host_kernel, regular.words())?;
                 memory.write(regular.words())?;
             }
             None => {
                 memory.map(Access::Renew)?;
-                run(self.code, memory.contents())?;
+                run(&mut self.host_kernel, memory.contents())?;
                 memory.unmap()?;
             }
         }
@@ -291,7 +296,9 @@ impl<'a, D: Driver> Operation<'a, D> {
             // What the first use filled is gone, and was checked by the later ones.
             _ if self.is_first_use => Ok(()),
             Action::Allocate | Action::MapWrite | Action::MapInvalidate => Ok(()),
-            Action::Load | Action::LoadNt => check(&[self.loaded], SCALAR),
+            Action::Load | Action::LoadNt => {
+                check(&[self.host_kernel.as_ref().map_or(SCALAR, OverSlices::result)], SCALAR)
+            }
             Action::Chase => self.check_chase(),
             Action::Read => self.regular.as_mut().map_or(Ok(()), |regular| check(regular.words(), SCALAR)),
             action if Action::KERNELS.contains(&action) => self.check_arrays(),
@@ -370,23 +377,20 @@ fn which(action: Action) -> Loop {
     }
 }
 
-/// One pass of the processor's kernel. Returns the last value that it loaded, if it loads.
-fn run(code: Option<Code<'_>>, contents: &mut [f64]) -> Result<f64, NoVisit> {
-    let Some((variant, code)) = code else { return Ok(SCALAR) };
-    let kernel = Kernel::find(&variant.kernel)?;
-    Ok(over_slices(code, &kernel.formula(), variant, &mut [contents], SCALAR)?)
+/// One pass of the processor's kernel.
+fn run(kernel: &mut Option<OverSlices<'_>>, contents: &mut [f64]) -> Result<(), NoVisit> {
+    let Some(kernel) = kernel else { return Ok(()) };
+    Ok(kernel.pass(&mut [contents], SCALAR)?)
 }
 
 /// One pass of the processor's triad over thirds of its memory.
-pub(super) fn triad(code: Option<Code<'_>>, memory: &mut HostMemory) -> Result<(), NoVisit> {
-    let Some((variant, code)) = code else { return Ok(()) };
-    let kernel = Kernel::find(&variant.kernel)?;
+pub(super) fn triad(kernel: &mut Option<OverSlices<'_>>, memory: &mut HostMemory) -> Result<(), NoVisit> {
+    let Some(kernel) = kernel else { return Ok(()) };
     let words = memory.words();
     let third = words.len() / 3 / 8 * 8;
     let (a, rest) = words.split_at_mut(third);
     let (b, c) = rest.split_at_mut(third);
-    over_slices(code, &kernel.formula(), variant, &mut [a, b, &mut c[..third]], SCALAR)?;
-    Ok(())
+    Ok(kernel.pass(&mut [a, b, &mut c[..third]], SCALAR)?)
 }
 
 fn check_contents(memory: &mut impl Memory, expect: f64) -> Result<(), NoVisit> {
