@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 
 use crate::answers::Filling;
 use crate::asm::{self, CHAIN_LINKS, LINES_PER_TRIP, LineStore, WIDE_ADDS, assemble, core_clock_chain, wide_additions};
-use crate::code::{Call, Executable, Fault, MachineCode, Part};
+use crate::code::{Call, Executable, Fault, MachineCode, Part, access_bytes};
 use crate::memory::places::Places;
 use crate::no_visit::NoVisit;
 use crate::os::clock::Ticker;
@@ -24,7 +24,7 @@ use membound_core::kernel::catalog::Kernel;
 use membound_core::kernel::formula::{Formula, Role, Stream};
 use membound_core::kernel::isa::Isa;
 use membound_core::kernel::naive::Twin;
-use membound_core::kernel::{Unsupported, Variant, naive};
+use membound_core::kernel::{LoadKind, StoreKind, Unsupported, Variant, Width, naive};
 use membound_core::record::probes::{ProbeSamples, Reading};
 use membound_core::record::{Samples, Volume};
 use membound_core::units::{Bytes, Hertz, LINE};
@@ -218,6 +218,26 @@ fn self_test(
         return Err(NoVisit::Disagrees(format!(" for {length} elements")));
     }
     Ok(())
+}
+
+/// What is no whole access is done by single elements, as any other store or load. So where there are none, of blocks of zeros or
+/// of non-temporal vectors, nothing is measured of them.
+pub(crate) fn check_whole_accesses(variant: &Variant, call: &Call) -> Result<(), NoVisit> {
+    let is_nt = variant.width != Width::Scalar && (variant.store == StoreKind::Nt || variant.load == LoadKind::Nt);
+    if call.has_whole_accesses() || !(is_nt || variant.store == StoreKind::Zero) {
+        return Ok(());
+    }
+    let bytes = Bytes(access_bytes(variant));
+    Err(NoVisit::impossible(match variant.store {
+        StoreKind::Zero => format!(
+            "one instruction (dc zva) writes {bytes} of zeros, and no such block lies in a thread's array; give a larger \
+             --size"
+        ),
+        _ => format!(
+            "a non-temporal access of {bytes} must lie at a multiple of that, and no element does so in all arrays of this \
+             loop, or they are shorter: it would run element by element; use --width scalar, or --store and --load regular"
+        ),
+    }))
 }
 
 /// One pass over slices, which must all be as long as the first. Returns the sum, where the kernel has one.
@@ -567,6 +587,37 @@ mod tests {
             [sum(&mut slices, 10, 60).0, sum(&mut slices, 10, 70).0, sum(&mut slices, 0, 50).0],
             [50.0, 60.0, 50.0]
         );
+    }
+
+    /// Stores of one loop to neighbouring elements are never aligned at once, so no vector can be stored around the caches.
+    #[cfg(target_arch = "x86_64")]
+    #[test]
+    fn what_makes_no_whole_access_is_not_measured_as_such() {
+        let case = membound_core::case::steady(
+            "copy",
+            Width::W256,
+            StoreKind::Nt,
+            membound_core::case::USUAL_MEMORY,
+            vec![0],
+            Bytes(8),
+        );
+        let nt = case.variant().unwrap().clone();
+        let check = |text: &str, variant: &Variant, elements: u64| {
+            let formula = Formula::parse(text).unwrap();
+            let addresses = vec![4096; formula.streams.len()];
+            check_whole_accesses(variant, &Call::new(&formula, variant, &addresses, 1, elements))
+        };
+        let (copy, both) = ("a[i] = b[i]", "a[i+1] = b[i]; c[i] = b[i]");
+        assert!(check(copy, &nt, 1000).is_ok());
+        for (text, elements) in [(both, 1000), (copy, 3)] {
+            let reason = check(text, &nt, elements).unwrap_err().to_string();
+            assert!(reason.contains("32 B must lie at a multiple") && reason.contains("--width scalar"), "{reason}");
+            for variant in
+                [Variant { width: Width::Scalar, ..nt.clone() }, Variant { store: StoreKind::Regular, ..nt.clone() }]
+            {
+                assert!(check(text, &variant, elements).is_ok(), "{text}");
+            }
+        }
     }
 
     #[test]

@@ -8,9 +8,9 @@ use std::time::{Duration, Instant};
 
 use crate::answers::timed_scalar;
 use crate::arena::{Arenas, Arrays, Layout};
-use crate::bench::{CORE_CLOCK_LINKS, Codes, Probe, Tools, compile, volume};
+use crate::bench::{CORE_CLOCK_LINKS, Codes, Probe, Tools, check_whole_accesses, compile, volume};
 use crate::chaser::Chaser;
-use crate::code::{Call, Executable, access_bytes};
+use crate::code::{Call, Executable};
 use crate::controllers::Controllers;
 use crate::crew::{Line, Part};
 use crate::experiments::addrmap::Prober;
@@ -29,12 +29,11 @@ use crate::schedule::{Executor, Quota};
 use crate::team::{Task, Team};
 use crate::{controllers, crew, meters as energy, team};
 use membound_core::case::{Case, Protocol, Work};
+use membound_core::kernel::Variant;
 use membound_core::kernel::catalog::Kernel;
 use membound_core::kernel::isa::Isa;
-use membound_core::kernel::{StoreKind, Variant};
 use membound_core::memory::Obtained;
 use membound_core::record::{Clock, Measured, Outcome, Samples, Volume};
-use membound_core::units::Bytes;
 use membound_core::work::common::Common;
 use membound_core::work::page_cache::{PageCache, Workers};
 
@@ -376,25 +375,13 @@ impl Passes<'_> {
         self.call.scalar = timed_scalar(self.kernel);
         self.passes = 0;
     }
-
-    /// What lies beside whole blocks of zeros is stored as always, so an array without any is no measurement of them.
-    fn check_blocks(&self) -> Result<(), NoVisit> {
-        if self.variant.store != StoreKind::Zero || self.call.has_whole_accesses() {
-            return Ok(());
-        }
-        let block = Bytes(access_bytes(self.variant));
-        Err(NoVisit::impossible(format!(
-            "one instruction (dc zva) writes {block} of zeros, and no such block lies in a thread's array; give a larger \
-             --size"
-        )))
-    }
 }
 
 impl Task for Passes<'_> {
     fn begin(&mut self) -> Result<(), NoVisit> {
         let addresses = self.arrays.prepare()?;
         self.aim(&addresses);
-        self.check_blocks()?;
+        check_whole_accesses(self.variant, &self.call)?;
         self.arrays.check_exact(self.variant, &self.call)
     }
 
@@ -443,7 +430,8 @@ mod tests {
     use crate::skip::skip;
     use crate::threads::planted;
     use membound_core::case::{USUAL_MEMORY, steady};
-    use membound_core::kernel::Width;
+    use membound_core::kernel::{StoreKind, Width};
+    use membound_core::units::Bytes;
     use membound_core::work::c2c::{Handover, Home};
     use membound_core::work::loaded::{Load, Loaded};
 

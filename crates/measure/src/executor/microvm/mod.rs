@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 use crate::answers::timed_scalar;
 use crate::arena::{Arenas, Arrays, Layout, Mapping};
 use crate::asm::{CHAIN_LINKS, assemble, core_clock_chain, probe};
-use crate::bench::{StealMeter, compile, volume};
+use crate::bench::{StealMeter, check_whole_accesses, compile, volume};
 use crate::code::{Call, MachineCode};
 use crate::executor::microvm::guest::{Backed, Guest};
 use crate::memory::places::Places;
@@ -310,6 +310,7 @@ impl Visit<'_> {
         let addresses = arrays.prepare()?;
         let mut station = self.station(&arrays.mappings())?;
         let mut call = self.call(&station, &addresses)?;
+        check_whole_accesses(self.variant, &call)?;
         arrays.check_exact(self.variant, &call)?;
         let mut taken = Taken { repetitions: 1, elements: call.elements(self.variant), ..Taken::default() };
         let mut warm_up = Some(self.warm_up);
