@@ -331,6 +331,8 @@ impl Task for Links<'_> {
         Ok(0)
     }
 
+    const APPROACHES: bool = true;
+
     /// Some 500 links: system calls and the core clock's chain have pushed the tables that translate addresses out of the
     /// nearest caches, and a sample of 32 links in memory does not bring them back.
     fn approach(&mut self) -> Result<(), NoVisit> {

@@ -72,6 +72,9 @@ pub(crate) trait Task: Send {
         Ok(())
     }
 
+    /// Whether it has something to do right before each sample: then all threads wait for each other once more.
+    const APPROACHES: bool = false;
+
     /// Right before the sample, not timed by it: meets again what counting disturbances has pushed out of the caches.
     fn approach(&mut self) -> Result<(), NoVisit> {
         Ok(())
@@ -91,6 +94,8 @@ struct Shared {
     generation: AtomicUsize,
     /// Tick at which the next sample starts; 0 ends the visit.
     go_at: AtomicU64,
+    /// The same, when all have approached it: the last one's.
+    approached_at: AtomicU64,
     repetitions: AtomicU64,
     stop: Stop,
     /// A thread has panicked, or was never started: it will not arrive any more.
@@ -144,6 +149,7 @@ impl Shared {
             arrived: AtomicUsize::new(0),
             generation: AtomicUsize::new(0),
             go_at: AtomicU64::new(0),
+            approached_at: AtomicU64::new(0),
             repetitions: AtomicU64::new(1),
             stop: Stop::default(),
             is_incomplete: AtomicBool::new(false),
@@ -387,6 +393,17 @@ impl<'a> Team<'a> {
         Some(())
     }
 
+    /// Waits until all threads have approached the sample, and for a tick that is still to come for all of them: a sample lasts
+    /// from the first start on, and approaches end at different ticks. Returns whether all have come.
+    fn meet(&self) -> bool {
+        self.shared.approached_at.fetch_max(self.tools.ticker.now() + self.go_ahead_ticks, Ordering::AcqRel);
+        if !self.shared.barrier() {
+            return false;
+        }
+        threads::spin_until(self.tools.ticker, self.shared.approached_at.load(Ordering::Acquire));
+        true
+    }
+
     fn sample<T: Task>(&self, index: usize, task: &mut T, go_at: u64) {
         let (slot, ticker) = (&self.shared.slots[index], self.tools.ticker);
         let repetitions = self.shared.repetitions.load(Ordering::Relaxed);
@@ -397,6 +414,9 @@ impl<'a> Team<'a> {
             threads::spin_until(ticker, go_at + self.tools.probe.most_ticks);
         }
         let approach = task.approach();
+        if T::APPROACHES && self.shared.threads > 1 && !self.meet() {
+            return;
+        }
         let start = ticker.now();
         let run = approach.and_then(|()| task.run(repetitions));
         let end = ticker.now();
@@ -455,6 +475,7 @@ impl<'a> Leader<'a> {
             self.with_controllers(Controllers::begin);
         }
         let go_at = if stop { 0 } else { self.team.tools.ticker.now() + self.team.go_ahead_ticks };
+        shared.approached_at.store(0, Ordering::Relaxed);
         shared.go_at.store(go_at, Ordering::Release);
     }
 
@@ -604,6 +625,53 @@ mod tests {
         let (probe, places) = (Probe::new(ticker).unwrap(), Places::default());
         let tools = Tools { ticker, isa, probe: &probe, places: &places, hz, sample: SAMPLE };
         Team::new(&case, &quota, &tools).measure(&mut tasks)
+    }
+
+    /// Its second thread takes long to approach.
+    struct Approaching<'a> {
+        index: usize,
+        approached: &'a AtomicUsize,
+        /// Samples that it began when not all had approached them.
+        early: &'a AtomicUsize,
+        samples: usize,
+    }
+
+    impl Task for Approaching<'_> {
+        const APPROACHES: bool = true;
+
+        fn begin(&mut self) -> Result<(), NoVisit> {
+            Ok(())
+        }
+
+        fn renew(&mut self) -> Result<u64, NoVisit> {
+            Ok(0)
+        }
+
+        fn approach(&mut self) -> Result<(), NoVisit> {
+            std::thread::sleep(Duration::from_millis(5 * self.index as u64));
+            self.approached.fetch_add(1, Ordering::AcqRel);
+            Ok(())
+        }
+
+        fn run(&mut self, _repetitions: u64) -> Result<(), NoVisit> {
+            self.samples += 1;
+            let is_early = self.approached.load(Ordering::Acquire) < 2 * self.samples;
+            self.early.fetch_add(usize::from(is_early), Ordering::Relaxed);
+            std::thread::sleep(Duration::from_millis(1));
+            Ok(())
+        }
+
+        fn end(&mut self) -> Result<(), NoVisit> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn a_sample_starts_when_all_have_approached_it() {
+        let (approached, early) = (AtomicUsize::new(0), AtomicUsize::new(0));
+        let task = |index| Approaching { index, approached: &approached, early: &early, samples: 0 };
+        let (samples, _) = outcome([0, 1].map(task)).unwrap();
+        assert_eq!((samples.ticks.len(), early.into_inner()), (9, 0));
     }
 
     #[test]
