@@ -143,12 +143,13 @@ pub(crate) fn assumed(claimed: &[Bytes]) -> Levels {
     Levels { all, ..Levels::default() }
 }
 
-/// The level that a row's working set lies in. A private cache holds one thread's share. What threads share must hold
-/// their sum; but only where each share alone is too large for the caches is it certainly memory, since the threads of
-/// a virtual machine may have last-level caches of their own, and only from four times the caches on do they no longer
-/// help (STREAM's rule). Between the two there is no level.
+/// The level that a row's working set lies in. A private cache holds one thread's share; what threads share must hold their
+/// sum, and is left behind where that sum is too large for it. Memory begins at four times the caches, from where on they no
+/// longer help (STREAM's rule). In a virtual machine each share alone must be too large for the caches as well: its threads may
+/// have some of their own, whatever it is told. Between two levels there is none.
 pub(crate) fn level_of(case: &Case, levels: &[Level], machine: &Machine) -> Option<String> {
     let share = case.share().0;
+    let is_virtual = machine.is_virtual();
     let (first, cpus): (u32, CpuSet) = (*case.cpus.first()?, case.cpus.iter().copied().collect());
     let sharers = |level: &Level| {
         let level: u32 = level.name.strip_prefix('L')?.parse().ok()?;
@@ -157,12 +158,17 @@ pub(crate) fn level_of(case: &Case, levels: &[Level], machine: &Machine) -> Opti
     };
     let claimed = machine.last_level_bytes(&cpus).map_or(0, |size| size.0);
     // Where a tenant gets a part of the last cache, that part counts: of each thread's own, at the most.
-    let found = levels.iter().rev().find_map(|level| level.capacity).filter(|_| machine.is_virtual());
+    let found = levels.iter().rev().find_map(|level| level.capacity).filter(|_| is_virtual);
     let caches = found.map_or(claimed, |found| claimed.min(found.0 * case.threads() as u64));
+    // What lies beyond a cache that nobody claims is shared by as many as that cache at least.
+    let before = |index: usize| match is_virtual {
+        true => 1,
+        false => levels[..index].iter().rev().find_map(sharers).unwrap_or(1).max(1),
+    };
     let inside = |(index, level): &(usize, &Level)| {
         let sum = share * sharers(level).unwrap_or(1).max(1);
         let fits = if level.name == "memory" { case.working_set.0 >= 4 * caches } else { sum <= level.to.0 };
-        (share >= level.from.0 || *index == 0) && fits
+        (share.saturating_mul(before(*index)) >= level.from.0 || *index == 0) && fits
     };
     levels.iter().enumerate().find(inside).map(|(_, level)| level.name.clone())
 }

@@ -5,6 +5,6 @@ mod common;
 mod adapters;
 mod halves;
 mod kinds;
+mod levels;
 mod machines;
 mod pingpong;
-mod watch;

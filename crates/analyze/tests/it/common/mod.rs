@@ -6,6 +6,8 @@ pub mod by_hand;
 pub mod copies;
 #[path = "../../../../core/tests/it/common/facts.rs"]
 pub mod facts;
+#[path = "../../../../core/tests/it/common/imitation.rs"]
+pub mod imitation;
 #[path = "../../../../core/tests/it/common/messages.rs"]
 pub mod messages;
 #[path = "../../../../core/tests/it/common/recorded.rs"]

@@ -31,6 +31,43 @@ pub fn machine(files: &[(&str, &str)]) -> Machine {
     Machine::read(root.path()).unwrap()
 }
 
+/// Cores behind each last-level cache of 32 MiB, and hardware threads of a core, with its own 32 KiB and 1 MiB. CPU numbers: all
+/// first threads, then all second ones.
+pub fn caches([domains, cores, ways]: [u32; 3], is_virtual: bool) -> Machine {
+    let all = domains * cores;
+    let list = |cpus: &mut dyn Iterator<Item = u32>| cpus.map(|cpu| cpu.to_string()).collect::<Vec<_>>().join(",");
+    let flags = if is_virtual { "flags\t: fpu sse2 hypervisor\n" } else { "flags\t: fpu sse2\n" };
+    let mut files: Vec<(String, String)> = [
+        ("proc/cpuinfo", flags.to_string()),
+        ("proc/meminfo", "MemTotal: 268435456 kB\nMemAvailable: 260000000 kB\n".into()),
+        ("sys/devices/system/cpu/online", format!("0-{}\n", all * ways - 1)),
+    ]
+    .map(|(path, text)| (path.into(), text))
+    .into();
+    for cpu in 0..all * ways {
+        let (core, first) = (cpu % all, cpu % all / cores * cores);
+        let siblings = list(&mut (0..ways).map(|way| way * all + core));
+        let behind = list(&mut (0..ways).flat_map(|way| (first..first + cores).map(move |core| way * all + core)));
+        let mut file = |path: &str, text: &str| {
+            files.push((format!("sys/devices/system/cpu/cpu{cpu}/{path}"), format!("{text}\n")));
+        };
+        file("topology/physical_package_id", "0");
+        file("topology/core_id", &core.to_string());
+        file("topology/thread_siblings_list", &siblings);
+        for (level, kind, size, shared) in
+            [("1", "Data", "32K", &siblings), ("2", "Unified", "1024K", &siblings), ("3", "Unified", "32768K", &behind)]
+        {
+            file(&format!("cache/index{level}/level"), level);
+            file(&format!("cache/index{level}/type"), kind);
+            file(&format!("cache/index{level}/size"), size);
+            file(&format!("cache/index{level}/coherency_line_size"), "64");
+            file(&format!("cache/index{level}/shared_cpu_list"), shared);
+        }
+    }
+    let files: Vec<(&str, &str)> = files.iter().map(|(path, text)| (path.as_str(), text.as_str())).collect();
+    machine(&files)
+}
+
 /// A record of these visits, in this order.
 pub fn record(machine: Machine, measurements: Vec<Measurement>) -> Record {
     by_hand::record(by_hand::clock(HZ), machine, measurements)

@@ -1,0 +1,41 @@
+//! Working sets of all threads: which level do they lie in, and is it the one that they were planned for?
+
+use membound_analyze::of_record as model;
+use membound_core::case::{Case, USUAL_MEMORY, steady};
+use membound_core::experiments::frame::Frame;
+use membound_core::kernel::isa::Isa;
+use membound_core::kernel::{StoreKind, Width};
+use membound_core::machine::Machine;
+use membound_core::units::Bytes;
+
+use crate::common::imitation;
+
+fn frame(machine: &Machine) -> Frame {
+    Frame::new(machine, Isa::NONE, None).unwrap()
+}
+
+fn load(cpus: Vec<u32>, working_set: Bytes) -> Case {
+    steady("load", Width::W128, StoreKind::Regular, USUAL_MEMORY, cpus, working_set)
+}
+
+/// The levels that the report names for loads of so many threads over these working sets, as claimed: no curve was measured.
+fn levels(machine: &Machine, threads: usize, sizes: &[Bytes]) -> Vec<Option<String>> {
+    let cpus = frame(machine).placement.first(threads).unwrap();
+    let visits = sizes.iter().map(|&size| imitation::visit(&load(cpus.clone(), size), 1e10, &[])).collect();
+    let report = model::report(&imitation::record(machine.clone(), visits));
+    sizes.iter().map(|&size| report.rows.iter().find(|row| row.case.working_set == size)?.level.clone()).collect()
+}
+
+/// Four times the cache of 32 MiB, of which each of 16 threads has 8 MiB.
+#[test]
+fn many_threads_on_one_cache_reach_memory() {
+    let bare = imitation::caches([1, 16, 1], false);
+    let sizes = [frame(&bare).memory_size(16), Bytes::mib(127), Bytes::mib(64), Bytes::mib(28)];
+    assert_eq!(sizes[0], Bytes::mib(128));
+    let memory = Some("memory".to_string());
+    assert_eq!(levels(&bare, 16, &sizes), [memory.clone(), None, None, Some("L3".into())]);
+    // Those of a guest may have a cache each, whatever it is told.
+    let guest = imitation::caches([1, 16, 1], true);
+    assert_eq!(levels(&guest, 16, &[Bytes::mib(128)]), [None]);
+    assert_eq!(levels(&guest, 16, &[frame(&guest).memory_size(16)]), [memory]);
+}
