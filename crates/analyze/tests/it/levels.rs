@@ -39,3 +39,17 @@ fn many_threads_on_one_cache_reach_memory() {
     assert_eq!(levels(&guest, 16, &[Bytes::mib(128)]), [None]);
     assert_eq!(levels(&guest, 16, &[frame(&guest).memory_size(16)]), [memory]);
 }
+
+/// Two threads of a core share its caches: they have half each.
+#[test]
+fn siblings_are_measured_in_the_level_that_was_planned() {
+    for shape in [[1, 8, 2], [4, 4, 2], [2, 8, 1]] {
+        let machine = imitation::caches(shape, false);
+        let frame = frame(&machine);
+        let threads = frame.placement.most();
+        let sizes: Vec<Bytes> = frame.in_caches(threads).into_iter().map(|(_, size)| size).collect();
+        let named = levels(&machine, threads, &[sizes, vec![frame.memory_size(threads)]].concat());
+        let expected = ["L1", "L2", "L3", "memory"].map(|name| Some(name.to_string()));
+        assert_eq!(named, expected, "{shape:?}: {:?}", frame.in_caches(threads));
+    }
+}

@@ -5,6 +5,7 @@ use crate::kernel::Width;
 use crate::kernel::chase::Chase;
 use crate::kernel::isa::Isa;
 use crate::machine::Machine;
+use crate::machine::caches::Cache;
 use crate::machine::cpuset::CpuSet;
 use crate::machine::room;
 use crate::memory::MemorySpec;
@@ -64,6 +65,9 @@ pub struct Frame {
     pub placement: Placement,
     /// Data caches that the first CPU sees, as the operating system claims: (level, bytes), small first.
     pub caches: Vec<(u32, Bytes)>,
+    /// Data caches of all CPUs, and who shares them. Without the last ones of a virtual machine: its CPUs may have some of their
+    /// own, whatever it is told.
+    pub shared: Vec<Cache>,
     /// Widths there are, narrow first.
     pub widths: Vec<Width>,
     /// Most memory that a run may take.
@@ -167,10 +171,14 @@ impl Frame {
             // The CPUs of a virtual machine may lie on cache domains of their own, whatever the guest is told.
             if machine.is_virtual() { Bytes(one.0 * cpus.len() as u64) } else { claimed }
         };
+        let own = machine.data_caches(all[0]);
+        let last = own.last().filter(|_| machine.is_virtual()).map(|cache| cache.level);
+        let is_shared = |cache: &Cache| cache.holds_data() && Some(cache.level) != last;
         // A little less than may be taken: until it is, others may have taken some.
         let allowance = room::allowance(machine.available_memory().get());
         Ok(Frame {
-            caches: machine.data_caches(all[0]).iter().map(|cache| (cache.level, cache.size)).collect(),
+            caches: own.iter().map(|cache| (cache.level, cache.size)).collect(),
+            shared: machine.caches.iter().filter(|cache| is_shared(cache)).cloned().collect(),
             widths: isa.widths(),
             memory_limit: Bytes(allowance.0 / 16 * 15),
             last_level: [last_level(&all[..1]), last_level(&all)],
@@ -186,18 +194,34 @@ impl Frame {
         Bytes((cache.0 * MEMORY_TO_CACHE).max(Bytes::mib(64).0)).min(most)
     }
 
-    /// A working set of so many threads in each claimed cache, where nothing else is likely to show: (level, bytes).
+    /// The part of its cache of a level that a thread gets where so many run: of siblings, or of all behind one cache, one alone.
+    /// Where other threads have less of theirs, all get as much.
+    fn part(&self, level: u32, threads: usize) -> f64 {
+        let cpus = self.placement.first(threads).unwrap_or_default();
+        let each = |cache: &Cache| {
+            let sharers = cpus.iter().filter(|cpu| cache.cpus.contains(**cpu)).count();
+            (sharers > 0).then(|| cache.size.0 as f64 / sharers as f64)
+        };
+        let of_level = || self.shared.iter().filter(|cache| cache.level == level);
+        let own = of_level().find(|cache| cpus.first().is_some_and(|cpu| cache.cpus.contains(*cpu)));
+        own.map_or(1.0, |own| of_level().filter_map(each).fold(own.size.0 as f64, f64::min) / own.size.0 as f64)
+    }
+
+    /// A working set of so many threads in each claimed cache, where nothing else is likely to show: (level, bytes). Those of all
+    /// threads that share a cache fit it together.
     ///
     /// Three quarters of the first level: pages of all streams fit beside each other. Of a larger cache the middle between it and
     /// the one before, as a curve over working sets shows them, whose points these are: neighbours of a shared host, and other
     /// cores, leave less than is claimed. Loads of half of a last level of 32 MiB ran at 77 to 82 GB/s in ten runs of a guest, and
     /// at 97 to 100 over 5.7 MiB, as over all between 2 and 8.
     pub fn in_caches(&self, threads: usize) -> Vec<(u32, Bytes)> {
-        // A last level that all threads share holds no more for more threads.
-        let is_shared = self.last_level[1] == self.last_level[0] && self.caches.len() > 1;
-        let own: Vec<f64> = self.caches.iter().map(|(_, size)| size.0 as f64).collect();
-        let parts = middles(&own, if is_shared { threads } else { 1 });
-        self.caches.iter().zip(parts).map(|((level, _), part)| (*level, Bytes(part.0 * threads as u64))).collect()
+        let parts: Vec<f64> =
+            self.caches.iter().map(|(level, size)| size.0 as f64 * self.part(*level, threads)).collect();
+        self.caches
+            .iter()
+            .zip(middles(&parts))
+            .map(|((level, _), part)| (*level, Bytes(part.0 * threads as u64)))
+            .collect()
     }
 
     /// One working set of a thread at each level, from the first cache to memory.
@@ -219,13 +243,9 @@ impl Frame {
     }
 }
 
-/// Where one of `threads` that share the last cache looks at each cache of these sizes.
-fn middles(caches: &[f64], threads: usize) -> Vec<Bytes> {
+/// Where a thread looks at each cache, of which it gets these parts.
+fn middles(part: &[f64]) -> Vec<Bytes> {
     const MOST: f64 = 0.75;
-    let mut part = caches.to_vec();
-    if let Some(last) = part.last_mut() {
-        *last /= threads as f64;
-    }
     let first = part.first().map(|size| Bytes((size * MOST) as u64));
     let further = part.windows(2).map(|pair| {
         let middle = (pair[0] * pair[1]).sqrt().min(MOST * pair[1]);
@@ -273,9 +293,11 @@ pub(crate) fn over_chase(
 mod tests {
     use super::*;
 
+    /// With the last cache shared by so many.
     fn kib(caches: &[Bytes], threads: usize) -> Vec<u64> {
-        let caches: Vec<f64> = caches.iter().map(|size| size.0 as f64).collect();
-        middles(&caches, threads).into_iter().map(|size| size.0 >> 10).collect()
+        let mut parts: Vec<f64> = caches.iter().map(|size| size.0 as f64).collect();
+        parts.last_mut().into_iter().for_each(|last| *last /= threads as f64);
+        middles(&parts).into_iter().map(|size| size.0 >> 10).collect()
     }
 
     /// sqrt(32 x 1024) = 181 KiB, sqrt(1024 x 32768) = 5793 KiB.

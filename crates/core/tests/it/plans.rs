@@ -1,0 +1,73 @@
+//! Plans of machines made by hand: what is asked is planned, and working sets lie where they should.
+
+use std::time::Duration;
+
+use membound_core::case::Case;
+use membound_core::experiments::choice::{Choice, kernels};
+use membound_core::experiments::frame::Frame;
+use membound_core::experiments::roofline::roofline;
+use membound_core::kernel::isa::Isa;
+use membound_core::machine::Machine;
+use membound_core::units::Bytes;
+
+use crate::common::imitation;
+
+fn frame(machine: &Machine) -> Frame {
+    Frame::new(machine, Isa::NONE, None).unwrap()
+}
+
+/// Working sets of so many threads that are too large for a cache that some of the threads share.
+fn overfull(machine: &Machine, threads: usize) -> Vec<String> {
+    let frame = frame(machine);
+    let cpus = frame.placement.first(threads).unwrap();
+    let mut faults = Vec::new();
+    for (level, size) in frame.in_caches(threads) {
+        for cache in machine.caches.iter().filter(|cache| cache.level == level) {
+            let sharers = cpus.iter().filter(|cpu| cache.cpus.contains(**cpu)).count() as u64;
+            let together = Bytes(size.0 / threads as u64 * sharers);
+            if together > cache.size {
+                faults.push(format!("{threads} threads: {together} in L{level} of {}", cache.size));
+            }
+        }
+    }
+    faults
+}
+
+#[test]
+fn working_sets_of_all_threads_fit_their_caches() {
+    for shape in [[1, 8, 1], [1, 8, 2], [2, 20, 2], [12, 8, 2], [2, 3, 4]] {
+        let machine = imitation::caches(shape, false);
+        for threads in frame(&machine).placement.scaling() {
+            assert_eq!(overfull(&machine, threads), [""; 0], "{shape:?}");
+        }
+    }
+    // One domain of two: those of its cache share it, and the other is idle.
+    let machine = imitation::caches([2, 8, 1], false);
+    let frame = frame(&machine);
+    let of = |threads| frame.in_caches(threads)[2].1.0 / threads as u64;
+    assert!(of(8) == of(16) && of(8) < of(1), "{} {} {}", of(1), of(8), of(16));
+}
+
+/// Its CPUs may lie behind caches of their own, whatever the guest is told.
+#[test]
+fn a_guests_last_cache_is_each_threads_own() {
+    let frame = frame(&imitation::caches([1, 8, 2], true));
+    let of = |threads: usize| frame.in_caches(threads).into_iter().map(move |(_, size)| size.0 / threads as u64);
+    assert_eq!(of(8).collect::<Vec<_>>(), of(1).collect::<Vec<_>>());
+    // Its caches before that are shared by siblings, as it is told: 16 of 32 KiB each.
+    let [first, second, last] = of(16).collect::<Vec<_>>()[..] else { panic!() };
+    assert!(first == 12 << 10 && second < 128 << 10 && last == 4 << 20, "{first} {second} {last}");
+}
+
+/// Each level has its cases, and none of those for a cache lies outside of it.
+#[test]
+fn no_level_is_left_out_for_many_threads() {
+    let frame = frame(&imitation::caches([2, 20, 1], false));
+    let l3 = frame.in_caches(40)[2].1;
+    let planned = kernels(&frame, &Choice::default()).unwrap();
+    assert!(planned.iter().any(|case| case.threads() == 40 && case.working_set == l3), "{l3}");
+    let lines = roofline(&frame, 20, Duration::from_secs(600)).unwrap();
+    let is_beyond = |size: Bytes| size > Bytes::mib(32) && size < frame.memory_size(20);
+    let beyond = lines.iter().filter(|case| case.threads() == 20 && is_beyond(case.working_set));
+    assert_eq!(beyond.map(Case::to_string).collect::<Vec<_>>(), [""; 0]);
+}
