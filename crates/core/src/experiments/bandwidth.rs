@@ -1,6 +1,6 @@
 //! Store kinds side by side over working sets, and STREAM.
 
-use crate::case::{Case, Protocol, USUAL_MEMORY, distinct, product, steady};
+use crate::case::{Case, Protocol, USUAL_MEMORY, distinct, product, product4, steady};
 use crate::experiments::choice::{Choice, check_size};
 use crate::experiments::frame::{Frame, PlanError, all_and_one};
 use crate::kernel::catalog::Kernel;
@@ -39,16 +39,14 @@ pub fn stream_choice(frame: &Frame, choice: &Choice) -> Result<Vec<Case>, PlanEr
         [] => vec![None],
         sizes => sizes.iter().map(|size| Some(Bytes(size.0 / 3))).collect(),
     };
-    let width = choice.widths.first().copied().unwrap_or(frame.widest());
+    let widths = if choice.widths.is_empty() { vec![frame.widest()] } else { choice.widths.clone() };
     let counts = if choice.threads.is_empty() { vec![frame.placement.most()] } else { choice.threads.clone() };
     let mut cases = Vec::new();
     for (&threads, &size) in product(&counts, &choice.sizes) {
         let triad = Kernel::named("triad").expect("the catalog has it");
         check_size(frame, size, triad, choice.element, threads)?;
     }
-    for (&memory, (&threads, &array)) in
-        memories.iter().flat_map(|memory| product(&counts, &arrays).map(move |pair| (memory, pair)))
-    {
+    for ((&memory, &width), (&threads, &array)) in product4(&memories, &widths, &counts, &arrays) {
         cases.extend(stream(frame, threads, memory, width, array)?);
     }
     if !choice.stores.is_empty() {
@@ -85,6 +83,7 @@ pub fn stores(frame: &Frame, choice: &Choice) -> Result<Vec<Case>, PlanError> {
     let mut cases = Vec::new();
     for &threads in &counts {
         let cpus = frame.placement.first(threads)?;
+    // Kinds of stores stand beside each other of one memory and one width.
         let last = Bytes(frame.memory_size(threads).0 / threads as u64);
         let sizes = if choice.sizes.is_empty() {
             frame.sweep(1, last).into_iter().map(|size| Bytes(size.0 * threads as u64)).collect()

@@ -11,6 +11,7 @@ use crate::experiments::frame::{Frame, PlanError};
 use crate::kernel::catalog::Kernel;
 use crate::kernel::streams::{Streams, Touch};
 use crate::kernel::{Element, LoadKind, StoreKind, Variant, Width};
+use crate::memory::MemorySpec;
 use crate::units::{Bytes, LINE};
 use crate::work::common::Common;
 
@@ -89,15 +90,18 @@ pub fn streams(frame: &Frame, choice: &Choice, offsets: &Offsets) -> Result<Vec<
         true => vec![Touch::Read, Touch::Copy],
         false => choice.kernels.iter().filter_map(|kernel| touch_of(kernel.name)).collect(),
     };
+    let memories = if choice.memory.is_empty() { vec![USUAL_MEMORY] } else { choice.memory.clone() };
     let mut cases = Vec::new();
     for threads in counts {
         let cpus = frame.placement.first(threads)?;
-        let size = choice.sizes.first().copied().unwrap_or(frame.memory_size(threads));
-        if !touches.is_empty() {
-            cases.extend(walks(frame, choice, &touches, offsets, &cpus, size)?);
-        }
-        for kernel in choice.kernels.iter().filter(|kernel| touch_of(kernel.name).is_none()) {
-            cases.extend(blocks(frame, choice, kernel, offsets, &cpus, size)?);
+        let sizes = if choice.sizes.is_empty() { vec![frame.memory_size(threads)] } else { choice.sizes.clone() };
+        for (&size, &memory) in product(&sizes, &memories) {
+            if !touches.is_empty() {
+                cases.extend(walks(frame, &touches, offsets, (&cpus, size, memory))?);
+            }
+            for kernel in choice.kernels.iter().filter(|kernel| touch_of(kernel.name).is_none()) {
+                cases.extend(blocks(frame, choice, kernel, offsets, (&cpus, size, memory))?);
+            }
         }
     }
     Ok(distinct(cases))
@@ -105,11 +109,9 @@ pub fn streams(frame: &Frame, choice: &Choice, offsets: &Offsets) -> Result<Vec<
 
 fn walks(
     frame: &Frame,
-    choice: &Choice,
     touches: &[Touch],
     offsets: &Offsets,
-    cpus: &[u32],
-    size: Bytes,
+    (cpus, size, memory): (&[u32], Bytes, MemorySpec),
 ) -> Result<Vec<Case>, PlanError> {
     if size > frame.memory_limit {
         return Err(PlanError::TooLarge { size, limit: frame.memory_limit });
@@ -121,7 +123,6 @@ fn walks(
     if let Some(&odd) = offsets.bytes().iter().find(|bytes| !u64::from(**bytes).is_multiple_of(LINE)) {
         return Err(PlanError::OddOffset { offset: Bytes(odd.into()), unit: Bytes(LINE) });
     }
-    let memory = choice.memory.first().copied().unwrap_or(USUAL_MEMORY);
     let case = |streams: Streams| Case {
         work: Work::Streams(streams),
         ..steady("load", Width::W128, StoreKind::Regular, memory, cpus.to_vec(), size)
@@ -140,8 +141,7 @@ fn blocks(
     choice: &Choice,
     kernel: &Kernel,
     offsets: &Offsets,
-    cpus: &[u32],
-    size: Bytes,
+    (cpus, size, memory): (&[u32], Bytes, MemorySpec),
 ) -> Result<Vec<Case>, PlanError> {
     check_size(frame, size, kernel, choice.element, cpus.len())?;
     let element: Element = choice.element;
@@ -155,7 +155,6 @@ fn blocks(
     let widths = if choice.widths.is_empty() { &widest } else { &choice.widths };
     let regular = vec![StoreKind::Regular];
     let stores = if choice.stores.is_empty() || kernel.formula().store().is_none() { &regular } else { &choice.stores };
-    let memory = choice.memory.first().copied().unwrap_or(USUAL_MEMORY);
     let mut cases = Vec::new();
     for (&width, &store) in product(widths, stores) {
         let load = LoadKind::Regular;

@@ -3,11 +3,15 @@
 use std::time::Duration;
 
 use membound_core::case::Case;
+use membound_core::experiments::bandwidth::stream_choice;
 use membound_core::experiments::choice::{Choice, kernels};
 use membound_core::experiments::frame::Frame;
 use membound_core::experiments::roofline::roofline;
+use membound_core::experiments::streams::{Offsets, streams};
 use membound_core::kernel::isa::Isa;
+use membound_core::kernel::{StoreKind, Width};
 use membound_core::machine::Machine;
+use membound_core::memory::{MemoryKind, MemorySpec};
 use membound_core::units::Bytes;
 
 use crate::common::imitation;
@@ -70,4 +74,45 @@ fn no_level_is_left_out_for_many_threads() {
     let is_beyond = |size: Bytes| size > Bytes::mib(32) && size < frame.memory_size(20);
     let beyond = lines.iter().filter(|case| case.threads() == 20 && is_beyond(case.working_set));
     assert_eq!(beyond.map(Case::to_string).collect::<Vec<_>>(), [""; 0]);
+}
+
+const MEMORY: [MemoryKind; 2] = [MemoryKind::Thp, MemoryKind::Base];
+
+fn listed() -> Choice {
+    Choice {
+        memory: MEMORY.map(MemorySpec::of).into(),
+        widths: vec![Width::Scalar, Width::W128],
+        sizes: vec![Bytes::mib(1), Bytes::mib(2)],
+        threads: vec![1],
+        ..Choice::default()
+    }
+}
+
+/// Memory kinds, widths of regular stores and sizes of cases.
+fn spread(cases: &[Case]) -> [usize; 3] {
+    let count = |mut all: Vec<String>| {
+        all.sort();
+        all.dedup();
+        all.len()
+    };
+    let is_regular = |case: &&Case| case.variant().is_some_and(|variant| variant.store == StoreKind::Regular);
+    let width = |case: &Case| case.variant().map(|variant| variant.width.to_string());
+    [
+        count(cases.iter().map(|case| case.memory.to_string()).collect()),
+        count(cases.iter().filter(is_regular).filter_map(width).collect()),
+        count(cases.iter().map(|case| case.working_set.to_string()).collect()),
+    ]
+}
+
+#[test]
+fn nothing_of_a_list_is_dropped() {
+    let frame = frame(&imitation::caches([1, 2, 1], false));
+    // Of two and of three arrays each.
+    assert_eq!(spread(&stream_choice(&frame, &listed()).unwrap())[..2], [2, 2]);
+    let offsets: Offsets = "0,64".parse().unwrap();
+    let walks = streams(&frame, &Choice { widths: Vec::new(), ..listed() }, &offsets).unwrap();
+    assert_eq!((spread(&walks)[0], spread(&walks)[2]), (2, 2));
+    let triad = membound_core::kernel::catalog::Kernel::named("triad").unwrap();
+    let blocks = streams(&frame, &Choice { kernels: vec![triad], ..listed() }, &offsets).unwrap();
+    assert_eq!((spread(&blocks)[0], spread(&blocks)[2]), (2, 2));
 }

@@ -6,7 +6,7 @@ use clap::Args;
 
 use crate::cli::args::{ChoiceArgs, Done, PlaceArgs, RunArgs};
 use crate::cli::measure::Job;
-use crate::cli::memory::MemoryList;
+use crate::cli::memory::{self, MemoryList};
 use crate::cli::usage::usage;
 use membound_analyze::output::terminal;
 use membound_analyze::report::Report;
@@ -75,7 +75,12 @@ impl What {
             [("--load", !args.load.is_empty()), ("--unroll", args.unroll.is_some()), ("--misalign", args.misalign > 0)];
         let own = match self {
             What::Bandwidth | What::Energy => return Ok(()),
-            What::Stores => vec![("--store", !args.store.is_empty())],
+            What::Stores => vec![
+                ("--store", !args.store.is_empty()),
+                // Kinds of stores are compared in one memory, at one width.
+                ("a second --memory", memory::chosen(&args.memory, None).0.len() > 1),
+                ("a second --width", args.width.len() > 1),
+            ],
             What::Streams => {
                 // Streams are walked in one way; a kernel over a block has all of its own.
                 let walks = args.kernel.is_empty() || args.kernel.iter().any(|k| streams::touch_of(k).is_some());

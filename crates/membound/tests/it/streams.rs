@@ -252,6 +252,8 @@ fn the_command_walks_for_real() {
         (&["bandwidth", "--offsets", "scan", "--kernel", "a[i] = b[k[i]]"], "no places of their own"),
         (&["bandwidth", "--offsets", "much"], "much"),
         (&["stores", "--offsets", "scan"], "`membound bandwidth` takes it"),
+        (&["stores", "--memory", "thp,4k"], "a second --memory does not apply here"),
+        (&["stores", "--width", "scalar,128"], "a second --width does not apply here"),
         (&["bandwidth", "--offsets", "scan", "--size", "1KiB"], "give at least"),
     ] {
         let wrong = run(args);
