@@ -6,7 +6,7 @@ use crate::experiments::frame::{Frame, PlanError, all_and_one};
 use crate::kernel::catalog::Kernel;
 use crate::kernel::{StoreKind, Width};
 use crate::memory::MemorySpec;
-use crate::units::Bytes;
+use crate::units::{Bytes, LINE};
 
 /// STREAM's four kernels by its rules: arrays of at least four times the last-level caches each, where no size is given.
 pub fn stream(
@@ -19,7 +19,8 @@ pub fn stream(
     let cpus = frame.placement.first(threads)?;
     let by_rule = 4 * frame.last_level[usize::from(threads > 1)].0.max(Bytes::mib(8).0);
     let array = array.map_or(by_rule.min(frame.memory_limit.0 / 8), |array| array.0);
-    let array = array / (64 * threads as u64) * (64 * threads as u64);
+    let lines = LINE * threads as u64;
+    let array = array / lines * lines;
     let mut cases = Vec::new();
     for store in [StoreKind::Regular, StoreKind::Nt] {
         for kernel in ["copy", "scale", "add", "triad"] {
@@ -45,6 +46,11 @@ pub fn stream_choice(frame: &Frame, choice: &Choice) -> Result<Vec<Case>, PlanEr
     for (&threads, &size) in product(&counts, &choice.sizes) {
         let triad = Kernel::named("triad").expect("the catalog has it");
         check_size(frame, size, triad, choice.element, threads)?;
+        // Whole lines of three arrays for each thread: less is rounded to nothing.
+        let least = Bytes(3 * LINE * threads as u64);
+        if size < least {
+            return Err(PlanError::TooSmall { size, threads, least });
+        }
     }
     for ((&memory, &width), (&threads, &array)) in product4(&memories, &widths, &counts, &arrays) {
         cases.extend(stream(frame, threads, memory, width, array)?);
@@ -77,13 +83,13 @@ pub fn stores(frame: &Frame, choice: &Choice) -> Result<Vec<Case>, PlanError> {
     let named = |names: &[&str]| names.iter().filter_map(|name| Kernel::named(name)).collect::<Vec<_>>();
     let kernels =
         if choice.kernels.is_empty() { named(&["store", "copy", "schoenauer"]) } else { choice.kernels.clone() };
+    // Kinds of stores stand beside each other of one memory and one width.
     let memory = choice.memory.first().copied().unwrap_or(USUAL_MEMORY);
     let counts = if choice.threads.is_empty() { all_and_one(frame) } else { choice.threads.clone() };
     let width = choice.widths.first().copied().unwrap_or(frame.widest());
     let mut cases = Vec::new();
     for &threads in &counts {
         let cpus = frame.placement.first(threads)?;
-    // Kinds of stores stand beside each other of one memory and one width.
         let last = Bytes(frame.memory_size(threads).0 / threads as u64);
         let sizes = if choice.sizes.is_empty() {
             frame.sweep(1, last).into_iter().map(|size| Bytes(size.0 * threads as u64)).collect()

@@ -5,7 +5,7 @@ use std::time::Duration;
 use membound_core::case::Case;
 use membound_core::experiments::bandwidth::stream_choice;
 use membound_core::experiments::choice::{Choice, kernels};
-use membound_core::experiments::frame::Frame;
+use membound_core::experiments::frame::{Frame, PlanError};
 use membound_core::experiments::roofline::roofline;
 use membound_core::experiments::streams::{Offsets, streams};
 use membound_core::kernel::isa::Isa;
@@ -115,4 +115,14 @@ fn nothing_of_a_list_is_dropped() {
     let triad = membound_core::kernel::catalog::Kernel::named("triad").unwrap();
     let blocks = streams(&frame, &Choice { kernels: vec![triad], ..listed() }, &offsets).unwrap();
     assert_eq!((spread(&blocks)[0], spread(&blocks)[2]), (2, 2));
+}
+
+/// Three arrays of 100 bytes are no line for each of two threads.
+#[test]
+fn arrays_without_a_line_for_each_thread_are_refused() {
+    let frame = frame(&imitation::caches([1, 2, 1], false));
+    let of = |bytes| Choice { sizes: vec![Bytes(bytes)], threads: vec![2], ..Choice::default() };
+    let refused = stream_choice(&frame, &of(300)).unwrap_err();
+    assert_eq!(refused, PlanError::TooSmall { size: Bytes(300), threads: 2, least: Bytes(384) });
+    assert!(stream_choice(&frame, &of(384)).unwrap().iter().all(|case| case.working_set.0 >= 256));
 }
