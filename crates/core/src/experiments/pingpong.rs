@@ -344,7 +344,7 @@ pub fn octaves(last: Bytes, per_octave: u32) -> Vec<Bytes> {
     sizes.into_iter().map(Bytes).collect()
 }
 
-/// Sizes of messages as the user writes them: one size, or `0..64MiB` for all powers of two between.
+/// Sizes of messages as the user writes them: one size, or `0..64MiB` for both and all powers of two between.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Sizes {
     /// One.
@@ -358,7 +358,11 @@ impl Sizes {
     pub fn all(list: &[Sizes], per_octave: u32) -> Vec<Bytes> {
         let of = |sizes: &Sizes| match *sizes {
             Sizes::One(size) => vec![size],
-            Sizes::Range(first, last) => octaves(last, per_octave).into_iter().filter(|size| *size >= first).collect(),
+            // Both ends, whether or not they are powers of two: an empty list would be the whole default.
+            Sizes::Range(first, last) => {
+                let between = octaves(last, per_octave).into_iter().filter(|size| *size >= first);
+                between.chain([first, last]).collect()
+            }
         };
         let mut sizes: Vec<Bytes> = list.iter().flat_map(of).collect();
         sizes.sort_unstable();

@@ -6,6 +6,7 @@ use membound_core::case::Case;
 use membound_core::experiments::bandwidth::stream_choice;
 use membound_core::experiments::choice::{Choice, kernels};
 use membound_core::experiments::frame::{Frame, PlanError};
+use membound_core::experiments::pingpong::Sizes;
 use membound_core::experiments::roofline::roofline;
 use membound_core::experiments::streams::{Offsets, streams};
 use membound_core::kernel::isa::Isa;
@@ -125,4 +126,16 @@ fn arrays_without_a_line_for_each_thread_are_refused() {
     let refused = stream_choice(&frame, &of(300)).unwrap_err();
     assert_eq!(refused, PlanError::TooSmall { size: Bytes(300), threads: 2, least: Bytes(384) });
     assert!(stream_choice(&frame, &of(384)).unwrap().iter().all(|case| case.working_set.0 >= 256));
+}
+
+#[test]
+fn a_range_of_messages_has_both_its_ends() {
+    let all = |text: &str| {
+        let sizes: Vec<Sizes> = text.split(',').map(|size| size.parse().unwrap()).collect();
+        Sizes::all(&sizes, 1).into_iter().map(|size| size.0).collect::<Vec<_>>()
+    };
+    assert_eq!(all("5..7"), [5, 7]);
+    assert_eq!(all("3..10"), [3, 4, 8, 10]);
+    assert_eq!(all("6..6,1..2"), [1, 2, 6]);
+    assert_eq!(all("0..4"), [0, 1, 2, 4]);
 }
