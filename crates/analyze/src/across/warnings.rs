@@ -230,7 +230,7 @@ fn uneven_nodes(machine: &Machine) -> Option<Warning> {
 /// Which channel a module is on cannot be read, but modules of different sizes never fill channels alike.
 fn uneven_modules(machine: &Machine) -> Option<Warning> {
     let mut sizes: BTreeMap<Bytes, usize> = BTreeMap::new();
-    for size in machine.dimms.known()?.iter().filter_map(|dimm| dimm.size.get()) {
+    for size in machine.modules()?.iter().filter_map(|dimm| dimm.size.get()) {
         *sizes.entry(size).or_insert(0) += 1;
     }
     let parts: Vec<String> = sizes.iter().map(|(size, count)| format!("{count} of {size}")).collect();

@@ -7,4 +7,5 @@ mod halves;
 mod kinds;
 mod levels;
 mod machines;
+mod modules;
 mod pingpong;

@@ -62,6 +62,21 @@ pub(crate) fn dimms(source: &Source) -> Fact<Vec<Dimm>> {
     })
 }
 
+impl Dimm {
+    /// Whether it is, or would be, in a slot for modules: not in the processor's package, nor soldered flash.
+    pub(crate) fn is_in_slot(&self) -> bool {
+        const ELSEWHERE: [&str; 6] = ["HBM", "ROM", "flash", "EEPROM", "FEPROM", "EPROM"];
+        let is_elsewhere = |name: &String| ELSEWHERE.iter().any(|start| name.starts_with(start));
+        let is_mcdram = self.slot.known().is_some_and(|slot| slot.contains("MCDRAM"));
+        !is_mcdram && !self.technology.known().is_some_and(is_elsewhere)
+    }
+
+    /// Whether it keeps what it holds without power.
+    pub(crate) fn is_persistent(&self) -> bool {
+        self.technology.known().is_some_and(|name| name == "non-volatile")
+    }
+}
+
 /// One SMBIOS structure: its fixed part, header included, and its strings.
 struct Structure<'a> {
     fixed: &'a [u8],
@@ -157,7 +172,13 @@ impl Structure<'_> {
     }
 
     fn technology(&self) -> Option<String> {
-        const NAMES: [(u8, &str); 15] = [
+        /// DSP0134 (SMBIOS 3.7), type of a memory device; dmidecode knows the same.
+        const NAMES: [(u8, &str); 21] = [
+            (0x08, "ROM"),
+            (0x09, "flash"),
+            (0x0A, "EEPROM"),
+            (0x0B, "FEPROM"),
+            (0x0C, "EPROM"),
             (0x0F, "SDRAM"),
             (0x12, "DDR"),
             (0x13, "DDR2"),
@@ -173,6 +194,7 @@ impl Structure<'_> {
             (0x21, "HBM2"),
             (0x22, "DDR5"),
             (0x23, "LPDDR5"),
+            (0x24, "HBM3"),
         ];
         let code = self.byte(0x12)?;
         NAMES.iter().find(|(number, _)| *number == code).map(|(_, name)| name.to_string())
@@ -217,6 +239,19 @@ mod tests {
         assert_eq!(dimms[0].manufacturer.reason(), Some("the firmware leaves out the manufacturer"));
         assert_eq!(dimms[1].slot, Fact::Known("P0 A2".into()));
         assert_eq!(dimms[1].size.reason(), Some("the slot is empty"));
+    }
+
+    #[test]
+    fn types_of_memory_devices_have_names() {
+        let of = |code: u8| {
+            let mut table = table();
+            table[0x12] = code;
+            let name = structures(&table).next().and_then(|device| device.technology());
+            name.unwrap_or_default()
+        };
+        assert_eq!([0x08, 0x09, 0x0A, 0x0B, 0x0C].map(of), ["ROM", "flash", "EEPROM", "FEPROM", "EPROM"]);
+        assert_eq!([0x1F, 0x20, 0x21, 0x24].map(of), ["non-volatile", "HBM", "HBM2", "HBM3"]);
+        assert_eq!([0x02, 0x07, 0xFF].map(of), ["", "", ""]);
     }
 
     proptest! {

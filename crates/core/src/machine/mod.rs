@@ -160,14 +160,16 @@ impl Machine {
         self.memory.available.clone().map(|available| headroom.map_or(available, |headroom| headroom.min(available)))
     }
 
-    /// The modules beside the processor: high-bandwidth memory in its package is listed by some firmware too.
+    /// The modules of DRAM beside the processor. Firmware lists high-bandwidth memory in its package, persistent memory in the
+    /// same slots, and the flash that it lies in itself, too.
     pub fn modules(&self) -> Option<Vec<&Dimm>> {
-        let is_beside = |dimm: &&Dimm| {
-            let is_hbm = dimm.technology.known().is_some_and(|name| name.starts_with("HBM"));
-            let is_mcdram = dimm.slot.known().is_some_and(|slot| slot.contains("MCDRAM"));
-            dimm.size.known().is_some() && !is_hbm && !is_mcdram
-        };
-        Some(self.dimms.known()?.iter().filter(is_beside).collect())
+        let is_module = |dimm: &&Dimm| dimm.size.known().is_some() && dimm.is_in_slot() && !dimm.is_persistent();
+        Some(self.dimms.known()?.iter().filter(is_module).collect())
+    }
+
+    /// How many slots for modules there are: empty ones, and those with persistent memory, are among them.
+    pub fn module_slots(&self) -> Option<usize> {
+        Some(self.dimms.known()?.iter().filter(|dimm| dimm.is_in_slot()).count())
     }
 
     /// The transfer rate of all memory modules together at their configured speed: no machine is faster, and one with two

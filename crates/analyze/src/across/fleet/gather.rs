@@ -20,7 +20,7 @@ use membound_core::case::Case;
 use membound_core::input;
 use membound_core::machine::limits::Limits;
 use membound_core::machine::pages::Memory;
-use membound_core::machine::{Machine, firmware, nodes};
+use membound_core::machine::{Machine, nodes};
 use membound_core::record::hand_overs::{Distance, Distances, HandOvers};
 use membound_core::record::skim::{Cases, Skim, SkimmedMachine, SkimmedVisit};
 use membound_core::record::{Measured, Outcome, Record, RecordError};
@@ -453,11 +453,11 @@ fn hardware(machine: &Machine) -> Hardware {
 }
 
 fn of_class(machine: &Machine) -> Facts {
-    let filled: Vec<&firmware::Dimm> =
-        machine.dimms.known().into_iter().flatten().filter(|dimm| dimm.size.known().is_some()).collect();
+    let modules = machine.modules();
+    let filled = modules.as_deref().unwrap_or_default();
     let sizes: std::collections::BTreeSet<_> = filled.iter().filter_map(|dimm| dimm.size.get()).collect();
     Facts {
-        modules: machine.dimms.known().map(|_| filled.len() as u32),
+        modules: modules.as_ref().map(|modules| modules.len() as u32),
         has_uneven_modules: sizes.len() > 1,
         module_mt_s: filled.iter().filter_map(|dimm| dimm.configured_mt_s.get()).min(),
         module_rated_mt_s: filled.iter().filter_map(|dimm| dimm.rated_mt_s.get()).min(),

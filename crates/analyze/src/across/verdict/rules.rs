@@ -375,9 +375,9 @@ fn still_rising(scene: &Scene<'_>) -> Option<(usize, usize, f64)> {
 fn few_channels(scene: &Scene<'_>) -> Option<Found> {
     let machine = &scene.report.machine;
     let test = "membound numa";
-    if let Some(dimms) = machine.dimms.known() {
-        let sizes: Vec<Bytes> = dimms.iter().filter_map(|dimm| dimm.size.get()).collect();
-        let (filled, slots) = (sizes.len(), dimms.len());
+    if let (Some(modules), Some(slots)) = (machine.modules(), machine.module_slots()) {
+        let sizes: Vec<Bytes> = modules.iter().filter_map(|module| module.size.get()).collect();
+        let filled = sizes.len();
         if filled > 0 && 2 * filled < slots {
             let evidence = format!(
                 "{filled} of {slots} slots are filled; with two slots to a channel that leaves {} channels empty",

@@ -1,0 +1,47 @@
+//! Memory modules, of all that firmware lists as memory devices.
+
+use membound_analyze::of_record as model;
+use membound_core::machine::Machine;
+use membound_core::machine::fact::Fact;
+use membound_core::machine::firmware::Dimm;
+use membound_core::units::{Bytes, BytesPerSecond};
+
+use crate::common::{by_hand, imitation};
+
+fn device(technology: &str, size: Bytes) -> Dimm {
+    Dimm { technology: Fact::Known(technology.into()), size: Fact::Known(size), ..by_hand::module() }
+}
+
+fn machine(others: &[Dimm]) -> Machine {
+    let ddr = [const { "DDR4" }; 4].map(|technology| device(technology, Bytes::gib(32)));
+    Machine { dimms: Fact::Known([&ddr, others].concat()), ..by_hand::unknown_machine() }
+}
+
+fn said(machine: &Machine) -> String {
+    let report = model::report(&imitation::record(machine.clone(), Vec::new()));
+    report.warnings.iter().map(|warning| format!("{warning:?}\n")).collect()
+}
+
+#[test]
+fn what_is_no_dram_beside_the_package_is_no_module() {
+    let others = [
+        device("non-volatile", Bytes::gib(128)),
+        device("flash", Bytes::mib(16)),
+        device("ROM", Bytes::mib(1)),
+        device("EEPROM", Bytes::kib(64)),
+        device("FEPROM", Bytes::kib(64)),
+        device("EPROM", Bytes::kib(64)),
+        device("HBM3", Bytes::gib(16)),
+    ];
+    let machine = machine(&others);
+    assert_eq!(machine.modules().unwrap().len(), 4);
+    // 4 x 8 B x 4800e6.
+    assert_eq!(machine.dimm_peak(), Some(BytesPerSecond(153.6e9)));
+    assert!(!said(&machine).contains("memory modules differ"), "{}", said(&machine));
+}
+
+#[test]
+fn modules_of_two_sizes_differ() {
+    let machine = machine(&[device("DDR4", Bytes::gib(16))]);
+    assert!(said(&machine).contains("memory modules differ"), "{}", said(&machine));
+}
