@@ -408,6 +408,36 @@ fn affinity_of_the_recorded_process_counts() {
     assert_eq!(tree.machine().usable_cpus(), set("1-3"));
 }
 
+/// Nodes of one package: `caches` last-level caches on each, of a core each.
+fn mode(cpuinfo: &str, nodes: u32, caches: u32) -> Vec<String> {
+    let tree = Tree::new(&[("proc/cpuinfo", cpuinfo)]);
+    for node in 0..nodes {
+        let (first, last) = (node * caches, (node + 1) * caches - 1);
+        (first..=last).for_each(|cpu| tree.cpu(cpu, "32K"));
+        tree.write(&format!("sys/devices/system/node/node{node}/cpulist"), format!("{first}-{last}\n").as_bytes());
+    }
+    tree.machine().memory_modes()
+}
+
+/// NPS came with Zen, and is 1, 2 or 4; other reasons for many nodes in a package are no such setting.
+#[test]
+fn nodes_in_a_package_have_the_name_of_the_setting_alone() {
+    let of = |vendor: &str, family: u32, flags: &str| {
+        format!("vendor_id\t: {vendor}\ncpu family\t: {family}\nmodel\t\t: 1\nstepping\t: 1\nflags\t\t: fpu{flags}\n")
+    };
+    let said = |cpuinfo: &str, nodes, caches| mode(cpuinfo, nodes, caches).concat();
+    let epyc = of("AuthenticAMD", 25, "");
+    assert_eq!(said(&epyc, 4, 2), "4 nodes with CPUs in each package: NPS4.");
+    assert_eq!(said(&epyc, 2, 6), "2 nodes with CPUs in each package: NPS2.");
+    // Each last-level cache as a node, and two dies of an Opteron.
+    assert_eq!(said(&epyc, 12, 1), "12 nodes with CPUs in each package.");
+    assert_eq!(said(&epyc, 4, 1), "4 nodes with CPUs in each package.");
+    assert_eq!(said(&of("AuthenticAMD", 16, ""), 2, 6), "2 nodes with CPUs in each package.");
+    assert_eq!(said(&of("AuthenticAMD", 25, " hypervisor"), 4, 2), "4 nodes with CPUs in each package.");
+    assert_eq!(said(&of("GenuineIntel", 6, ""), 4, 8), "4 nodes with CPUs in each package: SNC-4.");
+    assert_eq!(said(&of("GenuineIntel", 6, " hypervisor"), 3, 2), "3 nodes with CPUs in each package.");
+}
+
 #[test]
 fn a_node_without_cpus() {
     let tree = Tree::new(&[

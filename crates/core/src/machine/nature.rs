@@ -7,6 +7,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::machine::Machine;
+use crate::machine::cpuset::CpuSet;
 use crate::machine::nodes::{Access, Node};
 use crate::units::{Bytes, words};
 
@@ -336,10 +337,32 @@ impl Machine {
                 "One node to the package: all-to-all, hemisphere or quadrant, which no topology tells apart.".into(),
             ),
             (1, _) => None,
-            (each, "AuthenticAMD") => Some(format!("{each} nodes with CPUs in each package: NPS{each}.")),
-            (each, "GenuineIntel") => Some(format!("{each} nodes with CPUs in each package: SNC-{each}.")),
+            (each @ (2 | 4), "AuthenticAMD") if self.is_zen() && self.has_several_caches_a_node() => {
+                Some(format!("{each} nodes with CPUs in each package: NPS{each}."))
+            }
+            // A guest has the nodes that it was given.
+            (each, "GenuineIntel") if !self.is_virtual() => {
+                Some(format!("{each} nodes with CPUs in each package: SNC-{each}."))
+            }
             (each, _) => Some(format!("{each} nodes with CPUs in each package.")),
         }
+    }
+
+    /// Processors of AMD whose firmware has a setting for nodes in a package: from family 17h on. Those of a guest have the nodes
+    /// that it was given.
+    fn is_zen(&self) -> bool {
+        let signature = self.identity.signature.known().map_or("", String::as_str);
+        let family = signature.split('/').next().and_then(|family| family.parse::<u32>().ok());
+        !self.is_virtual() && family >= Some(0x17)
+    }
+
+    /// Whether nodes are larger than a last-level cache: else each such cache may have been made a node.
+    fn has_several_caches_a_node(&self) -> bool {
+        let several = |cpus: &CpuSet| {
+            let first = cpus.first().and_then(|cpu| self.last_level(cpu));
+            first.is_some_and(|cache| cpus.iter().any(|cpu| !cache.cpus.contains(cpu)))
+        };
+        self.nodes.iter().filter_map(|node| node.cpus.known()).filter(|cpus| !cpus.is_empty()).all(several)
     }
 }
 
