@@ -11,6 +11,7 @@ use membound_core::machine::Machine;
 use membound_core::machine::cpus::CoreKind;
 use membound_core::machine::cpuset::CpuSet;
 use membound_core::machine::fact::Fact;
+use membound_core::machine::nature::NodeKind;
 use membound_core::machine::source::{Hypervisor, MachineError};
 use membound_core::memory::{MemoryKind, MemorySpec};
 use membound_core::units::{Bytes, BytesPerSecond, Hertz};
@@ -436,6 +437,22 @@ fn nodes_in_a_package_have_the_name_of_the_setting_alone() {
     assert_eq!(said(&of("AuthenticAMD", 25, " hypervisor"), 4, 2), "4 nodes with CPUs in each package.");
     assert_eq!(said(&of("GenuineIntel", 6, ""), 4, 8), "4 nodes with CPUs in each package: SNC-4.");
     assert_eq!(said(&of("GenuineIntel", 6, " hypervisor"), 3, 2), "3 nodes with CPUs in each package.");
+}
+
+/// Its device's memory is a node, as that of GH200 and GB200.
+#[test]
+fn a_superchips_device_memory_is_known_by_the_product() {
+    let tree = Tree::new(&[
+        ("sys/class/dmi/id/product_name", "NVIDIA GB300\n"),
+        ("sys/devices/system/node/node0/cpulist", "0\n"),
+        ("sys/devices/system/node/node1/cpulist", "\n"),
+    ]);
+    tree.cpu(0, "64K");
+    for node in 0..2 {
+        let meminfo = format!("Node {node} MemTotal: 1048576 kB\nNode {node} MemFree: 1048576 kB\n");
+        tree.write(&format!("sys/devices/system/node/node{node}/meminfo"), meminfo.as_bytes());
+    }
+    assert_eq!(tree.machine().natures().last().map(|node| node.kind), Some(NodeKind::Device));
 }
 
 #[test]

@@ -158,7 +158,7 @@ impl Machine {
         }
         // The device's memory comes as nodes without CPUs; several of them are empty until its instances are divided.
         let product = self.identity.product.known().map_or("", String::as_str);
-        let is_grace = ["Grace", "GH200", "GB200"].iter().any(|name| product.contains(name));
+        let is_grace = ["Grace", "GH200", "GB200", "GB300"].iter().any(|name| product.contains(name));
         if is_grace && !node.has_cpus() {
             return said(NodeKind::Device, format!("{product} with a node without CPUs"));
         }
