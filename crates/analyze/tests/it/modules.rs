@@ -4,6 +4,8 @@ use membound_analyze::of_record as model;
 use membound_core::machine::Machine;
 use membound_core::machine::fact::Fact;
 use membound_core::machine::firmware::Dimm;
+use membound_core::machine::nature::NodeKind;
+use membound_core::machine::spec::Sheet;
 use membound_core::units::{Bytes, BytesPerSecond};
 
 use crate::common::{by_hand, imitation};
@@ -44,4 +46,18 @@ fn what_is_no_dram_beside_the_package_is_no_module() {
 fn modules_of_two_sizes_differ() {
     let machine = machine(&[device("DDR4", Bytes::gib(16))]);
     assert!(said(&machine).contains("memory modules differ"), "{}", said(&machine));
+}
+
+/// Workstations of one generation have half of the channels, or all.
+#[test]
+fn sapphire_rapids_has_the_channels_of_its_model() {
+    let channels = |model: &str| {
+        let cpuinfo = format!(
+            "vendor_id\t: GenuineIntel\ncpu family\t: 6\nmodel\t\t: 143\nmodel name\t: Intel(R) Xeon(R) {model}\nstepping\t: 8\n"
+        );
+        let sheet = Sheet::of(&imitation::machine(&[("proc/cpuinfo", &cpuinfo)])).unwrap();
+        sheet.memory_of(NodeKind::Dram, model).and_then(|memory| memory.channels)
+    };
+    assert_eq!(["w7-2495X", "w5-2465X", "w3-2423"].map(channels), [Some(4); 3]);
+    assert_eq!(["w9-3495X", "Platinum 8480+", "CPU Max 9480"].map(channels), [Some(8); 3]);
 }
