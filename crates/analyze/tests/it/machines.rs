@@ -455,6 +455,21 @@ fn a_superchips_device_memory_is_known_by_the_product() {
     assert_eq!(tree.machine().natures().last().map(|node| node.kind), Some(NodeKind::Device));
 }
 
+/// Intel's Speed Select gives some of like cores a higher base frequency.
+#[test]
+fn a_base_frequency_alone_makes_no_kind_of_core() {
+    let kinds = |vendor: &str| {
+        let tree = Tree::new(&[("proc/cpuinfo", &format!("vendor_id\t: {vendor}\n"))]);
+        for (id, khz) in [(0, "2700000"), (1, "2100000")] {
+            tree.cpu(id, "48K");
+            tree.write(&format!("sys/devices/system/cpu/cpu{id}/cpufreq/base_frequency"), khz.as_bytes());
+            tree.write(&format!("sys/devices/system/cpu/cpu{id}/cpufreq/cpuinfo_max_freq"), b"4000000");
+        }
+        tree.machine().kinds()
+    };
+    assert_eq!(kinds("GenuineIntel"), [(CoreKind::Uniform, set("0-1"))]);
+}
+
 #[test]
 fn a_node_without_cpus() {
     let tree = Tree::new(&[

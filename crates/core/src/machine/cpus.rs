@@ -224,8 +224,8 @@ pub(crate) fn place<'a>(cpus: &mut [Cpu], nodes: impl Iterator<Item = (u32, &'a 
 /// Writes into each online CPU its kind of core. Sources, best first: the kernel's own lists for hybrid Intel machines;
 /// the designs that ARM cores are of; `cpu_capacity`; otherwise cores with different first-level caches or base
 /// frequencies are different kinds. Maximum frequencies alone don't tell: favoured cores of one kind have a higher one, and
-/// with it a higher capacity.
-pub(crate) fn classify(source: &Source, cpus: &mut [Cpu], caches: &[Cache]) {
+/// with it a higher capacity. Nor do base frequencies of Intel's: Speed Select (SST-BF) gives some of like cores a higher one.
+pub(crate) fn classify(source: &Source, cpus: &mut [Cpu], caches: &[Cache], vendor: Option<&str>) {
     let lists = ["cpu_core", "cpu_atom", "cpu_lowpower"].map(|name| source.list(&format!("sys/devices/{name}/cpus")));
     if lists[..2].iter().all(|list| list.known().is_some_and(|list| !list.is_empty())) {
         for cpu in cpus.iter_mut().filter(|cpu| cpu.online) {
@@ -236,19 +236,19 @@ pub(crate) fn classify(source: &Source, cpus: &mut [Cpu], caches: &[Cache]) {
         }
         return;
     }
-    let kinds = kinds_by_build(source, cpus, caches);
+    let kinds = kinds_by_build(source, cpus, caches, vendor != Some("GenuineIntel"));
     for (cpu, kind) in cpus.iter_mut().filter(|cpu| cpu.online).zip(kinds) {
         cpu.kind = kind;
     }
 }
 
 /// Kinds of the online CPUs, in order, told apart by what they are built of.
-fn kinds_by_build(source: &Source, cpus: &[Cpu], caches: &[Cache]) -> Vec<Fact<CoreKind>> {
+fn kinds_by_build(source: &Source, cpus: &[Cpu], caches: &[Cache], base_tells: bool) -> Vec<Fact<CoreKind>> {
     let online: Vec<&Cpu> = cpus.iter().filter(|cpu| cpu.online).collect();
     let parts = arm::parts(source, online.iter().map(|cpu| cpu.id));
     let all_tell = online.iter().all(|cpu| parts.contains_key(&cpu.id));
     let part = |cpu: &Cpu| parts.get(&cpu.id).copied().filter(|_| all_tell);
-    let builds: Vec<Build> = online.iter().map(|cpu| Build::of(cpu, caches, part(cpu))).collect();
+    let builds: Vec<Build> = online.iter().map(|cpu| Build::of(cpu, caches, part(cpu), base_tells)).collect();
     if builds.iter().all(|build| *build == builds[0]) {
         return vec![Fact::Known(CoreKind::Uniform); builds.len()];
     }
@@ -276,12 +276,12 @@ enum Build {
 }
 
 impl Build {
-    fn of(cpu: &Cpu, caches: &[Cache], part: Option<Part>) -> Self {
+    fn of(cpu: &Cpu, caches: &[Cache], part: Option<Part>, base_tells: bool) -> Self {
         if let Some(part) = part {
             return Build::Design(part);
         }
         let first = caches.iter().filter(|cache| cache.level == 1 && cache.cpus.contains(cpu.id));
-        let base = cpu.frequency.known().and_then(|frequency| frequency.base.get());
+        let base = cpu.frequency.known().and_then(|frequency| frequency.base.get()).filter(|_| base_tells);
         Build::Traits(cpu.capacity.get(), first.map(|cache| cache.size.0).collect(), base.map(|hertz| hertz.0 as u64))
     }
 }

@@ -100,7 +100,7 @@ impl Machine {
         let caches = caches::read(source, &online, &mut unread);
         let nodes = nodes::read(source);
         cpus::place(&mut cpus, nodes.iter().filter_map(|node| Some((node.id, node.cpus.known()?))));
-        cpus::classify(source, &mut cpus, &caches);
+        cpus::classify(source, &mut cpus, &caches, identity.vendor.known().map(String::as_str));
         Machine {
             memory: pages::memory(source),
             pages: pages::pages(source, &identity.architecture),
