@@ -24,7 +24,7 @@ pub enum PlacementError {
     },
     /// No CPU at all.
     #[error(
-        "no CPU is known that this process may run on: /sys/devices/system/cpu and /proc/self/status do not tell; show them"
+        "no CPU is known that this process may run on: /sys/devices/system/cpu and /proc/self/status do not tell, or name different ones; show the machine's own"
     )]
     NoCpu,
     /// No thread at all.

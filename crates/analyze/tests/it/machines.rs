@@ -409,6 +409,23 @@ fn affinity_of_the_recorded_process_counts() {
     assert_eq!(tree.machine().usable_cpus(), set("1-3"));
 }
 
+/// lxcfs shows a container as many CPUs as it may use, counted from 0: those that it may run on are others.
+#[test]
+fn cpus_are_usable_though_another_view_of_them_is_shown() {
+    let allowed = ("proc/self/status", "Cpus_allowed_list:\t8-9\n");
+    let tree = Tree::new(&[allowed, ("sys/devices/system/cpu/online", "0-1\n")]);
+    [0, 1, 8, 9].iter().for_each(|id| tree.cpu(*id, "32K"));
+    let machine = tree.machine();
+    assert_eq!(machine.usable_cpus(), set("8-9"));
+    assert_eq!(machine.online_cpus(), set("8-9"));
+    assert_eq!(machine.last_level(9).map(|cache| cache.size), Some(Bytes::kib(32)));
+    assert!(machine.unread.iter().any(|unread| unread.reason.contains("8-9")), "{:?}", machine.unread);
+    // Those without a folder are not there.
+    let tree = Tree::new(&[allowed, ("sys/devices/system/cpu/online", "0-1\n")]);
+    [0, 1].iter().for_each(|id| tree.cpu(*id, "32K"));
+    assert!(tree.machine().usable_cpus().is_empty());
+}
+
 /// Nodes of one package: `caches` last-level caches on each, of a core each.
 fn mode(cpuinfo: &str, nodes: u32, caches: u32) -> Vec<String> {
     let tree = Tree::new(&[("proc/cpuinfo", cpuinfo)]);

@@ -95,9 +95,9 @@ impl CoreKind {
 }
 
 /// All CPUs, ascending; nodes and kinds are filled in by [`place`] and [`classify`], which need other stages' facts.
-pub(crate) fn read(source: &Source, unread: &mut Vec<Unread>) -> Vec<Cpu> {
-    let listed = source.list(&format!("{FOLDER}/online"));
+pub(crate) fn read(source: &Source, allowed: Option<&CpuSet>, unread: &mut Vec<Unread>) -> Vec<Cpu> {
     let mut ids = source.numbered(FOLDER, "cpu");
+    let listed = seen_or_allowed(source.list(&format!("{FOLDER}/online")), &ids, allowed, unread);
     if ids.is_empty() {
         ids = listed.known().map(|online| online.iter().collect()).unwrap_or_default();
     }
@@ -116,6 +116,24 @@ pub(crate) fn read(source: &Source, unread: &mut Vec<Unread>) -> Vec<Cpu> {
     let mut cpus: Vec<Cpu> = ids.iter().map(|&id| one(source, id, online(id), &policies)).collect();
     split_core_cpus(&mut cpus);
     cpus
+}
+
+/// The CPUs that are said to be online; where this process may run on none of them, those that it may run on and that have a
+/// folder: the list is another view then, such as that of lxcfs, which counts a container's CPUs from 0.
+fn seen_or_allowed(
+    online: Fact<CpuSet>,
+    ids: &[u32],
+    allowed: Option<&CpuSet>,
+    unread: &mut Vec<Unread>,
+) -> Fact<CpuSet> {
+    let (Some(seen), Some(allowed)) = (online.known(), allowed) else { return online };
+    let there: CpuSet = ids.iter().copied().filter(|id| allowed.contains(*id)).collect();
+    if there.is_empty() || !seen.intersection(allowed).is_empty() {
+        return online;
+    }
+    let reason = format!("/{FOLDER}/online says {seen}, but this process may run on {there}: those are taken");
+    Unread::note(unread, "online CPUs".into(), reason);
+    Fact::Known(there)
 }
 
 fn one(source: &Source, id: u32, online: bool, policies: &Policies) -> Cpu {
@@ -268,7 +286,7 @@ fn kinds_by_build(source: &Source, cpus: &[Cpu], caches: &[Cache], base_tells: b
 }
 
 /// What tells kinds of core apart: their designs; where those are not told, capacity, bytes of first-level caches, base
-/// frequency in Hz.
+/// frequency in Hz where it tells.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Build {
     Design(Part),

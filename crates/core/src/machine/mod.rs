@@ -95,7 +95,9 @@ impl Machine {
         let mut unread = Vec::new();
         let identity = identity::read(source);
         let is_virtual = matches!(identity.hypervisor.known(), Some(Hypervisor::Unnamed | Hypervisor::Vendor(_)));
-        let mut cpus = cpus::read(source, &mut unread);
+        let limits = limits::read(source);
+        let allowed = limits.allowed_cpus.known().or(limits.cpuset_cpus.known());
+        let mut cpus = cpus::read(source, allowed, &mut unread);
         let online = cpus.iter().filter(|cpu| cpu.online).map(|cpu| cpu.id).collect();
         let caches = caches::read(source, &online, &mut unread);
         let nodes = nodes::read(source);
@@ -107,7 +109,7 @@ impl Machine {
             tiers: nodes::tiers(source),
             dax: nodes::dax(source),
             dimms: firmware::dimms(source),
-            limits: limits::read(source),
+            limits,
             settings: settings::read(source, &cpus),
             libraries: libraries::read(source),
             energy: energy::read(source, is_virtual),
