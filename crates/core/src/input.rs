@@ -8,8 +8,8 @@ use std::path::Path;
 
 /// No record is longer: 1,024 CPUs that hand a line to each other make 700 MB.
 pub const RECORD_MOST: u64 = 2 << 30;
-/// No line of a record is longer: a thousand samples of a thousand threads.
-pub const LINE_MOST: usize = 16 << 20;
+/// No line of a record is longer: a thousand samples of a thousand threads make 29 MB, ten thousand 290.
+pub const LINE_MOST: usize = 512 << 20;
 /// The first line of a record is shorter: a machine of 1,024 CPUs takes 1 MB.
 pub const HEADER_MOST: usize = 4 << 20;
 

@@ -113,6 +113,13 @@ fn every_line_follows_the_published_schema() {
     assert!(!validator.is_valid(&serde_json::json!({"type": "measurement", "round": 1})));
 }
 
+/// Ten thousand samples of 64 threads make a line of 19 MB.
+#[test]
+fn a_long_line_is_read_back() {
+    let lines = [header(), measurement(Outcome::Invalid { reason: "x".repeat(20_000_000) })];
+    assert_eq!(read(&written(&lines)).unwrap().measurements.len(), 1);
+}
+
 #[test]
 fn a_record_cut_off_anywhere_after_its_header_still_opens() {
     let bytes = written(&lines());
