@@ -214,9 +214,11 @@ impl Source {
     /// The first paragraph of a file, up to an empty line: reading all of `/proc/cpuinfo` costs milliseconds.
     pub fn paragraph(&self, path: &str) -> Fact<String> {
         let Ok(mut file) = self.files.open(path) else { return self.text(path) };
-        let (mut text, mut chunk) = (Vec::new(), [0; 4096]);
+        let (mut text, mut chunk, mut searched) = (Vec::new(), [0; 4096], 0);
         loop {
-            let end = text.windows(2).position(|pair| pair == b"\n\n");
+            let end = text[searched..].windows(2).position(|pair| pair == b"\n\n").map(|at| searched + at);
+            // The last byte may be the first of two.
+            searched = text.len().saturating_sub(1);
             if end.is_some() || text.len() as u64 >= FILE_BYTES_MAX {
                 return Fact::Known(trim(&text[..end.unwrap_or(text.len())]));
             }
@@ -323,6 +325,21 @@ mod tests {
         assert_eq!(source.names("sys/devices/system/cpu/cpu1"), [""; 0], "no folder, but the begin of one's name");
         let untold = source.text("proc/meminfo");
         assert_eq!(untold.reason(), Some("Windows does not tell it, or is not asked (Linux has /proc/meminfo)"));
+    }
+
+    /// Wherever it ends within what is read at once.
+    #[test]
+    fn a_paragraph_ends_at_an_empty_line() {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::create_dir(folder.path().join("proc")).unwrap();
+        let source = Source::recorded(folder.path()).unwrap();
+        for length in [1, 4094, 4095, 4096, 4097, 8191, 12288] {
+            let (first, path) = ("a".repeat(length), folder.path().join("proc/cpuinfo"));
+            std::fs::write(&path, format!("{first}\n\nb\n\n")).unwrap();
+            assert_eq!(source.paragraph("proc/cpuinfo"), Fact::Known(first.clone()), "{length}");
+            std::fs::write(&path, format!("{first}\nb\n")).unwrap();
+            assert_eq!(source.paragraph("proc/cpuinfo"), Fact::Known(format!("{first}\nb")), "{length}");
+        }
     }
 
     #[test]
