@@ -9,3 +9,4 @@ mod levels;
 mod machines;
 mod modules;
 mod pingpong;
+mod stream;

@@ -10,7 +10,7 @@ use crate::experiments::bandwidth::rows::{BandwidthRow, main_width};
 use crate::section::Section;
 use crate::wording;
 use membound_core::case::Protocol;
-use membound_core::kernel::{Element, LoadKind, StoreKind};
+use membound_core::kernel::{Element, LoadKind, StoreKind, Width};
 use membound_core::machine::Machine;
 use membound_core::machine::nature::{NodeKind, NodeNature};
 use membound_core::memory::MemorySpec;
@@ -114,11 +114,11 @@ fn is_main(row: &BandwidthRow) -> bool {
 /// STREAM's functions in its own order.
 const FUNCTIONS: [(&str, &str); 4] = [("copy", "Copy"), ("scale", "Scale"), ("add", "Add"), ("triad", "Triad")];
 
-/// STREAM's tables: one for each memory, thread count and size that its kernels were run with.
+/// STREAM's tables: one for each memory, thread count, size and width that its kernels were run with.
 pub(crate) fn stream_tables(rows: &[BandwidthRow], record: &Record) -> Vec<StreamTable> {
-    let mut groups: BTreeMap<(MemorySpec, usize, Bytes), Vec<&BandwidthRow>> = BTreeMap::new();
+    let mut groups: BTreeMap<(MemorySpec, usize, Bytes, Width), Vec<&BandwidthRow>> = BTreeMap::new();
     for run in rows.iter().filter(|row| row.case.protocol == Protocol::Stream && row.is_plain()) {
-        groups.entry((run.case.memory, run.threads(), array(run))).or_default().push(run);
+        groups.entry((run.case.memory, run.threads(), array(run), run.width())).or_default().push(run);
     }
     groups.into_values().map(|runs| table(&runs, record)).collect()
 }
@@ -288,7 +288,7 @@ pub(crate) fn section(tables: &[StreamTable]) -> Section {
         title: "STREAM table".into(),
         about: match tables {
             [only] => format!("{}: {}.", only.title, only.head()),
-            _ => "A table for each memory, number of threads and size.".into(),
+            _ => "A table for each memory, number of threads, size and width.".into(),
         },
         sentences: sentence(tables).into_iter().collect(),
         verbatim: tables.iter().flat_map(block).collect(),
