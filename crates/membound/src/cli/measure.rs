@@ -1,6 +1,7 @@
 //! From cases to a record: opens the record file, runs the executor, keeps the user informed.
 
 use std::cell::Cell;
+use std::collections::HashSet;
 use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -58,6 +59,8 @@ pub struct Session {
     pub quiet: bool,
     /// Rows go to stdout as soon as they are known.
     pub streams: bool,
+    /// What is measured is kept, as a record or a page, whoever reads the rows.
+    pub is_kept: bool,
     /// The sheet whose limits count instead of the machine's own, if the user named one.
     pub sheet: Option<Sheet>,
     /// The device whose memory is measured, if the user named one.
@@ -73,6 +76,7 @@ impl Session {
         Session {
             seed: args.seed.unwrap_or(usual.seed),
             rounds: args.rounds.unwrap_or(usual.rounds),
+            is_kept: record.is_some() || args.html.is_some(),
             record,
             quiet: args.quiet,
             streams: args.format == Format::Jsonl,
@@ -91,6 +95,7 @@ impl Session {
             record: None,
             quiet: true,
             streams: false,
+            is_kept: false,
             sheet: None,
             device: None,
             devices: Vec::new(),
@@ -105,6 +110,8 @@ pub struct Finished {
     pub record: Record,
     /// Why the record file is incomplete, if it is.
     pub write_fault: Option<io::Error>,
+    /// Why rows could not be printed as they came, if so. A reader that has seen enough and closes the pipe is no failure.
+    pub unheard: Option<io::Error>,
     /// Cases were planned, and the time was over before the first of them was visited.
     pub is_too_short: bool,
     /// What the shortest visit takes, about.
@@ -115,6 +122,7 @@ impl Finished {
     /// Whether the command must exit with 1.
     pub fn failed(&self) -> bool {
         self.write_fault.is_some()
+            || self.print_fault().is_some()
             || self.is_too_short
             || self.nothing().is_some()
             || self.record.end.as_ref().is_some_and(|end| end.interrupted)
@@ -123,6 +131,11 @@ impl Finished {
 }
 
 impl Finished {
+    /// Why rows could not be printed, where it is a failure.
+    fn print_fault(&self) -> Option<&io::Error> {
+        self.unheard.as_ref().filter(|fault| fault.kind() != io::ErrorKind::BrokenPipe)
+    }
+
     /// Why nothing was measured at all, where all that was visited could not be.
     pub fn nothing(&self) -> Option<&str> {
         let mut reason = None;
@@ -368,7 +381,7 @@ fn record(
         None => None,
     };
     let header = header(executor, session);
-    let mut write_fault = None;
+    let (mut write_fault, mut unheard) = (None, None);
     if let Some(writer) = &mut writer {
         writer.line(&Line::Header(Box::new(header.clone()))).context("the record can't be written")?;
     }
@@ -390,9 +403,14 @@ fn record(
         if let Line::Measurement(measurement) = line {
             record.measurements.push(*measurement);
         }
-        match session.streams {
-            true => written.and_then(|()| say::answer(&latest(&record))),
-            false => written,
+        written?;
+        if session.streams && unheard.is_none() {
+            unheard = say::answer(&latest(&record)).err();
+        }
+        // What nobody hears and nothing keeps is not worth the time.
+        match &unheard {
+            Some(fault) if !session.is_kept => Err(fault.kind().into()),
+            _ => Ok(()),
         }
     };
     let budget = session.deadline.saturating_duration_since(started);
@@ -404,7 +422,11 @@ fn record(
             bar.set_message(format!("{left:3} s left, round {}, {}", at.round + 1, at.case));
         }
     };
-    if let Err(fault) = visit(executor, &schedule, &mut sink, &mut progress) {
+    let ended = visit(executor, &schedule, &mut sink, &mut progress);
+    let is_left = unheard.is_some() && !session.is_kept;
+    if let Err(fault) = ended
+        && !is_left
+    {
         write_fault = Some(fault);
     }
     if let Some(bar) = bar {
@@ -414,7 +436,11 @@ fn record(
     let end = End {
         wall_s: started.elapsed().as_secs_f64(),
         interrupted: signals::interrupted(),
-        planned: planned().unwrap_or(record.measurements.len()) as u64,
+        // A run that was left for want of a reader lacks no time.
+        planned: match planned() {
+            _ if is_left => visited(&record),
+            planned => planned.unwrap_or(record.measurements.len()),
+        } as u64,
         peak_memory: Some(Bytes(processes::peak_memory())),
         after: machine::environment(),
     };
@@ -425,7 +451,12 @@ fn record(
     let has_plan = planned() != Some(0);
     let is_too_short = has_plan && record.measurements.is_empty() && !end.interrupted && write_fault.is_none();
     record.end = Some(end);
-    Ok(Finished { record, write_fault, is_too_short, needs: Duration::ZERO })
+    Ok(Finished { record, write_fault, unheard, is_too_short, needs: Duration::ZERO })
+}
+
+/// Cases that were visited.
+fn visited(record: &Record) -> usize {
+    record.measurements.iter().map(|visit| &visit.case).collect::<HashSet<_>>().len()
 }
 
 /// What all visits so far to the case that was visited last come to, a row on each line. What only all cases together tell, such
@@ -489,6 +520,9 @@ pub fn tell(finished: &Finished, session: &Session) {
             "{} could not be written to its end ({fault}); it holds every case finished before that",
             path.display()
         ));
+    }
+    if let Some(fault) = finished.print_fault() {
+        say::note(format_args!("the result can't be printed: {fault}"));
     }
     if let Some(reason) = finished.nothing() {
         say::note(format_args!("nothing could be measured: {reason}"));

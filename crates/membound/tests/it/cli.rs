@@ -523,6 +523,40 @@ fn a_closed_pipe_is_no_failure() {
     assert!(Command::new("bash").args(["-c", &command]).status().unwrap().success());
 }
 
+/// Rows as they come, to whom the command line after it leads them.
+fn streamed(flags: &str, to: &str) -> Output {
+    let run = "bandwidth --size 16KiB,32KiB --threads 1 --width 128 --kernel load,copy --budget 1s --rounds 2 --format jsonl";
+    let command = format!("set -o pipefail; {} {run} {flags} {to}", env!("CARGO_BIN_EXE_membound"));
+    Command::new("bash").args(["-c", &command]).output().unwrap()
+}
+
+/// Who reads the first row and goes has a whole record, whoever else prints into it.
+#[test]
+fn a_reader_who_goes_early_cuts_no_record() {
+    let folder = tempfile::tempdir().unwrap();
+    for (name, to, code) in [("head", "| head -1", 0), ("full", ">/dev/full", 1)] {
+        let path = folder.path().join(name);
+        let output = streamed(&format!("--record {}", path.display()), to);
+        let said = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(code), "{to}: {said}");
+        assert!(!said.contains("could not be written to its end"), "{to}: {said}");
+        assert_eq!(said.contains("the result can't be printed: "), code == 1, "{to}: {said}");
+        let record = membound_core::record::Record::read(&path).unwrap();
+        assert!(record.end.is_some_and(|end| end.planned == 4) && record.measurements.len() > 1, "{to}");
+    }
+}
+
+/// Where nothing is kept, nobody waits for a run that nobody reads; and time is not what it lacked.
+#[test]
+fn a_run_that_nobody_reads_is_left() {
+    let output = streamed("", "| head -1");
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let output = streamed("", ">/dev/full");
+    let said = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.contains("the result can't be printed: ") && !said.contains("the budget ended"), "{said}");
+}
+
 #[test]
 fn a_default_run_leaves_summary_record_and_report() {
     let folder = tempfile::tempdir().unwrap();
