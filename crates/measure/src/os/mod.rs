@@ -2,6 +2,7 @@
 
 mod active;
 pub mod advice;
+pub mod arguments;
 pub mod clock;
 pub mod library;
 pub mod outfile;

@@ -21,7 +21,7 @@ use crate::fleet::{Begun, Patience, follow, lead, summary};
 use membound_core::record::world::ThreadLevel;
 use membound_core::units::{counted, parse_duration, utc_compact};
 use membound_measure::mpi::Mpi;
-use membound_measure::os::signals;
+use membound_measure::os::{arguments, signals};
 
 /// Flags of `membound fleet run`.
 #[derive(Debug, Clone, Args)]
@@ -142,7 +142,7 @@ fn led(
         folder: &folder,
         hello,
         patience: Patience::new(args.node_timeout, args.silence),
-        command: std::env::args().collect(),
+        command: arguments::command_line(),
         mpi: mpi.into(),
     };
     let led = lead::lead(world, task, &mut start, &signals::interrupted, &mut |text| say(text)).map_err(|fault| {

@@ -28,7 +28,7 @@ use membound_core::units::Bytes;
 use membound_measure::executor::here::Here;
 use membound_measure::memory::places::Places;
 use membound_measure::os::outfile::Reserved;
-use membound_measure::os::{machine, outfile, processes, signals};
+use membound_measure::os::{arguments, machine, outfile, processes, signals};
 use membound_measure::schedule as run;
 use membound_measure::schedule::{Executor, ROUNDS_MOST, Schedule};
 
@@ -481,7 +481,7 @@ pub(crate) fn header(executor: &dyn Executor, session: &Session) -> Header {
         tool: format!("membound {}", env!("CARGO_PKG_VERSION")),
         host: host(),
         started_unix_s: SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs()),
-        command: std::env::args().collect(),
+        command: arguments::command_line(),
         seed: session.seed,
         clock: executor.clock(),
         machine: session.machine.clone(),

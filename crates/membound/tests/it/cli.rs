@@ -546,6 +546,20 @@ fn a_reader_who_goes_early_cuts_no_record() {
     }
 }
 
+/// A name that is no text: the record has it as far as it is.
+#[cfg(unix)]
+#[test]
+fn names_need_not_be_text() {
+    use std::os::unix::ffi::OsStrExt;
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join(std::ffi::OsStr::from_bytes(b"n\xff.jsonl"));
+    let run = ["bandwidth", "--size", "16KiB", "--threads", "1", "--kernel", "load", "--budget", "1s", "--rounds", "1"];
+    let output = membound().args(run).arg("--record").arg(&path).output().unwrap();
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let record = membound_core::record::Record::read(&path).unwrap();
+    assert!(record.header.command.last().is_some_and(|word| word.ends_with("n\u{fffd}.jsonl")));
+}
+
 /// Where nothing is kept, nobody waits for a run that nobody reads; and time is not what it lacked.
 #[test]
 fn a_run_that_nobody_reads_is_left() {

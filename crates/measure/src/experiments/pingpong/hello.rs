@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::experiments::pingpong::words::{pause, receive, send, tag};
 use crate::mpi::{Mpi, MpiError};
+use crate::os::arguments;
 use membound_core::experiments::pingpong::{Host, Slot};
 use membound_core::machine::Machine;
 use membound_core::machine::cpuset::CpuSet;
@@ -94,7 +95,7 @@ impl Hello {
         let caches = usable.iter().filter_map(|cpu| machine.last_level(cpu)).map(|cache| cache.size);
         Hello {
             tool: format!("membound {} ({file} bytes)", env!("CARGO_PKG_VERSION")),
-            arguments: std::env::args().skip(1).collect(),
+            arguments: arguments::command_line().into_iter().skip(1).collect(),
             boot: boot.unwrap_or_else(|| host.clone()),
             host,
             slots: machine.topology_order(&usable).into_iter().map(|cpu| slot(machine, cpu)).collect(),
