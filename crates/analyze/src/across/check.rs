@@ -315,6 +315,11 @@ pub fn confirmed(first: Checkup, second: &Checkup) -> Checkup {
 }
 
 impl Checkup {
+    /// Whether the node was held against anything, or is degraded whatever it is held against: only then has it a health.
+    pub fn is_judged(&self) -> bool {
+        self.is_degraded() || self.rows.iter().any(|row| row.against.is_some())
+    }
+
     /// Whether the node should be looked at.
     pub fn is_degraded(&self) -> bool {
         !self.facts.is_empty() || self.degraded().next().is_some()

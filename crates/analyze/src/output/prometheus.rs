@@ -63,16 +63,18 @@ pub fn check(told: Told<'_>, finished_unix_s: u64, seconds: f64) -> String {
         ));
     }
     if let Told::Checked(checkup) = told {
-        families.push(one(
-            "membound_check_healthy",
-            "1 if the node is healthy, 0 if it is degraded; absent where nothing was checked.",
-            is(!checkup.is_degraded()),
-        ));
-        families.push(one(
-            "membound_check_changed_facts",
-            "Facts (memory, modules, CPUs, settings) that are not those of the baseline.",
-            checkup.facts.len() as f64,
-        ));
+        if checkup.is_judged() {
+            families.push(one(
+                "membound_check_healthy",
+                "1 if the node is healthy, 0 if it is degraded; absent where nothing was judged.",
+                is(!checkup.is_degraded()),
+            ));
+            families.push(one(
+                "membound_check_changed_facts",
+                "Facts (memory, modules, CPUs, settings) that are not those of the baseline.",
+                checkup.facts.len() as f64,
+            ));
+        }
         families.extend(figures(checkup));
         families.extend(judgements(checkup));
     }

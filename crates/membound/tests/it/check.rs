@@ -373,6 +373,18 @@ fn prometheus_takes_the_file() {
         assert!(text.lines().any(|found| found == line), "{line} is not in\n{text}");
     }
     promtool(&text);
+    // What was held against nothing has figures and no health, unless it crashed.
+    let mut bare = faulty();
+    bare.facts.clear();
+    bare.rows.remove(0);
+    bare.rows.iter_mut().for_each(|row| (row.against, row.ratio, row.least_ratio) = (None, None, None));
+    let text = prometheus::check(Told::Checked(&bare), 1_700_000_000, 7.25);
+    assert!(text.contains("\nmembound_latency_seconds{"), "{text}");
+    assert!(["healthy", "changed_facts", "degraded"].iter().all(|word| !text.contains(word)), "{text}");
+    promtool(&text);
+    bare.rows[0].health = Health::Degraded;
+    let text = prometheus::check(Told::Checked(&bare), 1_700_000_000, 7.25);
+    assert!(text.contains("\nmembound_check_healthy 0\n"), "{text}");
     let scene = scene();
     promtool(&prometheus::check(Told::Checked(&scene.look(&mut fake(3, 0.8))), 1_700_000_000, 7.25));
     promtool(&prometheus::check(Told::Skipped { in_a_row: 1 }, 1_700_000_000, 0.3));
@@ -500,6 +512,11 @@ fn a_check_makes_its_own_baseline() {
     assert!(shown.contains("memory read") && shown.contains("Nothing to hold it against"), "{shown}");
     let record = Record::read(&path).unwrap();
     assert!(record.end.is_some() && !record.measurements.is_empty());
+    let prom = folder.path().join("m.prom");
+    let (code, _, talk) = checked(folder.path(), &["--prometheus", p(&prom), "--budget", "6s", "--force"]);
+    assert_eq!(code, 0, "{talk}");
+    let told = fs::read_to_string(&prom).unwrap();
+    assert!(told.contains("_bytes_per_second{") && !told.contains("healthy"), "{told}");
     let (code, _, talk) = checked(folder.path(), &["--record", p(&path), "--budget", "1s", "--force"]);
     assert!(code == 2 && talk.contains("--record"), "never overwritten: {talk}");
 }
