@@ -19,6 +19,7 @@ fn main() -> ExitCode {
         return ExitCode::SUCCESS;
     }
     let cli = cli::parse();
+    say::end_faults_with(cli.fault_code());
     if cli.quiet() {
         say::hush();
     }
@@ -30,7 +31,7 @@ fn main() -> ExitCode {
         Color::Never => anstream::ColorChoice::Never.write_global(),
     }
     match at_width(say::columns(), || cli::execute(&cli)) {
-        Ok(done) => print(&done.text, u8::from(done.failed)),
+        Ok(done) => print(&done.text, u8::from(done.failed), cli.fault_code()),
         Err(fault) => {
             say::note(format_args!("{fault:#}"));
             ExitCode::from(if fault.is::<Usage>() || fault.is::<MachineError>() { 2 } else { 1 })
@@ -39,11 +40,12 @@ fn main() -> ExitCode {
 }
 
 /// A reader that has seen enough and closes the pipe is no failure.
-fn print(text: &str, code: u8) -> ExitCode {
+fn print(text: &str, code: u8, fault_code: u8) -> ExitCode {
     match say::answer(text) {
         Err(fault) if fault.kind() != ErrorKind::BrokenPipe => {
             say::note(format_args!("the result can't be printed: {fault}"));
-            ExitCode::from(1)
+            // What was found stands, be it printed or not.
+            ExitCode::from(if code > 0 { code } else { fault_code })
         }
         _ => ExitCode::from(code),
     }

@@ -254,6 +254,11 @@ impl Cli {
         self.run_args().unwrap_or(&self.characterise.run).quiet
     }
 
+    /// How the process ends where it can't do what it should: of a check 1 means that the node is degraded, and nothing else.
+    pub fn fault_code(&self) -> u8 {
+        if matches!(self.command, Some(Command::Check(_))) { 2 } else { 1 }
+    }
+
     /// The flags of a run, where this command line measures.
     fn run_args(&self) -> Option<&RunArgs> {
         Some(match self.command.as_ref() {

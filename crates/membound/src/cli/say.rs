@@ -4,7 +4,7 @@ use std::fmt::Display;
 use std::io;
 use std::io::{IsTerminal, Write};
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 
 use membound_analyze::output::visible::visible;
 use membound_measure::mpi::launcher::launched;
@@ -41,16 +41,23 @@ pub fn talk(text: &str) {
     let _ = anstream::stderr().write_all(visible(text).as_bytes());
 }
 
-/// From now on a panic, whichever thread it is on, ends the process with exit code 1: it is a fault of this program, and what
-/// was measured is on disk.
+/// From now on a panic, whichever thread it is on, ends the process with exit code 1, or that of [`end_faults_with`]: it is a
+/// fault of this program, and what was measured is on disk.
 pub fn end_at_a_panic() {
     std::panic::set_hook(Box::new(|panic| {
         note(format_args!(
             "a fault of this program, please report it: {panic}\nwhat was measured is in the record; `membound report` shows it"
         ));
-        std::process::exit(1);
+        std::process::exit(i32::from(FAULT_CODE.load(Ordering::Relaxed)));
     }));
 }
+
+/// The exit code of a panic from now on.
+pub fn end_faults_with(code: u8) {
+    FAULT_CODE.store(code, Ordering::Relaxed);
+}
+
+static FAULT_CODE: AtomicU8 = AtomicU8::new(1);
 
 /// Columns that an answer has: those of the terminal, or what `COLUMNS` says; 80 where there is neither.
 pub fn columns() -> usize {
@@ -84,15 +91,18 @@ mod tests {
     /// In a process of its own: this test's binary once more, a thread of which panics.
     #[test]
     fn a_panic_of_any_thread_ends_the_process_with_a_sentence() {
-        if std::env::var_os(CHILD).is_some() {
+        if let Ok(code) = std::env::var(CHILD) {
             end_at_a_panic();
+            code.parse().into_iter().for_each(end_faults_with);
             let _ = std::thread::spawn(|| panic!("planted")).join();
         }
-        let mut child = std::process::Command::new(std::env::current_exe().unwrap());
-        let name = "cli::say::tests::a_panic_of_any_thread_ends_the_process_with_a_sentence";
-        let output = child.args(["--exact", name, "--nocapture"]).env(CHILD, "1").output().unwrap();
-        let said = String::from_utf8_lossy(&output.stderr);
-        assert_eq!(output.status.code(), Some(1), "{said}");
-        assert!(said.contains("please report it") && said.contains("planted"), "{said}");
+        for (code, expect) in [("usual", 1), ("2", 2)] {
+            let mut child = std::process::Command::new(std::env::current_exe().unwrap());
+            let name = "cli::say::tests::a_panic_of_any_thread_ends_the_process_with_a_sentence";
+            let output = child.args(["--exact", name, "--nocapture"]).env(CHILD, code).output().unwrap();
+            let said = String::from_utf8_lossy(&output.stderr);
+            assert_eq!(output.status.code(), Some(expect), "{said}");
+            assert!(said.contains("please report it") && said.contains("planted"), "{said}");
+        }
     }
 }

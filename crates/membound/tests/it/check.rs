@@ -521,6 +521,19 @@ fn a_check_makes_its_own_baseline() {
     assert!(code == 2 && talk.contains("--record"), "never overwritten: {talk}");
 }
 
+/// 1 is a degraded node alone: a result that can't be printed is none.
+#[test]
+fn a_full_stdout_degrades_no_node() {
+    let folder = tempfile::tempdir().unwrap();
+    let (lock, path) = (folder.path().join("turn"), folder.path().join("base.jsonl"));
+    let full = File::options().write(true).open("/dev/full").unwrap();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_membound"));
+    command.args(["check", "--lock", p(&lock), "--record", p(&path), "--budget", "6s", "--force", "-v"]).stdout(full);
+    let output = command.output().unwrap();
+    let said = text(&output.stderr);
+    assert!(output.status.code() == Some(2) && said.contains("the result can't be printed"), "{said}");
+}
+
 #[test]
 fn bad_baselines_and_words_are_exit_code_2() {
     let folder = tempfile::tempdir().unwrap();
