@@ -35,14 +35,17 @@ impl Diary {
     /// Opens a record, or begins one with this header. With it comes what it held.
     ///
     /// # Errors
-    /// It can't be opened, or is no record.
+    /// It can't be opened, is no record, or that of another command.
     pub fn open(path: &Path, header: Header) -> anyhow::Result<(Diary, Option<Before>)> {
         let mut journal = Journal::open(path)?;
         if journal.is_empty() {
             journal.add(&bytes(&Line::Header(Box::new(header.clone())))?)?;
             return Ok((Diary::of(path, journal, header), None));
         }
-        let Record { header, measurements, .. } = Record::read(path)?;
+        let Record { header, measurements, end } = Record::read(path)?;
+        if end.is_some() || !is_of_watch(&header) {
+            anyhow::bail!(OTHERS);
+        }
         journal.mend()?;
         let before = Before { header: header.clone(), visits: measurements };
         Ok((Diary::of(path, journal, header), Some(before)))
@@ -87,7 +90,10 @@ impl Diary {
             if journal.is_empty() {
                 journal.add(&bytes(&Line::Header(Box::new(self.header.clone())))?)?;
             } else {
-                Record::header(&self.path).map_err(io::Error::other)?;
+                let header = Record::header(&self.path).map_err(io::Error::other)?;
+                if !is_of_watch(&header) {
+                    return Err(io::Error::other(OTHERS));
+                }
                 journal.mend()?;
             }
             self.journal = Some(journal);
@@ -98,6 +104,16 @@ impl Diary {
         self.waiting.clear();
         Ok(())
     }
+}
+
+/// Why nothing is added to the record of another command.
+const OTHERS: &str = "it is not a record of watch";
+
+/// Whether watching wrote it, as far as is known. Flags may stand before the command.
+fn is_of_watch(header: &Header) -> bool {
+    let is_flag = |word: &str| word.starts_with('-') || ["auto", "always", "never"].contains(&word);
+    let command = header.command.iter().skip(1).find(|word| !is_flag(word));
+    header.command.is_empty() || command.is_some_and(|word| word == "watch")
 }
 
 fn bytes(line: &Line) -> io::Result<Vec<u8>> {

@@ -264,6 +264,19 @@ fn a_term_signal_ends_it_and_a_foreign_file_is_refused() {
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.code() == Some(2) && said.contains("choose another file with --record"), "{said}");
     assert_eq!(std::fs::read_to_string(folder.path().join("notes.txt")).unwrap(), "no record\n");
+    // Another command's record, finished or cut short, keeps what it has.
+    let run = "bandwidth --kernel load --size 16KiB --threads 1 --budget 1s --rounds 1 --record r.jsonl";
+    assert!(membound(folder.path(), &run.split(' ').collect::<Vec<_>>()).status.success());
+    let whole = std::fs::read_to_string(folder.path().join("r.jsonl")).unwrap();
+    let (cut, _) = whole.trim_end().rsplit_once('\n').unwrap();
+    for (name, held) in [("whole.jsonl", whole.clone()), ("cut.jsonl", format!("{cut}\n"))] {
+        std::fs::write(folder.path().join(name), &held).unwrap();
+        let output = membound(folder.path(), &["watch", "--record", name, "--for", "1s"]);
+        let said = String::from_utf8_lossy(&output.stderr);
+        let expect = "not a record of watch; choose another file with --record";
+        assert!(output.status.code() == Some(2) && said.contains(expect), "{said}");
+        assert_eq!(std::fs::read_to_string(folder.path().join(name)).unwrap(), held);
+    }
 }
 
 /// The notebook's cells, as a script, on a record of a simulated machine.
