@@ -3,13 +3,12 @@
 use std::path::PathBuf;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use anyhow::Context;
 use clap::Args;
 
 use crate::cli::args::{DetailArgs, Done, Format, RunArgs};
 use crate::cli::measure;
-use crate::cli::measure::Session;
-use crate::cli::report::{present, write_page};
+use crate::cli::measure::{Page, Session};
+use crate::cli::report::present;
 use crate::cli::usage::usage;
 use membound_analyze::of_record as model;
 use membound_core::experiments;
@@ -94,7 +93,8 @@ pub fn run(args: &CharacteriseArgs) -> anyhow::Result<Done> {
     })?;
     let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
     let name = format!("membound-{}-{}", measure::host(), utc_compact(now));
-    let page = args.run.html.clone().unwrap_or_else(|| folder.join(format!("{name}.html")));
+    // Before anything is measured: a place that can't be written is found at once.
+    let page = Page::reserve_or(&args.run, &folder.join(format!("{name}.html")))?;
     let record = args.run.record.clone().unwrap_or_else(|| folder.join(format!("{name}.jsonl")));
     let session = Session::new(&args.run, machine, started + budget - REPORT_TIME, Some(record.clone()));
     let mut here = Here::new(&cases, Places::default(), args.run.verify)?;
@@ -102,15 +102,21 @@ pub fn run(args: &CharacteriseArgs) -> anyhow::Result<Done> {
     measure::tell(&finished, &session);
     let report = model::report(&finished.record);
     measure::warn(&report, &args.run);
-    let mut text = present(&report, args.run.format, |report| args.detail.text(report));
-    let page = write_page(&report, &page, "--out");
+    let mut files = vec![record.display().to_string()];
+    let done =
+        Done { text: present(&report, args.run.format, |report| args.detail.text(report)), failed: finished.failed() };
+    let mut done = match page.filled(&report) {
+        Ok(path) => {
+            files.extend(path.map(|path| path.display().to_string()));
+            done
+        }
+        Err(fault) => done.lacking(&fault.context(format!(
+            "the record is written; draw its page with: membound report {} --out DIR",
+            record.display()
+        ))),
+    };
     if args.run.format == Format::Table {
-        let pages = page.as_ref().ok().into_iter().flatten();
-        let files: Vec<String> =
-            [record.as_path()].into_iter().chain(pages.copied()).map(|path| path.display().to_string()).collect();
-        text.push_str(&format!("\nWritten: {}\n", files.join("\n         ")));
+        done.text.push_str(&format!("\nWritten: {}\n", files.join("\n         ")));
     }
-    let again = || format!("the record is written; draw its page with: membound report {} --out DIR", record.display());
-    let done = Done { text, failed: finished.failed() };
-    Ok(page.with_context(again).err().iter().fold(done, Done::lacking))
+    Ok(done)
 }

@@ -267,15 +267,31 @@ impl Page {
         }
     }
 
+    /// The same; without the flag it is in the usual place, where this build has pages.
+    ///
+    /// # Errors
+    /// Those of [`Page::reserve`].
+    pub fn reserve_or(args: &RunArgs, usual: &Path) -> anyhow::Result<Page> {
+        match &args.html {
+            Some(_) => Page::reserve(args),
+            None if cfg!(not(feature = "report")) => Ok(Page(None)),
+            None => Ok(Page(Some(reserve(usual, "--out")?))),
+        }
+    }
+
     /// Writes it; where that fails the command has failed, and what it has to show is shown.
     pub fn write(self, report: &Report, done: Done) -> Done {
-        let Page(Some(mut file)) = self else { return done };
-        match fill(report, &mut file) {
-            Ok(()) => done,
-            Err(fault) => {
-                done.lacking(&anyhow::Error::new(fault).context(format!("writing {}", file.path().display())))
-            }
-        }
+        self.filled(report).err().iter().fold(done, Done::lacking)
+    }
+
+    /// Writes it, and says where it is.
+    ///
+    /// # Errors
+    /// It can't be written.
+    pub fn filled(self, report: &Report) -> anyhow::Result<Option<PathBuf>> {
+        let Page(Some(mut file)) = self else { return Ok(None) };
+        fill(report, &mut file).with_context(|| format!("writing {}", file.path().display()))?;
+        Ok(Some(file.path().into()))
     }
 }
 

@@ -594,6 +594,20 @@ fn a_default_run_leaves_summary_record_and_report() {
     }
 }
 
+/// A page that can't be written is found before the budget is spent, and told with the flag that was given.
+#[cfg(feature = "report")]
+#[test]
+fn a_default_run_finds_out_at_once_that_its_page_is_there() {
+    let folder = tempfile::tempdir().unwrap();
+    let page = folder.path().join("page.html");
+    std::fs::write(&page, "mine\n").unwrap();
+    let out = folder.path().join("out");
+    let run = ["--budget", "2s", "--out", path(&out), "--html", path(&page)];
+    refuses(&run, &["page.html: it exists", "choose another file with --html"]);
+    assert_eq!(std::fs::read_to_string(&page).unwrap(), "mine\n");
+    assert_eq!(std::fs::read_dir(&out).unwrap().count(), 0, "nothing was measured");
+}
+
 /// One `--format` for all: Markdown is headings, lists and tables, never a text in a fence; and who has no rows says so.
 #[test]
 fn every_answer_is_markdown_or_says_what_it_can_be() {
