@@ -42,6 +42,9 @@ pub fn run(args: &SweepArgs) -> anyhow::Result<Done> {
     if let Some(missing) = nodes.iter().find(|node| !there.contains(node)) {
         return Err(usage(format!("there is no node {missing} with memory; give --node {}", known())));
     }
+    if nodes.is_empty() {
+        return Err(usage(format!("--node names no node; give --node {}", known())));
+    }
     signals::catch_interrupts();
     let swept = sweep(&source, &nodes, args.share, &signals::interrupted);
     let failed = swept.len() < nodes.len() || swept.iter().any(NodeSweep::is_failure);
