@@ -85,7 +85,7 @@ pub struct RunArgs {
     #[arg(long, value_name = "TIME", value_parser = parse_duration)]
     pub budget: Option<Duration>,
     /// Samples of one case and visit
-    #[arg(long, value_name = "N", default_value_t = 7, value_parser = clap::value_parser!(u32).range(3..=10_000))]
+    #[arg(long, value_name = "N", default_value_t = SAMPLES, value_parser = clap::value_parser!(u32).range(3..=10_000))]
     pub samples: u32,
     /// Visits of each case after which to stop, if the time is not over before; fewer where intervals are narrow
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=i64::from(ROUNDS_MOST)))]
@@ -245,7 +245,7 @@ impl ChoiceArgs {
                 name => kernels.push(Kernel::find(name).map_err(usage)?),
             }
         }
-        let (mut memory, streams) = memory::chosen(&self.memory, self.node);
+        let (mut memory, streams) = memory::chosen(&self.memory, self.node)?;
         if memory.is_empty() {
             memory.push(memory::on(USUAL_MEMORY.kind, self.node));
         }
@@ -265,7 +265,26 @@ impl ChoiceArgs {
     }
 }
 
+/// Samples of a visit, where the user names no number.
+const SAMPLES: u32 = 7;
+
 impl RunArgs {
+    /// The flags given that say how to measure: nothing else heeds them.
+    pub fn flags_of_measuring(&self) -> Vec<&'static str> {
+        let all = [
+            ("--record", self.record.is_some()),
+            ("--html", self.html.is_some()),
+            ("--budget", self.budget.is_some()),
+            ("--samples", self.samples != SAMPLES),
+            ("--rounds", self.rounds.is_some()),
+            ("--seed", self.seed.is_some()),
+            ("--cpus", self.cpus.is_some()),
+            ("--list", self.list),
+            ("--verify", self.verify),
+        ];
+        all.into_iter().filter(|(_, is_given)| *is_given).map(|(flag, _)| flag).collect()
+    }
+
     /// Reads the machine and what a plan needs of it.
     pub fn frame(&self) -> anyhow::Result<(Machine, Frame)> {
         let machine = membound_measure::machine::live();

@@ -45,11 +45,17 @@ pub struct LoadedArgs {
 
 const BUDGET: Duration = Duration::from_secs(30);
 
+/// What is named twice is meant once.
+fn each_once<T: Copy + PartialEq>(named: &[T]) -> Vec<T> {
+    let is_first = |(at, one): &(usize, &T)| !named[..*at].contains(one);
+    named.iter().enumerate().filter(is_first).map(|(_, one)| *one).collect()
+}
+
 /// Passes lines, and shows what it costs.
 pub fn c2c(args: &C2cArgs) -> anyhow::Result<Done> {
     let started = Instant::now();
     let (machine, frame) = args.run.frame()?;
-    let cases = c2c::handovers(&frame, &args.home).map_err(usage)?;
+    let cases = c2c::handovers(&frame, &each_once(&args.home)).map_err(usage)?;
     let deadline = started + args.run.budget.unwrap_or(BUDGET);
     Job::new(&args.run, machine, deadline, |report| terminal::answer(report, &report.handovers)).finish(&cases)
 }
@@ -59,7 +65,8 @@ pub fn loaded(args: &LoadedArgs) -> anyhow::Result<Done> {
     let started = Instant::now();
     let (machine, frame) = args.run.frame()?;
     let cases =
-        c2c::loaded(&frame, &args.mix, args.steps, args.threads.map(|threads| threads.count(&frame))).map_err(usage)?;
+        c2c::loaded(&frame, &each_once(&args.mix), args.steps, args.threads.map(|threads| threads.count(&frame)))
+            .map_err(usage)?;
     let deadline = started + args.run.budget.unwrap_or(BUDGET);
     Job::new(&args.run, machine, deadline, |report| terminal::answer(report, &report.loaded)).finish(&cases)
 }

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use clap::Args;
 
-use crate::cli::args::{ChoiceArgs, Done, PlaceArgs, RunArgs};
+use crate::cli::args::{ChoiceArgs, Done, Format, PlaceArgs, RunArgs};
 use crate::cli::measure::Job;
 use crate::cli::usage;
 use crate::cli::words::one_of;
@@ -75,7 +75,10 @@ fn scalar(text: &str) -> Result<(String, f64), String> {
 pub fn run(args: &KernelArgs) -> anyhow::Result<Done> {
     match (&args.text, &args.listing) {
         (Some(text), _) => measured(kernel(text, args)?, args),
-        (None, Some(name)) => code(kernel(name, args)?, args).map(Done::ok),
+        (None, Some(name)) => {
+            refuse_what_measures(args)?;
+            code(kernel(name, args)?, args).map(Done::ok)
+        }
         (None, None) if args.run.list => Ok(Done::ok(catalog())),
         (None, None) => Err(usage(
             "give a loop, such as 'a[i] = b[i] + s*c[i]', --list for the kernels there are, or --listing NAME",
@@ -173,15 +176,59 @@ fn lines_of_loop(text: &str) -> Vec<String> {
     lines.into_iter().map(|line| line.trim_end().into()).collect()
 }
 
+/// A flag that a listing would ignore is refused.
+fn refuse_what_measures(args: &KernelArgs) -> anyhow::Result<()> {
+    let ChoiceArgs { size, memory, node, threads, misalign, .. } = &args.choice;
+    let PlaceArgs { dir, dax, device, allow_device_writes } = &args.places;
+    let own = [
+        ("--size", !size.is_empty()),
+        ("--memory", !memory.is_empty()),
+        ("--node", node.is_some()),
+        ("--threads", !threads.is_empty()),
+        ("--misalign", *misalign > 0),
+        ("--dir", dir.is_some()),
+        ("--dax", dax.is_some()),
+        ("--device", device.is_some()),
+        ("--allow-device-writes", allow_device_writes.is_some()),
+        ("--format", args.run.format != Format::Table),
+    ];
+    let own = own.into_iter().filter(|(_, is_given)| *is_given).map(|(flag, _)| flag);
+    match own.chain(args.run.flags_of_measuring()).next() {
+        Some(flag) => Err(usage(format!("--listing shows machine code and measures nothing; leave out {flag}"))),
+        None => Ok(()),
+    }
+}
+
+/// The machine code of each width, store and load kind asked for.
 fn code(kernel: &Kernel, args: &KernelArgs) -> anyhow::Result<String> {
-    let (isa, choice) = (membound_measure::asm::detect(), &args.choice);
-    let width = choice.width.first().copied().or_else(|| isa.widths().last().copied()).unwrap_or(Width::Scalar);
+    let choice = &args.choice;
+    let widest = membound_measure::asm::detect().widths().last().copied().unwrap_or(Width::Scalar);
+    let widths = if choice.width.is_empty() { &[widest][..] } else { &choice.width };
+    let stores = if choice.store.is_empty() { &[StoreKind::Regular][..] } else { &choice.store };
+    let loads = if choice.load.is_empty() { &[LoadKind::Regular][..] } else { &choice.load };
+    let mut listings = Vec::new();
+    for &width in widths {
+        for store in stores {
+            for load in loads {
+                listings.push(code_of(kernel, choice, (width, *store, *load))?);
+            }
+        }
+    }
+    Ok(listings.join("\n"))
+}
+
+fn code_of(
+    kernel: &Kernel,
+    choice: &ChoiceArgs,
+    (width, store, load): (Width, StoreKind, LoadKind),
+) -> anyhow::Result<String> {
+    let isa = membound_measure::asm::detect();
     let variant = Variant {
         kernel: kernel.name.into(),
         element: choice.element,
         width,
-        store: choice.store.first().copied().unwrap_or(StoreKind::Regular),
-        load: choice.load.first().copied().unwrap_or(LoadKind::Regular),
+        store,
+        load,
         unroll: choice.unroll.unwrap_or_else(|| plan::unroll(width)),
     };
     let machine_code = assemble(&variant, isa).map_err(usage)?;

@@ -31,6 +31,9 @@ pub struct MachineArgs {
 /// The text to print. A root that holds no machine is a [`MachineError`](membound_core::machine::source::MachineError): wrong usage.
 pub fn run(args: &MachineArgs) -> anyhow::Result<String> {
     match args.spec.as_deref() {
+        Some(spec) if spec == Path::new("list") && args.format != Format::Table => {
+            return Err(usage("the list of sheets is text for people; leave out --format, or name one of the sheets"));
+        }
         Some(spec) if spec == Path::new("list") => {
             let line = |(name, sheet): (&str, Sheet)| format!("{name:<18}{}\n", sheet.name);
             return Ok(Sheet::all().map(line).collect());

@@ -82,20 +82,29 @@ pub fn on(kind: MemoryKind, node: Option<u32>) -> MemorySpec {
 }
 
 /// The memory that lists ask for: of all streams, and of single ones. `node` is the place of those that name none.
-pub fn chosen(lists: &[MemoryList], node: Option<u32>) -> (Vec<MemorySpec>, Vec<StreamMemory>) {
-    let (mut all, mut single) = (Vec::new(), Vec::new());
+///
+/// # Errors
+/// A stream has two.
+pub fn chosen(lists: &[MemoryList], node: Option<u32>) -> anyhow::Result<(Vec<MemorySpec>, Vec<StreamMemory>)> {
+    let (mut all, mut single): (Vec<_>, Vec<StreamMemory>) = (Vec::new(), Vec::new());
     for item in lists.iter().flat_map(|list| &list.0) {
         match &item.stream {
+            Some(stream) if single.iter().any(|other| other.stream == *stream) => {
+                return Err(usage(format!(
+                    "--memory names the stream '{stream}' twice, and it lies in one kind of memory; give one, and run once \
+                     for each"
+                )));
+            }
             Some(stream) => single.push(StreamMemory { stream: stream.clone(), memory: item.spec(node) }),
             None => all.push(item.spec(node)),
         }
     }
-    (all, single)
+    Ok((all, single))
 }
 
 /// The same where there are no streams to choose from.
 pub fn without_streams(lists: &[MemoryList], node: Option<u32>) -> anyhow::Result<Vec<MemorySpec>> {
-    match chosen(lists, node) {
+    match chosen(lists, node)? {
         (all, single) if single.is_empty() => Ok(all),
         (_, single) => Err(usage(format!(
             "there are no streams here to put in memory of their own: leave '{}=' out, or use `membound bandwidth`",
@@ -111,7 +120,7 @@ mod tests {
     fn check(text: &str, node: Option<u32>, all: &[&str], single: &[(&str, &str)]) {
         let spec = |text: &&str| text.parse::<MemorySpec>().unwrap();
         let named = |(stream, memory): &(&str, &str)| StreamMemory { stream: (*stream).into(), memory: spec(memory) };
-        let (found, streams) = chosen(&[text.parse().unwrap()], node);
+        let (found, streams) = chosen(&[text.parse().unwrap()], node).unwrap();
         assert_eq!(found, all.iter().map(spec).collect::<Vec<_>>(), "{text}");
         assert_eq!(streams, single.iter().map(named).collect::<Vec<_>>(), "{text}");
     }

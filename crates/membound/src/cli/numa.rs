@@ -27,7 +27,7 @@ use membound_measure::os::outfile::Reserved;
 #[derive(Debug, Clone, Args)]
 pub struct NumaArgs {
     /// Only the memory of these nodes, such as 0,1 [default: all nodes with memory]
-    #[arg(long, value_name = "LIST", value_delimiter = ',', conflicts_with = "page_cache")]
+    #[arg(long, value_name = "LIST", value_delimiter = ',', conflicts_with_all = OF_THE_CACHE)]
     pub node: Vec<u32>,
     /// Memory kinds, such as 4k,thp [default: thp]
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = one_of::<MemoryKind>())]
@@ -37,17 +37,19 @@ pub struct NumaArgs {
     #[arg(long, value_name = "SIZE", value_parser = working_set)]
     pub size: Option<Bytes>,
     /// Describe a recorded machine instead: root folder of its sys and proc; shows its cases and measures nothing
-    #[arg(long, value_name = "DIR", requires = "list", conflicts_with = "page_cache")]
+    #[arg(long, value_name = "DIR", requires = "list", conflicts_with_all = OF_THE_CACHE)]
     pub root: Option<PathBuf>,
     /// Write the figures as memory attributes of a topology that hwloc reads (HWLOC_XMLFILE, lstopo --input)
-    #[arg(long, value_name = "FILE", conflicts_with = "page_cache")]
+    #[arg(long, value_name = "FILE", conflicts_with_all = OF_THE_CACHE)]
     pub hwloc: Option<PathBuf>,
     /// Measure at which ratio of its pages on two nodes a kernel is fastest instead, such as 0,1
     #[arg(long, value_name = "NODE,NODE", value_delimiter = ',', num_args = 1)]
-    #[arg(conflicts_with_all = ["page_cache", "node", "memory", "size", "root", "hwloc"])]
+    #[arg(conflicts_with_all = ["node", "memory", "size", "root", "hwloc"], conflicts_with_all = OF_THE_CACHE)]
     pub weights: Vec<u32>,
     /// The kernel of --weights
     #[arg(long, value_name = "NAME", default_value = "triad", requires = "weights", value_parser = kernel(), hide_possible_values = true)]
+    // What conflicts with --weights makes clap forget that it is required.
+    #[arg(conflicts_with_all = ["page_cache", "node", "memory", "size", "root", "hwloc"])]
     pub kernel: String,
     /// Measure the triad beside page cache of growing size instead: bandwidth, where its pages land, which cure helps
     #[arg(long)]
@@ -61,6 +63,9 @@ pub struct NumaArgs {
 }
 
 const BUDGET: Duration = Duration::from_secs(30);
+
+/// `--page-cache` and what requires it: clap forgets that where a flag conflicts with what is required.
+const OF_THE_CACHE: [&str; 8] = ["page_cache", "share", "steps", "threads", "workers", "filler", "cure", "dir"];
 
 /// Measures and shows.
 pub fn run(args: &NumaArgs) -> anyhow::Result<Done> {

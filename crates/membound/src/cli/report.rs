@@ -53,12 +53,10 @@ pub fn run(args: &ReportArgs) -> anyhow::Result<Done> {
     if args.html.is_some() && records.len() > 1 {
         return Err(usage(format!("--html writes one page, and there are {} records; give --out DIR", records.len())));
     }
-    if args.where_time_went {
-        return where_time_went(&records, args.format).map(Done::ok);
-    }
+    let time = args.where_time_went.then(|| where_time_went(&records, args.format)).transpose()?;
     let reports: Vec<(&PathBuf, Report)> = records.iter().zip(read(&records)?).collect();
-    let done = shown(args, &reports).map(Done::ok)?;
-    write_pages(args, &reports, done)
+    let text = time.map_or_else(|| shown(args, &reports), Ok)?;
+    write_pages(args, &reports, Done::ok(text))
 }
 
 /// What goes to stdout.

@@ -44,10 +44,8 @@ const BUDGET: Duration = Duration::from_secs(30);
 pub fn run(args: &RooflineArgs) -> anyhow::Result<Done> {
     let started = Instant::now();
     let sheet = args.spec.as_deref().map(Sheet::find).transpose().map_err(usage)?;
-    if !args.records.is_empty() && (args.run.record.is_some() || args.run.html.is_some()) {
-        return Err(usage(
-            "records are drawn and nothing is measured; leave out --record, and draw pages with membound report",
-        ));
+    if !args.records.is_empty() {
+        refuse_what_measures(&args.run)?;
     }
     if args.svg.is_some() && args.records.len() > 1 {
         return Err(usage("--svg draws one record; give a single one"));
@@ -67,6 +65,18 @@ pub fn run(args: &RooflineArgs) -> anyhow::Result<Done> {
         reports.push(report);
     }
     Ok(Done::ok(shown(&reports, args.run.format)))
+}
+
+/// A flag that would be ignored is refused.
+fn refuse_what_measures(run: &RunArgs) -> anyhow::Result<()> {
+    let given = run.flags_of_measuring();
+    match given.first() {
+        Some(&"--html") => {
+            Err(usage("records are drawn and nothing is measured; draw pages with membound report instead of --html"))
+        }
+        Some(flag) => Err(usage(format!("records are drawn and nothing is measured; leave out {flag}"))),
+        None => Ok(()),
+    }
 }
 
 fn measured(

@@ -111,6 +111,45 @@ fn bad_input_is_refused_with_a_cure() {
     refuses(&["report", path(&file)], &["schema 99", "membound 9"]);
 }
 
+/// A flag that would do nothing is refused with what to do about it, or does what it says.
+#[test]
+fn no_flag_is_ignored() {
+    let folder = tempfile::tempdir().unwrap();
+    let record = folder.path().join("run.jsonl");
+    let run = ["bandwidth", "--kernel", "load", "--size", "16KiB", "--threads", "1", "--budget", "1s", "--rounds", "1"];
+    succeeds(&[&run[..], &["--quiet", "--record", path(&record)]].concat());
+    let record = path(&record);
+    for conflict in [&["--page-cache"][..], &["--node", "0"], &["--size", "1MiB"]] {
+        refuses(&[&["numa", "--list", "--kernel", "copy"], conflict].concat(), &["--kernel", conflict[0]]);
+    }
+    refuses(&["numa", "--list", "--node", "0", "--share", "40%"], &["--node", "--share"]);
+    for flag in ["--budget 1s", "--samples 9", "--rounds 2", "--seed 1", "--cpus 0", "--list", "--verify"] {
+        let words: Vec<&str> = flag.split(' ').collect();
+        let leave = format!("leave out {}", words[0]);
+        refuses(&[&["roofline", record][..], &words].concat(), &["nothing is measured", &leave]);
+        refuses(&[&["kernel", "--listing", "triad"][..], &words].concat(), &["measures nothing", &leave]);
+    }
+    refuses(&["kernel", "--listing", "triad", "--threads", "2"], &["leave out --threads"]);
+    refuses(&["kernel", "--listing", "triad", "--format", "json"], &["leave out --format"]);
+    refuses(&["kernel", "--listing", "triad", "--record", "x"], &["leave out --record"]);
+    let code = succeeds(&["kernel", "--listing", "copy", "--width", "scalar,128", "--store", "regular,nt"]);
+    assert_eq!(code.matches("main loop").count(), 4, "{code}");
+    refuses(&["machine", "--spec", "list", "--format", "json"], &["leave out --format"]);
+    refuses(&["bandwidth", "--memory", "b=thp,b=4k"], &["the stream 'b' twice"]);
+    refuses(&["bandwidth", "--memory", "b=thp", "--memory", "b=4k"], &["the stream 'b' twice"]);
+    for (command, one) in [(["c2c", "--home"], "first"), (["loaded", "--mix"], "100:0")] {
+        let listed = |words: &str| succeeds(&[&command[..], &[words, "--list"]].concat());
+        assert_eq!(listed(&format!("{one},{one}")), listed(one));
+    }
+    if cfg!(feature = "report") {
+        let time = ["report", record, "--where-time-went"];
+        let pages = folder.path().join("pages");
+        let said = succeeds(&[&time[..], &["--out", path(&pages)]].concat());
+        assert!(said.starts_with(&succeeds(&time)) && said.contains("Written: "), "{said}");
+        assert!(pages.join("run.html").exists());
+    }
+}
+
 #[test]
 fn cases_are_listed_and_nothing_is_done() {
     let folder = tempfile::tempdir().unwrap();
