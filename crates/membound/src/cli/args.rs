@@ -314,6 +314,16 @@ impl Done {
         Done { failed: true, ..self }
     }
 
+    /// What was to be judged can't be: it is shown, and the fault is wrong usage, exit code 2.
+    ///
+    /// # Errors
+    /// Always.
+    pub fn unjudged(self, why: &str) -> anyhow::Result<Self> {
+        // Who can't read what there is reads why.
+        let _ = say::answer(&self.text);
+        Err(usage(format!("can't be judged: {why}")))
+    }
+
     /// Text and success.
     pub fn ok(text: String) -> Self {
         Done { text, failed: false }

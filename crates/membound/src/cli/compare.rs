@@ -20,6 +20,7 @@ use membound_analyze::across::sections::compare as sections;
 use membound_analyze::of_record;
 use membound_analyze::output as view;
 use membound_core::record::{Record, records_in};
+use membound_core::units::counted;
 
 /// Flags of `membound compare`.
 #[derive(Debug, Clone, Args)]
@@ -108,7 +109,22 @@ pub fn run(args: &CompareArgs) -> anyhow::Result<Done> {
         text.push_str(&format!("\nWritten: {}\n", path.display()));
     }
     let done = Done { text, failed: args.how.fail_on_regression && comparison.count(Verdict::Slower) > 0 };
-    Ok(page.err().iter().fold(done, Done::lacking))
+    let done = page.err().iter().fold(done, Done::lacking);
+    match unjudged(&comparison).filter(|_| args.how.fail_on_regression) {
+        Some(why) => done.unjudged(&why),
+        None => Ok(done),
+    }
+}
+
+/// Why no cell could be slower, whatever happened: a gate that passes then would be none.
+fn unjudged(comparison: &Comparison) -> Option<String> {
+    let cure = match comparison.is_by_hand {
+        true => "give each figure a line for each of several runs",
+        false => "give a longer --budget, or folders with the records of several runs",
+    };
+    let all = comparison.rows.len();
+    (comparison.count(Verdict::TooFew) == all)
+        .then(|| format!("none of {} has values enough to tell slower from chance; {cure}", counted(all as u64, "cell")))
 }
 
 /// More than two sides, as columns.

@@ -98,7 +98,11 @@ pub fn run(args: &ScreenArgs) -> anyhow::Result<Done> {
     }
     let is_slower = screening.findings.iter().any(|finding| finding.direction == fleet::finding::Direction::Slower);
     let done = Done { text, failed: !unread.is_empty() || args.fail_on_findings && is_slower };
-    Ok(page.err().iter().fold(done, Done::lacking))
+    let done = page.err().iter().fold(done, Done::lacking);
+    match args.fail_on_findings && screening.cohorts.iter().all(|cohort| cohort.left_out.is_some()) {
+        true => done.unjudged("no node was screened, as too few are alike; give records of more nodes of a kind"),
+        false => Ok(done),
+    }
 }
 
 /// The fleet that stands at some paths. No record at all, or none that can be used, is wrong usage.

@@ -483,6 +483,19 @@ fn the_command_and_its_exit_codes() {
     let (code, text, _) = run(&[&a, &a]);
     assert_eq!(code, Some(0));
     assert!(text.contains("A and B are the same") && text.contains("slower in 0"), "{text}");
+    // A gate through which all would go is none: what there is is shown, and nothing passes.
+    let [first, second] = ["c", "d"].map(|name| {
+        let one = record(vec![at(&kernel("load", &[0], Bytes::kib(16)), 0, 1e10)]);
+        written(&folder, &format!("{name}.jsonl"), &one)
+    });
+    let by_hand = folder.path().join("one.csv");
+    std::fs::write(&by_hand, "name,unit,better,value\nmine,GB/s,higher,20\n").unwrap();
+    for [a, b] in [[&first, &second], [&by_hand, &by_hand]] {
+        assert_eq!(run(&[a, b]).0, Some(0));
+        let (code, text, talk) = run(&[a, b, fail]);
+        assert!(code == Some(2) && talk.contains("can't be judged: none of 1 cell"), "{talk}");
+        assert!(text.contains("of A's speed in 1 "), "{text}");
+    }
     // Folders: three runs a side.
     for run in 0..3 {
         written(&folder, &format!("before/{run}.jsonl"), &record(twenty(1.0, 10 + run)));

@@ -44,6 +44,7 @@ fn furnish(folder: &Path) {
     write("newer.jsonl", "{\"type\":\"header\",\"schema\":99,\"tool\":\"membound 9\"}\n");
     write("fast.csv", "name,unit,better,value\nmine,GB/s,higher,20\nmine,GB/s,higher,20.1\nmine,GB/s,higher,19.9\n");
     write("slow.csv", "name,unit,better,value\nmine,GB/s,higher,10\nmine,GB/s,higher,10.1\nmine,GB/s,higher,9.9\n");
+    write("once.csv", "name,unit,better,value\nmine,GB/s,higher,20\n");
     std::fs::create_dir(folder.join("empty")).unwrap();
     for (command, record) in [("bandwidth", "good.jsonl"), ("latency", "latency.jsonl")] {
         let kernel: &[&str] = if command == "bandwidth" { &["--kernel", "load", "--threads", "1"] } else { &[] };

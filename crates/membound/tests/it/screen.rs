@@ -419,6 +419,11 @@ fn the_command_finds_the_node() {
     assert!(text.contains("L1, L2, L3 as its neighbours"), "{text}");
     assert_eq!(run(&[path, "--fail-on-findings"]).0, Some(1));
     assert_eq!(run(&[path, "--fail-on-findings", "--noise", "50"]).0, Some(0));
+    // Who screens nothing lets nothing pass.
+    let alone = folder.path().join("n0.jsonl");
+    let (code, text, talk) = run(&[alone.to_str().unwrap(), "--fail-on-findings"]);
+    assert!(code == Some(2) && talk.contains("can't be judged: no node was screened"), "{talk}");
+    assert!(text.contains("none screened"), "{text}");
     let (code, json, talk) = run(&[path, "--format", "json"]);
     let rows: Vec<ScreenRow> = serde_json::from_str(&json).unwrap();
     assert_eq!((code, rows[0].host.as_deref(), rows[0].metric), (Some(0), Some("n3"), Metric::Finding));
