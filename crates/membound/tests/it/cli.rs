@@ -449,6 +449,31 @@ fn an_interrupted_or_killed_run_keeps_what_is_finished() {
     }
 }
 
+/// A terminal that goes ends a run as SIGTERM does, so that no empty page stays behind; under nohup it ends nothing.
+#[test]
+fn a_hangup_is_an_interruption_unless_it_is_ignored() {
+    for (start, budget, code) in [("exec", "60s", 1), ("trap '' HUP; exec", "4s", 0)] {
+        let folder = tempfile::tempdir().unwrap();
+        let record = folder.path().join("run.jsonl");
+        let run = format!("stores --budget {budget} --quiet --record {}", record.display());
+        let command = format!("{start} {} {run}", env!("CARGO_BIN_EXE_membound"));
+        let page = folder.path().join("run.html");
+        let page = if cfg!(feature = "report") { format!(" --html {}", page.display()) } else { String::new() };
+        let mut child = Command::new("bash").args(["-c", &(command + &page)]).stdout(Stdio::null()).spawn().unwrap();
+        let lines = || std::fs::read_to_string(&record).map_or(0, |text| text.lines().count());
+        let patience = Instant::now() + Duration::from_secs(50);
+        while lines() < 2 && Instant::now() < patience {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        Command::new("kill").args(["-HUP", &child.id().to_string()]).status().unwrap();
+        assert_eq!(child.wait().unwrap().code(), Some(code), "{start}");
+        let end = membound_core::record::Record::read(&record).unwrap().end.unwrap();
+        assert_eq!(end.interrupted, code == 1, "{start}");
+        let is_empty = |entry: std::fs::DirEntry| entry.metadata().unwrap().len() == 0;
+        assert!(!std::fs::read_dir(folder.path()).unwrap().any(|entry| is_empty(entry.unwrap())), "{start}");
+    }
+}
+
 #[test]
 fn a_record_that_may_not_grow_is_told_and_still_opens() {
     let folder = tempfile::tempdir().unwrap();

@@ -8,8 +8,8 @@ use std::time::Duration;
 static INTERRUPTED: AtomicBool = AtomicBool::new(false);
 static HAS_OVERRUN: AtomicBool = AtomicBool::new(false);
 
-/// From now on Ctrl-C (SIGINT) and SIGTERM only raise [`interrupted`]; a second one ends the process at once. A file
-/// that outgrows the user's limit (SIGXFSZ) becomes an error of the write instead of the end of the process.
+/// From now on Ctrl-C (SIGINT), SIGTERM and a terminal that goes (SIGHUP, where nohup has not made it ignored) only raise
+/// [`interrupted`]; a second one ends the process at once. A file that outgrows the user's limit (SIGXFSZ) becomes an error of the write instead of the end of the process.
 pub fn catch_interrupts() {
     extern "C" fn raise(signal: i32) {
         if INTERRUPTED.swap(true, Ordering::Relaxed) {
@@ -20,12 +20,21 @@ pub fn catch_interrupts() {
             }
         }
     }
-    for signal in [libc::SIGINT, libc::SIGTERM] {
+    let hangup = [libc::SIGHUP].into_iter().filter(|_| !is_ignored(libc::SIGHUP));
+    for signal in [libc::SIGINT, libc::SIGTERM].into_iter().chain(hangup) {
         // SAFETY: `raise` touches nothing but an atomic and async-signal-safe functions.
         unsafe { libc::signal(signal, raise as *const () as libc::sighandler_t) };
     }
     // SAFETY: ignoring a signal installs no code of ours.
     unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
+}
+
+/// Whether a signal does nothing, as whoever started this process may have wanted.
+fn is_ignored(signal: libc::c_int) -> bool {
+    // SAFETY: an all-zero sigaction is a valid value of the C struct.
+    let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
+    // SAFETY: without a new action only the present one is written, to a struct of ours.
+    unsafe { libc::sigaction(signal, std::ptr::null(), &mut action) == 0 && action.sa_sigaction == libc::SIG_IGN }
 }
 
 /// Seconds after which the watchdog ends the process, once it has asked it to stop; 0 where nobody is watched.
