@@ -31,7 +31,7 @@ pub fn fenced(text: &str) -> String {
     format!("{fence}text\n{}\n{fence}\n", text.trim_end())
 }
 
-/// One section.
+/// One section; empty where it says nothing.
 pub fn section(section: &Section) -> String {
     let Section { title, about, sentences, facts, items, tables, verbatim, notes, details, missing, .. } = section;
     let mut parts = vec![format!("## {}\n", plain(title)), list(sentences), paragraph(about)];
@@ -46,7 +46,8 @@ pub fn section(section: &Section) -> String {
         parts.extend([paragraph("Not measured:"), list(missing)]);
     }
     parts.retain(|part| !part.is_empty());
-    parts.join("\n")
+    // Charts are not drawn here: a section of nothing else would be a heading alone.
+    if parts.len() == 1 { String::new() } else { parts.join("\n") }
 }
 
 /// A whole answer.
@@ -117,6 +118,14 @@ fn plain(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_heading_never_stands_alone() {
+        let bare = Section { title: "Samples".into(), ..Section::default() };
+        assert_eq!(section(&bare), "");
+        let said = Section { sentences: vec!["fast".into()], ..bare };
+        assert_eq!(section(&said), "## Samples\n\n- fast\n");
+    }
 
     #[test]
     fn a_table_keeps_its_cells_apart() {

@@ -130,6 +130,7 @@ pub fn run(
     let finished = measure::measure_then(&cases, started + curve, &go_on, &then, &mut here, &session)?;
     measure::tell(&finished, &session);
     let report = model::report(&finished.record);
+    measure::warn(&report, run);
     let failed = finished.failed() || has_gap(&finished.record);
     let text = present(&report, run.format, |report| terminal::answer(report, &report.page_cache));
     Ok(page.write(&report, Done { text, failed }))

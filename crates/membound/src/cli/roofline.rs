@@ -56,15 +56,16 @@ pub fn run(args: &RooflineArgs) -> anyhow::Result<Done> {
     if args.records.is_empty() {
         return measured(args, sheet, started, &mut draw);
     }
-    let mut reports = Vec::new();
+    let (mut reports, mut faults) = (Vec::new(), Vec::new());
     for path in &args.records {
         let mut record = Record::read(path).map_err(usage)?;
         record.header.sheet = sheet.clone().or(record.header.sheet);
         let report = model::report(&record);
-        draw(&report)?;
+        faults.extend(draw(&report).err());
         reports.push(report);
     }
-    Ok(Done::ok(shown(&reports, args.run.format)))
+    let done = Done::ok(shown(&reports, args.run.format));
+    Ok(faults.iter().fold(done, Done::lacking))
 }
 
 /// A flag that would be ignored is refused.

@@ -423,6 +423,35 @@ fn a_record_is_redrawn() {
     assert_eq!(csv.lines().count(), 1 + 6, "three kernels at two widths");
 }
 
+/// Loads alone come to ceilings and to no chart: they are shown, whatever else was asked for.
+#[test]
+fn ceilings_are_shown_without_an_answer_and_without_a_chart() {
+    let folder = tempfile::tempdir().unwrap();
+    let record = folder.path().join("run.jsonl");
+    let run = ["bandwidth", "--kernel", "load", "--size", "16KiB", "--threads", "1", "--budget", "1s", "--rounds", "2"];
+    succeeds(&[&run[..], &["--quiet", "--record", path(&record)]].concat());
+    let record = path(&record);
+    let ceilings = "Bandwidth without arithmetic";
+    let section = succeeds(&["report", record, "--section", "roofline"]);
+    assert!(section.contains(ceilings), "{section}");
+    let chart = folder.path().join("new.svg");
+    let output = run_in_words(&["roofline", record, "--svg", path(&chart)]);
+    assert!(output.1.contains(ceilings) && output.2.contains("was not drawn"), "{output:?}");
+    assert!(output.0 == Some(1) && !chart.exists());
+    let markdown = succeeds(&["report", record, "--format", "markdown"]);
+    let mut lines = markdown.lines().filter(|line| !line.is_empty()).peekable();
+    while let Some(line) = lines.next() {
+        let is_alone = line.starts_with("## ") && lines.peek().is_none_or(|next| next.starts_with("## "));
+        assert!(!is_alone, "{line} has nothing below it: {markdown}");
+    }
+}
+
+/// Exit code, stdout and stderr.
+fn run_in_words(arguments: &[&str]) -> (Option<i32>, String, String) {
+    let output = run(arguments);
+    (output.status.code(), text(&output.stdout), text(&output.stderr))
+}
+
 #[test]
 fn an_interrupted_or_killed_run_keeps_what_is_finished() {
     for signal in ["INT", "KILL"] {

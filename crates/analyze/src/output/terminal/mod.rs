@@ -28,7 +28,10 @@ pub fn overview(report: &Report) -> String {
 pub fn chosen(report: &Report, names: &[String]) -> String {
     let is_chosen = |name: &str| names.iter().any(|one| one == name);
     let of_experiments = report.sections().filter(|(name, _)| is_chosen(name)).flat_map(|(_, sections)| sections);
-    let others = ending(report).into_iter().filter(|section| is_chosen(section.id));
+    let [warnings, host, brief, verdict] = ending(report);
+    // Ceilings alone come to no answer in brief, and stand here nevertheless.
+    let roofline = if brief.is_empty() { sections::roofline::section(&report.roofline, &report.rows) } else { brief };
+    let others = [warnings, host, roofline, verdict].into_iter().filter(|section| is_chosen(section.id));
     let with_sentences = |one: Section| {
         let sentences: String = one.sentences.iter().map(|text| item(text)).collect();
         joined([sentences, section::drawn(&one)])
