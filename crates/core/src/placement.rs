@@ -22,6 +22,12 @@ pub enum PlacementError {
         /// CPUs there are.
         usable: usize,
     },
+    /// A list without a CPU in it.
+    #[error("the list of CPUs is empty; name some of those that are usable, {usable}, or leave --cpus out")]
+    NoneNamed {
+        /// Those there are.
+        usable: CpuSet,
+    },
     /// No CPU at all.
     #[error(
         "no CPU is known that this process may run on: /sys/devices/system/cpu and /proc/self/status do not tell, or name different ones; show the machine's own"
@@ -45,6 +51,9 @@ impl Placement {
         let usable = machine.usable_cpus();
         if let Some(cpu) = cpus.and_then(|cpus| cpus.iter().find(|cpu| !usable.contains(*cpu))) {
             return Err(PlacementError::NotUsable { cpu, usable });
+        }
+        if cpus.is_some_and(CpuSet::is_empty) && !usable.is_empty() {
+            return Err(PlacementError::NoneNamed { usable });
         }
         let order = machine.topology_order(cpus.unwrap_or(&usable));
         if order.is_empty() { Err(PlacementError::NoCpu) } else { Ok(Placement { order }) }

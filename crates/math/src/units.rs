@@ -235,6 +235,9 @@ pub enum ParseError {
     /// Not a size.
     #[error("'{0}' is not a size; write a number with B, KiB, MiB or GiB, such as 24KiB or 1.5GiB")]
     Size(String),
+    /// A rate in bits.
+    #[error("'{0}' is in bits a second; write it in bytes, such as 90GB/s: b is a bit, B is a byte")]
+    BitRate(String),
     /// Not a rate.
     #[error("'{0}' is not a rate; write a number with MB/s, GB/s or GiB/s, such as 90GB/s")]
     Rate(String),
@@ -283,10 +286,14 @@ impl FromStr for Bytes {
 impl FromStr for BytesPerSecond {
     type Err = ParseError;
 
-    /// `90GB/s`, `90 GiB/s`; a size without `/s` is no rate.
+    /// `90GB/s`, `90 GiB/s`; a size without `/s` is no rate, and `90Gb/s` one in bits.
     fn from_str(text: &str) -> Result<Self, ParseError> {
         let wrong = || ParseError::Rate(text.into());
         let size = text.trim().strip_suffix("/s").ok_or_else(wrong)?;
+        let is_scaled = size.contains(|c: char| c.is_ascii_uppercase());
+        if is_scaled && size.ends_with('b') {
+            return Err(ParseError::BitRate(text.into()));
+        }
         size.parse::<Bytes>().map(|bytes| BytesPerSecond(bytes.0 as f64)).map_err(|_| wrong())
     }
 }

@@ -7,7 +7,7 @@ use std::str::FromStr;
 use clap::Args;
 
 use crate::cli::args::Format;
-use crate::cli::words::some_of;
+use crate::cli::words::only;
 use crate::cli::{report, usage};
 use membound_analyze::across::advisor;
 use membound_analyze::across::advisor::{Question, Speed, Tier};
@@ -39,7 +39,7 @@ pub struct AdviseArgs {
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     pub tier: Vec<TierArg>,
     /// Store kind
-    #[arg(long, default_value_t = StoreKind::Regular, value_parser = some_of::<StoreKind>(vec!["regular", "nt"]))]
+    #[arg(long, default_value_t = StoreKind::Regular, value_parser = only::<StoreKind>(vec!["regular", "nt"]))]
     pub store: StoreKind,
     /// The CPUs that run the loop, of those that the records tell of [default: those that reach the most nodes]
     #[arg(long, value_name = "LIST", value_parser = CpuSet::parse, conflicts_with = "tier")]

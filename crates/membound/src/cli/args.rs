@@ -9,7 +9,7 @@ use membound_analyze::report::Report;
 use membound_analyze::section::Document;
 use membound_core::case::USUAL_MEMORY;
 use membound_core::experiments::choice::Choice;
-use membound_core::kernel::catalog::Kernel;
+use membound_core::kernel::catalog::{CATALOG, Kernel};
 use membound_core::kernel::{Element, LoadKind, StoreKind, Width};
 use membound_core::machine::Machine;
 use membound_core::machine::cpuset::CpuSet;
@@ -238,13 +238,7 @@ impl PlaceArgs {
 impl ChoiceArgs {
     /// The choice in the plan's terms.
     pub fn choice(&self, frame: &Frame) -> anyhow::Result<Choice> {
-        let mut kernels: Vec<&'static Kernel> = Vec::new();
-        for name in &self.kernel {
-            match name.as_str() {
-                "all" => kernels.extend(membound_core::kernel::catalog::CATALOG),
-                name => kernels.push(Kernel::find(name).map_err(usage)?),
-            }
-        }
+        let kernels = kernels_named(&self.kernel)?;
         let (mut memory, streams) = memory::chosen(&self.memory, self.node)?;
         if memory.is_empty() {
             memory.push(memory::on(USUAL_MEMORY.kind, self.node));
@@ -348,6 +342,18 @@ pub(crate) fn new_page(page: &str, path: &Path, flag: &str) -> anyhow::Result<()
 #[cfg(not(feature = "report"))]
 pub fn write_page(_document: Document, _path: &Path) -> anyhow::Result<()> {
     Err(usage("this build of membound writes no pages (feature `report` is off); leave out --html"))
+}
+
+/// Kernels by their names; `all` is every one of the catalog.
+pub(crate) fn kernels_named(names: &[String]) -> anyhow::Result<Vec<&'static Kernel>> {
+    let mut kernels: Vec<&'static Kernel> = Vec::new();
+    for name in names {
+        match name.as_str() {
+            "all" => kernels.extend(CATALOG),
+            name => kernels.push(Kernel::find(name).map_err(usage)?),
+        }
+    }
+    Ok(kernels)
 }
 
 pub(crate) fn misalignment(bytes: u32, element: Element) -> anyhow::Result<u32> {

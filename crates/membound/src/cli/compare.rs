@@ -14,7 +14,7 @@ use membound_analyze::across::adapters::tool::Foreign;
 use membound_analyze::across::compare;
 use membound_analyze::across::compare::comparison::{Comparison, Side, Source};
 use membound_analyze::across::compare::figures::Figure;
-use membound_analyze::across::compare::row::Verdict;
+use membound_analyze::across::compare::row::{ComparisonRow, Verdict};
 use membound_analyze::across::compare::several::several;
 use membound_analyze::across::sections::compare as sections;
 use membound_analyze::of_record;
@@ -123,8 +123,9 @@ fn unjudged(comparison: &Comparison) -> Option<String> {
         false => "give a longer --budget, or folders with the records of several runs",
     };
     let all = comparison.rows.len();
-    (comparison.count(Verdict::TooFew) == all)
-        .then(|| format!("none of {} has values enough to tell slower from chance; {cure}", counted(all as u64, "cell")))
+    (comparison.count(Verdict::TooFew) == all).then(|| {
+        format!("none of {} has values enough to tell slower from chance; {cure}", counted(all as u64, "cell"))
+    })
 }
 
 /// More than two sides, as columns.
@@ -264,6 +265,15 @@ fn nothing_in_common(comparison: &Comparison) -> String {
         row.map_or_else(|| "nothing measured".into(), |row| format!("'{}'", row.what))
     };
     let count = |verdict: Verdict| comparison.one_sided.iter().filter(|row| row.verdict == verdict).count();
+    let of = |verdict: Verdict| comparison.one_sided.iter().filter(move |row| row.verdict == verdict);
+    let is_other = |a: &ComparisonRow, b: &ComparisonRow| a.what == b.what && a.unit != b.unit;
+    let other = of(Verdict::OnlyA).find_map(|a| Some((a, of(Verdict::OnlyB).find(|b| is_other(a, b))?)));
+    if let Some((a, b)) = other {
+        return format!(
+            "A and B have nothing in common: '{}' is in {} in A and in {} in B; write both in one unit",
+            a.what, a.unit, b.unit
+        );
+    }
     format!(
         "A and B have nothing in common: A has {} cells, such as {}; B has {}, such as {}; measure both with the same \
          command and flags",

@@ -96,7 +96,10 @@ fn kernel(name: &str, args: &KernelArgs) -> anyhow::Result<&'static Kernel> {
         return Kernel::find(name).map_err(usage);
     }
     let mut formula = Formula::parse(known.map_or(name, |kernel| kernel.text)).map_err(usage)?;
-    for (scalar, value) in &args.set {
+    for (at, (scalar, value)) in args.set.iter().enumerate() {
+        if args.set[..at].iter().any(|(other, _)| other == scalar) {
+            return Err(usage(format!("--set gives the scalar '{scalar}' two values; give it one")));
+        }
         formula.set(scalar, *value).map_err(usage)?;
     }
     if args.index.is_some() && !formula.gathers() {

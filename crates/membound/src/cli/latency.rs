@@ -37,7 +37,7 @@ pub struct LatencyArgs {
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = one_of::<Order>())]
     pub order: Vec<Order>,
     /// Bytes from place to place, multiples of 8 [default: 64]
-    #[arg(long, value_name = "LIST", value_delimiter = ',')]
+    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = stride)]
     pub stride: Vec<u32>,
     /// Independent chains, 1 to 32
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=i64::from(Chase::CHAINS_MOST)))]
@@ -55,6 +55,11 @@ pub struct LatencyArgs {
 
 /// With planning and drawing a whole run ends within 15 s.
 const BUDGET: Duration = Duration::from_millis(14_500);
+
+fn stride(text: &str) -> Result<u32, String> {
+    let bytes = text.parse::<Bytes>().ok().and_then(|bytes| u32::try_from(bytes.0).ok());
+    bytes.ok_or_else(|| format!("'{text}' is no stride; give bytes, such as 64 or 4KiB"))
+}
 
 impl LatencyArgs {
     fn cases(&self, frame: &Frame, machine: &Machine) -> anyhow::Result<Vec<Case>> {

@@ -318,7 +318,7 @@ pub fn dressed(mut command: Command) -> Command {
         };
     }
     let groups = groups(&command);
-    command.before_help(groups).help_template(
+    command.before_help(groups).override_usage("membound [OPTIONS]\n       membound <COMMAND>").help_template(
         "{about-with-newline}\n{usage-heading} {usage}\n\n{before-help}Options of the default run:\n{options}{after-help}",
     )
 }

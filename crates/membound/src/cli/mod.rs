@@ -44,7 +44,9 @@ use membound_core::json;
 
 use membound_measure::linkage::IS_STATIC;
 
-use clap::{CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
+use clap::error::ErrorKind;
+use clap::parser::ValueSource;
+use clap::{Arg, ArgMatches, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 
 /// Measures what bounds memory-bound code: every level of the memory system, every width, every kind of store, from
 /// one thread and from all.
@@ -52,7 +54,7 @@ use clap::{CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 /// Without a subcommand: characterises this machine within the budget, prints a summary, and writes a record (.jsonl)
 /// and a report (.html).
 #[derive(Debug, Parser)]
-#[command(name = "membound", version, args_conflicts_with_subcommands = true, max_term_width = 100)]
+#[command(name = "membound", version, max_term_width = 100)]
 pub struct Cli {
     /// What to do; nothing: characterise this machine
     #[command(subcommand)]
@@ -176,7 +178,27 @@ pub fn command() -> clap::Command {
 
 /// The command line that this process was given; ends it where that is wrong, or asks for help.
 pub fn parse() -> Cli {
-    Cli::from_arg_matches(&command().get_matches()).unwrap_or_else(|fault| fault.exit())
+    let matches = command().get_matches();
+    let parsed = refuse_before_a_command(&matches).and_then(|()| Cli::from_arg_matches(&matches));
+    parsed.unwrap_or_else(|fault| fault.exit())
+}
+
+/// Flags of the default run are none of a command's: before its name stand only those that all take.
+fn refuse_before_a_command(matches: &ArgMatches) -> Result<(), clap::Error> {
+    let Some((name, _)) = matches.subcommand() else { return Ok(()) };
+    let mut command = command();
+    let is_given = |flag: &&Arg| {
+        let is_typed = matches.value_source(flag.get_id().as_str()) == Some(ValueSource::CommandLine);
+        is_typed && !flag.is_global_set()
+    };
+    let given = command.get_arguments().find(is_given).map(|flag| flag.get_id().as_str().replace('_', "-"));
+    match given {
+        None => Ok(()),
+        Some(flag) => Err(command.error(
+            ErrorKind::ArgumentConflict,
+            format!("--{flag} is a flag of the default run; write it behind '{name}' if that takes it"),
+        )),
+    }
 }
 
 /// Runs a command line.
@@ -236,7 +258,13 @@ pub fn execute(cli: &Cli) -> anyhow::Result<Done> {
 
 /// A fleet's plan, read as a command line of its own.
 fn planned(plan: &[String]) -> Result<fleet_run::Planned, clap::Error> {
-    let cli = Cli::try_parse_from([String::from("membound")].iter().chain(plan))?;
+    let matches = Cli::command().try_get_matches_from([String::from("membound")].iter().chain(plan))?;
+    refuse_before_a_command(&matches)?;
+    let cli = Cli::from_arg_matches(&matches)?;
+    if cli.command.is_some() && plan.first().is_some_and(|word| word.starts_with('-')) {
+        let fault = "begin with the command, and write its flags behind it";
+        return Err(Cli::command().error(ErrorKind::ArgumentConflict, fault));
+    }
     Ok(match cli.command {
         Some(Command::Pingpong(args)) => fleet_run::Planned { run: None, pingpong: Some(args) },
         _ => fleet_run::Planned { run: cli.run_args().cloned(), pingpong: None },
@@ -304,6 +332,8 @@ mod tests {
         refuses("machine", "measures nothing that one node can");
         refuses("fleet run", "measures nothing that one node can");
         refuses("bandwith", "unrecognized subcommand 'bandwith'");
+        refuses("--quiet latency", "begin with the command");
+        refuses("--budget 5s latency", "flag of the default run");
         refuses("latency --list", "try it alone: membound latency --list");
         refuses("latency --record x", "fleet run --out DIR");
         refuses("--out=x", "fleet run --out DIR");

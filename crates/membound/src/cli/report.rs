@@ -1,6 +1,6 @@
 //! `membound report`: redraws summary and page from records.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 
 use clap::Args;
@@ -53,10 +53,29 @@ pub fn run(args: &ReportArgs) -> anyhow::Result<Done> {
     if args.html.is_some() && records.len() > 1 {
         return Err(usage(format!("--html writes one page, and there are {} records; give --out DIR", records.len())));
     }
+    if args.out.is_some() {
+        refuse_equal_names(&records)?;
+    }
     let time = args.where_time_went.then(|| where_time_went(&records, args.format)).transpose()?;
     let reports: Vec<(&PathBuf, Report)> = records.iter().zip(read(&records)?).collect();
     let text = time.map_or_else(|| shown(args, &reports), Ok)?;
     write_pages(args, &reports, Done::ok(text))
+}
+
+/// A page is named like its record: two records of one name would have one page.
+fn refuse_equal_names(records: &[PathBuf]) -> anyhow::Result<()> {
+    let mut named: HashMap<_, &PathBuf> = HashMap::new();
+    for record in records {
+        if let Some(other) = named.insert(record.file_stem(), record) {
+            return Err(usage(format!(
+                "the pages of {} and {} would have one name; draw them into folders of their own, or give one record and \
+                 --html FILE",
+                other.display(),
+                record.display()
+            )));
+        }
+    }
+    Ok(())
 }
 
 /// What goes to stdout.

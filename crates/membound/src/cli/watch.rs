@@ -6,7 +6,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use anyhow::Context;
 use clap::Args;
 
-use crate::cli::args::{Done, Format, working_set};
+use crate::cli::args::{Done, Format, kernels_named, working_set};
 use crate::cli::check::percent;
 use crate::cli::measure::{Session, header, host, list};
 use crate::cli::say;
@@ -23,7 +23,6 @@ use membound_core::experiments::choice;
 use membound_core::experiments::choice::Choice;
 use membound_core::experiments::frame::Frame;
 use membound_core::experiments::latency::{LatencyChoice, latency_choice};
-use membound_core::kernel::catalog::Kernel;
 use membound_core::kernel::chase::Order;
 use membound_core::machine::Machine;
 use membound_core::machine::cpuset::CpuSet;
@@ -111,7 +110,7 @@ impl WatchArgs {
         let usual = [frame.memory_size(1)].into_iter().chain(frame.in_caches(1).first().map(|(_, size)| *size));
         let sizes: Vec<Bytes> = if self.size.is_empty() { usual.collect() } else { self.size.clone() };
         let names = if self.kernel.is_empty() { vec!["load".to_string()] } else { self.kernel.clone() };
-        let known = names.iter().map(|name| Kernel::find(name)).collect::<Result<Vec<_>, _>>().map_err(usage)?;
+        let known = kernels_named(&names)?;
         let choice =
             Choice { kernels: known, sizes, threads: vec![1], widths: vec![frame.widest()], ..Choice::default() };
         let mut cases = choice::kernels(frame, &choice).map_err(usage)?;

@@ -24,6 +24,11 @@ pub fn some_of<T: Word>(words: Vec<&'static str>) -> impl TypedValueParser<Value
     Listed { parse: |text: &str| text.parse::<T>(), words }
 }
 
+/// The same where no other is taken.
+pub fn only<T: Word>(words: Vec<&'static str>) -> impl TypedValueParser<Value = T> {
+    PossibleValuesParser::new(words).try_map(|word| word.parse::<T>())
+}
+
 /// Some of an enum's values, by their words.
 pub fn chosen<T: ValueEnum + Clone + Send + Sync + 'static>(
     words: &'static [&'static str],

@@ -58,6 +58,7 @@ fn bad_input_is_refused_with_a_cure() {
     refuses(&["bandwidth", "--size", "12 parsecs"], &["24KiB"]);
     refuses(&["bandwidth", "--cpus", "99999"], &["CPU 99999", "usable CPUs are"]);
     refuses(&["bandwidth", "--cpus", "3-1"], &["3-1"]);
+    refuses(&["bandwidth", "--cpus", ""], &["the list of CPUs is empty", "leave --cpus out"]);
     refuses(&["bandwidth", "--threads", "100000"], &["--threads"]);
     refuses(&["bandwidth", "--threads", "0"], &["--threads 1"]);
     refuses(&["bandwidth", "--store", "fast"], &["regular, nt, nt-masked, rep"]);
@@ -83,6 +84,10 @@ fn bad_input_is_refused_with_a_cure() {
     refuses(&["latency", "--order", "sideways"], &["sideways", "page-ordered"]);
     refuses(&["latency", "--chains", "33"], &["1..=32"]);
     refuses(&["latency", "--stride", "12"], &["multiple of 8"]);
+    refuses(&["latency", "--stride", "far"], &["'far' is no stride; give bytes, such as 64 or 4KiB"]);
+    refuses(&["latency", "--stride", "8GiB"], &["'8GiB' is no stride"]);
+    let far = |stride: &str| succeeds(&["latency", "--size", "1MiB", "--stride", stride, "--list"]);
+    assert_eq!(far("4KiB"), far("4096"));
     refuses(&["latency", "--size", "64"], &["give at least 128 B"]);
     refuses(&["latency", "--size", "800TiB"], &["give a smaller --size"]);
     refuses(&["latency", "--map", "--order", "random"], &["--map", "--order"]);
@@ -94,6 +99,11 @@ fn bad_input_is_refused_with_a_cure() {
     refuses(&["loaded", "--steps", "0"], &["1..=100"]);
     refuses(&["loaded", "--threads", "0"], &["--threads 1"]);
     refuses(&["loaded", "--threads", "100000"], &["--threads"]);
+    let advise = ["advise", "triad", "--size", "3GiB", "--tier"];
+    refuses(&[&advise[..], &["0=90GB/s:96GiB", "--store", "zero"]].concat(), &["'zero'", "regular, nt"]);
+    for bits in ["90Gb/s", "90 Gib/s", "90Mb/s"] {
+        refuses(&[&advise[..], &[&format!("0={bits}:96GiB")]].concat(), &["is in bits", "such as 90GB/s"]);
+    }
     refuses(&["addrmap", "--memory", "4k"], &["choose thp, huge-2m or huge-1g"]);
     refuses(&["addrmap", "--size", "800TiB"], &["give a smaller --size"]);
     refuses(&["--budget", "soon"], &["30s"]);
@@ -109,6 +119,27 @@ fn bad_input_is_refused_with_a_cure() {
     refuses(&["bandwidth", "--record", path(&file), "--size", "16KiB"], &["cannot create", "--record"]);
     std::fs::write(&file, "{\"type\":\"header\",\"schema\":99,\"tool\":\"membound 9\"}\n").unwrap();
     refuses(&["report", path(&file)], &["schema 99", "membound 9"]);
+}
+
+#[test]
+fn all_kernels_can_be_watched() {
+    let listed = succeeds(&["watch", "--kernel", "all", "--size", "16KiB", "--list"]);
+    assert!(["load ", "triad ", "jacobi "].iter().all(|name| listed.contains(name)), "{listed}");
+}
+
+/// Flags that all commands take may stand before the command; those of the default run may not.
+#[test]
+fn flags_of_all_commands_stand_anywhere() {
+    let list = ["bandwidth", "--list", "--size", "16KiB"];
+    let listed = succeeds(&list);
+    for flags in [&["--quiet"][..], &["-q"], &["--color", "never"], &["--quiet", "--color=never"]] {
+        assert_eq!(succeeds(&[flags, &list].concat()), listed, "{flags:?}");
+    }
+    let colored = |words: &[&str]| succeeds(words).contains('\u{1b}');
+    assert!(colored(&["--color", "always", "machine"]) && !colored(&["--color", "never", "machine"]));
+    for flag in [&["--budget", "5s"][..], &["--out", "."], &["--all"], &["--list"]] {
+        refuses(&[flag, &list].concat(), &[flag[0], "of the default run", "'bandwidth'"]);
+    }
 }
 
 /// A flag that would do nothing is refused with what to do about it, or does what it says.
@@ -147,6 +178,12 @@ fn no_flag_is_ignored() {
         let said = succeeds(&[&time[..], &["--out", path(&pages)]].concat());
         assert!(said.starts_with(&succeeds(&time)) && said.contains("Written: "), "{said}");
         assert!(pages.join("run.html").exists());
+        let twin = folder.path().join("twin");
+        std::fs::create_dir(&twin).unwrap();
+        std::fs::copy(record, twin.join("run.jsonl")).unwrap();
+        let pages = folder.path().join("other");
+        refuses(&["report", record, path(&twin), "--out", path(&pages)], &["twin/run.jsonl would have one name"]);
+        assert!(!pages.exists());
     }
 }
 
@@ -572,6 +609,7 @@ fn a_loop_that_cannot_be_is_shown_with_the_place() {
     refuses(&["kernel", "a[i] = sin(b[i])"], &["unknown function 'sin'", "\n  a[i] = sin(b[i])\n         ^"]);
     refuses(&["kernel", "a[i] = a[i-1] + b[i]"], &["depend on each other", "\n         ^"]);
     refuses(&["kernel", "a[i] = b[i]", "--set", "s=2"], &["no scalar 's'"]);
+    refuses(&["kernel", "a[i] = s*b[i]", "--set", "s=1", "--set", "s=2"], &["the scalar 's' two values; give it one"]);
     refuses(&["kernel", "a[i] = b[i]", "--index", "random"], &["no index stream"]);
     refuses(&["kernel", "a[i] = b[i]", "--kernel", "triad"], &["--kernel does not apply"]);
     refuses(&["kernel", "a[i] = b[i]*c[i]", "--store", "rep", "--width", "scalar"], &["copy and fill"]);
@@ -618,7 +656,8 @@ fn a_closed_pipe_is_no_failure() {
 
 /// Rows as they come, to whom the command line after it leads them.
 fn streamed(flags: &str, to: &str) -> Output {
-    let run = "bandwidth --size 16KiB,32KiB --threads 1 --width 128 --kernel load,copy --budget 1s --rounds 2 --format jsonl";
+    let run =
+        "bandwidth --size 16KiB,32KiB --threads 1 --width 128 --kernel load,copy --budget 1s --rounds 2 --format jsonl";
     let command = format!("set -o pipefail; {} {run} {flags} {to}", env!("CARGO_BIN_EXE_membound"));
     Command::new("bash").args(["-c", &command]).output().unwrap()
 }

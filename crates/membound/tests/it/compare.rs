@@ -496,6 +496,11 @@ fn the_command_and_its_exit_codes() {
         assert!(code == Some(2) && talk.contains("can't be judged: none of 1 cell"), "{talk}");
         assert!(text.contains("of A's speed in 1 "), "{text}");
     }
+    // The same figure in another unit.
+    let slower = folder.path().join("other.csv");
+    std::fs::write(&slower, "name,unit,better,value\nmine,MB/s,higher,20000\n").unwrap();
+    let (code, _, talk) = run(&[&by_hand, &slower]);
+    assert!(code == Some(2) && talk.contains("'mine' is in GB/s in A and in MB/s in B"), "{talk}");
     // Folders: three runs a side.
     for run in 0..3 {
         written(&folder, &format!("before/{run}.jsonl"), &record(twenty(1.0, 10 + run)));
