@@ -52,6 +52,12 @@ impl NormalEquations {
         }
     }
 
+    /// Adds to what is known of a parameter, of its step being 0: one over the variance.
+    pub fn inform(&mut self, parameter: usize, information: f64) {
+        let at = self.at(parameter, parameter);
+        self.cells[at] += information;
+    }
+
     /// Leaves a parameter as it is.
     pub fn hold(&mut self, parameter: usize) {
         for other in 0..=self.parameters {
@@ -178,6 +184,15 @@ mod tests {
         both.hold(1);
         check(both.clone().solved(), &[3.0, 0.0]);
         check(both.variances(), &[0.25, 1.0]);
+    }
+
+    /// Two parameters that only their sum is known of, as 3 with variance 1; then the second one as 0 with variance 1/2.
+    #[test]
+    fn what_is_known_beforehand_counts() {
+        let mut sum = of(&[(&[1.0, 1.0], 3.0, 1.0)]);
+        sum.inform(1, 2.0);
+        check(sum.clone().solved(), &[3.0, 0.0]);
+        check(sum.variances(), &[1.5, 0.5]);
     }
 
     /// 4 x = 4; with 4 + 8 + 4 in place of 4 a quarter of it.

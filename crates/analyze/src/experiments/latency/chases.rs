@@ -100,9 +100,10 @@ impl Chases {
             // A level with a step inside, of translation, has the latency before it.
             let rung = ends.partition_point(|end| *end <= from);
             from = level.capacity.unwrap_or(from);
-            let Some(&ns) = rungs.get(rung) else { continue };
-            let fitted = LevelLatency { ns, cycles: cycles_of(&ladder, level, ns[0]), disturbed_ns: None };
-            level.latency = Some(of_one_chase(&ladder, level).unwrap_or(fitted));
+            let fitted =
+                |ns: [f64; 3]| LevelLatency { ns, cycles: cycles_of(&ladder, level, ns[0]), disturbed_ns: None };
+            let fitted = rungs.get(rung).copied().flatten().map(fitted);
+            level.latency = of_one_chase(&ladder, level).or(fitted);
         }
     }
 

@@ -84,6 +84,10 @@ const NEAR_PART: f64 = 2.0;
 const EDGE_PART: f64 = 1.0;
 /// How far an edge that all curves share may lie from there in one, in octaves.
 const NEAR: f64 = 0.35;
+/// Standard deviation of the logarithm of a width that points say nothing of: all of [`WIDTHS`] within two of them.
+const WIDTH_UNKNOWN: f64 = 1.0;
+/// What the diagonal of equations is raised by that can't be solved. Rungs that are determined don't feel it.
+const NEARLY_SINGULAR: f64 = 1e-9;
 /// What one edge more must gain. It has three parameters; the rest is caution, since no shape is quite a cache's.
 const SPLIT_COST: f64 = 20.0;
 /// How far apart the two edges lie at first, in octaves. No two levels are closer than one.
@@ -229,11 +233,38 @@ impl Ladder {
 
     /// Standard errors of the rungs, all else being fitted too. None, where the points do not determine them.
     fn errors(&self, points: &[LatencyPoint]) -> Vec<f64> {
-        let mut equations = self.equations(points, &self.parameters(None));
+        let parameters = self.parameters(None);
+        let mut equations = self.equations(points, &parameters);
         // Slightly raised, where a parameter does not matter.
         equations.raise(0.0, 1e-12);
+        let known = equations.clone().variances();
+        if known.is_none() {
+            equations.raise(NEARLY_SINGULAR, 0.0);
+        }
+        // An edge that points do not determine is still not just anywhere. Else the rungs beside it would be as unknown.
+        for (at, parameter) in parameters.iter().enumerate() {
+            let most = match parameter {
+                Parameter::Rung(_) => continue,
+                Parameter::Place(_) => NEAR,
+                Parameter::Width(_) => WIDTH_UNKNOWN,
+            };
+            if known.as_ref().is_none_or(|variances| variances[at] > most * most) {
+                equations.inform(at, 1.0 / (most * most));
+            }
+        }
         let variances = equations.variances().unwrap_or_default();
         variances.iter().take(self.rungs.len()).map(|variance| variance.sqrt()).collect()
+    }
+
+    /// The levels that some point lies in for the most part.
+    fn are_seen(&self, points: &[LatencyPoint]) -> Vec<bool> {
+        let rungs: Vec<Parameter> = (0..self.rungs.len()).map(Parameter::Rung).collect();
+        let mut most = vec![0.0f64; rungs.len()];
+        for point in points {
+            let (_, shares) = self.slopes(point.octave, &rungs);
+            most.iter_mut().zip(shares).for_each(|(most, share)| *most = most.max(share));
+        }
+        most.into_iter().map(|share| share >= 0.5).collect()
     }
 
     /// Least loss from here (Levenberg and Marquardt), the place of one edge held where that is asked for.
@@ -299,12 +330,13 @@ pub fn fit(curve: Curve, translation: Option<Translation>) -> Vec<Rung> {
 }
 
 /// The latencies of the levels that end at `ends`, each with its 95 % interval, lowest first: the edges move little. A level that is
-/// wide is known by its near part, before more and more of the translation misses, and by what lies around its end.
-pub fn latencies_between(curve: Curve, ends: &[Bytes], translation: Option<Translation>) -> Vec<[f64; 3]> {
+/// wide is known by its near part, before more and more of the translation misses, and by what lies around its end. `None` for a
+/// level that the points do not determine.
+pub fn latencies_between(curve: Curve, ends: &[Bytes], translation: Option<Translation>) -> Vec<Option<[f64; 3]>> {
     let edges: Vec<Edge> =
         ends.iter().map(|end| Edge { shape: Shape::Worn(WIDTH_STARTS[1]), octave: octave(*end) }).collect();
     let mut points = points(curve, Bytes(0));
-    points.retain(|point| is_telling(point.octave, &edges));
+    keep_telling(&mut points, &edges);
     if points.is_empty() {
         return Vec::new();
     }
@@ -322,14 +354,26 @@ pub fn latencies_between(curve: Curve, ends: &[Bytes], translation: Option<Trans
         let likeliest = translated(&points, &ladder, translation).into_iter().max_by(|a, b| a.0.total_cmp(&b.0));
         ladder = chosen(&points, likeliest.map_or(ladder, |likeliest| likeliest.1), &gaps);
     }
-    latencies(&points, &ladder, translation, scale(&points, &ladder))
+    let latencies = latencies(&points, &ladder, translation, scale(&points, &ladder));
+    // What may as well be nothing is no latency.
+    let is_known = |[_, low, high]: &[f64; 3]| *low > 0.0 && high.is_finite();
+    let seen = ladder.are_seen(&points).into_iter();
+    seen.zip(latencies).map(|(is_seen, latency)| Some(latency).filter(|_| is_seen).filter(is_known)).collect()
 }
 
-/// Whether a working set (log2) is in the near part of its level, or around the level's end.
-fn is_telling(set: f64, edges: &[Edge]) -> bool {
-    let k = edges.partition_point(|edge| edge.octave < set);
-    let is_near = k.checked_sub(1).is_none_or(|before| set <= edges[before].octave + NEAR_PART);
-    is_near || edges.get(k).is_some_and(|edge| set >= edge.octave - EDGE_PART)
+/// Keeps the points in the near part of their level, or around the level's end. Where none lies in the near part, the level is known
+/// by what there is.
+fn keep_telling(points: &mut Vec<LatencyPoint>, edges: &[Edge]) {
+    let level = |point: &LatencyPoint| edges.partition_point(|edge| edge.octave < point.octave);
+    let is_near = |point: &LatencyPoint| {
+        level(point).checked_sub(1).is_none_or(|before| point.octave <= edges[before].octave + NEAR_PART)
+    };
+    let mut has_near = vec![false; edges.len() + 1];
+    points.iter().filter(|point| is_near(point)).for_each(|point| has_near[level(point)] = true);
+    points.retain(|point| {
+        let is_around_end = edges.get(level(point)).is_some_and(|edge| point.octave >= edge.octave - EDGE_PART);
+        is_near(point) || is_around_end || !has_near[level(point)]
+    });
 }
 
 fn octave(bytes: Bytes) -> f64 {
@@ -431,7 +475,7 @@ fn latencies(points: &[LatencyPoint], ladder: &Ladder, translation: Option<Trans
     let latency = |k: usize| {
         let mean: f64 = all.iter().map(|(part, rungs, _)| part * rungs[k]).sum();
         let square = |(part, rungs, errors): &(f64, &[f64], Vec<f64>)| {
-            let error = scale * errors.get(k).copied().unwrap_or(0.0);
+            let error = scale * errors.get(k).copied().unwrap_or(f64::INFINITY);
             part * (error.powi(2) + (rungs[k] - mean).powi(2))
         };
         let error = Z95 * all.iter().map(square).sum::<f64>().sqrt();
@@ -515,7 +559,7 @@ mod tests {
         let mut curve: Vec<_> = single.chunks(2).map(|point| (bytes(point[0]), point[1], [point[1]; 2])).collect();
         curve.extend(often.iter().map(|&(set, ns, interval)| (bytes(set), ns, interval)));
         let found = latencies_between(&curve, &ends.map(bytes), None);
-        let middle: Vec<f64> = found.iter().map(|rung| rung[0]).collect();
+        let middle: Vec<f64> = found.iter().map(|rung| rung.unwrap()[0]).collect();
         for (found, [low, high]) in middle.iter().zip(expected) {
             assert!((low..=high).contains(found), "{middle:?}");
         }
@@ -551,7 +595,103 @@ mod tests {
         assert_levels(&single, &often, [33.9, 504.0, 15_462.0], expected);
     }
 
+    /// Latencies of the levels of the same guest by the chases of a record that was cut off: bytes and ns, and the interval of one.
+    fn of_a_part(points: &[(u64, f64)], often: Option<(u64, f64, [f64; 2])>, ends: [f64; 3]) -> Vec<Option<[f64; 3]>> {
+        let mut curve: Vec<_> = points.iter().map(|&(set, ns)| (Bytes(set), ns, [ns; 2])).collect();
+        curve.extend(often.map(|(set, ns, interval)| (Bytes(set), ns, interval)));
+        latencies_between(&curve, &ends.map(|kib| Bytes((kib * 1024.0) as u64)), None)
+    }
+
+    #[track_caller]
+    fn assert_between(found: Option<[f64; 3]>, [least, most]: [f64; 2]) {
+        let [ns, low, high] = found.expect("a latency");
+        assert!(least <= low && low <= ns && ns <= high && high <= most, "{ns} [{low}, {high}]");
+    }
+
+    /// Memory has only chases more than two octaves beyond where it begins: it takes what they take, not what lies before it.
+    #[test]
+    fn a_level_is_known_by_far_points_where_there_are_no_near_ones() {
+        let points = [
+            (6144, 1.239),
+            (24576, 1.247),
+            (131_072, 3.764),
+            (370_688, 6.679),
+            (524_288, 9.181),
+            (2_097_152, 17.97),
+            (4_194_304, 16.78),
+            (67_108_864, 140.8),
+            (134_217_728, 138.1),
+        ];
+        let found = of_a_part(&points, None, [32.8, 516.0, 14_643.0]);
+        assert_between(found[0], [1.1, 1.4]);
+        assert_between(found[3], [120.0, 160.0]);
+    }
+
+    /// Nothing was measured beyond the last cache.
+    #[test]
+    fn a_level_without_points_has_no_latency() {
+        let points = [
+            (6144, 1.239),
+            (24576, 1.247),
+            (46_080, 3.75),
+            (131_072, 3.764),
+            (370_688, 6.679),
+            (1_048_576, 16.1),
+            (2_097_152, 16.5),
+            (4_194_304, 16.78),
+        ];
+        let found = of_a_part(&points, None, [32.8, 516.0, 14_643.0]);
+        assert_between(found[0], [1.1, 1.4]);
+        assert_between(found[1], [3.3, 4.3]);
+        assert_between(found[2], [14.0, 19.0]);
+        assert_eq!(found[3], None);
+        // Nor between two levels.
+        let found = of_a_part(&points[..4], Some((134_217_728, 139.0, [137.0, 141.0])), [32.8, 516.0, 14_643.0]);
+        assert_eq!(found[2], None);
+        assert_between(found[3], [110.0, 170.0]);
+        assert_eq!(of_a_part(&[], None, [32.8, 516.0, 14_643.0]), []);
+    }
+
+    /// One chase in L1, and none that tells how its end looks: that makes the others' latencies no less certain.
+    #[test]
+    fn an_edge_that_nothing_determines_leaves_its_neighbours_known() {
+        let points = [
+            (38_912, 3.909),
+            (46_080, 3.698),
+            (131_072, 3.733),
+            (262_144, 4.009),
+            (370_688, 11.99),
+            (480_768, 12.85),
+            (524_288, 12.19),
+            (741_376, 15.48),
+            (2_965_504, 17.19),
+            (4_194_304, 17.63),
+            (11_863_040, 30.82),
+            (16_777_216, 98.77),
+            (23_726_080, 106.9),
+            (33_554_432, 134.05),
+            (47_453_184, 153.1),
+            (67_108_864, 143.8),
+            (134_217_728, 138.1),
+        ];
+        let found = of_a_part(&points, Some((24_576, 1.247, [1.004, 1.550])), [32.0, 475.0, 17_715.0]);
+        assert_between(found[0], [0.9, 1.7]);
+        assert_between(found[1], [3.3, 4.3]);
+        assert_between(found[2], [10.0, 19.0]);
+        assert_between(found[3], [120.0, 160.0]);
+    }
+
     proptest! {
+        #[test]
+        fn a_level_has_a_sound_interval_or_none(curve in prop::collection::vec((10.0..28.0f64, 0.5..200.0f64), 0..30)) {
+            let curve: Vec<_> = curve.into_iter().map(|(set, ns)| (Bytes(set.exp2() as u64), ns, [ns; 2])).collect();
+            let ends = [Bytes::kib(32), Bytes::kib(512), Bytes::mib(16)];
+            let found = latencies_between(&curve, &ends, Some(Translation { latency: 1.0, reach: Bytes::mib(4) }));
+            for [ns, low, high] in found.into_iter().flatten() {
+                assert!(0.0 < low && low < ns && ns < high && high < 2.0 * ns, "{ns} [{low}, {high}]");
+            }
+        }
+
         #[test]
         fn never_panics(curve in prop::collection::vec((any::<u64>(), any::<f64>(), any::<[f64; 2]>()), 0..40)) {
             let curve: Vec<_> = curve.into_iter().map(|(s, v, i)| (Bytes(s), v, i)).collect();
