@@ -10,6 +10,9 @@
 //! No figure counts for more than [`EVIDENCE_OF_ONE`], so four must agree whatever they are, and a lone visit to a machine that
 //! was disturbed tells nothing.
 //!
+//! *Steps.* A change that is less than is told becomes the level all the same. So what is held against the level that was told last
+//! is also all such steps together, and against the one before a fall each of them.
+//!
 //! *Why this one.* Ranks (Wilcoxon's, or a cumulative sum of normal scores) throw away how far a figure lies from the others,
 //! which on a shared host is most of what tells a fall of 10 % from a neighbour who takes a half. How long it takes until a change
 //! is told where there is none, and how soon one is told where there is, is simulated in `change_point/tests.rs`, with noise that
@@ -71,7 +74,8 @@ pub struct Side {
 pub struct Change {
     /// What happened.
     pub turn: Turn,
-    /// The figures before: those that the level is remembered by.
+    /// The figures before: those that the level is remembered by. Of a fall in steps that are each less than is told, those
+    /// before the first step.
     pub before: Side,
     /// The figures since: the last ones, with the one that decided.
     pub after: Side,
@@ -93,6 +97,8 @@ pub struct Watcher {
     sums: Vec<Sum>,
     /// The level before the first fall that has not recovered.
     fallen_from: Option<f64>,
+    /// Figures of the level that was told last, where the level has changed since by less than is told.
+    told: Option<Vec<f64>>,
 }
 
 /// Evidence for a change by this much.
@@ -111,7 +117,15 @@ impl Watcher {
         let sizes =
             std::iter::successors(Some(least), |size| Some(size * FINENESS)).take_while(|size| *size < GREATEST);
         let sums = sizes.flat_map(|size| [-size, size]).map(|shift| Sum { shift, evidence: 0.0, count: 0 }).collect();
-        Watcher { least, level: VecDeque::new(), scale_before: None, undecided: Vec::new(), sums, fallen_from: None }
+        Watcher {
+            least,
+            level: VecDeque::new(),
+            scale_before: None,
+            undecided: Vec::new(),
+            sums,
+            fallen_from: None,
+            told: None,
+        }
     }
 
     /// Whether enough is known to tell a change.
@@ -193,29 +207,48 @@ impl Watcher {
         self.remember(after.clone());
         self.scale_before = Some(scale);
         self.sums.iter_mut().for_each(Sum::clear);
-        let side = |figures: &[f64]| Some(Side { count: figures.len(), median: median(figures.iter().copied())? });
-        let (earlier, later) = (side(&before)?, side(&after)?);
-        is_told.then(|| Change {
-            turn: self.turn(shift[0], earlier.median, later.median),
-            before: earlier,
-            after: later,
-            shift,
-        })
+        let told =
+            if is_told { self.turn(before, &after, shift) } else { self.turn_of_steps(before, &after, shift, scale) };
+        if told.is_some() {
+            self.told = None;
+        }
+        told
     }
 
-    fn turn(&mut self, shift: f64, before: f64, after: f64) -> Turn {
-        match self.fallen_from {
-            _ if shift < 0.0 => {
-                self.fallen_from = self.fallen_from.or(Some(before));
+    /// A change that is enough to be told.
+    fn turn(&mut self, before: Vec<f64>, after: &[f64], shift: [f64; 3]) -> Option<Change> {
+        let (before, after) = (side(&before)?, side(after)?);
+        let turn = match self.fallen_from {
+            _ if shift[0] < 0.0 => {
+                self.fallen_from = self.fallen_from.or(Some(before.median));
                 Turn::Fall
             }
             None => Turn::Rise,
-            Some(from) if after < from - self.least => Turn::PartlyRecovered,
-            Some(_) => {
+            Some(_) if self.has_recovered(after) => {
                 self.fallen_from = None;
                 Turn::Recovered
             }
+            Some(_) => Turn::PartlyRecovered,
+        };
+        Some(Change { turn, before, after, shift })
+    }
+
+    /// A change that is not enough by itself: it may end a fall nevertheless, and several may make one together.
+    fn turn_of_steps(&mut self, before: Vec<f64>, after: &[f64], shift: [f64; 3], scale: f64) -> Option<Change> {
+        let (earlier, later) = (side(&before)?, side(after)?);
+        if shift[0] > 0.0 && self.has_recovered(later) {
+            self.fallen_from = None;
+            return Some(Change { turn: Turn::Recovered, before: earlier, after: later, shift });
         }
+        let told = self.told.get_or_insert(before).clone();
+        let together = self::shift(&told, after);
+        let is_fall = together[0] <= -self.least.max(LEAST_SCALES * scale);
+        if is_fall { self.turn(told, after, together) } else { None }
+    }
+
+    /// Whether a level is back where it was before the first fall.
+    fn has_recovered(&self, level: Side) -> bool {
+        self.fallen_from.is_some_and(|from| level.median >= from - self.least)
     }
 
     fn remember(&mut self, figures: Vec<f64>) {
@@ -240,6 +273,11 @@ impl Sum {
     fn clear(&mut self) {
         (self.evidence, self.count) = (0.0, 0);
     }
+}
+
+/// `None` of no figures.
+fn side(figures: &[f64]) -> Option<Side> {
+    Some(Side { count: figures.len(), median: median(figures.iter().copied())? })
 }
 
 /// By how much the figures after lie above those before: the median of all differences, and the 95 % interval that goes with

@@ -149,6 +149,44 @@ fn what_is_not_known_yet_is_not_judged() {
     assert_eq!(watcher.needed(), LEAST);
 }
 
+/// What is told of levels that last so long each. Figures are 0.2 % apart.
+fn told_of(levels: &[f64], lasting: usize) -> Vec<Turn> {
+    let mut watcher = Watcher::new(0.05);
+    let figures = levels.iter().flat_map(|level| (0..lasting).map(move |n| level + 0.002 * (n % 2) as f64));
+    figures.filter_map(|figure| watcher.note(figure)).map(|change| change.turn).collect()
+}
+
+/// Each step is less than what is told, both together are more.
+#[test]
+fn a_fall_in_small_steps_is_told() {
+    for lasting in [20, 150] {
+        assert_eq!(told_of(&[0.0, -0.04], lasting), [], "one step is too small");
+        assert_eq!(told_of(&[0.0, -0.04, -0.08], lasting), [Turn::Fall]);
+        assert_eq!(told_of(&[0.0, -0.04, -0.08, -0.12, -0.16], lasting), [Turn::Fall; 2], "each by as much as is told");
+        assert_eq!(told_of(&[0.0, -0.04, 0.0, -0.04, 0.0], lasting), [], "there and back");
+    }
+    let mut watcher = Watcher::new(0.05);
+    (0..60).for_each(|_| assert_eq!(watcher.note(0.0), None));
+    (0..60).for_each(|_| assert_eq!(watcher.note(-0.04), None));
+    let change = (0..60).find_map(|_| watcher.note(-0.08)).unwrap();
+    assert_eq!(
+        (change.before, change.shift[0]),
+        (Side { count: 60, median: 0.0 }, -0.08),
+        "against what was told last"
+    );
+    assert_eq!(watcher.fallen_from(), Some(0.0));
+}
+
+#[test]
+fn a_fall_ends_however_small_the_step_that_ends_it() {
+    for lasting in [20, 150] {
+        assert_eq!(told_of(&[0.0, -0.08, -0.04], lasting), [Turn::Fall, Turn::Recovered]);
+        // In steps that are each too small to be told, of which the last one ends it.
+        assert_eq!(told_of(&[0.0, -0.12, -0.08, -0.04], lasting), [Turn::Fall, Turn::Recovered]);
+        assert_eq!(told_of(&[0.0, -0.04, -0.08, -0.04, 0.0], lasting), [Turn::Fall, Turn::Recovered]);
+    }
+}
+
 proptest! {
     #[test]
     fn never_panics(figures in prop::collection::vec(prop_oneof![any::<f64>(), -1.0..1.0, Just(0.0)], 0..200), least in 0.0..0.99f64) {
