@@ -27,6 +27,7 @@ use membound_core::kernel::chase::Order;
 use membound_core::machine::Machine;
 use membound_core::machine::cpuset::CpuSet;
 use membound_core::record::Header;
+use membound_core::stats::change_point::LEASTS;
 use membound_core::units::{Bytes, parse_duration};
 use membound_measure::executor::here::Here;
 use membound_measure::memory::places::Places;
@@ -49,7 +50,7 @@ pub struct WatchArgs {
     #[arg(long, value_name = "FILE")]
     pub record: Option<PathBuf>,
     /// The least change that is told
-    #[arg(long, value_name = "PERCENT", default_value = "5%", value_parser = percent)]
+    #[arg(long, value_name = "PERCENT", default_value = "5%", value_parser = least)]
     pub least: f64,
     /// Run on the first of these CPUs, such as 3
     #[arg(long, value_name = "LIST", value_parser = CpuSet::parse)]
@@ -98,6 +99,14 @@ const PATIENCE: Duration = Duration::from_secs(20);
 const LOOKS_EVERY: Duration = Duration::from_millis(500);
 /// Clocks of two runs whose rates differ by more than this are not one: samples are counted in their ticks.
 const CLOCK_SHARE: f64 = 1e-3;
+
+fn least(text: &str) -> Result<f64, String> {
+    let [low, high] = LEASTS;
+    percent(text).ok().filter(|share| (low..=high).contains(share)).ok_or_else(|| {
+        let [low, high] = LEASTS.map(|share| 100.0 * share);
+        format!("'{text}' is no change that can be told; give a percentage from {low} to {high}, such as 5%")
+    })
+}
 
 fn pause(text: &str) -> Result<Duration, String> {
     let time = parse_duration(text).map_err(|fault| fault.to_string())?;
@@ -278,6 +287,20 @@ impl Shower {
             }
             Err(_) => {}
             Ok(()) => self.is_failing = false,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_change_that_can_be_told_is_parsed() {
+        assert_eq!((least("5%"), least("0.1%"), least(" 80 ")), (Ok(0.05), Ok(0.001), Ok(0.8)));
+        for text in ["0%", "0.09%", "81%", "90%", "99%", "-5%", "NaN", "five", ""] {
+            let fault = least(text).unwrap_err();
+            assert!(fault.contains("from 0.1 to 80"), "{text}: {fault}");
         }
     }
 }

@@ -44,6 +44,8 @@ const LEAST_SCALES: f64 = 2.5;
 const FINENESS: f64 = 1.5;
 /// The greatest: to a tenth of the speed.
 const GREATEST: f64 = 2.3;
+/// The least share that may be told, and the greatest: each size costs time, and the greatest must be one of a change's.
+pub const LEASTS: [f64; 2] = [0.001, 0.8];
 /// Undecided figures beyond so many are taken to be of the level: nothing that lasts stays undecided so long.
 const UNDECIDED: usize = 12;
 
@@ -111,9 +113,9 @@ struct Sum {
 }
 
 impl Watcher {
-    /// Tells changes by this share of the speed at the least.
+    /// Tells changes by this share of the speed at the least, which is one of [`LEASTS`].
     pub fn new(least: f64) -> Watcher {
-        let least = -(1.0 - least).ln();
+        let least = -(1.0 - least.max(LEASTS[0]).min(LEASTS[1])).ln();
         let sizes =
             std::iter::successors(Some(least), |size| Some(size * FINENESS)).take_while(|size| *size < GREATEST);
         let sums = sizes.flat_map(|size| [-size, size]).map(|shift| Sum { shift, evidence: 0.0, count: 0 }).collect();

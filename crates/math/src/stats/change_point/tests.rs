@@ -187,10 +187,20 @@ fn a_fall_ends_however_small_the_step_that_ends_it() {
     }
 }
 
+/// Of no change, of one that nothing is as great as, of none of these.
+#[test]
+fn whatever_is_asked_for_is_watched_for() {
+    for least in [0.0, -1.0, 0.9, 0.99, 1.0, 2.0, f64::NAN, f64::INFINITY] {
+        let mut watcher = Watcher::new(least);
+        (0..60).for_each(|_| assert_eq!(watcher.note(0.0), None));
+        assert!((0..60).any(|_| watcher.note(-3.0).is_some()), "{least}");
+    }
+}
+
 proptest! {
     #[test]
     fn never_panics(figures in prop::collection::vec(prop_oneof![any::<f64>(), -1.0..1.0, Just(0.0)], 0..200), least in 0.0..0.99f64) {
-        let mut watcher = Watcher::new(least.max(0.001));
+        let mut watcher = Watcher::new(least);
         for figure in figures {
             if let Some(change) = watcher.note(figure) {
                 assert!(change.shift[1] <= change.shift[2]);
