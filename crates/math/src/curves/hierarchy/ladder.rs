@@ -310,10 +310,11 @@ pub fn fit(curve: Curve, translation: Option<Translation>) -> Vec<Rung> {
     let mut ranges: Vec<[Bytes; 2]> = plateaus.iter().map(|plateau| [plateau.from, plateau.to]).collect();
     let mut ladder = chosen(&points, start, &gaps(&ranges));
     if let Some((k, split)) = split(&points, &ladder) {
-        let inside = curve.iter().map(|point| point.0);
-        let inside = inside.filter(|set| (split.edges[k].octave..=split.edges[k + 1].octave).contains(&octave(*set)));
-        if let (Some(from), Some(to)) = (inside.clone().min(), inside.max()) {
-            ranges.insert(k + 1, [from, to]);
+        let sets: Vec<Bytes> = curve.iter().map(|point| point.0).collect();
+        let inside =
+            sets.iter().filter(|set| (split.edges[k].octave..=split.edges[k + 1].octave).contains(&octave(**set)));
+        if let (Some(&from), Some(&to)) = (inside.clone().min(), inside.max()) {
+            insert_between(&mut ranges, k, [from, to], &sets);
             ladder = chosen(&points, split, &gaps(&ranges));
         }
     }
@@ -378,6 +379,15 @@ fn keep_telling(points: &mut Vec<LatencyPoint>, edges: &[Edge]) {
 
 fn octave(bytes: Bytes) -> f64 {
     (bytes.0.max(1) as f64).log2()
+}
+
+/// Puts a plateau behind the one at `k`, and cuts its neighbours where it begins and ends: they were found without it.
+fn insert_between(ranges: &mut Vec<[Bytes; 2]>, k: usize, [from, to]: [Bytes; 2], sets: &[Bytes]) {
+    let before = sets.iter().copied().filter(|set| *set < from).max().unwrap_or(from);
+    let beyond = sets.iter().copied().filter(|set| *set > to).min().unwrap_or(to);
+    ranges[k] = ranges[k].map(|end| end.min(before));
+    ranges[k + 1] = ranges[k + 1].map(|end| end.max(beyond));
+    ranges.insert(k + 1, [from, to]);
 }
 
 /// Where edges are looked for, in octaves: between the middles of two plateaus, not far from where these end.
@@ -679,6 +689,20 @@ mod tests {
         assert_between(found[1], [3.3, 4.3]);
         assert_between(found[2], [10.0, 19.0]);
         assert_between(found[3], [120.0, 160.0]);
+    }
+
+    /// A plateau was found from 4 to 64 KiB, then it turned out that one of 32 to 128 KiB begins in it.
+    #[test]
+    fn a_plateau_between_two_cuts_them() {
+        let sets: Vec<Bytes> = (2..10).map(|n| Bytes::kib(1 << n)).collect();
+        let kib = |[from, to]: [u64; 2]| [Bytes::kib(from), Bytes::kib(to)];
+        let mut ranges = [[4, 64], [64, 512]].map(kib).to_vec();
+        insert_between(&mut ranges, 0, kib([32, 128]), &sets);
+        assert_eq!(ranges, [[4, 16], [32, 128], [256, 512]].map(kib));
+        assert!(gaps(&ranges).iter().all(|[low, high]| low < high), "{:?}", gaps(&ranges));
+        let mut apart = [[4, 8], [256, 512]].map(kib).to_vec();
+        insert_between(&mut apart, 0, kib([32, 64]), &sets);
+        assert_eq!(apart, [[4, 8], [32, 64], [256, 512]].map(kib));
     }
 
     proptest! {
