@@ -324,7 +324,7 @@ impl PathModel {
             rows.push(row("cache", None, "B", cache.capacity, one));
             rows.push(row("beyond cache", Some(cache.capacity[0]), "B/s", cache.bytes_per_s, one));
         }
-        rows.push(row("asymptote", None, "B/s", alone.asymptote, one));
+        rows.extend(alone.asymptote.map(|rate| row("asymptote", None, "B/s", rate, one)));
         rows.extend(self.model.limit.map(|limit| row("chunk", None, "B", limit.value, limit.by)));
         let chunks = alone.chunks.as_ref().filter(|_| self.model.limit.is_some());
         rows.extend(chunks.map(|chunks| row("turn-around", None, "s", chunks.turnaround_s, one)));

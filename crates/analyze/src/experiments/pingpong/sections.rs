@@ -239,7 +239,6 @@ fn marks(model: &PathModel) -> Vec<Mark> {
 fn of_model(model: &PathModel, measured: Option<String>) -> Vec<String> {
     let alone = &model.model.alone;
     let title = title(model.path, model.buffers);
-    let asymptote = BytesPerSecond(alone.asymptote[0]);
     if !alone.holds() {
         let (residual, allowed) = (percent(alone.residual), percent(alone.allowed()));
         let fault = "the curve has not the form of the model";
@@ -248,7 +247,9 @@ fn of_model(model: &PathModel, measured: Option<String>) -> Vec<String> {
         );
         return measured.into_iter().chain([fault]).collect();
     }
-    let mut parts = vec![format!("{title}: by the model long messages approach {asymptote}")];
+    let asymptote = alone.asymptote.map(|rate| BytesPerSecond(rate[0]));
+    let mut parts: Vec<String> =
+        asymptote.into_iter().map(|rate| format!("by the model long messages approach {rate}")).collect();
     let switches = alone.regimes.iter().filter_map(|regime| regime.to).map(|to| Bytes(to[0] as u64).to_string());
     let switches: Vec<String> = switches.collect();
     if !switches.is_empty() {
@@ -262,8 +263,9 @@ fn of_model(model: &PathModel, measured: Option<String>) -> Vec<String> {
     let mut together = vec![limit_words(model)];
     together.extend(model.predictions.iter().map(|together| together_words(model, together)));
     together.extend(model.forecasts.iter().map(|(pairs, points)| forecast_words(model, *pairs, points)));
-    let told = [parts.join("; ") + ".", format!("{title}, pairs together: {}.", together.join("; "))];
-    measured.into_iter().chain(told).collect()
+    let alone = (!parts.is_empty()).then(|| format!("{title}: {}.", parts.join("; ")));
+    let together = format!("{title}, pairs together: {}.", together.join("; "));
+    measured.into_iter().chain(alone).chain([together]).collect()
 }
 
 fn limit_words(model: &PathModel) -> String {

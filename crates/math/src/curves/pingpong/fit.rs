@@ -71,8 +71,8 @@ pub struct Fit {
     pub caches: Vec<Cache>,
     /// Whether and where messages are cut, as far as one pair alone tells.
     pub chunks: Option<Chunks>,
-    /// Bytes a second of messages of any length, in the long run.
-    pub asymptote: [f64; 3],
+    /// Bytes a second of messages of any length, in the long run; absent where the sizes do not determine it.
+    pub asymptote: Option<[f64; 3]>,
     /// What is left: typical relative deviation of a point (1.48 x the median of absolute ones).
     pub residual: f64,
     /// The relative standard error that points have by their own intervals: median.
@@ -611,14 +611,14 @@ fn told(data: &Data, model: Model, drawn: &[Model], limit: Option<[f64; 3]>) -> 
     let breaks: Vec<f64> = Model::breaks(&model.features).collect();
     let sizes = &data.sizes;
     let last_below = |place: f64| sizes.iter().copied().filter(|bytes| *bytes < place).fold(0.0, f64::max);
+    let is_determined = |rate: &[f64; 3]| rate.iter().all(|rate| rate.is_finite()) && rate[2] < UNDETERMINED * rate[1];
     let regime = |index: usize| {
         let rate = interval(&|model| 1.0 / model.linear[2 * index + 1]);
-        let is_told = rate.iter().all(|rate| rate.is_finite()) && rate[2] < UNDETERMINED * rate[1];
         Regime {
             from: if index == 0 { sizes[0] } else { breaks[index - 1] },
             to: breaks.get(index).map(|&next| [last_below(next), next]),
             latency_s: interval(&|model| model.linear[2 * index]),
-            bytes_per_s: is_told.then_some(rate),
+            bytes_per_s: Some(rate).filter(is_determined),
         }
     };
     let regimes: Vec<Regime> = (0..=breaks.len()).map(regime).collect();
@@ -645,11 +645,34 @@ fn told(data: &Data, model: Model, drawn: &[Model], limit: Option<[f64; 3]>) -> 
     Fit {
         caches: others.iter().enumerate().filter_map(cache).collect(),
         chunks: others.iter().enumerate().find_map(chunk),
-        asymptote: interval(&|model| 1.0 / model.last_slope()),
+        asymptote: Some(interval(&|model| 1.0 / model.last_slope())).filter(is_determined),
         residual: deviation(&off),
         noise: data.noise,
         worst: worst.map_or([0.0; 2], |(off, bytes)| [*off, *bytes]),
         regimes,
         model,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// 1 us and 10 GB/s: up to 512 bytes a byte's time is lost in noise, up to 16 MiB it is nearly all.
+    #[test]
+    fn an_asymptote_is_told_where_bytes_determine_it() {
+        let alone = |largest: u32| {
+            let mut random = fastrand::Rng::with_seed(3);
+            let point = |octave: u32| {
+                let bytes = 2f64.powi(octave as i32);
+                let seconds = (1e-6 + bytes / 1e10) * (1.0 + 0.05 * normal(&mut random));
+                Point { bytes, one_way_s: [seconds, 0.96 * seconds, 1.04 * seconds] }
+            };
+            fit(&(3..=largest).map(point).collect::<Vec<_>>(), None).unwrap()
+        };
+        let short = alone(9);
+        assert_eq!((short.asymptote, short.regimes[0].bytes_per_s), (None, None));
+        let [rate, low, high] = alone(24).asymptote.unwrap();
+        assert!(low < 1e10 && 1e10 < high && (rate / 1e10 - 1.0).abs() < 0.1, "{rate} [{low}, {high}]");
     }
 }
