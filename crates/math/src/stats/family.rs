@@ -212,11 +212,8 @@ impl Hosts {
         for cell in cells {
             let (all, apart) = pairs.entry(cell.group).or_insert((2.0, 1.0));
             for visits in &cell.visits {
-                for (at, one) in visits.iter().enumerate() {
-                    let is_apart = |other: &&SeenVisit| (one.level - other.level).abs() > WINDOW;
-                    *all += (visits.len() - at - 1) as f64;
-                    *apart += visits[at + 1..].iter().filter(is_apart).count() as f64;
-                }
+                *all += (visits.len() * visits.len().saturating_sub(1) / 2) as f64;
+                *apart += pairs_apart(visits.iter().map(|visit| visit.level).collect()) as f64;
             }
         }
         // 2p(1-p) disagree; the fast state is taken to be the more frequent.
@@ -358,6 +355,21 @@ fn draws(visits: &[SeenVisit], runs: Option<usize>) -> (Vec<(f64, Option<f64>)>,
         Some((mean(own().map(|visit| visit.level))?, variance))
     };
     ((0..runs).filter_map(of_run).collect(), agree)
+}
+
+/// How many pairs of levels lie more than [`WINDOW`] apart.
+fn pairs_apart(mut levels: Vec<f64>) -> usize {
+    levels.retain(|level| !level.is_nan());
+    levels.sort_unstable_by(f64::total_cmp);
+    // From one level to the next those that lie too far below become more.
+    let mut below = 0;
+    let apart = |level: &f64| {
+        while level - levels[below] > WINDOW {
+            below += 1;
+        }
+        below
+    };
+    levels.iter().map(apart).sum()
 }
 
 fn mean(values: impl Iterator<Item = f64>) -> Option<f64> {
@@ -692,6 +704,25 @@ mod tests {
     }
 
     proptest! {
+        /// Levels on a grid, so that many are the same, or apart by the window to the last digit.
+        #[test]
+        fn pairs_that_disagree_are_counted_as_one_by_one(
+            levels in prop::collection::vec(
+                prop_oneof![
+                    -0.3..0.3f64,
+                    (-9..9i32).prop_map(|n| f64::from(n) * WINDOW / 2.0),
+                    Just(f64::NAN),
+                    Just(f64::INFINITY),
+                    Just(f64::NEG_INFINITY),
+                ],
+                0..60,
+            ),
+        ) {
+            let pairs = levels.iter().enumerate().flat_map(|(at, one)| levels[..at].iter().map(move |other| (one, other)));
+            let naive = pairs.filter(|(one, other)| (*one - *other).abs() > WINDOW).count();
+            assert_eq!(pairs_apart(levels.clone()), naive);
+        }
+
         #[test]
         fn sides_change_places(cells in prop::collection::vec(prop::collection::vec(prop::collection::vec(0.1..9.0f64, 1..5), 1..5), 2..9)) {
             let half = cells.len() / 2;
