@@ -127,7 +127,8 @@ impl Bytes {
 const BINARY: [(&str, u64); 5] = [("TiB", 1 << 40), ("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10), ("B", 1)];
 const DECIMAL: [(&str, f64); 5] = [("T", 1e12), ("G", 1e9), ("M", 1e6), ("k", 1e3), ("", 1.0)];
 
-/// `value` with three significant digits, without an exponent: `57.3`, `0.33`, `1240`.
+/// `value` with three significant digits, and all those before the point, without an exponent: `57.3`, `0.330`, `1237`. There are at
+/// most six after the point.
 pub fn significant(value: f64) -> String {
     if !value.is_finite() {
         return "n/a".into();
@@ -144,7 +145,7 @@ pub fn significant(value: f64) -> String {
     }
 }
 
-/// A whole number of things: `22`, and from ten thousand on three digits: `12300`, `4.57e6`.
+/// A whole number of things: `22`; from ten thousand on by the hundred, `12300`, and from a million on with three digits, `4.57e6`.
 pub fn count(number: f64) -> String {
     match number {
         n if n.abs() < 1e4 => format!("{n:.0}"),
