@@ -425,6 +425,8 @@ fn write_allocate(scene: &Scene<'_>) -> Option<Found> {
         // Of another kernel, as far as it goes by the bytes.
         let as_bytes = bound(plain.kernel()).ln() / case.bound.ln();
         let back = scene.gap.reached_bps * (gain[0].powf(as_bytes) - 1.0).max(0.0);
+        // No further than anything got: a gain within rounds may be more than that of what is shown.
+        let back = back.min(scene.gap.bps());
         let is_own = case.kernel == plain.kernel();
         let back = if is_own { GivesBack::Measured(back) } else { GivesBack::Estimated(back) };
         return found(evidence, back, cure, test(&case.kernel));
