@@ -78,7 +78,7 @@ impl What {
             What::Stores => vec![
                 ("--store", !args.store.is_empty()),
                 // Kinds of stores are compared in one memory, at one width.
-                ("a second --memory", memory::chosen(&args.memory, None).0.len() > 1),
+                ("a second --memory", memory::chosen(&args.memory, None)?.0.len() > 1),
                 ("a second --width", args.width.len() > 1),
             ],
             What::Streams => {

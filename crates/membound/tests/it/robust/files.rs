@@ -1,6 +1,6 @@
 //! Folders in which somebody has put something of every name that is about to be written.
 
-use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt, symlink};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::Path;
 use std::process::Command;
 
