@@ -174,7 +174,7 @@ fn from_size([at, low, high]: [f64; 3]) -> String {
     const NARROW: f64 = 1.2;
     let size = |bytes: f64| Bytes(bytes as u64);
     match high > NARROW * low {
-        true => format!("{} (perhaps from {} on)", size(high), size(low)),
+        true => format!("{} (perhaps from {})", size(high), size(low)),
         false => size(at).to_string(),
     }
 }
@@ -275,6 +275,6 @@ mod tests {
     fn a_size_that_is_not_known_well_has_both_ends() {
         let mib = |mib: f64| mib * 1024.0 * 1024.0;
         assert_eq!(from_size([mib(22.0), mib(21.0), mib(23.0)]), "22 MiB");
-        assert_eq!(from_size([mib(22.0), mib(4.0), mib(64.0)]), "64 MiB (perhaps from 4 MiB on)");
+        assert_eq!(from_size([mib(22.0), mib(4.0), mib(64.0)]), "64 MiB (perhaps from 4 MiB)");
     }
 }

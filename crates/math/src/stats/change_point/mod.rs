@@ -115,7 +115,8 @@ struct Sum {
 impl Watcher {
     /// Tells changes by this share of the speed at the least, which is one of [`LEASTS`].
     pub fn new(least: f64) -> Watcher {
-        let least = -(1.0 - least.clamp(LEASTS[0], LEASTS[1])).ln();
+        let least = if least.is_nan() { LEASTS[0] } else { least.clamp(LEASTS[0], LEASTS[1]) };
+        let least = -(1.0 - least).ln();
         let sizes =
             std::iter::successors(Some(least), |size| Some(size * FINENESS)).take_while(|size| *size < GREATEST);
         let sums = sizes.flat_map(|size| [-size, size]).map(|shift| Sum { shift, evidence: 0.0, count: 0 }).collect();

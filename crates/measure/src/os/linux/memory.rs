@@ -89,13 +89,19 @@ pub(crate) fn allocate(bytes: usize) -> io::Result<usize> {
     if start.is_null() { Err(io::Error::last_os_error()) } else { Ok(start as usize) }
 }
 
-/// Gives it back.
+/// Gives it back, and what malloc has free to the system: a large block may have come from free memory of the heap, whose pages the
+/// next one would find made.
 ///
 /// # Safety
 /// It came from [`allocate`], and nothing refers to it.
 pub(crate) unsafe fn free(start: usize) {
     // SAFETY: as promised.
     unsafe { libc::free(start as *mut libc::c_void) };
+    #[cfg(target_env = "gnu")]
+    // SAFETY: touches free memory alone, under the allocator's own locks.
+    unsafe {
+        libc::malloc_trim(0)
+    };
 }
 
 /// Bytes of a page of the processor's page tables: 4, 16 or 64 KiB on Arm.
