@@ -516,6 +516,13 @@ impl StealMeter {
     }
 }
 
+/// A kernel's plain loop, of a store kind, for tests.
+#[cfg(test)]
+pub(crate) fn variant_of(kernel: &str, width: Width, store: StoreKind) -> Variant {
+    let memory = membound_core::case::USUAL_MEMORY;
+    membound_core::case::steady(kernel, width, store, memory, vec![0], Bytes(8)).variant().unwrap().clone()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -531,15 +538,8 @@ mod tests {
         let isa = asm::detect();
         for name in ["sum", "dot"] {
             for width in isa.widths() {
-                let case = membound_core::case::steady(
-                    name,
-                    width,
-                    membound_core::kernel::StoreKind::Regular,
-                    membound_core::case::USUAL_MEMORY,
-                    vec![0],
-                    Bytes(8),
-                );
-                let (variant, formula) = (case.variant().unwrap(), Kernel::find(name).unwrap().formula());
+                let variant = &variant_of(name, width, StoreKind::Regular);
+                let formula = Kernel::find(name).unwrap().formula();
                 let code = compile(variant, isa).unwrap();
                 let mut random = fastrand::Rng::with_seed(7);
                 let mut streams = vec![Vec::new(); formula.streams.len()];
@@ -564,15 +564,7 @@ mod tests {
     #[test]
     fn slices_that_stay_are_called_the_same_way() {
         let (isa, kernel) = (asm::detect(), Kernel::find("sum").unwrap());
-        let case = membound_core::case::steady(
-            "sum",
-            membound_core::kernel::Width::Scalar,
-            membound_core::kernel::StoreKind::Regular,
-            membound_core::case::USUAL_MEMORY,
-            vec![0],
-            Bytes(8),
-        );
-        let variant = case.variant().unwrap();
+        let variant = &variant_of("sum", Width::Scalar, StoreKind::Regular);
         let code = compile(variant, isa).unwrap();
         let mut slices = OverSlices::new(&code, kernel.formula(), variant);
         let mut numbers = vec![1.0; 100];
@@ -593,15 +585,7 @@ mod tests {
     #[cfg(target_arch = "x86_64")]
     #[test]
     fn what_makes_no_whole_access_is_not_measured_as_such() {
-        let case = membound_core::case::steady(
-            "copy",
-            Width::W256,
-            StoreKind::Nt,
-            membound_core::case::USUAL_MEMORY,
-            vec![0],
-            Bytes(8),
-        );
-        let nt = case.variant().unwrap().clone();
+        let nt = variant_of("copy", Width::W256, StoreKind::Nt);
         let check = |text: &str, variant: &Variant, elements: u64| {
             let formula = Formula::parse(text).unwrap();
             let addresses = vec![4096; formula.streams.len()];

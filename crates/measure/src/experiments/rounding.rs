@@ -279,15 +279,11 @@ mod tests {
     #[test]
     fn orders_by_hand() {
         let way = |order, blocks| {
-            let case = membound_core::case::steady(
+            let variant = crate::bench::variant_of(
                 "sum",
                 membound_core::kernel::Width::Scalar,
                 membound_core::kernel::StoreKind::Regular,
-                membound_core::case::USUAL_MEMORY,
-                vec![0],
-                membound_core::units::Bytes(8),
             );
-            let variant = case.variant().unwrap().clone();
             let arithmetic = Arithmetic::Ieee;
             Summation { variant, fused: false, arithmetic, order, blocks, data: Data::Uniform, seed: 1 }
         };
