@@ -119,6 +119,9 @@ fn is_zero(n: &u32) -> bool {
 }
 
 /// Bytes that a thread touches for the first time in a second, and that a machine moves: of middling speed, for plans.
+/// A sample that takes longer is worth a visit by itself: what the machine does to the next one, another visit will meet.
+pub const LONG_SAMPLE: Duration = Duration::from_millis(12);
+
 const TOUCHES_PER_S: f64 = 2e9;
 const MACHINE_BYTES_PER_S: f64 = 100e9;
 
@@ -183,7 +186,8 @@ impl Case {
         const THREAD_BYTES_PER_S: f64 = 14e9;
         let bytes = self.working_set.0 as f64;
         let pass = bytes / (THREAD_BYTES_PER_S * self.threads() as f64).min(MACHINE_BYTES_PER_S);
-        // A warm-up or two, and two samples; STREAM has ten passes.
+        // A warm-up or two, and two samples; a warm-up and a sample where those are long; STREAM has ten passes.
+        let passes = if pass > LONG_SAMPLE.as_secs_f64() { 2.0 } else { 4.0 };
         let work = match (&self.work, self.protocol) {
             (Work::Page(_), _) | (_, Protocol::FirstUse) => 2.0 * bytes / TOUCHES_PER_S,
             // Writes the cycle, and reads it once; each thread its own.
@@ -193,7 +197,7 @@ impl Case {
             (Work::Device(_) | Work::Copies(_), _) => 0.05 + 4.0 * pass,
             // A warm-up and two samples of a fifth of a second.
             (_, Protocol::Energy) => 0.6 + 4.0 * pass,
-            _ => 4.0 * pass,
+            _ => passes * pass,
         };
         Duration::from_secs_f64(VISIT_S + work)
     }

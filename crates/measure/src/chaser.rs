@@ -21,8 +21,18 @@ use membound_core::kernel::chase::{Chase, Cycle};
 use membound_core::memory::{MemorySpec, Obtained};
 use membound_core::units::Bytes;
 
-/// A CPU's memory of a kind. Large working sets have one of their own, so that their cycle stays while others are written.
-type Key = (u32, MemorySpec, bool);
+/// A CPU's memory of a kind, for working sets of a size.
+type Key = (u32, MemorySpec, Size);
+
+/// Sizes that have memories of their own, so that a cycle which takes long to write stays while others are written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+enum Size {
+    Small,
+    /// Beyond [`LARGE`].
+    Large,
+    /// The largest that is expected, and large: what stands for memory, which is visited time and again.
+    Largest,
+}
 
 /// No cache is larger than this.
 const CACHE_MOST: Bytes = Bytes::mib(512);
@@ -30,17 +40,15 @@ const CACHE_MOST: Bytes = Bytes::mib(512);
 /// Working sets beyond this are large: to write a cycle over them takes far longer than to follow it.
 const LARGE: Bytes = Bytes::mib(64);
 
-fn key(cpu: u32, memory: MemorySpec, working_set: Bytes) -> Key {
-    (cpu, memory, working_set > LARGE)
-}
-
 /// Runs chases. Keeps code, and memory until the round ends: to make pages takes longer than to follow them.
 #[derive(Debug, Default)]
 pub(crate) struct Chaser {
     /// By number of chains, the only thing about a chase that its code depends on.
     codes: Codes<u32>,
     memories: HashMap<Key, ChaseMemory>,
-    /// The most that any expected case will want.
+    /// The largest expected working set of a kind on a CPU.
+    largest: HashMap<(u32, MemorySpec), Bytes>,
+    /// The most that any expected case will want of a memory.
     most: HashMap<Key, Bytes>,
     /// Visits so far: the seed of the cycle.
     visits: u64,
@@ -51,12 +59,25 @@ pub(crate) struct Chaser {
 impl Chaser {
     /// Makes room in mind for cases to come.
     pub fn expect(&mut self, cases: &[Case]) {
-        for chase in cases.iter().filter_map(Case::shares) {
-            for (cpu, own) in each(&chase) {
-                let most = self.most.entry(key(cpu, own.memory, own.working_set)).or_default();
-                *most = own.working_set.max(*most);
-            }
+        let chases: Vec<Case> = cases.iter().filter_map(Case::shares).collect();
+        for (cpu, own) in chases.iter().flat_map(each) {
+            let largest = self.largest.entry((cpu, own.memory)).or_default();
+            *largest = own.working_set.max(*largest);
         }
+        for (cpu, own) in chases.iter().flat_map(each) {
+            let most = self.most.entry(self.key(cpu, &own)).or_default();
+            *most = own.working_set.max(*most);
+        }
+    }
+
+    fn key(&self, cpu: u32, own: &Case) -> Key {
+        let is_largest = || self.largest.get(&(cpu, own.memory)).is_none_or(|largest| own.working_set >= *largest);
+        let size = match own.working_set {
+            small if small <= LARGE => Size::Small,
+            _ if is_largest() => Size::Largest,
+            _ => Size::Large,
+        };
+        (cpu, own.memory, size)
     }
 
     /// Gives all memory back: the next cases get other pages.
@@ -146,7 +167,7 @@ impl Chaser {
             return Err(NoVisit::impossible(reason));
         }
         let Some(shared) = own.shares() else { return Err(NoVisit::impossible("this is no chase")) };
-        let key = key(cpu, own.memory, own.working_set);
+        let key = self.key(cpu, &own);
         let is_settled = self.last.iter().any(|(last, case)| (*last, case) == (key, &shared));
         Ok(match memory.written[chase.word()].take().filter(|written| written.case == shared) {
             Some(written) => Ready { key, memory, written, is_written: true, is_settled },
@@ -162,7 +183,7 @@ impl Chaser {
     }
 
     fn memory(&mut self, cpu: u32, case: &Case, places: &Places) -> Result<ChaseMemory, NoMemory> {
-        let key = key(cpu, case.memory, case.working_set);
+        let key = self.key(cpu, case);
         match self.memories.remove(&key) {
             Some(memory) if memory.region.bytes() >= case.working_set => Ok(memory),
             _ => {
@@ -265,21 +286,24 @@ impl Links<'_> {
         Ok(())
     }
 
-    /// Reads it until that gets no faster twice in a row; once, where it can't be in a cache. A last-level cache may take in only
+    /// Reads it until that gets no faster twice in a row; not at all, where it can't be in a cache. A last-level cache may take in only
     /// what it has seen come back, so that lines which were written, or read once, are still in memory (Emerald Rapids: 16 MiB took
     /// 124 ns per load in one visit and 38 in the next, and after two passes either still).
     fn fill_caches(&mut self) -> Result<(), NoVisit> {
         const PASSES_MOST: usize = 12;
+        const IDLE: u32 = 2;
         const GAIN: f64 = 0.98;
+        if self.written.cycle.words() as u64 * 8 > CACHE_MOST.0 {
+            return Ok(());
+        }
         let (mut fastest, mut idle) = (Duration::MAX, 0);
-        let least = if self.written.cycle.words() as u64 * 8 > CACHE_MOST.0 { 0 } else { 2 };
         for _ in 0..PASSES_MOST {
             let started = Instant::now();
             self.read()?;
             let took = started.elapsed();
             idle = if took < fastest.mul_f64(GAIN) { 0 } else { idle + 1 };
             fastest = fastest.min(took);
-            if idle >= least {
+            if idle >= IDLE {
                 break;
             }
         }

@@ -51,7 +51,7 @@ pub trait Executor {
 /// How much one visit may take.
 #[allow(missing_debug_implementations)] // It holds closures.
 pub struct Quota<'a> {
-    /// Samples to take whatever the time.
+    /// Samples to take whatever the time, where none of them is [long](membound_core::case::LONG_SAMPLE).
     pub least_samples: usize,
     /// Samples after which to stop.
     pub most_samples: usize,

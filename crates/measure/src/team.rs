@@ -276,6 +276,12 @@ impl<'a> Team<'a> {
         Team { apart: if self.shared.threads == 1 { apart } else { Duration::ZERO }, ..self }
     }
 
+    /// Whether rules say what a sample is and how many there are: STREAM leaves out the first pass and no other; on fresh memory a
+    /// second pass would be another thing.
+    fn is_ruled(&self) -> bool {
+        matches!(self.case.protocol, Protocol::Stream | Protocol::FirstUse)
+    }
+
     /// Has each thread do its task, the first the leader's. Returns samples, and the repetitions of each.
     pub fn measure<T: Task>(self, tasks: &mut [T]) -> Result<(Samples, u64), NoVisit> {
         let (team, mut samples) = (&self, Samples::default());
@@ -463,8 +469,10 @@ impl<'a> Leader<'a> {
 
     fn decide(&mut self) {
         let shared = &self.team.shared;
-        let enough = self.samples.ticks.len() >= self.team.quota.most_samples
-            || (self.samples.ticks.len() >= self.team.quota.least_samples && Instant::now() >= self.deadline);
+        let (taken, quota) = (self.samples.ticks.len(), self.team.quota);
+        let is_long = self.samples.ticks.last().is_some_and(|ticks| self.team.warm_up.is_long(*ticks));
+        let least = if is_long && !self.team.is_ruled() { 1 } else { quota.least_samples };
+        let enough = taken >= quota.most_samples || (taken >= least && Instant::now() >= self.deadline);
         let is_ended = || enough || shared.stop.is_raised() || (self.team.quota.interrupted)();
         if !is_ended() {
             self.pause();
@@ -518,16 +526,19 @@ impl<'a> Leader<'a> {
         let ticks = ends.max().unwrap_or(1) - starts.min().unwrap_or(0);
         if let Some(warm_up) = &mut self.warm_up {
             let repetitions = shared.repetitions.load(Ordering::Relaxed);
-            let lengthens = matches!(self.team.case.protocol, Protocol::Steady | Protocol::Refilled | Protocol::Energy);
-            // STREAM's rule leaves out the first pass and no other; on fresh memory a second pass would be another.
-            match warm_up.next(ticks, repetitions).filter(|_| lengthens) {
+            let next = warm_up.next(ticks, repetitions).filter(|_| !self.team.is_ruled());
+            let is_sample = next.is_none() && warm_up.ended_with_a_sample();
+            match next {
                 Some(more) => shared.repetitions.store(more, Ordering::Relaxed),
-                None => {
-                    self.warm_up = None;
-                    self.samples.warm_up_ticks = self.ticks();
-                }
+                None => self.warm_up = None,
             }
-            return;
+            if !is_sample {
+                let took = self.ticks();
+                if self.samples.ticks.is_empty() {
+                    self.samples.warm_up_ticks += took;
+                }
+                return;
+            }
         }
         let part = |s: &Slot| s.end.load(Ordering::Relaxed) - s.start.load(Ordering::Relaxed);
         let mut samples = std::mem::take(&mut self.samples);
@@ -577,7 +588,7 @@ mod tests {
     use crate::bench::Probe;
     use crate::memory::places::Places;
     use crate::os::clock::Ticker;
-    use membound_core::case::{USUAL_MEMORY, Work};
+    use membound_core::case::{LONG_SAMPLE, USUAL_MEMORY, Work};
     use membound_core::kernel::chase::{Chase, Order};
 
     use membound_core::units::{Bytes, Hertz};
@@ -608,23 +619,76 @@ mod tests {
         }
     }
 
-    /// What two threads on one CPU come to.
-    fn outcome<T: Task>(mut tasks: [T; 2]) -> Result<(Samples, u64), NoVisit> {
-        let cpu = thread::current_cpu().unwrap();
-        let case = Case {
+    fn forward(cpus: Vec<u32>) -> Case {
+        Case {
             work: Work::Chase(Chase::of(Order::Forward)),
             memory: USUAL_MEMORY,
             streams: Vec::new(),
-            cpus: vec![cpu, cpu],
+            cpus,
             working_set: Bytes::kib(4),
             misaligned_bytes: 0,
             protocol: Protocol::Steady,
-        };
-        let quota = Quota { least_samples: 9, most_samples: 9, time: Duration::from_secs(9), interrupted: &|| false };
-        let (ticker, isa, hz) = (Ticker::detect(), crate::asm::detect(), Hertz(1e9));
+        }
+    }
+
+    fn with_tools<R>(hz: Hertz, work: impl FnOnce(&Tools<'_>) -> R) -> R {
+        let (ticker, isa) = (Ticker::detect(), crate::asm::detect());
         let (probe, places) = (Probe::new(ticker).unwrap(), Places::default());
-        let tools = Tools { ticker, isa, probe: &probe, places: &places, hz, sample: SAMPLE };
-        Team::new(&case, &quota, &tools).measure(&mut tasks)
+        work(&Tools { ticker, isa, probe: &probe, places: &places, hz, sample: SAMPLE })
+    }
+
+    /// What two threads on one CPU come to.
+    fn outcome<T: Task>(mut tasks: [T; 2]) -> Result<(Samples, u64), NoVisit> {
+        let cpu = thread::current_cpu().unwrap();
+        let case = forward(vec![cpu, cpu]);
+        let quota = Quota { least_samples: 9, most_samples: 9, time: Duration::from_secs(9), interrupted: &|| false };
+        with_tools(Hertz(1e9), |tools| Team::new(&case, &quota, tools).measure(&mut tasks))
+    }
+
+    /// Its passes take as long as a sample that is worth a visit, and more.
+    struct Long {
+        passes: u32,
+    }
+
+    impl Task for Long {
+        fn begin(&mut self) -> Result<(), NoVisit> {
+            Ok(())
+        }
+
+        fn renew(&mut self) -> Result<u64, NoVisit> {
+            Ok(0)
+        }
+
+        fn run(&mut self, _repetitions: u64) -> Result<(), NoVisit> {
+            self.passes += 1;
+            std::thread::sleep(LONG_SAMPLE + Duration::from_millis(1));
+            Ok(())
+        }
+
+        fn end(&mut self) -> Result<(), NoVisit> {
+            Ok(())
+        }
+    }
+
+    /// Passes of a visit with no time to spare, and its samples.
+    fn of_long_passes(protocol: Protocol, least_samples: usize) -> (u32, usize) {
+        let case = Case { cpus: vec![thread::current_cpu().unwrap()], protocol, ..forward(Vec::new()) };
+        let quota = Quota { least_samples, most_samples: 9, time: Duration::ZERO, interrupted: &|| false };
+        let mut task = Long { passes: 0 };
+        let ticker = Ticker::detect();
+        let (samples, repetitions) = with_tools(ticker.calibrate(Duration::from_millis(5)).hz, |tools| {
+            Team::new(&case, &quota, tools).measure(std::slice::from_mut(&mut task))
+        })
+        .unwrap();
+        assert_eq!(repetitions, 1);
+        (task.passes, samples.ticks.len())
+    }
+
+    #[test]
+    fn a_long_pass_makes_a_visit() {
+        assert_eq!(of_long_passes(Protocol::Steady, 2), (2, 1), "a warm-up and a sample");
+        assert_eq!(of_long_passes(Protocol::Stream, 3), (4, 3), "STREAM has its own rule");
+        assert_eq!(of_long_passes(Protocol::FirstUse, 2), (3, 2), "and fresh memory");
     }
 
     /// Its second thread takes long to approach.

@@ -2,7 +2,11 @@
 
 use std::time::Duration;
 
+use membound_core::case::LONG_SAMPLE;
 use membound_core::units::Hertz;
+
+/// No more time is spent than a long sample takes, beyond the second pass.
+const PATIENCE: Duration = LONG_SAMPLE;
 
 /// Finds how many repetitions make a sample, and goes on until the caches hold what they will hold and the core has the
 /// clock it will have.
@@ -14,9 +18,10 @@ pub(crate) struct WarmUp {
     least_ticks: u64,
     patience_ticks: u64,
     repetitions: u64,
-    /// Passes at these repetitions, and the fastest of them.
+    /// Passes at these repetitions, the fastest and the last of them.
     passes: u32,
     fastest: u64,
+    last: u64,
     /// Ticks spent.
     spent: u64,
 }
@@ -26,18 +31,24 @@ impl WarmUp {
     const GAIN: f64 = 0.98;
     /// A victim cache fills over several passes; more than this many are not waited for.
     const PASSES_MOST: u32 = 8;
-    /// Nor is more time spent, beyond the second pass.
-    const PATIENCE: Duration = Duration::from_millis(12);
-
     pub fn new(sample: Duration, hz: Hertz) -> WarmUp {
-        let [sample_ticks, patience_ticks] = [sample, WarmUp::PATIENCE].map(|span| (span.as_secs_f64() * hz.0) as u64);
-        WarmUp { sample_ticks, patience_ticks, least_ticks: 0, repetitions: 0, passes: 0, fastest: u64::MAX, spent: 0 }
+        let [sample_ticks, patience_ticks] = [sample, PATIENCE].map(|span| (span.as_secs_f64() * hz.0) as u64);
+        WarmUp {
+            sample_ticks,
+            patience_ticks,
+            least_ticks: 0,
+            repetitions: 0,
+            passes: 0,
+            fastest: u64::MAX,
+            last: 0,
+            spent: 0,
+        }
     }
 
     /// The same, but not warm before so much time was spent.
     pub fn lasting(self, least: Duration) -> WarmUp {
         // Ticks a second are in the patience already.
-        let ticks = self.patience_ticks as f64 * least.as_secs_f64() / WarmUp::PATIENCE.as_secs_f64();
+        let ticks = self.patience_ticks as f64 * least.as_secs_f64() / PATIENCE.as_secs_f64();
         WarmUp { least_ticks: ticks as u64, ..self }
     }
 
@@ -45,6 +56,16 @@ impl WarmUp {
     /// them: one pass at least. Its repetitions stay.
     pub fn again(self, repetitions: u64) -> WarmUp {
         WarmUp { repetitions, passes: Self::PASSES_MOST, fastest: u64::MAX, spent: 0, sample_ticks: 0, ..self }
+    }
+
+    /// Whether a sample of so many ticks is [long](LONG_SAMPLE).
+    pub fn is_long(&self, ticks: u64) -> bool {
+        ticks > self.patience_ticks
+    }
+
+    /// Whether the pass that ended it is as good as any sample: it was long by itself, and so was all that came before it.
+    pub fn ended_with_a_sample(&self) -> bool {
+        self.passes == 2 && self.is_long(self.last)
     }
 
     /// Takes note of a pass of `repetitions` that took `ticks`; returns the repetitions of the next one, or nothing
@@ -57,7 +78,7 @@ impl WarmUp {
         let gaining = (ticks as f64) < self.fastest as f64 * Self::GAIN;
         // What interrupted the first pass, or was done in it once, has warmed nothing: it counts as long as the second.
         let astray = if self.passes == 1 { self.fastest.saturating_sub(ticks) } else { 0 };
-        self.fastest = self.fastest.min(ticks);
+        (self.fastest, self.last) = (self.fastest.min(ticks), ticks);
         self.passes += 1;
         self.spent = (self.spent + ticks).saturating_sub(astray);
         let slow = self.spent > self.patience_ticks;
@@ -157,6 +178,20 @@ mod tests {
     #[test]
     fn what_is_long_by_itself_has_two_passes() {
         assert_eq!(warm(|pass, _| 2_500_000 - 100_000 * pass), (1, 1));
+    }
+
+    /// Of two passes, by ticks: 12 ms are 60,000.
+    #[test]
+    fn a_second_pass_that_is_long_by_itself_is_a_sample() {
+        let ended = |passes: &[u64]| {
+            let mut warm_up = WarmUp::new(Duration::from_micros(200), Hertz(5e6));
+            let nexts: Vec<Option<u64>> = passes.iter().map(|ticks| warm_up.next(*ticks, 1)).collect();
+            (nexts[passes.len() - 1], warm_up.ended_with_a_sample())
+        };
+        assert_eq!(ended(&[70_000, 65_000]), (None, true));
+        assert_eq!(ended(&[400_000, 65_000]), (None, true), "the first was cold, or interrupted");
+        assert_eq!(ended(&[400_000, 55_000]), (None, false), "an interruption has warmed nothing: short by itself");
+        assert_eq!(ended(&[70_000]), (Some(1), false), "one pass alone is cold");
     }
 
     /// 4 ms are 20,000 ticks, a sample 1000: 20 passes, however steady they are. Of long passes two are enough.
