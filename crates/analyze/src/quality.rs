@@ -112,6 +112,8 @@ pub(crate) struct Sampled<'a> {
     pub batches: Vec<Vec<f64>>,
     /// The share of its core that the slowest thread had around each, where that is known.
     shares: Vec<Vec<Option<f64>>>,
+    /// Core cycles per clock tick around each, where a clock was read.
+    clocks: Vec<Vec<Option<f64>>>,
     /// What they say together; absent where there are none.
     pub summary: Option<Summary>,
     /// The values of every visit, where figures are of some.
@@ -137,7 +139,8 @@ impl<'a> Sampled<'a> {
             quality.flags = flags(case, &measured, &batches, summary, gauge.hz);
         }
         let shares = measured.iter().map(|visit| visit.samples.shares(&case.cpus, &gauge.undisturbed)).collect();
-        Sampled { measured, batches, shares, summary, every, quality }
+        let clocks = measured.iter().map(|visit| visit.cycles_per_tick_on(&case.cpus, &gauge.undisturbed)).collect();
+        Sampled { measured, batches, shares, clocks, summary, every, quality }
     }
 
     /// Where the host had the CPUs in the visits that the figures are of.
@@ -181,11 +184,11 @@ impl<'a> Sampled<'a> {
     /// The values, each by the core clock of its own sample: with wide arithmetic it changes from one millisecond to the next. Not a
     /// number where none was read, which no figure counts.
     fn by_clock(&self, hz: f64, value: impl Fn(f64, f64) -> f64) -> Vec<Vec<f64>> {
-        let of_visit = |(visit, values): (&&Measured, &Vec<f64>)| {
-            let clocks = visit.cycles_per_tick().into_iter().map(|clock| clock.map_or(f64::NAN, |clock| clock * hz));
+        let of_visit = |(clocks, values): (&Vec<Option<f64>>, &Vec<f64>)| {
+            let clocks = clocks.iter().map(|clock| clock.map_or(f64::NAN, |clock| clock * hz));
             values.iter().zip(clocks).map(|(x, clock_hz)| value(*x, clock_hz)).collect()
         };
-        self.measured.iter().zip(&self.batches).map(of_visit).collect()
+        self.clocks.iter().zip(&self.batches).map(of_visit).collect()
     }
 
     /// Core clock in hertz.
@@ -202,9 +205,14 @@ impl<'a> Sampled<'a> {
     }
 
     /// The same of each visit, where its clock was read.
-    pub fn visit_cycles(&self, hz: f64) -> Vec<Option<f64>> {
-        let of_visit = |batch: Vec<f64>| Some(Better::Lower.up(level(batch, Better::Lower)?).exp());
-        self.by_clock(hz, |ns, clock_hz| ns * 1e-9 * clock_hz).into_iter().map(of_visit).collect()
+    fn visit_cycles(&self, hz: f64) -> Vec<Option<f64>> {
+        self.by_clock(hz, |ns, clock_hz| ns * 1e-9 * clock_hz).into_iter().map(cost_of_visit).collect()
+    }
+
+    /// Nanoseconds of each visit whose clock was read, and its cycles.
+    pub fn visits_by_clock(&self, hz: f64) -> Vec<[f64; 2]> {
+        let ns = self.batches.iter().cloned().map(cost_of_visit);
+        ns.zip(self.visit_cycles(hz)).filter_map(|(ns, cycles)| Some([ns?, cycles?])).collect()
     }
 
     /// The memory of the last visit.
@@ -220,6 +228,11 @@ impl<'a> Sampled<'a> {
             _ => None,
         })
     }
+}
+
+/// What the samples of a visit come to, where less is better.
+fn cost_of_visit(batch: Vec<f64>) -> Option<f64> {
+    Some(Better::Lower.up(level(batch, Better::Lower)?).exp())
 }
 
 /// What samples say, visit by visit, where more or less is better.
@@ -371,10 +384,12 @@ mod tests {
             samples,
             obtained: Obtained::default(),
         };
+        let without_clock = Measured { core_clock_links: 0, ..measured.clone() };
         let sampled = |measured| Sampled {
             measured: vec![measured],
             batches: vec![rates.clone()],
             shares: Vec::new(),
+            clocks: vec![Measured::cycles_per_tick(measured)],
             every: None,
             summary: summarize(std::slice::from_ref(&rates)),
             quality: Quality::of(&[]),
@@ -386,7 +401,7 @@ mod tests {
         }
         let by_two = sampled(&measured).per_cycle(2, hz).unwrap();
         assert!((by_two.value() - found.value() / 2.0).abs() < 1e-9);
-        assert!(sampled(&Measured { core_clock_links: 0, ..measured.clone() }).per_cycle(1, hz).is_none(), "no clock");
+        assert!(sampled(&without_clock).per_cycle(1, hz).is_none(), "no clock");
     }
 
     /// A load from memory takes 160 ns at 3 GHz. In two visits of six the core seems to run at half of that: once memory is slower, too.
@@ -400,8 +415,10 @@ mod tests {
         };
         let (fast, slow) = (visit(1000), visit(2000));
         let batches: Vec<Vec<f64>> = [160.0, 200.0, 160.0, 160.0, 160.0, 160.0].map(|ns| vec![ns; 9]).into();
+        let measured = vec![&fast, &slow, &fast, &fast, &slow, &fast];
         let sampled = Sampled {
-            measured: vec![&fast, &slow, &fast, &fast, &slow, &fast],
+            clocks: measured.iter().map(|visit| visit.cycles_per_tick()).collect(),
+            measured,
             summary: summarize(&batches),
             batches,
             shares: Vec::new(),

@@ -24,7 +24,7 @@ use crate::machine::energy::EnergyPart;
 use crate::machine::spec::Sheet;
 use crate::memory::Obtained;
 use crate::memory::behaviour::IGNORED;
-use crate::record::probes::{ProbeSamples, Reading, ThreadProbes, Undisturbed};
+use crate::record::probes::{ProbeSamples, Reading, Undisturbed};
 use crate::record::world::{Launcher, Library, ThreadLevel};
 use crate::units::{Bytes, Hertz, words};
 
@@ -221,18 +221,13 @@ impl Measured {
     /// around a sample the higher clock counts: what falls into a reading makes it too low, nothing makes it too high.
     /// `None` where no clock was read.
     pub fn cycles_per_tick(&self) -> Vec<Option<f64>> {
-        let probes =
-            self.samples.probes.iter().flat_map(|probes| probes.threads.iter().map(|t| (probes.chain_links, t)));
-        let of_threads = |sample: usize| {
-            let of_thread = |(links, thread): (u64, &ThreadProbes)| {
-                let least = thread.around(sample).map(|reading| reading.chain_ticks).min()?;
-                Some(links as f64 / f64::from(least))
-            };
-            let sum =
-                |all: Option<(f64, usize)>, clock: Option<f64>| all.zip(clock).map(|((sum, n), x)| (sum + x, n + 1));
-            let (sum, threads) = probes.clone().map(of_thread).fold(Some((0.0, 0)), sum)?;
-            (threads > 0).then(|| sum / threads as f64)
-        };
+        self.cycles_per_tick_on(&[], &Undisturbed::default())
+    }
+
+    /// The same, where it is known what the CPUs can: a clock at which a core had done more independent additions than it can
+    /// in a cycle was read too low. (A chain of additions was seen to take 1.5 cycles each through a whole sample.)
+    pub fn cycles_per_tick_on(&self, cpus: &[u32], undisturbed: &Undisturbed) -> Vec<Option<f64>> {
+        let of_threads = |sample: usize| self.samples.probes.as_ref()?.clock(sample, cpus, undisturbed);
         let alone =
             |ticks: u64| (ticks > 0 && self.core_clock_links > 0).then(|| self.core_clock_links as f64 / ticks as f64);
         let clocks = self.samples.core_clock_ticks.iter().enumerate();

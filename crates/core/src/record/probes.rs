@@ -92,10 +92,30 @@ impl ProbeSamples {
             && self.hand_over_ticks.iter().all(|pair| pair.len() == n)
     }
 
+    /// Dependent and independent additions per clock tick.
+    fn rates(&self, reading: Reading) -> [f64; 2] {
+        let per_tick = |count: u64, ticks: u32| count as f64 / f64::from(ticks);
+        [per_tick(self.chain_links, reading.chain_ticks), per_tick(self.wide_adds, reading.wide_ticks)]
+    }
+
     /// Additions per core cycle.
     fn width(&self, reading: Reading) -> f64 {
-        let per_tick = |count: u64, ticks: u32| count as f64 / f64::from(ticks);
-        per_tick(self.wide_adds, reading.wide_ticks) / per_tick(self.chain_links, reading.chain_ticks)
+        let [chain, wide] = self.rates(reading);
+        wide / chain
+    }
+
+    /// Core cycles per clock tick around a sample, a mean over threads: the most that a reading says, by the chain or, where that
+    /// was held up, by the independent additions.
+    pub(super) fn clock(&self, sample: usize, cpus: &[u32], undisturbed: &Undisturbed) -> Option<f64> {
+        /// More independent additions in a cycle than a CPU can, by more than readings differ.
+        const HELD_UP: f64 = 1.1;
+        let of_thread = |(index, thread): (usize, &ThreadProbes)| {
+            let width = cpus.get(index).and_then(|&cpu| undisturbed.width(cpu)).unwrap_or(f64::INFINITY);
+            let clock = |[chain, wide]: [f64; 2]| if wide > HELD_UP * chain * width { wide / width } else { chain };
+            thread.around(sample).map(|reading| clock(self.rates(reading))).reduce(f64::max)
+        };
+        let clocks: Vec<f64> = self.threads.iter().enumerate().filter_map(of_thread).collect();
+        (!clocks.is_empty()).then(|| clocks.iter().sum::<f64>() / clocks.len() as f64)
     }
 
     /// Each sample's share of its core: the least over threads and both sides, from 0 to 1. `None` where no thread was
@@ -166,6 +186,23 @@ mod tests {
         // More than the machine can is a disturbed chain.
         let odd = ProbeSamples { chain_links: 2000, ..all.clone() };
         assert_eq!(odd.shares(&[3, 5], &undisturbed)[0], Some(1.0));
+    }
+
+    /// Of four additions a cycle: a chain that took half as long again beside as many of them, and one at a lower clock.
+    #[test]
+    fn a_chain_that_was_held_up_does_not_make_the_clock_lower() {
+        let undisturbed = Undisturbed(HashMap::from([(3, 4.0)]));
+        let clock = |chain_ticks: u32, wide_ticks: u32| {
+            let mut all = probes(&[]);
+            all.push([[Reading { chain_ticks, wide_ticks }; 2]].into_iter());
+            all.clock(0, &[3], &undisturbed)
+        };
+        assert_eq!(clock(4000, 4000), Some(1.0));
+        assert_eq!(clock(6000, 4000), Some(1.0), "held up");
+        assert_eq!(clock(6000, 6000), Some(4000.0 / 6000.0), "a lower clock");
+        assert_eq!(clock(4000, 8000), Some(1.0), "half a core");
+        assert_eq!(clock(4000, 3800), Some(1.0), "no more than readings differ");
+        assert_eq!(clock(0, 4000), None);
     }
 
     #[test]

@@ -17,8 +17,8 @@ use membound_core::units::Bytes;
 /// A chase's row and what stands behind it.
 pub(super) struct Chased {
     pub(super) row: LatencyRow,
-    /// Core clock cycles of each visit.
-    pub(super) cycles: Vec<f64>,
+    /// Nanoseconds and core clock cycles of each visit.
+    pub(super) visits: Vec<[f64; 2]>,
 }
 
 impl Deref for Chased {
@@ -55,8 +55,8 @@ pub(super) fn chased(visits: &[&Measurement], all: &Visits<'_>) -> Option<Chased
         core_clock_hz: sampled.core_clock(hz),
         obtained: sampled.obtained(),
     };
-    let cycles = sampled.visit_cycles(hz).into_iter().flatten().collect();
-    Some(Chased { row: Row { case: case.clone(), quality: sampled.quality, figures }, cycles })
+    let visits = sampled.visits_by_clock(hz);
+    Some(Chased { row: Row { case: case.clone(), quality: sampled.quality, figures }, visits })
 }
 
 /// A curve for the fit: bytes, median, interval.
