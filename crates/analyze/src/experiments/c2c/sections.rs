@@ -1,6 +1,6 @@
 //! Hand-overs between cores: a heat map for each home, and what pairs that are equally near have in common.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use crate::experiments::c2c::rows::{HandoverGroup, HandoverRow, Handovers};
 use crate::flag::Flag;
@@ -8,6 +8,7 @@ use crate::section::{Cell, Section, Table};
 use crate::wording::{first_reasons, flag_notes};
 use membound_core::machine::cpus::CoreKind;
 use membound_core::machine::topology::Relation;
+use membound_core::stats::quantiles::median;
 use membound_core::units::{Nanoseconds, significant};
 use membound_core::work::c2c::Home;
 
@@ -40,7 +41,35 @@ pub(crate) fn sentences(handovers: &Handovers) -> Vec<String> {
             handovers.rows.len()
         ));
     }
+    all.extend(moved(handovers));
     all
+}
+
+/// Whether a host moved CPUs: pairs that were at times on one core, and at times as far apart as most. Hand-overs of one core take a few
+/// nanoseconds, those between cores some tens.
+fn moved(handovers: &Handovers) -> Option<String> {
+    /// Shares of the usual latency: below the first two CPUs are on one core, above the second they are not.
+    const NEAR: f64 = 1.0 / 3.0;
+    const FAR: f64 = 2.0 / 3.0;
+    let mut pairs: BTreeMap<[u32; 2], Vec<f64>> = BTreeMap::new();
+    for row in &handovers.rows {
+        if let (&[a, b], Some(cost)) = (&row.case.cpus[..], row.latency_ns) {
+            pairs.entry([a.min(b), a.max(b)]).or_default().push(cost.value());
+        }
+    }
+    let usual = median(pairs.values().flatten().copied()).filter(|_| handovers.is_virtual)?;
+    let met = |all: &&Vec<f64>| all.iter().any(|ns| *ns < NEAR * usual) && all.iter().any(|ns| *ns > FAR * usual);
+    let moved: Vec<&Vec<f64>> = pairs.values().filter(met).collect();
+    let near = || moved.iter().copied().flatten().copied().filter(|ns| *ns < NEAR * usual);
+    let (least, most) = (near().reduce(f64::min)?, near().reduce(f64::max)?);
+    Some(format!(
+        "The host moves the CPUs: {} of {} pairs were at times on one core ({} to {}) and at times not, so the matrix shows moments, not \
+         places.",
+        moved.len(),
+        pairs.len(),
+        Nanoseconds(least),
+        Nanoseconds(most)
+    ))
 }
 
 fn between(relation: Relation) -> &'static str {
