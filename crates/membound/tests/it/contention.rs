@@ -111,7 +111,7 @@ fn on_one_path_each_keeps_what_the_other_leaves() {
     assert_eq!(on.kept.len(), 10, "each side beside the other at work all the time, and at four duties");
     for kept in &on.kept {
         let other = kept.other.unwrap();
-        assert!((kept.share[0] + other - 1.0).abs() < 0.02, "{kept:?}");
+        assert!((kept.share.ends[0] + other - 1.0).abs() < 0.02, "{kept:?}");
     }
     for action in [Action::HostTriad, Action::Copy] {
         let others = others(&on.kept, action);
@@ -124,7 +124,7 @@ fn on_one_path_each_keeps_what_the_other_leaves() {
 #[test]
 fn who_has_a_path_of_its_own_keeps_all() {
     let on = reported(2.0 * ALONE);
-    assert!(on.kept.iter().all(|kept| (kept.share[0] - 1.0).abs() < 0.01), "{:?}", on.kept);
+    assert!(on.kept.iter().all(|kept| (kept.share.ends[0] - 1.0).abs() < 0.01), "{:?}", on.kept);
     let others = others(&on.kept, Action::HostTriad);
     assert!(
         others.iter().zip([0.2, 0.4, 0.6, 0.8, 1.0]).all(|(found, duty)| (found - duty).abs() < 0.03),

@@ -120,6 +120,15 @@ pub struct OnDevice {
     pub kept: Vec<Kept>,
 }
 
+/// A rate over another one.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Ratio {
+    /// [ratio, low, high].
+    pub ends: [f64; 3],
+    /// Whether visits say between what it lies. Of a single one only its samples do, which meet the same state of the machine.
+    pub has_interval: bool,
+}
+
 /// A way to hand a buffer's contents to the device.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Use {
@@ -131,8 +140,8 @@ pub struct Use {
     pub first_ns: Option<Cost>,
     /// Nanoseconds of each later one.
     pub later_ns: Option<Cost>,
-    /// Speed of later uses against the written plain buffer: [ratio, low, high].
-    pub gain: Option<[f64; 3]>,
+    /// Speed of later uses against the written plain buffer.
+    pub gain: Option<Ratio>,
     /// From which use on it is the better choice.
     pub break_even: Option<BreakEven>,
 }
@@ -144,8 +153,8 @@ pub struct Kept {
     pub alone: Rate,
     /// The same beside the other.
     pub beside: Rate,
-    /// The share that it keeps: [share, low, high].
-    pub share: [f64; 3],
+    /// The share that it keeps.
+    pub share: Ratio,
     /// Samples beside the other.
     pub samples: usize,
     /// What is timed.
@@ -229,13 +238,15 @@ fn batches(row: &DeviceRow, visits: &Visits<'_>) -> Vec<Vec<f64>> {
     of_case.map_or_else(Vec::new, |case| measured(case).iter().map(|visit| payload_bps(visit, visits.hz())).collect())
 }
 
-fn ratio_of(row: &DeviceRow, base: &DeviceRow, visits: &Visits<'_>) -> Option<[f64; 3]> {
+fn ratio_of(row: &DeviceRow, base: &DeviceRow, visits: &Visits<'_>) -> Option<Ratio> {
     let [ours, theirs] = [row, base].map(|row| batches(row, visits));
     let [ours, theirs] = [&ours, &theirs].map(|all| all.iter().map(Vec::as_slice).collect::<Vec<_>>());
-    // Each visit has buffers of its own; of a single one only its samples tell how sure it is.
-    let ratios = [compare::ratio_of_draws(&ours, &theirs), compare::ratio(&ours, &theirs)];
-    let ratio = ratios.into_iter().find(|ratio| ratio.iter().all(|end| end.is_finite()))?;
-    Some(row.payload_bps?.over_as_sure_as(base.payload_bps?, ratio))
+    let (row, base) = (row.payload_bps?, base.payload_bps?);
+    // Each visit has buffers of its own.
+    let of_visits = compare::ratio_of_draws(&ours, &theirs);
+    let has_interval = of_visits.iter().all(|end| end.is_finite());
+    let ends = if has_interval { row.over_as_sure_as(base, of_visits) } else { row.over(base) };
+    ends.iter().all(|end| end.is_finite()).then_some(Ratio { ends, has_interval })
 }
 
 fn uses(rows: &[DeviceRow], visits: &Visits<'_>) -> Vec<Use> {
@@ -253,7 +264,7 @@ fn uses(rows: &[DeviceRow], visits: &Visits<'_>) -> Vec<Use> {
         let gain = base.1.filter(|_| action == Action::Use).and_then(|base| ratio_of(later?, base, visits));
         let break_even = gain.and_then(|gain| {
             let firsts = (first?.ns?, base.0?.ns?);
-            break_even(firsts, (later?.ns?, base.1?.ns?), gain)
+            break_even(firsts, (later?.ns?, base.1?.ns?), gain.ends)
         });
         let [first_ns, later_ns] = [first, later].map(|row| row.and_then(|row| row.ns));
         let is_known = first_ns.is_some() || later_ns.is_some();

@@ -6,18 +6,18 @@ use std::fmt::Display;
 use crate::answer::{Answer, SchemaOf, schema};
 use crate::break_even::BreakEven;
 use crate::chart::{Axis, Chart, LEAST_POINTS, Limit, Mark, Point, Scale, Series, Shape, line, rounded};
-use crate::experiments::device::rows::{DeviceRow, Kept, OnDevice, Use};
+use crate::experiments::device::rows::{DeviceRow, Kept, OnDevice, Ratio, Use};
 use crate::rate::{Cost, Rate};
 use crate::row::{AnyRow, any};
 use crate::section::{Cell, Room, Section, Table};
-use crate::wording::{SPREAD_CAPTION, gbps, grouped, memory_types, reasons, spread, times, with_spread};
+use crate::wording::{SPREAD_CAPTION, gbps, grouped, memory_types, reasons, spread, spread_as, times};
 use membound_core::curves::hierarchy::levels::Plateau;
 use membound_core::in_order::InOrder;
 use membound_core::machine::devices::{Api, Device};
 use membound_core::memory::located::NodePages;
 use membound_core::memory::proof::Proof;
 use membound_core::memory::sharing::Sharing;
-use membound_core::units::{Bytes, BytesPerSecond, Nanoseconds, percent, significant};
+use membound_core::units::{Bytes, BytesPerSecond, Nanoseconds, count, percent, significant};
 use membound_core::work::device::{Action, Buffer};
 
 impl Answer for OnDevice {
@@ -133,7 +133,7 @@ fn uses(on: &OnDevice) -> Table {
                 Api::Cuda => "speed over\npageable",
                 Api::Vulkan => "speed over\nstaged",
             },
-            on.uses.iter().map(|way| way.gain.map(with_spread)),
+            on.uses.iter().map(|way| way.gain.map(ratio)),
         )
         .left("pays\nafter", on.uses.iter().map(|way| way.break_even.map_or_else(|| "".into(), BreakEven::cell)))
         .left("device\nsees", on.uses.iter().map(|way| on.sharing(way.buffer).map(Sharing::word)))
@@ -312,6 +312,12 @@ fn chases_over_sizes(on: &OnDevice) -> Option<Chart> {
     })
 }
 
+/// A ratio and its ends: `1.08 ±0.3%`, of single visits `1.08 ~0.3%`.
+fn ratio(Ratio { ends, has_interval }: Ratio) -> String {
+    let sign = if has_interval { '±' } else { '~' };
+    format!("{} {}", significant(ends[0]), spread_as(sign, ends, significant))
+}
+
 /// What each side is called.
 fn side(kept: &Kept) -> String {
     match (kept.action, kept.buffer) {
@@ -330,7 +336,7 @@ fn beside(on: &OnDevice) -> Table {
         .right("alone", on.kept.iter().map(|kept| gbps(kept.alone.value())))
         .right("other\nat", on.kept.iter().map(|kept| kept.other.map(percent)))
         .right("beside\nit", on.kept.iter().map(|kept| format!("{} {}", gbps(kept.beside.value()), spread(&kept.beside))))
-        .right("keeps", on.kept.iter().map(|kept| with_spread(kept.share)))
+        .right("keeps", on.kept.iter().map(|kept| ratio(kept.share)))
         .without_blanks()
 }
 
@@ -340,7 +346,7 @@ fn kept_over_the_other(on: &OnDevice) -> Option<Chart> {
     let curve = |index: usize, action: Action, name: &str| {
         let of = on.kept.iter().filter(|kept| (kept.triads, kept.action) == (triads, action));
         let point = |kept: &Kept| {
-            let [share, low, high] = kept.share.map(|share| rounded(100.0 * share));
+            let [share, low, high] = kept.share.ends.map(|share| rounded(100.0 * share));
             Some((rounded(100.0 * kept.other?), share, low, high, kept.samples))
         };
         let mut points: Vec<Point> = of.filter_map(point).chain([(0.0, 100.0, 100.0, 100.0, 0)]).collect();
@@ -374,8 +380,8 @@ fn best(on: &OnDevice) -> Option<String> {
     let written = on.uses.iter().find(|way| way.action == Action::UseWritten)?;
     let size = on.row(Buffer::Plain, Action::UseWritten)?.case.working_set;
     let base = Nanoseconds(written.later_ns?.value());
-    let is_faster = |way: &&Use| way.gain.is_some_and(|gain| gain[1] > 1.0);
-    let gain = |way: &Use| way.gain.unwrap_or_default();
+    let is_faster = |way: &&Use| way.gain.is_some_and(|gain| gain.ends[1] > 1.0);
+    let gain = |way: &Use| way.gain.map_or([0.0; 3], |gain| gain.ends);
     let fastest = on.uses.iter().filter(is_faster).map(|way| gain(way)[0]).max_by(f64::total_cmp);
     // Of those that may be as fast as the fastest the one that pays first.
     let pays = |way: &&Use| match way.break_even {
@@ -398,10 +404,11 @@ fn best(on: &OnDevice) -> Option<String> {
     let later = Nanoseconds(way.later_ns?.value());
     let pays = match way.break_even {
         Some(BreakEven::AtOnce) => ", and is the better choice from the first use on".into(),
-        Some(BreakEven::After { uses, .. }) => format!(", and pays after about {} uses", significant(uses)),
+        Some(BreakEven::After { uses, .. }) if count(uses) == "1" => ", and pays after about one use".into(),
+        Some(BreakEven::After { uses, .. }) => format!(", and pays after about {} uses", count(uses)),
         _ => String::new(),
     };
-    Some(format!("{head}; a {mapped}{} buffer takes {later}, {} the speed{pays}.", way.buffer, times(way.gain?)))
+    Some(format!("{head}; a {mapped}{} buffer takes {later}, {} the speed{pays}.", way.buffer, times(way.gain?.ends)))
 }
 
 /// Which kinds are shared and which are copied.
@@ -480,8 +487,8 @@ fn contention(on: &OnDevice) -> Option<String> {
     let triads = whole().map(|kept| kept.triads).max()?;
     let of = |action: Action| whole().find(|kept| (kept.triads, kept.action) == (triads, action));
     let (triad, copy) = (of(Action::HostTriad)?, of(Action::Copy)?);
-    let shares = [triad, copy].map(|kept| percent(kept.share[0]));
-    let sum = triad.share[0] + copy.share[0];
+    let shares = [triad, copy].map(|kept| percent(kept.share.ends[0]));
+    let sum = triad.share.ends[0] + copy.share.ends[0];
     let cpus = if triads == 1 { String::new() } else { format!(" by {triads} CPUs") };
     let from = if copy.buffer == Buffer::Plain { String::new() } else { format!(" from {} memory", copy.buffer) };
     Some(format!(
