@@ -65,15 +65,17 @@ pub(crate) unsafe fn unmap(start: usize, bytes: usize) {
 
 /// From now on malloc maps each large block, and ends its mapping when it is freed: so its pages are fresh. glibc would raise
 /// what it calls large to the size of each mapped block that is freed, up to 32 MiB, and hand out pages that were touched
-/// before.
+/// before. What is large at the end of a thread's heap goes back, too, which `malloc_trim` looks for in the first heap alone.
 #[cfg(target_env = "gnu")]
 pub(crate) fn map_large_blocks() {
     /// glibc's own, before it moves.
     const LARGE: libc::c_int = 128 << 10;
     static ONCE: std::sync::Once = std::sync::Once::new();
     ONCE.call_once(|| {
-        // SAFETY: changes a number of the allocator, which locks itself for that.
-        unsafe { libc::mallopt(libc::M_MMAP_THRESHOLD, LARGE) };
+        for number in [libc::M_MMAP_THRESHOLD, libc::M_TRIM_THRESHOLD] {
+            // SAFETY: changes a number of the allocator, which locks itself for that.
+            unsafe { libc::mallopt(number, LARGE) };
+        }
     });
 }
 
