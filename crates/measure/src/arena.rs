@@ -280,6 +280,9 @@ pub struct Arenas {
     kept: HashMap<(u32, ArenaKey), Arena>,
     /// Bytes to map when an arena is first needed: the most that any expected case will want.
     most: HashMap<(u32, ArenaKey), [Bytes; ZONES]>,
+    /// Whether all of that can be mapped at once. A few threads have more each than many have of the same working set: where it can't,
+    /// what was mapped for them would be missing elsewhere.
+    has_room_for_most: bool,
     /// What stands behind memory of a kind: itself, unless somebody else makes the kind out of another.
     behind: fn(MemorySpec) -> MemorySpec,
     places: Places,
@@ -288,7 +291,7 @@ pub struct Arenas {
 impl Arenas {
     /// No arenas yet. `behind` says which memory of this process a kind is made of.
     pub fn new(places: Places, behind: fn(MemorySpec) -> MemorySpec) -> Self {
-        Arenas { kept: HashMap::new(), most: HashMap::new(), behind, places }
+        Arenas { kept: HashMap::new(), most: HashMap::new(), has_room_for_most: true, behind, places }
     }
 
     /// Where memory with a place comes from.
@@ -309,6 +312,8 @@ impl Arenas {
                 }
             }
         }
+        let all = self.most.values().flatten().map(|bytes| bytes.0).fold(0, u64::saturating_add);
+        self.has_room_for_most = self.places.allowance.has_room_for(Bytes(all));
     }
 
     /// The memory of the thread on `cpu`.
@@ -324,7 +329,7 @@ impl Arenas {
     }
 
     fn take(&mut self, key: (u32, ArenaKey), bytes: [Bytes; ZONES]) -> Result<Arena, NoMemory> {
-        let expected = if key.1.fresh { None } else { self.most.get(&key) };
+        let expected = if key.1.fresh || !self.has_room_for_most { None } else { self.most.get(&key) };
         let kept = self.kept.remove(&key).filter(|arena| larger(arena.bytes(), bytes) == arena.bytes());
         if let Some(arena) = kept.and_then(|mut arena| arena.take_back().is_ok().then_some(arena)) {
             return Ok(arena);
@@ -542,5 +547,44 @@ impl Arrays<'_> {
             }
             _ => work_out(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::memory::allowance::Allowance;
+    use membound_core::case::{USUAL_MEMORY, steady};
+    use membound_core::kernel::{StoreKind, Width};
+
+    /// One thread alone has more than each of two: memory for the largest case of each CPU is more than there may be at once.
+    #[test]
+    fn what_one_thread_alone_wants_is_not_missing_for_two() {
+        let load = |cpus: &[u32], mib| {
+            steady("load", Width::Scalar, StoreKind::Regular, USUAL_MEMORY, cpus.to_vec(), Bytes::mib(mib))
+        };
+        let (alone, both) = (load(&[0], 50), load(&[0, 1], 40));
+        let kernel = Kernel::named("load").unwrap();
+        let outcomes = |most: Bytes| {
+            let places = Places { allowance: Allowance::of(most), ..Places::default() };
+            let mut arenas = Arenas::new(places, |spec| spec);
+            arenas.expect(&[alone.clone(), both.clone()]);
+            let mut outcome = |case: &Case| {
+                let layout = Layout::new(kernel, Element::Double, case);
+                let arrays: Result<Vec<Arrays<'_>>, NoMemory> =
+                    case.cpus.iter().map(|&cpu| arenas.arrays(cpu, kernel, &layout)).collect();
+                let bytes = arrays
+                    .as_ref()
+                    .map_or(0, |all| all.iter().flat_map(Arrays::mappings).map(|mapping| mapping.bytes.0 >> 20).sum());
+                case.cpus.iter().zip(arrays.into_iter().flatten()).for_each(|(&cpu, arrays)| arenas.keep(cpu, arrays));
+                bytes
+            };
+            [outcome(&both), outcome(&alone)]
+        };
+        // With room for all, the first visit maps what the second will want; without, each what it needs.
+        assert_eq!(outcomes(Bytes::mib(80)), [70, 50]);
+        assert_eq!(outcomes(Bytes::mib(72)), [70, 50]);
+        assert_eq!(outcomes(Bytes::mib(69))[0], 40);
+        assert_eq!(outcomes(Bytes::mib(30))[0], 0, "more than there may be");
     }
 }

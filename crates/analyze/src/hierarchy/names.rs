@@ -145,8 +145,8 @@ pub(crate) fn assumed(claimed: &[Bytes]) -> Levels {
 
 /// The level that a row's working set lies in. A private cache holds one thread's share; what threads share must hold their
 /// sum, and is left behind where that sum is too large for it. Memory begins at four times the caches, from where on they no
-/// longer help (STREAM's rule). In a virtual machine each share alone must be too large for the caches as well: its threads may
-/// have some of their own, whatever it is told. Between two levels there is none.
+/// longer help (STREAM's rule). In a virtual machine the shares of as few as may lie behind one cache must be too large for it as
+/// well, whatever it is told. Between two levels there is none.
 pub(crate) fn level_of(case: &Case, levels: &[Level], machine: &Machine) -> Option<String> {
     let share = case.share().0;
     let is_virtual = machine.is_virtual();
@@ -162,6 +162,9 @@ pub(crate) fn level_of(case: &Case, levels: &[Level], machine: &Machine) -> Opti
     let caches = found.map_or(claimed, |found| claimed.min(found.0 * case.threads() as u64));
     // What lies beyond a cache that nobody claims is shared by as many as that cache at least.
     let before = |index: usize| match is_virtual {
+        true if levels[index].name == "memory" => {
+            (case.threads() / machine.last_levels_of_guest(case.threads()).max(1)) as u64
+        }
         true => 1,
         false => levels[..index].iter().rev().find_map(sharers).unwrap_or(1).max(1),
     };

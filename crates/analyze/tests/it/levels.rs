@@ -6,6 +6,7 @@ use membound_core::experiments::frame::Frame;
 use membound_core::kernel::isa::Isa;
 use membound_core::kernel::{StoreKind, Width};
 use membound_core::machine::Machine;
+use membound_core::machine::fact::Fact;
 use membound_core::units::Bytes;
 
 use crate::common::imitation;
@@ -37,7 +38,11 @@ fn many_threads_on_one_cache_reach_memory() {
     // Those of a guest may have a cache each, whatever it is told.
     let guest = imitation::caches([1, 16, 1], true);
     assert_eq!(levels(&guest, 16, &[Bytes::mib(128)]), [None]);
-    assert_eq!(levels(&guest, 16, &[frame(&guest).memory_size(16)]), [memory]);
+    assert_eq!(levels(&guest, 16, &[frame(&guest).memory_size(16)])[0], memory);
+    // Of two packages with one each: 8 threads of 16 MiB lie behind one.
+    let mut two = guest.clone();
+    two.identity.vendor = Fact::Known("GenuineIntel".into());
+    assert_eq!(levels(&two, 16, &[frame(&two).memory_size(16), Bytes::mib(100)]), [memory, None]);
 }
 
 /// Two threads of a core share its caches: they have half each.

@@ -65,8 +65,8 @@ pub struct Frame {
     pub placement: Placement,
     /// Data caches that the first CPU sees, as the operating system claims: (level, bytes), small first.
     pub caches: Vec<(u32, Bytes)>,
-    /// Data caches of all CPUs, and who shares them. Without the last ones of a virtual machine: its CPUs may have some of their
-    /// own, whatever it is told.
+    /// Data caches of all CPUs, and who shares them. Without the last ones of a virtual machine on a processor that may have several:
+    /// its CPUs may have some of their own, whatever it is told.
     pub shared: Vec<Cache>,
     /// Widths there are, narrow first.
     pub widths: Vec<Width>,
@@ -168,11 +168,12 @@ impl Frame {
         let last_level = |cpus: &[u32]| {
             let claimed = machine.last_level_bytes(&cpus.iter().copied().collect()).unwrap_or(CACHE_UNKNOWN);
             let one = machine.last_level(cpus[0]).map_or(claimed, |cache| cache.size);
-            // The CPUs of a virtual machine may lie on cache domains of their own, whatever the guest is told.
-            if machine.is_virtual() { Bytes(one.0 * cpus.len() as u64) } else { claimed }
+            let hidden = if machine.is_virtual() { machine.last_levels_of_guest(cpus.len()) as u64 } else { 0 };
+            Bytes(claimed.0.max(one.0 * hidden))
         };
         let own = machine.data_caches(all[0]);
-        let last = own.last().filter(|_| machine.is_virtual()).map(|cache| cache.level);
+        let is_hidden = machine.is_virtual() && machine.may_have_chiplets();
+        let last = own.last().filter(|_| is_hidden).map(|cache| cache.level);
         let is_shared = |cache: &Cache| cache.holds_data() && Some(cache.level) != last;
         // A little less than may be taken: until it is, others may have taken some.
         let allowance = room::allowance(machine.available_memory().get());

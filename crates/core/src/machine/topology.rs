@@ -121,6 +121,17 @@ impl Machine {
         (!seen.is_empty()).then(|| Bytes(seen.iter().map(|cache| cache.size.0).sum()))
     }
 
+    /// Last-level caches that so many CPUs of a virtual machine may lie behind, whatever it is told: a package has one, or one for
+    /// each of up to sixteen chiplets, and a guest lies on two packages at the most.
+    pub fn last_levels_of_guest(&self, cpus: usize) -> usize {
+        cpus.min(2 * if self.may_have_chiplets() { 16 } else { 1 })
+    }
+
+    /// Whether a package may have several last-level caches: AMD's have, and those that are built as these.
+    pub fn may_have_chiplets(&self) -> bool {
+        self.identity.vendor.known().is_none_or(|vendor| matches!(&**vendor, "AuthenticAMD" | "HygonGenuine"))
+    }
+
     /// Packages with an online CPU; 0 when the kernel tells of none.
     pub fn packages(&self) -> usize {
         let packages = self.cpus.iter().filter_map(|cpu| cpu.package.get());

@@ -12,6 +12,7 @@ use membound_core::experiments::streams::{Offsets, streams};
 use membound_core::kernel::isa::Isa;
 use membound_core::kernel::{StoreKind, Width};
 use membound_core::machine::Machine;
+use membound_core::machine::fact::Fact;
 use membound_core::memory::{MemoryKind, MemorySpec};
 use membound_core::units::Bytes;
 
@@ -62,6 +63,24 @@ fn a_guests_last_cache_is_each_threads_own() {
     // Its caches before that are shared by siblings, as it is told: 16 of 32 KiB each.
     let [first, second, last] = of(16).collect::<Vec<_>>()[..] else { panic!() };
     assert!(first == 12 << 10 && second < 128 << 10 && last == 4 << 20, "{first} {second} {last}");
+}
+
+/// Of a processor whose packages have one cache each it lies behind two at the most: a guest of 16 CPUs that claims 300 MiB had 12 GiB to
+/// fill for its memory.
+#[test]
+fn a_guest_lies_on_two_packages_at_the_most() {
+    let guest = |vendor: &str| {
+        let mut machine = imitation::caches([1, 16, 1], true);
+        machine.identity.vendor = Fact::Known(vendor.into());
+        frame(&machine)
+    };
+    let of = |frame: &Frame, threads| frame.memory_size(threads).0 >> 20;
+    let (intel, amd) = (guest("GenuineIntel"), guest("AuthenticAMD"));
+    assert_eq!([1, 16].map(|threads| of(&intel, threads)), [4 * 32, 4 * 2 * 32]);
+    assert_eq!([1, 16].map(|threads| of(&amd, threads)), [4 * 32, 4 * 16 * 32]);
+    // The middle between 1 MiB and a sixteenth of 32, or all of them.
+    let last = |frame: &Frame| frame.in_caches(16)[2].1.0 / 16 / 1024;
+    assert_eq!([last(&intel), last(&amd)], [1448, 5793]);
 }
 
 /// Each level has its cases, and none of those for a cache lies outside of it.

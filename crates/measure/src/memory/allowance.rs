@@ -27,6 +27,11 @@ impl Allowance {
         Allowance::of(Room::read(&crate::machine::source()).allowance())
     }
 
+    /// Whether so much could be taken, were nothing taken now.
+    pub(crate) fn has_room_for(&self, bytes: Bytes) -> bool {
+        bytes <= self.most
+    }
+
     /// Takes bytes, until the claim is dropped.
     pub(crate) fn claim(&self, bytes: Bytes) -> Result<Claim, NoMemory> {
         let fits = |taken: u64| taken.checked_add(bytes.0).filter(|sum| *sum <= self.most.0);
