@@ -102,16 +102,21 @@ pub(crate) fn grouped(told: impl Iterator<Item = (String, String)>) -> Vec<Strin
             None => found.push((said, vec![what])),
         }
     }
-    let named = |all: &[String]| if all.len() > NAMED_MOST { some(all, NAMED_MOST / 2) } else { all.join(", ") };
+    let named = |all: &[String]| if all.len() > NAMED_MOST { some(all, NAMED_MOST / 2) } else { listed(all) };
     found.into_iter().map(|(said, all)| format!("{}: {said}", named(&all))).collect()
 }
 
 /// More than these are not named one by one: rows have them all.
 const NAMED_MOST: usize = 12;
 
+/// Names in a row: `store of regular, first use; load of regular` where they hold commas themselves.
+fn listed(names: &[String]) -> String {
+    names.join(if names.iter().any(|name| name.contains(", ")) { "; " } else { ", " })
+}
+
 /// Names, and how many more there are.
 pub(crate) fn some(names: &[String], most: usize) -> String {
-    let shown = names.iter().take(most).cloned().collect::<Vec<_>>().join(", ");
+    let shown = listed(&names[..most.min(names.len())]);
     match names.len().saturating_sub(most) {
         0 => shown,
         left => format!("{shown} and {left} more"),

@@ -85,7 +85,7 @@ fn table(kinds: &Kinds, measured: &[&Kind]) -> Table {
         .fold(table, alone)
         .right("faults", measured.iter().map(|kind| kind.faults.map(count)))
         .in_room(Room::Wide)
-        .right("ns a fault", measured.iter().map(|kind| kind.fault_ns.map(significant)))
+        .right("ns per\nfault", measured.iter().map(|kind| kind.fault_ns.map(significant)))
         .in_room(Room::Wide)
         .left("pays\nafter", measured.iter().map(|kind| kind.break_even.map_or_else(|| "".into(), BreakEven::cell)))
         .without_blanks()
