@@ -193,7 +193,7 @@ impl<'a> Sampled<'a> {
 
     /// Core clock in hertz.
     pub fn core_clock(&self, hz: f64) -> Option<f64> {
-        core_clock(&self.measured, hz)
+        median(self.clocks.iter().flatten().flatten().map(|cycles| cycles * hz))
     }
 
     /// Values in nanoseconds as core clock cycles: the median of the visits that were undisturbed by their nanoseconds. Memory takes

@@ -33,7 +33,8 @@ pub(crate) struct Gauge {
 /// places.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Place {
-    /// One thread alone, or a host that moves none.
+    /// One thread alone, a host that moves none, or more than two threads of which some are close and some far apart: so many mostly
+    /// are, and alike from visit to visit.
     #[default]
     Any,
     /// All of them as far apart.
@@ -67,7 +68,8 @@ impl Gauge {
         let Some(moved) = self.moved.as_ref().filter(|_| case.threads() > 1) else { return Place::Any };
         let mut all = visits.iter().map(|visit| moved.distances.of(case, visit));
         let first = all.next().flatten();
-        first.filter(|_| all.all(|other| other == first)).map_or(Place::Mixed, Place::At)
+        let mixed = if case.threads() > 2 { Place::Any } else { Place::Mixed };
+        first.filter(|_| all.all(|other| other == first)).map_or(mixed, Place::At)
     }
 
     /// Of the visits to a case those with CPUs as far apart as they mostly were, where that tells.

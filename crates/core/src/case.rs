@@ -118,10 +118,10 @@ fn is_zero(n: &u32) -> bool {
     *n == 0
 }
 
-/// Bytes that a thread touches for the first time in a second, and that a machine moves: of middling speed, for plans.
 /// A sample that takes longer is worth a visit by itself: what the machine does to the next one, another visit will meet.
 pub const LONG_SAMPLE: Duration = Duration::from_millis(12);
 
+/// Bytes that a thread touches for the first time in a second, and that a machine moves: of middling speed, for plans.
 const TOUCHES_PER_S: f64 = 2e9;
 const MACHINE_BYTES_PER_S: f64 = 100e9;
 

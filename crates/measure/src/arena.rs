@@ -312,7 +312,8 @@ impl Arenas {
                 }
             }
         }
-        let all = self.most.values().flatten().map(|bytes| bytes.0).fold(0, u64::saturating_add);
+        let kept = self.most.iter().filter(|((_, key), _)| !key.fresh);
+        let all = kept.flat_map(|(_, zones)| zones).map(|bytes| bytes.0).fold(0, u64::saturating_add);
         self.has_room_for_most = self.places.allowance.has_room_for(Bytes(all));
     }
 

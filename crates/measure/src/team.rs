@@ -276,12 +276,6 @@ impl<'a> Team<'a> {
         Team { apart: if self.shared.threads == 1 { apart } else { Duration::ZERO }, ..self }
     }
 
-    /// Whether rules say what a sample is and how many there are: STREAM leaves out the first pass and no other; on fresh memory a
-    /// second pass would be another thing.
-    fn is_ruled(&self) -> bool {
-        matches!(self.case.protocol, Protocol::Stream | Protocol::FirstUse)
-    }
-
     /// Has each thread do its task, the first the leader's. Returns samples, and the repetitions of each.
     pub fn measure<T: Task>(self, tasks: &mut [T]) -> Result<(Samples, u64), NoVisit> {
         let (team, mut samples) = (&self, Samples::default());
@@ -445,6 +439,8 @@ struct Leader<'a> {
     team: &'a Team<'a>,
     samples: Samples,
     warm_up: Option<WarmUp>,
+    /// Whether samples are so long that one makes a visit.
+    is_one_enough: bool,
     deadline: Instant,
     steal: StealMeter,
     /// Tick at which warming up, and then sampling, began.
@@ -460,6 +456,7 @@ impl<'a> Leader<'a> {
             team,
             samples: Samples { first_touch: team.shared.first_touch(), ..Samples::default() },
             warm_up: Some(team.warm_up),
+            is_one_enough: false,
             deadline: Instant::now() + team.quota.time,
             steal: StealMeter::new(),
             since: ready,
@@ -470,8 +467,7 @@ impl<'a> Leader<'a> {
     fn decide(&mut self) {
         let shared = &self.team.shared;
         let (taken, quota) = (self.samples.ticks.len(), self.team.quota);
-        let is_long = self.samples.ticks.last().is_some_and(|ticks| self.team.warm_up.is_long(*ticks));
-        let least = if is_long && !self.team.is_ruled() { 1 } else { quota.least_samples };
+        let least = if self.is_one_enough { 1 } else { quota.least_samples };
         let enough = taken >= quota.most_samples || (taken >= least && Instant::now() >= self.deadline);
         let is_ended = || enough || shared.stop.is_raised() || (self.team.quota.interrupted)();
         if !is_ended() {
@@ -526,16 +522,22 @@ impl<'a> Leader<'a> {
         let ticks = ends.max().unwrap_or(1) - starts.min().unwrap_or(0);
         if let Some(warm_up) = &mut self.warm_up {
             let repetitions = shared.repetitions.load(Ordering::Relaxed);
-            let next = warm_up.next(ticks, repetitions).filter(|_| !self.team.is_ruled());
-            let is_sample = next.is_none() && warm_up.ended_with_a_sample();
+            // STREAM's rule leaves out the first pass and no other; on fresh memory a second pass would be another.
+            let lengthens = matches!(self.team.case.protocol, Protocol::Steady | Protocol::Refilled | Protocol::Energy);
+            let next = warm_up.next(ticks, repetitions).filter(|_| lengthens);
+            let is_free = matches!(self.team.case.protocol, Protocol::Steady | Protocol::Refilled);
+            let is_sample = next.is_none() && is_free && warm_up.ended_with_a_sample();
+            self.is_one_enough = is_free && warm_up.is_of_long_passes();
             match next {
                 Some(more) => shared.repetitions.store(more, Ordering::Relaxed),
                 None => self.warm_up = None,
             }
             if !is_sample {
                 let took = self.ticks();
-                if self.samples.ticks.is_empty() {
-                    self.samples.warm_up_ticks += took;
+                match self.samples.ticks.is_empty() {
+                    true => self.samples.warm_up_ticks += took,
+                    // After a pause.
+                    false => self.samples.sampling_ticks += took,
                 }
                 return;
             }

@@ -18,10 +18,9 @@ pub(crate) struct WarmUp {
     least_ticks: u64,
     patience_ticks: u64,
     repetitions: u64,
-    /// Passes at these repetitions, the fastest and the last of them.
+    /// Passes at these repetitions, and the fastest of them.
     passes: u32,
     fastest: u64,
-    last: u64,
     /// Ticks spent.
     spent: u64,
 }
@@ -31,18 +30,10 @@ impl WarmUp {
     const GAIN: f64 = 0.98;
     /// A victim cache fills over several passes; more than this many are not waited for.
     const PASSES_MOST: u32 = 8;
+
     pub fn new(sample: Duration, hz: Hertz) -> WarmUp {
         let [sample_ticks, patience_ticks] = [sample, PATIENCE].map(|span| (span.as_secs_f64() * hz.0) as u64);
-        WarmUp {
-            sample_ticks,
-            patience_ticks,
-            least_ticks: 0,
-            repetitions: 0,
-            passes: 0,
-            fastest: u64::MAX,
-            last: 0,
-            spent: 0,
-        }
+        WarmUp { sample_ticks, patience_ticks, least_ticks: 0, repetitions: 0, passes: 0, fastest: u64::MAX, spent: 0 }
     }
 
     /// The same, but not warm before so much time was spent.
@@ -58,14 +49,14 @@ impl WarmUp {
         WarmUp { repetitions, passes: Self::PASSES_MOST, fastest: u64::MAX, spent: 0, sample_ticks: 0, ..self }
     }
 
-    /// Whether a sample of so many ticks is [long](LONG_SAMPLE).
-    pub fn is_long(&self, ticks: u64) -> bool {
-        ticks > self.patience_ticks
+    /// Whether passes are [long](LONG_SAMPLE) by themselves: also those that nothing interrupted.
+    pub fn is_of_long_passes(&self) -> bool {
+        self.fastest > self.patience_ticks
     }
 
-    /// Whether the pass that ended it is as good as any sample: it was long by itself, and so was all that came before it.
+    /// Whether the pass that ended it is as good as any sample: a long one, after another that has warmed what can be.
     pub fn ended_with_a_sample(&self) -> bool {
-        self.passes == 2 && self.is_long(self.last)
+        self.passes == 2 && self.is_of_long_passes()
     }
 
     /// Takes note of a pass of `repetitions` that took `ticks`; returns the repetitions of the next one, or nothing
@@ -78,7 +69,7 @@ impl WarmUp {
         let gaining = (ticks as f64) < self.fastest as f64 * Self::GAIN;
         // What interrupted the first pass, or was done in it once, has warmed nothing: it counts as long as the second.
         let astray = if self.passes == 1 { self.fastest.saturating_sub(ticks) } else { 0 };
-        (self.fastest, self.last) = (self.fastest.min(ticks), ticks);
+        self.fastest = self.fastest.min(ticks);
         self.passes += 1;
         self.spent = (self.spent + ticks).saturating_sub(astray);
         let slow = self.spent > self.patience_ticks;
@@ -191,6 +182,7 @@ mod tests {
         assert_eq!(ended(&[70_000, 65_000]), (None, true));
         assert_eq!(ended(&[400_000, 65_000]), (None, true), "the first was cold, or interrupted");
         assert_eq!(ended(&[400_000, 55_000]), (None, false), "an interruption has warmed nothing: short by itself");
+        assert_eq!(ended(&[5_000, 65_000]), (None, false), "it was interrupted");
         assert_eq!(ended(&[70_000]), (Some(1), false), "one pass alone is cold");
     }
 

@@ -145,8 +145,8 @@ pub(crate) fn assumed(claimed: &[Bytes]) -> Levels {
 
 /// The level that a row's working set lies in. A private cache holds one thread's share; what threads share must hold their
 /// sum, and is left behind where that sum is too large for it. Memory begins at four times the caches, from where on they no
-/// longer help (STREAM's rule). In a virtual machine the shares of as few as may lie behind one cache must be too large for it as
-/// well, whatever it is told. Between two levels there is none.
+/// longer help (STREAM's rule). In a virtual machine the threads may lie behind more caches than it is told: spread evenly over as many
+/// as there may be, those behind one must have too much for it as well. Between two levels there is none.
 pub(crate) fn level_of(case: &Case, levels: &[Level], machine: &Machine) -> Option<String> {
     let share = case.share().0;
     let is_virtual = machine.is_virtual();

@@ -42,7 +42,10 @@ fn many_threads_on_one_cache_reach_memory() {
     // Of two packages with one each: 8 threads of 16 MiB lie behind one.
     let mut two = guest.clone();
     two.identity.vendor = Fact::Known("GenuineIntel".into());
-    assert_eq!(levels(&two, 16, &[frame(&two).memory_size(16), Bytes::mib(100)]), [memory, None]);
+    assert_eq!(levels(&two, 16, &[frame(&two).memory_size(16)])[0], memory);
+    // Of three a single one may be: it has 43 MiB, less than twice the cache.
+    assert_eq!(levels(&two, 3, &[Bytes::mib(128)]), [None]);
+    assert_eq!([levels(&two, 4, &[Bytes::mib(128)]), levels(&guest, 4, &[Bytes::mib(128)])], [[memory], [None]]);
 }
 
 /// Two threads of a core share its caches: they have half each.

@@ -165,12 +165,9 @@ impl Frame {
     pub fn new(machine: &Machine, isa: Isa, cpus: Option<&CpuSet>) -> Result<Self, PlacementError> {
         let placement = Placement::new(machine, cpus)?;
         let all = placement.first(placement.most())?;
-        let last_level = |cpus: &[u32]| {
-            let claimed = machine.last_level_bytes(&cpus.iter().copied().collect()).unwrap_or(CACHE_UNKNOWN);
-            let one = machine.last_level(cpus[0]).map_or(claimed, |cache| cache.size);
-            let hidden = if machine.is_virtual() { machine.last_levels_of_guest(cpus.len()) as u64 } else { 0 };
-            Bytes(claimed.0.max(one.0 * hidden))
-        };
+        let domains = |cpus: usize| if machine.is_virtual() { machine.last_levels_of_guest(cpus) } else { 1 };
+        let unknown = |cpus: usize| Bytes(CACHE_UNKNOWN.0 * domains(cpus) as u64);
+        let last_level = |cpus: &[u32]| machine.last_level_most(cpus).unwrap_or_else(|| unknown(cpus.len()));
         let own = machine.data_caches(all[0]);
         let is_hidden = machine.is_virtual() && machine.may_have_chiplets();
         let last = own.last().filter(|_| is_hidden).map(|cache| cache.level);

@@ -273,12 +273,9 @@ fn working_set(machine: &Machine, cores: &[u32], target: &Target) -> Bytes {
     Bytes((wanted.min(target.room).0 / unit * unit).max(unit))
 }
 
-/// Last-level cache that these CPUs have together. The CPUs of a virtual machine may each have one of their own on the
-/// host, whatever the guest is told.
+/// Last-level cache that these CPUs may have together; none where none is claimed.
 pub fn caches_of(machine: &Machine, cores: &[u32]) -> Bytes {
-    let claimed = machine.last_level_bytes(&cores.iter().copied().collect()).unwrap_or_default();
-    let one = cores.first().and_then(|cpu| machine.last_level(*cpu)).map_or(0, |cache| cache.size.0);
-    if machine.is_virtual() { Bytes(one * cores.len() as u64) } else { claimed }
+    machine.last_level_most(cores).unwrap_or_default()
 }
 
 /// Rising numbers of cores of the first domain of each kind, against the nearest memory.

@@ -121,15 +121,23 @@ impl Machine {
         (!seen.is_empty()).then(|| Bytes(seen.iter().map(|cache| cache.size.0).sum()))
     }
 
+    /// Bytes of all the last-level caches that these CPUs may lie behind: as claimed, or in a virtual machine more.
+    pub fn last_level_most(&self, cpus: &[u32]) -> Option<Bytes> {
+        let claimed = self.last_level_bytes(&cpus.iter().copied().collect())?;
+        let hidden = if self.is_virtual() { self.last_levels_of_guest(cpus.len()) as u64 } else { 0 };
+        let one = self.last_level(*cpus.first()?)?.size;
+        Some(Bytes(claimed.0.max(one.0.saturating_mul(hidden))))
+    }
+
     /// Last-level caches that so many CPUs of a virtual machine may lie behind, whatever it is told: a package has one, or one for
     /// each of up to sixteen chiplets, and a guest lies on two packages at the most.
     pub fn last_levels_of_guest(&self, cpus: usize) -> usize {
         cpus.min(2 * if self.may_have_chiplets() { 16 } else { 1 })
     }
 
-    /// Whether a package may have several last-level caches: AMD's have, and those that are built as these.
+    /// Whether a package may have several last-level caches: all but Intel's may.
     pub fn may_have_chiplets(&self) -> bool {
-        self.identity.vendor.known().is_none_or(|vendor| matches!(&**vendor, "AuthenticAMD" | "HygonGenuine"))
+        self.identity.vendor.known().is_none_or(|vendor| vendor != "GenuineIntel")
     }
 
     /// Packages with an online CPU; 0 when the kernel tells of none.

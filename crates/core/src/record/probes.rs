@@ -104,7 +104,7 @@ impl ProbeSamples {
         wide / chain
     }
 
-    /// Core cycles per clock tick around a sample, a mean over threads: the most that a reading says, by the chain or, where that
+    /// Core cycles per clock tick around a sample, a mean over threads, all of which were read: the most that a reading says, by the chain or, where that
     /// was held up, by the independent additions.
     pub(super) fn clock(&self, sample: usize, cpus: &[u32], undisturbed: &Undisturbed) -> Option<f64> {
         /// More independent additions in a cycle than a CPU can, by more than readings differ.
@@ -114,7 +114,7 @@ impl ProbeSamples {
             let clock = |[chain, wide]: [f64; 2]| if wide > HELD_UP * chain * width { wide / width } else { chain };
             thread.around(sample).map(|reading| clock(self.rates(reading))).reduce(f64::max)
         };
-        let clocks: Vec<f64> = self.threads.iter().enumerate().filter_map(of_thread).collect();
+        let clocks = self.threads.iter().enumerate().map(of_thread).collect::<Option<Vec<f64>>>()?;
         (!clocks.is_empty()).then(|| clocks.iter().sum::<f64>() / clocks.len() as f64)
     }
 

@@ -24,7 +24,7 @@ use membound_core::units::{Bytes, counted};
 use membound_core::work::device::Buffer;
 
 /// What to install where there is none, by the names of Debian's packages.
-const CURE: &str = "install the device's driver, or mesa-vulkan-drivers for the processor; of a driver that lies elsewhere name the .json \
+const CURE: &str = "install the device's driver, or mesa-vulkan-drivers for the processor; if its driver lies elsewhere, name its .json \
     file in VK_DRIVER_FILES";
 /// One for each of two copies at once.
 const MOST_QUEUES: u32 = 2;

@@ -132,7 +132,7 @@ fn a_host_that_moves_the_cpus_is_said() {
     };
     let apart = [(0, 1, Home::First, 75.0), (0, 3, Home::First, 76.0), (1, 3, Home::First, 74.0)];
     let moved = [&apart[..], &[(0, 1, Home::Second, 8.6), (3, 1, Home::Second, 16.0)]].concat();
-    let expect = "The host moves the CPUs: 2 of 3 pairs were at times on one core (8.60 ns to 16.0 ns) and at times not, so the matrix \
+    let expect = "The host moves the CPUs: 2 of 3 pairs were at times far nearer (8.60 ns to 16.0 ns) than at others, so the matrix \
                   shows moments, not places.";
     assert_eq!(says(&moved).as_deref(), Some(expect));
     // Two threads of one core are always near; a pair in between is neither.

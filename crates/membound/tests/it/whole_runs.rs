@@ -22,3 +22,16 @@ fn what_is_told_first() {
         insta::assert_snapshot!(name, strip_str(&told).to_string());
     }
 }
+
+/// Sixteen CPUs of Emerald Rapids, which claim 300 MiB of L3 and are moved: of so many pairs some are always close and some far apart.
+/// Figures of all of them were missing in memory, and its limit was that of one thread.
+#[test]
+fn what_is_told_of_sixteen_cpus() {
+    let name = "emr-guest-16-whole";
+    let report = report_of(name);
+    let gap = report.verdict.gap.as_ref().unwrap();
+    assert_eq!(gap.threads, 16);
+    assert!(gap.limit.ends_with("16 threads") && gap.limit_bps > 1.3 * gap.reached_bps, "{gap:?}");
+    let told = [terminal::overview(&report), terminal::chosen(&report, &["verdict".into()])].join("\n");
+    insta::assert_snapshot!(name, strip_str(&told).to_string());
+}

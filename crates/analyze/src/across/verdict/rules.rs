@@ -186,12 +186,7 @@ fn in_cache(scene: &Scene<'_>) -> Option<Found> {
     let is_next = |point: &Bytes, last: Bytes| (last.0 / 4..=last.0 / 2).contains(&point.0);
     let before = last.and_then(|last| curve.iter().rfind(|point| is_next(&point.0, last.0))).copied();
     let machine = &scene.report.machine;
-    // The CPUs of a virtual machine may lie on caches of their own, whatever it is told.
-    let of_each = || {
-        Some(Bytes(machine.last_level(*plain.case.cpus.first()?)?.size.0.saturating_mul(plain.case.cpus.len() as u64)))
-    };
-    let told = || machine.last_level_bytes(&plain.case.cpus.iter().copied().collect());
-    let caches = if machine.is_virtual() { of_each() } else { told() };
+    let caches = machine.last_level_most(&plain.case.cpus);
     // Of a cache whose end the curve shows, programs get so much and no more, whatever the machine tells.
     let caches = caches.map(|told| told.min(seen_caches(scene).unwrap_or(told)));
     let is_small = |caches: &Bytes| plain.case.working_set.0 / 4 < caches.0;

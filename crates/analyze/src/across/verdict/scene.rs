@@ -71,12 +71,13 @@ impl<'a> Scene<'a> {
             is_same_memory(report, row, plain) && row.place.meets(plain.place) && !row.writes_zeros()
         };
         let alike: Vec<&BandwidthRow> = memory_rows(report).filter(is_alike).collect();
-        // The greatest of many figures of a visit or two is a lucky one.
+        // The greatest of many figures of a visit or two is a lucky one, but no limit is below what was reached.
         let is_sure = |row: &&&BandwidthRow| row.payload_bps.is_some_and(|rate| rate.has_interval());
         let best_of = |rows: &mut dyn Iterator<Item = &&'a BandwidthRow>| {
             rows.max_by(|a, b| rate(a).total_cmp(&rate(b))).copied()
         };
-        let best = best_of(&mut alike.iter().filter(is_sure)).or_else(|| best_of(&mut alike.iter())).unwrap_or(plain);
+        let sure = best_of(&mut alike.iter().filter(is_sure)).filter(|best| rate(best) >= reached_bps);
+        let best = sure.or_else(|| best_of(&mut alike.iter())).unwrap_or(plain);
         let measured = || {
             let what = format!("the best measured: {}", what_ran(best.kernel(), best.store(), best.threads()));
             (rate(best).max(reached_bps), what)

@@ -45,10 +45,9 @@ pub(crate) fn sentences(handovers: &Handovers) -> Vec<String> {
     all
 }
 
-/// Whether a host moved CPUs: pairs that were at times on one core, and at times as far apart as most. Hand-overs of one core take a few
-/// nanoseconds, those between cores some tens.
+/// Whether a host moved CPUs: pairs that were at times far nearer than most, and at times as far apart.
 fn moved(handovers: &Handovers) -> Option<String> {
-    /// Shares of the usual latency: below the first two CPUs are on one core, above the second they are not.
+    /// Shares of the usual latency: below the first two CPUs are nearer, above the second they are not.
     const NEAR: f64 = 1.0 / 3.0;
     const FAR: f64 = 2.0 / 3.0;
     let mut pairs: BTreeMap<[u32; 2], Vec<f64>> = BTreeMap::new();
@@ -61,14 +60,13 @@ fn moved(handovers: &Handovers) -> Option<String> {
     let met = |all: &&Vec<f64>| all.iter().any(|ns| *ns < NEAR * usual) && all.iter().any(|ns| *ns > FAR * usual);
     let moved: Vec<&Vec<f64>> = pairs.values().filter(met).collect();
     let near = || moved.iter().copied().flatten().copied().filter(|ns| *ns < NEAR * usual);
-    let (least, most) = (near().reduce(f64::min)?, near().reduce(f64::max)?);
+    let [least, most] = [near().reduce(f64::min)?, near().reduce(f64::max)?].map(|ns| Nanoseconds(ns).to_string());
+    let range = if least == most { least } else { format!("{least} to {most}") };
     Some(format!(
-        "The host moves the CPUs: {} of {} pairs were at times on one core ({} to {}) and at times not, so the matrix shows moments, not \
+        "The host moves the CPUs: {} of {} pairs were at times far nearer ({range}) than at others, so the matrix shows moments, not \
          places.",
         moved.len(),
         pairs.len(),
-        Nanoseconds(least),
-        Nanoseconds(most)
     ))
 }
 

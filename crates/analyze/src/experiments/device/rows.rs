@@ -125,7 +125,8 @@ pub struct OnDevice {
 pub struct Ratio {
     /// [ratio, low, high].
     pub ends: [f64; 3],
-    /// Whether visits say between what it lies. Of a single one only its samples do, which meet the same state of the machine.
+    /// Whether the ends are those of an interval, over visits; else of a range: the samples of a single visit meet the same state of
+    /// the machine.
     pub has_interval: bool,
 }
 

@@ -193,7 +193,7 @@ fn parallelism(latency: &Latency) -> Option<Table> {
     let Parallelism { points, working_set, memory, .. } = latency.parallelism.as_ref()?;
     let about = format!(
         "Memory-level parallelism. Independent chains through {working_set} of {memory} by one core: ns from link to link, and \
-         what lines come to in a second by Little's law (chains x 64 B / latency)"
+         bytes per second by Little's law (chains x 64 B / latency)"
     );
     let table = Table::new(about)
         .right("chains", points.iter().map(|point| point.chains.to_string()))
