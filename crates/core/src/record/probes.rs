@@ -104,8 +104,8 @@ impl ProbeSamples {
         wide / chain
     }
 
-    /// Core cycles per clock tick around a sample, a mean over threads, all of which were read: the most that a reading says, by the chain or, where that
-    /// was held up, by the independent additions.
+    /// Core cycles per clock tick around a sample, a mean over threads, all of which were read: the most that a reading says, by the
+    /// chain or, where that was held up, by the independent additions.
     pub(super) fn clock(&self, sample: usize, cpus: &[u32], undisturbed: &Undisturbed) -> Option<f64> {
         /// More independent additions in a cycle than a CPU can, by more than readings differ.
         const HELD_UP: f64 = 1.1;
