@@ -162,8 +162,7 @@ impl<'a> Sampled<'a> {
     fn figure(&mut self, better: Better) -> Option<Figure> {
         let mut figure = figure(&self.batches, &self.shares, better)?;
         if let Some(every) = &self.every {
-            let Figure { best, capability, undisturbed, .. } = figure;
-            figure = Figure { best, capability, undisturbed, ..self::figure(every, &[], better)? };
+            figure.experienced = self::figure(every, &[], better)?.experienced;
         }
         self.quality.flag([(Flag::Disturbed, figure.undisturbed < threshold::UNDISTURBED)]);
         Some(figure)

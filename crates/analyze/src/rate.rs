@@ -11,13 +11,13 @@ use membound_core::stats::{Summary, compare};
 pub struct Figure {
     /// Best sample: the greatest of a rate, the least of a cost.
     pub best: f64,
-    /// Median of all samples: half of them were better. Disturbed ones count, so on a shared host it moves from run to run.
+    /// Median of the samples: half of them were better. Disturbed ones count, so on a shared host it moves from run to run.
     pub median: f64,
     /// 95 % interval of the median: [low, high].
     pub ci95: [f64; 2],
     /// What the machine does when it is undisturbed: the figure that tables show and that is compared.
     pub capability: Capability,
-    /// What one gets, disturbed or not: work over time of all visits.
+    /// What one gets, disturbed or not: work over time of all visits, wherever the host had the CPUs.
     pub experienced: f64,
     /// Share of the visits that were undisturbed.
     pub undisturbed: f64,
