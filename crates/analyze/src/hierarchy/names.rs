@@ -144,18 +144,21 @@ pub(crate) fn assumed(claimed: &[Bytes]) -> Levels {
 }
 
 /// The level that a row's working set lies in. A private cache holds one thread's share; what threads share must hold their
-/// sum, and is left behind where that sum is too large for it. Memory begins at four times the caches, from where on they no
-/// longer help (STREAM's rule). In a virtual machine the threads may lie behind more caches than it is told: spread evenly over as many
-/// as there may be, those behind one must have too much for it as well. Between two levels there is none.
+/// sum, less what their own caches hold beside it, and is left behind where that sum is too large for it. Memory begins at four times
+/// the caches, from where on they no longer help (STREAM's rule). In a virtual machine the threads may lie behind more caches than it
+/// is told: spread evenly over as many as there may be, those behind one must have too much for it as well. Between two levels there is
+/// none.
 pub(crate) fn level_of(case: &Case, levels: &[Level], machine: &Machine) -> Option<String> {
     let share = case.share().0;
     let is_virtual = machine.is_virtual();
     let (first, cpus): (u32, CpuSet) = (*case.cpus.first()?, case.cpus.iter().copied().collect());
+    let claimed_as = |level: &Level| level.name.strip_prefix('L')?.parse::<u32>().ok();
     let sharers = |level: &Level| {
-        let level: u32 = level.name.strip_prefix('L')?.parse().ok()?;
         let caches = machine.data_caches(first);
-        caches.iter().find(|cache| cache.level == level).map(|cache| cache.cpus.intersection(&cpus).len() as u64)
+        let cache = caches.iter().find(|cache| Some(cache.level) == claimed_as(level));
+        cache.map(|cache| cache.cpus.intersection(&cpus).len() as u64)
     };
+    let beside = |level: &Level| claimed_as(level).map_or(0, |level| machine.beside(first, level, &cpus).0);
     let claimed = machine.last_level_bytes(&cpus).map_or(0, |size| size.0);
     // Where a tenant gets a part of the last cache, that part counts: of each thread's own, at the most.
     let found = levels.iter().rev().find_map(|level| level.capacity).filter(|_| is_virtual);
@@ -170,7 +173,10 @@ pub(crate) fn level_of(case: &Case, levels: &[Level], machine: &Machine) -> Opti
     };
     let inside = |(index, level): &(usize, &Level)| {
         let sum = share * sharers(level).unwrap_or(1).max(1);
-        let fits = if level.name == "memory" { case.working_set.0 >= 4 * caches } else { sum <= level.to.0 };
+        let fits = match level.name.as_str() {
+            "memory" => case.working_set.0 >= 4 * caches,
+            _ => sum <= level.to.0.saturating_add(beside(level)),
+        };
         (share.saturating_mul(before(*index)) >= level.from.0 || *index == 0) && fits
     };
     levels.iter().enumerate().find(inside).map(|(_, level)| level.name.clone())

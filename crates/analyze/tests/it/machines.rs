@@ -90,7 +90,7 @@ fn four_sockets_of_paired_cores() {
         levels,
         [(1, Bytes::kib(16), "9".into()), (2, Bytes::mib(2), "8-9".into()), (3, Bytes::mib(6), "8-15".to_string())]
     );
-    assert_eq!(machine.last_level_bytes(&set("0-63")), Some(Bytes::mib(48)));
+    assert_eq!(machine.last_level_bytes(&set("0-63")), Some(Bytes::mib(112)));
 }
 
 #[test]

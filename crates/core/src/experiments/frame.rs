@@ -5,7 +5,7 @@ use crate::kernel::Width;
 use crate::kernel::chase::Chase;
 use crate::kernel::isa::Isa;
 use crate::machine::Machine;
-use crate::machine::caches::Cache;
+use crate::machine::caches::{Cache, is_beside};
 use crate::machine::cpuset::CpuSet;
 use crate::machine::room;
 use crate::memory::MemorySpec;
@@ -152,6 +152,9 @@ pub enum PlanError {
 /// A working set in memory is this many times the last-level caches used. The curve goes to twice that, to see that it
 /// is flat there: a virtual machine may see less cache than there is.
 pub const MEMORY_TO_CACHE: u64 = 4;
+/// A set is surely in a cache beyond so many times the one before, and up to such a part of its own.
+const BEYOND: f64 = 1.25;
+const FULL: f64 = 0.75;
 /// The smallest working set of a curve, bytes.
 const SMALLEST: f64 = 4096.0;
 
@@ -211,14 +214,14 @@ impl Frame {
     /// Three quarters of the first level: pages of all streams fit beside each other. Of a larger cache the middle between it and
     /// the one before, as a curve over working sets shows them, whose points these are: neighbours of a shared host, and other
     /// cores, leave less than is claimed. Loads of half of a last level of 32 MiB ran at 77 to 82 GB/s in ten runs of a guest, and
-    /// at 97 to 100 over 5.7 MiB, as over all between 2 and 8.
+    /// at 97 to 100 over 5.7 MiB, as over all between 2 and 8. Left out where threads have no room in it beside the one before.
     pub fn in_caches(&self, threads: usize) -> Vec<(u32, Bytes)> {
         let parts: Vec<f64> =
             self.caches.iter().map(|(level, size)| size.0 as f64 * self.part(*level, threads)).collect();
         self.caches
             .iter()
             .zip(middles(&parts))
-            .map(|((level, _), part)| (*level, Bytes(part.0 * threads as u64)))
+            .filter_map(|((level, _), part)| Some((*level, Bytes(part?.0 * threads as u64))))
             .collect()
     }
 
@@ -241,13 +244,16 @@ impl Frame {
     }
 }
 
-/// Where a thread looks at each cache, of which it gets these parts.
-fn middles(part: &[f64]) -> Vec<Bytes> {
-    const MOST: f64 = 0.75;
-    let first = part.first().map(|size| Bytes((size * MOST) as u64));
-    let further = part.windows(2).map(|pair| {
-        let middle = (pair[0] * pair[1]).sqrt().min(MOST * pair[1]);
-        swept(2.0, (2.0 * (middle / SMALLEST).log2()).round())
+/// Where a thread looks at each cache, of which it gets these parts; nowhere if no set is surely in that one.
+fn middles(parts: &[f64]) -> Vec<Option<Bytes>> {
+    let first = parts.first().map(|size| Some(Bytes((size * FULL) as u64)));
+    let further = parts.windows(2).map(|pair| {
+        let (before, own) = (pair[0], pair[1]);
+        let most = if is_beside(own, before) { before + own } else { own };
+        let middle = 2.0 * ((before * most).sqrt().min(FULL * most) / SMALLEST).log2();
+        let sure = |step: &f64| (BEYOND * before..=FULL * most).contains(&(swept(2.0, *step).0 as f64));
+        // Nearest to the middle, else on the side where there is room.
+        [middle.round(), middle.floor(), middle.ceil()].into_iter().find(sure).map(|step| swept(2.0, step))
     });
     first.into_iter().chain(further).collect()
 }
@@ -292,22 +298,34 @@ mod tests {
     use super::*;
 
     /// With the last cache shared by so many.
-    fn kib(caches: &[Bytes], threads: usize) -> Vec<u64> {
+    fn kib(caches: &[Bytes], threads: usize) -> Vec<Option<u64>> {
         let mut parts: Vec<f64> = caches.iter().map(|size| size.0 as f64).collect();
         parts.last_mut().into_iter().for_each(|last| *last /= threads as f64);
-        middles(&parts).into_iter().map(|size| size.0 >> 10).collect()
+        middles(&parts).into_iter().map(|size| size.map(|size| size.0 >> 10)).collect()
     }
 
     /// sqrt(32 x 1024) = 181 KiB, sqrt(1024 x 32768) = 5793 KiB.
     #[test]
     fn a_cache_is_looked_at_in_its_middle() {
         let caches = [Bytes::kib(32), Bytes::mib(1), Bytes::mib(32)];
-        assert_eq!(kib(&caches, 1), [24, 181, 5793]);
+        assert_eq!(kib(&caches, 1), [24, 181, 5793].map(Some));
         // 4 MiB for each of eight threads: sqrt(1 x 4) = 2 MiB.
-        assert_eq!(kib(&caches, 8), [24, 181, 2048]);
-        // Half a MiB for each of 64, less than its second level: three quarters of it are nearest to 362 KiB on the grid.
-        assert_eq!(kib(&caches, 64), [24, 181, 362]);
-        assert_eq!(kib(&[Bytes::kib(16)], 1), [12]);
-        assert_eq!(kib(&[], 2), [0; 0]);
+        assert_eq!(kib(&caches, 8), [24, 181, 2048].map(Some));
+        assert_eq!(kib(&[Bytes::kib(16)], 1), [Some(12)]);
+        assert_eq!(kib(&[], 2), []);
+    }
+
+    /// What lies in the second levels as well is no set of the third.
+    #[test]
+    fn a_victim_cache_is_looked_at_beside_the_one_before() {
+        let third = |second: u64, third: u64, cores| {
+            *kib(&[Bytes::kib(32), Bytes::kib(second), Bytes::kib(third)], cores).last().unwrap()
+        };
+        // Sapphire Rapids, 2 MiB and 1.9 of each: sqrt(2 x 3.9) = 2.8 MiB. Skylake, 1 and 1.4: sqrt(1 x 2.4) = 1.5, on the grid 1.4.
+        assert_eq!([third(2048, 107_520, 56), third(1024, 39_424, 28)], [Some(2896), Some(1448)]);
+        // Ice Lake, 1.25 and 1.5: sqrt(1.25 x 2.75) = 1.85, on the grid 2.
+        assert_eq!(third(1280, 61_440, 40), Some(2048));
+        // 1 MiB and 0.25: all of both is too little beyond the first.
+        assert_eq!(third(1024, 32_768, 128), None);
     }
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use crate::index::Index;
 use crate::machine::Machine;
-use crate::machine::caches::Cache;
+use crate::machine::caches::{Cache, is_beside};
 use crate::machine::cpus::{CoreKind, Cpu};
 use crate::machine::cpuset::CpuSet;
 use crate::units::{Bytes, words};
@@ -109,16 +109,31 @@ impl Machine {
         self.data_caches(cpu).into_iter().last()
     }
 
-    /// Bytes of all the last-level caches that these CPUs see, each counted once; `None` when one of them sees none.
+    /// Bytes that these CPUs have right before a CPU's cache of this level, where that holds none of them.
+    pub fn beside(&self, cpu: u32, level: u32, cpus: &CpuSet) -> Bytes {
+        let caches = self.data_caches(cpu);
+        let pair = caches.windows(2).find(|pair| pair[1].level == level);
+        let held = pair.map_or(0, |pair| {
+            let [before, own] = [pair[0], pair[1]].map(|cache| cache.cpus.intersection(cpus).len().max(1) as u64);
+            let held = pair[0].size.0.saturating_mul(own) / before;
+            if is_beside(pair[1].size.0 as f64, held as f64) { held } else { 0 }
+        });
+        Bytes(held)
+    }
+
+    /// Bytes of all the last-level caches that these CPUs see, each counted once, with those before that they hold nothing of;
+    /// `None` when one of them sees none.
     pub fn last_level_bytes(&self, cpus: &CpuSet) -> Option<Bytes> {
         let mut seen: Vec<&Cache> = Vec::new();
+        let mut bytes = 0u64;
         for cpu in cpus.iter() {
             let cache = self.last_level(cpu)?;
             if !seen.iter().any(|other| std::ptr::eq(*other, cache)) {
                 seen.push(cache);
+                bytes = bytes.saturating_add(cache.size.0).saturating_add(self.beside(cpu, cache.level, cpus).0);
             }
         }
-        (!seen.is_empty()).then(|| Bytes(seen.iter().map(|cache| cache.size.0).sum()))
+        (!seen.is_empty()).then_some(Bytes(bytes))
     }
 
     /// Bytes of all the last-level caches that these CPUs may lie behind: as claimed, or in a virtual machine more.

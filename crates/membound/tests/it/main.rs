@@ -49,6 +49,7 @@ mod rounding;
 mod rows;
 mod screen;
 mod simulated;
+mod sockets;
 mod stops;
 mod streams;
 mod sweep;

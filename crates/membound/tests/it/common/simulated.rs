@@ -12,7 +12,7 @@ use membound_core::experiments as plan;
 use membound_core::experiments::frame::Frame;
 use membound_core::experiments::latency::Detail;
 use membound_core::machine::Machine;
-use membound_core::record::{End, Environment, Measurement, Record};
+use membound_core::record::{Clock, End, Environment, Measurement, Record};
 use membound_core::units::Bytes;
 use membound_measure::executor::fake::{Fake, FakeLevel, Noise};
 use membound_measure::schedule as run;
@@ -69,13 +69,20 @@ pub fn fake() -> Fake {
 
 /// Runs `cases` in three rounds.
 pub fn run(machine: &Machine, cases: &[Case], fake: &mut Fake) -> Record {
+    in_rounds(machine, &[(cases, 3)], fake)
+}
+
+/// Runs each of these lists in so many rounds.
+pub fn in_rounds(machine: &Machine, lists: &[(&[Case], u32)], executor: &mut dyn Executor) -> Record {
     let mut measurements = Vec::new();
     let mut sink = |measurement| {
         measurements.push(measurement);
         Ok(())
     };
-    run::run(cases, fake, &schedule(3), &mut sink, &mut |_| {}).unwrap();
-    record(machine, fake, measurements, cases.len())
+    for (cases, rounds) in lists {
+        run::run(cases, executor, &schedule(*rounds), &mut sink, &mut |_| {}).unwrap();
+    }
+    record(machine, executor.clock(), measurements, lists.iter().map(|(cases, _)| cases.len()).sum())
 }
 
 fn schedule(rounds: u32) -> Schedule<'static> {
@@ -90,7 +97,7 @@ fn schedule(rounds: u32) -> Schedule<'static> {
     }
 }
 
-fn record(machine: &Machine, fake: &Fake, measurements: Vec<Measurement>, planned: usize) -> Record {
+fn record(machine: &Machine, clock: Clock, measurements: Vec<Measurement>, planned: usize) -> Record {
     let end = End {
         wall_s: 1.0,
         interrupted: false,
@@ -98,7 +105,7 @@ fn record(machine: &Machine, fake: &Fake, measurements: Vec<Measurement>, planne
         peak_memory: None,
         after: Environment::default(),
     };
-    Record { end: Some(end), ..super::by_hand::record(fake.clock(), machine.clone(), measurements) }
+    Record { end: Some(end), ..super::by_hand::record(clock, machine.clone(), measurements) }
 }
 
 fn report(machine: &Machine, cases: &[Case]) -> Report {
@@ -158,5 +165,5 @@ pub fn addrmap(target: Option<fn(u64) -> u64>) -> Report {
     };
     run::follow(&mut next, &mut fake, &schedule(1), &mut sink, &mut |_| {}).unwrap();
     let planned = measurements.len();
-    model::report(&record(&machine, &fake, measurements, planned))
+    model::report(&record(&machine, fake.clock(), measurements, planned))
 }

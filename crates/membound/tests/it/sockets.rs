@@ -1,0 +1,299 @@
+//! Default runs of large machines, none of which is at hand: the plan of a whole run, simulated by who shares which cache and node.
+//! What each thread gets is worked out CPU by CPU, apart from every rule of the plan and of the report. Nothing of it is a measurement.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use anstream::adapter::strip_str;
+use membound_analyze::hierarchy::names::Level;
+use membound_analyze::of_record as model;
+use membound_analyze::output::terminal;
+use membound_analyze::report::Report;
+use membound_core::case::{Case, Work};
+use membound_core::experiments as plan;
+use membound_core::machine::Machine;
+use membound_core::machine::fact::Fact;
+use membound_core::machine::source::Hypervisor;
+use membound_core::record::{Clock, Outcome, Record};
+use membound_core::units::{Bytes, LINE};
+use membound_measure::executor::fake::{Fake, FakeLevel, Noise};
+use membound_measure::schedule::{Executor, Quota};
+
+use crate::common::{by_hand, simulated};
+
+/// What a core gets alone from each cache and from memory, in bytes a second, and what a load takes there.
+const OF_A_CORE: [(f64, f64); 4] = [(200e9, 1.6e-9), (80e9, 5e-9), (25e9, 25e-9), (12e9, 110e-9)];
+/// Cores that get all that a last-level cache, or a node, can give.
+const CORES_TO_FILL: f64 = 0.4;
+
+/// A kind of machine: its packages are alike, and so are their cores.
+#[derive(Debug, Clone, Copy)]
+struct Shape {
+    name: &'static str,
+    packages: u32,
+    /// Of a package.
+    cores: u32,
+    /// Threads of a core.
+    siblings: u32,
+    /// Of a package.
+    nodes: u32,
+    /// GiB of a node.
+    memory: u64,
+    /// KiB of each cache, and the cores that share it.
+    caches: &'static [(u64, u32)],
+    /// Whether the last cache holds what the one before does not.
+    is_exclusive: bool,
+}
+
+impl Shape {
+    fn cpus(self) -> u32 {
+        self.packages * self.cores * self.siblings
+    }
+
+    /// As Linux numbers them: the first threads of all cores, then the second ones.
+    fn core(self, cpu: u32) -> u32 {
+        cpu % (self.packages * self.cores)
+    }
+
+    /// The CPUs of as many cores as share something, this one's among them.
+    fn beside(self, cpu: u32, cores: u32) -> String {
+        let first = self.core(cpu) / cores * cores;
+        let of_thread = |thread: u32| {
+            let first = first + thread * self.packages * self.cores;
+            format!("{first}-{}", first + cores - 1)
+        };
+        (0..self.siblings).map(of_thread).collect::<Vec<_>>().join(",")
+    }
+
+    fn machine(self) -> Machine {
+        let root = by_hand::machine_folder();
+        let write = |path: String, text: &str| {
+            let path = root.path().join(path);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, text).unwrap();
+        };
+        let nodes = self.packages * self.nodes;
+        let memory = u64::from(nodes) * (self.memory << 20);
+        write("sys/devices/system/cpu/online".into(), &format!("0-{}", self.cpus() - 1));
+        write("sys/devices/system/node/online".into(), &format!("0-{}", nodes - 1));
+        write("proc/meminfo".into(), &format!("MemTotal: {memory} kB\nMemAvailable: {} kB\n", memory / 10 * 9));
+        for node in 0..nodes {
+            let folder = format!("sys/devices/system/node/node{node}");
+            let cores = self.cores / self.nodes;
+            write(format!("{folder}/cpulist"), &self.beside(node * cores, cores));
+            let kib = self.memory << 20;
+            let meminfo = format!("Node {node} MemTotal: {kib} kB\nNode {node} MemFree: {} kB\n", kib / 10 * 9);
+            write(format!("{folder}/meminfo"), &meminfo);
+        }
+        for cpu in 0..self.cpus() {
+            let folder = format!("sys/devices/system/cpu/cpu{cpu}");
+            let (package, core) = (self.core(cpu) / self.cores, self.core(cpu) % self.cores);
+            let siblings = self.beside(cpu, 1);
+            let facts = [("physical_package_id", package.to_string()), ("core_id", core.to_string())];
+            for (name, value) in facts.into_iter().chain([("core_cpus_list", siblings)]) {
+                write(format!("{folder}/topology/{name}"), &value);
+            }
+            for (index, (kib, cores)) in self.caches.iter().enumerate() {
+                let kind = if index == 0 { "Data" } else { "Unified" };
+                let (level, size, sharers) = ((index + 1).to_string(), format!("{kib}K"), self.beside(cpu, *cores));
+                let facts = [("level", &*level), ("type", kind), ("size", &*size), ("shared_cpu_list", &*sharers)];
+                for (name, value) in facts.into_iter().chain([("coherency_line_size", "64")]) {
+                    write(format!("{folder}/cache/index{index}/{name}"), value);
+                }
+            }
+        }
+        let mut machine = Machine::read(root.path()).unwrap();
+        machine.identity.hypervisor = Fact::Known(Hypervisor::None);
+        machine
+    }
+
+    /// How many of these CPUs lie in each group of so many cores.
+    fn groups(self, cpus: &[u32], cores: u32) -> BTreeMap<u32, u64> {
+        let mut groups = BTreeMap::new();
+        cpus.iter().for_each(|cpu| *groups.entry(self.core(*cpu) / cores).or_insert(0) += 1);
+        groups
+    }
+
+    /// The cache that serves threads with working sets of so many bytes each; the number of caches for memory.
+    fn serving(self, cpus: &[u32], share: u64) -> usize {
+        let holds = |at: usize| {
+            let (kib, cores) = self.caches[at];
+            let before = |group: u32| {
+                let (kib, before) = self.caches[at - 1];
+                let used = self.groups(cpus, before).into_keys().filter(|own| own * before / cores == group).count();
+                (kib << 10) * used as u64
+            };
+            let is_victim = self.is_exclusive && at > 0 && at + 1 == self.caches.len();
+            let groups = self.groups(cpus, cores);
+            groups
+                .into_iter()
+                .all(|(group, threads)| share * threads <= (kib << 10) + if is_victim { before(group) } else { 0 })
+        };
+        (0..self.caches.len()).find(|at| holds(*at)).unwrap_or(self.caches.len())
+    }
+
+    /// What a core gets from there alone, and what a load takes.
+    fn of_a_core(self, at: usize) -> (f64, f64) {
+        OF_A_CORE[if at == self.caches.len() { OF_A_CORE.len() - 1 } else { at }]
+    }
+
+    /// What all of these threads get from there, in bytes on the bus a second: as many times what the slowest gets, for which the
+    /// others wait.
+    fn rate(self, cpus: &[u32], at: usize) -> f64 {
+        let (of_core, _) = self.of_a_core(at);
+        let most_of = |cores: u32| self.groups(cpus, cores).into_values().max().unwrap_or(1) as f64;
+        let core = of_core / most_of(1);
+        let shared = match self.caches.get(at) {
+            Some((_, 1)) => f64::INFINITY,
+            Some((_, cores)) => of_core * (f64::from(*cores) * CORES_TO_FILL).max(1.0) / most_of(*cores),
+            None => {
+                let cores = self.cores / self.nodes;
+                of_core * (f64::from(cores) * CORES_TO_FILL).max(1.0) / most_of(cores)
+            }
+        };
+        core.min(shared) * cpus.len() as f64
+    }
+}
+
+/// A machine of this shape, as an executor: what a case gets is worked out by the shape, the samples are the usual fake's.
+struct Shaped {
+    shape: Shape,
+    fake: Fake,
+}
+
+impl Shaped {
+    fn level(&self, case: &Case) -> FakeLevel {
+        let bypasses = case.variant().is_some_and(|variant| variant.store.bypasses_caches());
+        let share = match &case.work {
+            Work::Chase(chase) => chase.places(case.working_set) as u64 * LINE.min(chase.stride_bytes.into()),
+            _ => case.share().0,
+        };
+        let at = if bypasses { self.shape.caches.len() } else { self.shape.serving(&case.cpus, share) };
+        let rate = match &case.work {
+            // The usual fake takes a load for ten lines in flight.
+            Work::Chase(_) => 10.0 * LINE as f64 / self.shape.of_a_core(at).1,
+            _ => self.shape.rate(&case.cpus, at) / case.threads() as f64,
+        };
+        FakeLevel { capacity: Bytes(u64::MAX), bytes_per_s: rate, shared_bytes_per_s: rate * case.threads() as f64 }
+    }
+}
+
+impl Executor for Shaped {
+    fn clock(&self) -> Clock {
+        self.fake.clock()
+    }
+
+    fn expect(&mut self, cases: &[Case]) {
+        self.fake.expect(cases);
+    }
+
+    fn visit(&mut self, case: &Case, quota: &Quota<'_>) -> Outcome {
+        self.fake.levels = vec![self.level(case)];
+        self.fake.visit(case, quota)
+    }
+}
+
+/// The default run of a minute: the headline in six rounds, what lies behind it in two.
+fn run(shape: Shape) -> Record {
+    let machine = shape.machine();
+    let plan = plan::characterise::characterise(&simulated::frame(&machine), Duration::from_secs(60)).unwrap();
+    let noise = Noise { sigma: 0.002, ..Noise::default() };
+    let mut shaped = Shaped { shape, fake: Fake::new(Vec::new(), noise, 7) };
+    let headline: Vec<Case> = plan.headline.iter().map(|(case, _)| case.clone()).collect();
+    let behind: Vec<Case> = plan.stages.iter().flatten().filter(|case| !headline.contains(case)).cloned().collect();
+    let rounds = [(&headline[..], 6), (&behind[..], 2)];
+    simulated::in_rounds(&machine, &rounds, &mut shaped)
+}
+
+/// The level that stands for this cache, or for memory.
+fn level<'a>(report: &'a Report, shape: Shape, at: usize) -> &'a Level {
+    let name = if at == shape.caches.len() { "memory".into() } else { format!("L{}", at + 1) };
+    let names = || report.levels.iter().map(|level| level.name.clone()).collect::<Vec<_>>();
+    report.levels.iter().find(|level| level.name == name).unwrap_or_else(|| panic!("{}: {:?}", shape.name, names()))
+}
+
+/// Two packages of 56 cores, each with more second level than its share of the last one.
+const SAPPHIRE_RAPIDS: Shape = Shape {
+    name: "2 x Sapphire Rapids",
+    packages: 2,
+    cores: 56,
+    siblings: 2,
+    nodes: 1,
+    memory: 256,
+    caches: &[(48, 1), (2048, 1), (107_520, 56)],
+    is_exclusive: true,
+};
+
+const ALL: [Shape; 6] = [
+    SAPPHIRE_RAPIDS,
+    Shape {
+        name: "2 x Skylake",
+        cores: 28,
+        memory: 96,
+        caches: &[(32, 1), (1024, 1), (39_424, 28)],
+        ..SAPPHIRE_RAPIDS
+    },
+    Shape {
+        name: "2 x Broadwell",
+        cores: 22,
+        memory: 64,
+        caches: &[(32, 1), (256, 1), (56_320, 22)],
+        is_exclusive: false,
+        ..SAPPHIRE_RAPIDS
+    },
+    Shape { name: "2 x Genoa", cores: 96, memory: 384, caches: &[(32, 1), (1024, 1), (32_768, 8)], ..SAPPHIRE_RAPIDS },
+    Shape {
+        name: "Knights Landing",
+        packages: 1,
+        cores: 64,
+        siblings: 4,
+        memory: 96,
+        caches: &[(32, 1), (1024, 2)],
+        is_exclusive: false,
+        ..SAPPHIRE_RAPIDS
+    },
+    Shape {
+        name: "Altra",
+        packages: 1,
+        cores: 128,
+        siblings: 1,
+        memory: 256,
+        caches: &[(64, 1), (1024, 1), (32_768, 128)],
+        ..SAPPHIRE_RAPIDS
+    },
+];
+
+/// What is said of each level is what it truly gives, by one thread and by all: a row is where its data was.
+#[test]
+fn each_level_of_a_large_machine_is_said_as_it_is() {
+    let mut wrong = Vec::new();
+    for shape in ALL {
+        let report = model::report(&run(shape));
+        let most = report.rows.iter().map(|row| row.threads()).max().unwrap();
+        for at in 0..=shape.caches.len() {
+            let level = level(&report, shape, at);
+            for threads in [1, most] {
+                let best = level.best.iter().find(|best| best.kernel == "load" && best.threads == threads);
+                let found = best.map(|best| &report.rows[best.row]);
+                let speed = found.map(|row| row.payload_bps.unwrap().value() / shape.rate(&row.case.cpus, at));
+                // All second levels together leave no room in the third of this one.
+                let is_absent = shape.name == "Altra" && level.name == "L3" && threads > 1;
+                if speed.is_some_and(|speed| (speed - 1.0).abs() > 0.03) || speed.is_none() != is_absent {
+                    wrong.push(format!("{}, {}, {threads} threads: {speed:?}", shape.name, level.name));
+                }
+            }
+            let ns = level.latency.map(|latency| latency.ns[0] / (shape.of_a_core(at).1 * 1e9));
+            if ns.is_none_or(|ns| (ns - 1.0).abs() > 0.05) {
+                wrong.push(format!("{}, a load from {}: {ns:?}", shape.name, level.name));
+            }
+        }
+        // Write-allocate first is all that is wrong with these.
+        let gap = report.verdict.gap.as_ref().unwrap();
+        assert!(gap.threads == most && gap.limit_bps > 1.2 * gap.reached_bps, "{}: {gap:?}", shape.name);
+        let told = [terminal::overview(&report), terminal::chosen(&report, &["verdict".into()])].join("\n");
+        let told = strip_str(&told).to_string();
+        println!("== {}\n{told}", shape.name);
+        assert!(told.lines().all(|line| line.chars().count() <= 80), "{told}");
+    }
+    assert!(wrong.is_empty(), "{wrong:#?}");
+}
