@@ -96,10 +96,12 @@ pub(crate) fn of_visits(visits: &Visits<'_>) -> Report {
 /// system claims.
 fn levels(rows: &[BandwidthRow], chases: &Chases, record: &Record) -> Levels {
     let cpu = record.measurements.first().and_then(|visit| visit.case.cpus.first().copied()).unwrap_or(0);
-    let claimed: Vec<Bytes> = record.header.machine.data_caches(cpu).iter().map(|cache| cache.size).collect();
+    let machine = &record.header.machine;
+    let told: Vec<Bytes> = machine.data_caches(cpu).iter().map(|cache| cache.size).collect();
     let curves: Vec<Curve> = [chases.curves(), bandwidth::levels::curves(rows)].concat();
     let sizes = || curves.iter().flat_map(|curve| &curve.points).map(|point| point.0);
-    let Some((least, most)) = sizes().min().zip(sizes().max()) else { return assumed(&claimed) };
+    let Some((least, most)) = sizes().min().zip(sizes().max()) else { return assumed(&told) };
+    let claimed = if machine.has_caches_of_qemu(cpu) { Vec::new() } else { told };
     let mut levels = named(&ends(&curves, &claimed), &claimed, [least, most]);
     chases.measure(&mut levels);
     levels

@@ -103,6 +103,13 @@ fn flagged(report: &Report) -> Vec<Words> {
 
 fn levels_differ(report: &Report) -> Vec<Words> {
     let mut found = Vec::new();
+    let machine = &report.machine;
+    if machine.cpus.first().is_some_and(|cpu| machine.has_caches_of_qemu(cpu.id)) {
+        found.push(words(
+            "the caches claimed are QEMU's own, not the processor's: levels are named by the curves alone",
+            "let QEMU pass on the host's (-cpu host,host-cache-info=on; libvirt: <cache mode='passthrough'/>)",
+        ));
+    }
     for level in &report.levels.all {
         if let (Some(capacity), Some(claimed)) = (level.capacity, level.claimed) {
             let ratio = capacity.0 as f64 / claimed.0.max(1) as f64;

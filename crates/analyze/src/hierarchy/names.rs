@@ -155,10 +155,14 @@ pub(crate) fn level_of(case: &Case, levels: &[Level], machine: &Machine) -> Opti
     let claimed_as = |level: &Level| level.name.strip_prefix('L')?.parse::<u32>().ok();
     let sharers = |level: &Level| {
         let caches = machine.data_caches(first);
-        let cache = caches.iter().find(|cache| Some(cache.level) == claimed_as(level));
-        cache.map(|cache| cache.cpus.intersection(&cpus).len() as u64)
+        let cache = caches.iter().find(|cache| Some(cache.level) == claimed_as(level))?;
+        // In a first level undisturbed visits tell who had a core alone.
+        let hidden = if cache.level == 1 { 1 } else { machine.hidden_sharers(cache).min(case.threads()) };
+        Some(cache.cpus.intersection(&cpus).len().max(hidden) as u64)
     };
-    let beside = |level: &Level| claimed_as(level).map_or(0, |level| machine.beside(first, level, &cpus).0);
+    // Which threads of a virtual machine share what, nobody knows.
+    let own = |level: &Level| claimed_as(level).filter(|_| !is_virtual);
+    let beside = |level: &Level| own(level).map_or(0, |level| machine.beside(first, level, &cpus).0);
     let claimed = machine.last_level_bytes(&cpus).map_or(0, |size| size.0);
     // Where a tenant gets a part of the last cache, that part counts: of each thread's own, at the most.
     let found = levels.iter().rev().find_map(|level| level.capacity).filter(|_| is_virtual);

@@ -65,9 +65,9 @@ pub struct Frame {
     pub placement: Placement,
     /// Data caches that the first CPU sees, as the operating system claims: (level, bytes), small first.
     pub caches: Vec<(u32, Bytes)>,
-    /// Data caches of all CPUs, and who shares them. Without the last ones of a virtual machine on a processor that may have several:
-    /// its CPUs may have some of their own, whatever it is told.
-    pub shared: Vec<Cache>,
+    /// Data caches of all CPUs, and of so many threads those that may share each, whoever is said to: see
+    /// [`Machine::hidden_sharers`].
+    pub shared: Vec<(Cache, usize)>,
     /// Widths there are, narrow first.
     pub widths: Vec<Width>,
     /// Most memory that a run may take.
@@ -171,15 +171,12 @@ impl Frame {
         let domains = |cpus: usize| if machine.is_virtual() { machine.last_levels_of_guest(cpus) } else { 1 };
         let unknown = |cpus: usize| Bytes(CACHE_UNKNOWN.0 * domains(cpus) as u64);
         let last_level = |cpus: &[u32]| machine.last_level_most(cpus).unwrap_or_else(|| unknown(cpus.len()));
-        let own = machine.data_caches(all[0]);
-        let is_hidden = machine.is_virtual() && machine.may_have_chiplets();
-        let last = own.last().filter(|_| is_hidden).map(|cache| cache.level);
-        let is_shared = |cache: &Cache| cache.holds_data() && Some(cache.level) != last;
+        let shared = machine.caches.iter().filter(|cache| cache.holds_data());
         // A little less than may be taken: until it is, others may have taken some.
         let allowance = room::allowance(machine.available_memory().get());
         Ok(Frame {
-            caches: own.iter().map(|cache| (cache.level, cache.size)).collect(),
-            shared: machine.caches.iter().filter(|cache| is_shared(cache)).cloned().collect(),
+            caches: machine.data_caches(all[0]).iter().map(|cache| (cache.level, cache.size)).collect(),
+            shared: shared.map(|cache| (cache.clone(), machine.hidden_sharers(cache))).collect(),
             widths: isa.widths(),
             memory_limit: Bytes(allowance.0 / 16 * 15),
             last_level: [last_level(&all[..1]), last_level(&all)],
@@ -199,13 +196,13 @@ impl Frame {
     /// Where other threads have less of theirs, all get as much.
     fn part(&self, level: u32, threads: usize) -> f64 {
         let cpus = self.placement.first(threads).unwrap_or_default();
-        let each = |cache: &Cache| {
+        let each = |(cache, hidden): &(Cache, usize)| {
             let sharers = cpus.iter().filter(|cpu| cache.cpus.contains(**cpu)).count();
-            (sharers > 0).then(|| cache.size.0 as f64 / sharers as f64)
+            (sharers > 0).then(|| cache.size.0 as f64 / sharers.max(threads.min(*hidden)) as f64)
         };
-        let of_level = || self.shared.iter().filter(|cache| cache.level == level);
-        let own = of_level().find(|cache| cpus.first().is_some_and(|cpu| cache.cpus.contains(*cpu)));
-        own.map_or(1.0, |own| of_level().filter_map(each).fold(own.size.0 as f64, f64::min) / own.size.0 as f64)
+        let of_level = || self.shared.iter().filter(|(cache, _)| cache.level == level);
+        let own = of_level().find(|(cache, _)| cpus.first().is_some_and(|cpu| cache.cpus.contains(*cpu)));
+        own.map_or(1.0, |(own, _)| of_level().filter_map(each).fold(own.size.0 as f64, f64::min) / own.size.0 as f64)
     }
 
     /// A working set of so many threads in each claimed cache, where nothing else is likely to show: (level, bytes). Those of all
@@ -216,11 +213,12 @@ impl Frame {
     /// cores, leave less than is claimed. Loads of half of a last level of 32 MiB ran at 77 to 82 GB/s in ten runs of a guest, and
     /// at 97 to 100 over 5.7 MiB, as over all between 2 and 8. Left out where threads have no room in it beside the one before.
     pub fn in_caches(&self, threads: usize) -> Vec<(u32, Bytes)> {
+        let is_known = self.shared.iter().all(|(_, hidden)| *hidden == 1);
         let parts: Vec<f64> =
             self.caches.iter().map(|(level, size)| size.0 as f64 * self.part(*level, threads)).collect();
         self.caches
             .iter()
-            .zip(middles(&parts))
+            .zip(middles(&parts, is_known))
             .filter_map(|((level, _), part)| Some((*level, Bytes(part?.0 * threads as u64))))
             .collect()
     }
@@ -244,12 +242,13 @@ impl Frame {
     }
 }
 
-/// Where a thread looks at each cache, of which it gets these parts; nowhere if no set is surely in that one.
-fn middles(parts: &[f64]) -> Vec<Option<Bytes>> {
+/// Where a thread looks at each cache, of which it gets these parts; nowhere if no set is surely in that one. What lies beside a cache
+/// counts where it is known who shares which.
+fn middles(parts: &[f64], is_known: bool) -> Vec<Option<Bytes>> {
     let first = parts.first().map(|size| Some(Bytes((size * FULL) as u64)));
     let further = parts.windows(2).map(|pair| {
         let (before, own) = (pair[0], pair[1]);
-        let most = if is_beside(own, before) { before + own } else { own };
+        let most = if is_known && is_beside(own, before) { before + own } else { own };
         let middle = 2.0 * ((before * most).sqrt().min(FULL * most) / SMALLEST).log2();
         let sure = |step: &f64| (BEYOND * before..=FULL * most).contains(&(swept(2.0, *step).0 as f64));
         // Nearest to the middle, else on the side where there is room.
@@ -301,7 +300,7 @@ mod tests {
     fn kib(caches: &[Bytes], threads: usize) -> Vec<Option<u64>> {
         let mut parts: Vec<f64> = caches.iter().map(|size| size.0 as f64).collect();
         parts.last_mut().into_iter().for_each(|last| *last /= threads as f64);
-        middles(&parts).into_iter().map(|size| size.map(|size| size.0 >> 10)).collect()
+        middles(&parts, true).into_iter().map(|size| size.map(|size| size.0 >> 10)).collect()
     }
 
     /// sqrt(32 x 1024) = 181 KiB, sqrt(1024 x 32768) = 5793 KiB.

@@ -7,6 +7,7 @@ use crate::machine::Machine;
 use crate::machine::caches::{Cache, is_beside};
 use crate::machine::cpus::{CoreKind, Cpu};
 use crate::machine::cpuset::CpuSet;
+use crate::machine::fact::Fact;
 use crate::units::{Bytes, words};
 
 words! {
@@ -138,16 +139,50 @@ impl Machine {
 
     /// Bytes of all the last-level caches that these CPUs may lie behind: as claimed, or in a virtual machine more.
     pub fn last_level_most(&self, cpus: &[u32]) -> Option<Bytes> {
+        /// More than one cache of most processors has.
+        const UNTOLD: Bytes = Bytes::mib(128);
         let claimed = self.last_level_bytes(&cpus.iter().copied().collect())?;
         let hidden = if self.is_virtual() { self.last_levels_of_guest(cpus.len()) as u64 } else { 0 };
         let one = self.last_level(*cpus.first()?)?.size;
+        let one = if self.has_caches_of_qemu(cpus[0]) { one.max(UNTOLD) } else { one };
         Some(Bytes(claimed.0.max(one.0.saturating_mul(hidden))))
+    }
+
+    /// Whether a virtual machine's caches are those that QEMU makes up where it is not told to pass on the host's (target/i386/cpu.c,
+    /// `legacy_l2_cache`, `legacy_l2_cache_amd`, `legacy_l3_cache`). No processor has these two.
+    pub fn has_caches_of_qemu(&self, cpu: u32) -> bool {
+        let is = |cache: &Cache, size: Bytes| cache.size == size && cache.ways == Fact::Known(16);
+        match self.data_caches(cpu)[..] {
+            [_, second, third] => {
+                let is_second = is(second, Bytes::mib(4)) || is(second, Bytes::kib(512));
+                self.is_virtual() && is_second && is(third, Bytes::mib(16))
+            }
+            _ => false,
+        }
     }
 
     /// Last-level caches that so many CPUs of a virtual machine may lie behind, whatever it is told: a package has one, or one for
     /// each of up to sixteen chiplets, and a guest lies on two packages at the most.
     pub fn last_levels_of_guest(&self, cpus: usize) -> usize {
         cpus.min(2 * if self.may_have_chiplets() { 16 } else { 1 })
+    }
+
+    /// Threads that may share a cache of a virtual machine, whoever is said to: two of a core its first level, and all of them a last
+    /// one, of which in a processor of chiplets no more than sixteen do. One where claims hold.
+    pub fn hidden_sharers(&self, cache: &Cache) -> usize {
+        let last = cache.cpus.first().and_then(|cpu| self.last_level(cpu));
+        match last.is_some_and(|last| last.level == cache.level) {
+            _ if !self.is_virtual() => 1,
+            true if self.may_have_chiplets() => 16,
+            true => usize::MAX,
+            false => {
+                if cache.level == 1 {
+                    2
+                } else {
+                    1
+                }
+            }
+        }
     }
 
     /// Whether a package may have several last-level caches: all but Intel's may.

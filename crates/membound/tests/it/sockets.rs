@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use anstream::adapter::strip_str;
+use membound_analyze::across::verdict::diagnosis::CauseKind;
 use membound_analyze::hierarchy::names::Level;
 use membound_analyze::of_record as model;
 use membound_analyze::output::terminal;
@@ -97,7 +98,8 @@ impl Shape {
                 let kind = if index == 0 { "Data" } else { "Unified" };
                 let (level, size, sharers) = ((index + 1).to_string(), format!("{kib}K"), self.beside(cpu, *cores));
                 let facts = [("level", &*level), ("type", kind), ("size", &*size), ("shared_cpu_list", &*sharers)];
-                for (name, value) in facts.into_iter().chain([("coherency_line_size", "64")]) {
+                let alike = [("coherency_line_size", "64"), ("ways_of_associativity", "16")];
+                for (name, value) in facts.into_iter().chain(alike) {
                     write(format!("{folder}/cache/index{index}/{name}"), value);
                 }
             }
@@ -193,20 +195,20 @@ impl Executor for Shaped {
     }
 }
 
-/// The default run of a minute: the headline in six rounds, what lies behind it in two.
-fn run(shape: Shape) -> Record {
-    let machine = shape.machine();
-    let plan = plan::characterise::characterise(&simulated::frame(&machine), Duration::from_secs(60)).unwrap();
+/// The default run of a minute, of a machine that is told to be another shape than it is: the headline in six rounds, what lies
+/// behind it in two.
+fn run(machine: &Machine, shape: Shape) -> Record {
+    let plan = plan::characterise::characterise(&simulated::frame(machine), Duration::from_secs(60)).unwrap();
     let noise = Noise { sigma: 0.002, ..Noise::default() };
     let mut shaped = Shaped { shape, fake: Fake::new(Vec::new(), noise, 7) };
     let headline: Vec<Case> = plan.headline.iter().map(|(case, _)| case.clone()).collect();
     let behind: Vec<Case> = plan.stages.iter().flatten().filter(|case| !headline.contains(case)).cloned().collect();
     let rounds = [(&headline[..], 6), (&behind[..], 2)];
-    simulated::in_rounds(&machine, &rounds, &mut shaped)
+    simulated::in_rounds(machine, &rounds, &mut shaped)
 }
 
 /// The level that stands for this cache, or for memory.
-fn level<'a>(report: &'a Report, shape: Shape, at: usize) -> &'a Level {
+fn level(report: &Report, shape: Shape, at: usize) -> &Level {
     let name = if at == shape.caches.len() { "memory".into() } else { format!("L{}", at + 1) };
     let names = || report.levels.iter().map(|level| level.name.clone()).collect::<Vec<_>>();
     report.levels.iter().find(|level| level.name == name).unwrap_or_else(|| panic!("{}: {:?}", shape.name, names()))
@@ -263,37 +265,90 @@ const ALL: [Shape; 6] = [
     },
 ];
 
-/// What is said of each level is what it truly gives, by one thread and by all: a row is where its data was.
-#[test]
-fn each_level_of_a_large_machine_is_said_as_it_is() {
+/// Tables of levels whose figures are not what the shape truly gives there: by one thread and by all.
+fn wrong(report: &Report, shape: Shape, may_lack: impl Fn(&Level, usize) -> bool) -> Vec<String> {
+    println!("{}\n{}", shape.name, strip_str(&terminal::overview(report)));
+    let most = report.rows.iter().map(|row| row.threads()).max().unwrap();
     let mut wrong = Vec::new();
-    for shape in ALL {
-        let report = model::report(&run(shape));
-        let most = report.rows.iter().map(|row| row.threads()).max().unwrap();
-        for at in 0..=shape.caches.len() {
-            let level = level(&report, shape, at);
-            for threads in [1, most] {
-                let best = level.best.iter().find(|best| best.kernel == "load" && best.threads == threads);
-                let found = best.map(|best| &report.rows[best.row]);
-                let speed = found.map(|row| row.payload_bps.unwrap().value() / shape.rate(&row.case.cpus, at));
-                // All second levels together leave no room in the third of this one.
-                let is_absent = shape.name == "Altra" && level.name == "L3" && threads > 1;
-                if speed.is_some_and(|speed| (speed - 1.0).abs() > 0.03) || speed.is_none() != is_absent {
-                    wrong.push(format!("{}, {}, {threads} threads: {speed:?}", shape.name, level.name));
-                }
-            }
-            let ns = level.latency.map(|latency| latency.ns[0] / (shape.of_a_core(at).1 * 1e9));
-            if ns.is_none_or(|ns| (ns - 1.0).abs() > 0.05) {
-                wrong.push(format!("{}, a load from {}: {ns:?}", shape.name, level.name));
+    for at in 0..=shape.caches.len() {
+        let level = level(report, shape, at);
+        for threads in [1, most] {
+            let best = level.best.iter().find(|best| best.kernel == "load" && best.threads == threads);
+            let row = best.map(|best| &report.rows[best.row]);
+            let speed = row.map(|row| row.payload_bps.unwrap().value() / shape.rate(&row.case.cpus, at));
+            if speed.is_some_and(|speed| (speed - 1.0).abs() > 0.03) || speed.is_none() && !may_lack(level, threads) {
+                wrong.push(format!("{}, {}, {threads} threads: {speed:?}", shape.name, level.name));
             }
         }
-        // Write-allocate first is all that is wrong with these.
-        let gap = report.verdict.gap.as_ref().unwrap();
-        assert!(gap.threads == most && gap.limit_bps > 1.2 * gap.reached_bps, "{}: {gap:?}", shape.name);
-        let told = [terminal::overview(&report), terminal::chosen(&report, &["verdict".into()])].join("\n");
-        let told = strip_str(&told).to_string();
-        println!("== {}\n{told}", shape.name);
-        assert!(told.lines().all(|line| line.chars().count() <= 80), "{told}");
+        let ns = level.latency.map(|latency| latency.ns[0] / (shape.of_a_core(at).1 * 1e9));
+        if ns.is_none_or(|ns| (ns - 1.0).abs() > 0.05) {
+            wrong.push(format!("{}, a load from {}: {ns:?}", shape.name, level.name));
+        }
     }
-    assert!(wrong.is_empty(), "{wrong:#?}");
+    // Write-allocate first is all that is wrong with these. Where a guest has more cache than it is told, the curve may not say that
+    // its largest set is in memory.
+    let (gap, causes) = (report.verdict.gap.as_ref().unwrap(), &report.verdict.causes);
+    let causes: Vec<_> = causes.iter().map(|cause| cause.cause).filter(|cause| *cause != CauseKind::InCache).collect();
+    assert!(gap.threads == most && gap.limit_bps > 1.2 * gap.reached_bps, "{}: {gap:?}", shape.name);
+    assert_eq!(causes, [CauseKind::WriteAllocate], "{}", shape.name);
+    let told = [terminal::overview(report), terminal::chosen(report, &["verdict".into()])].join("\n");
+    let told = strip_str(&told).to_string();
+    assert!(told.lines().all(is_narrow), "{}\n{told}", shape.name);
+    println!("{told}");
+    wrong
+}
+
+fn is_narrow(line: &str) -> bool {
+    line.chars().count() <= 80
+}
+
+/// What is said of each level is what it truly gives: a row is where its data was.
+#[test]
+fn each_level_of_a_large_machine_is_said_as_it_is() {
+    let of = |shape: Shape| {
+        let report = model::report(&run(&shape.machine(), shape));
+        // All second levels together leave no room in the third of this one.
+        wrong(&report, shape, |level, threads| shape.name == "Altra" && level.name == "L3" && threads > 1)
+    };
+    let all: Vec<String> = ALL.into_iter().flat_map(of).collect();
+    assert!(all.is_empty(), "{all:#?}");
+}
+
+/// A guest has more last-level caches than it is told of, or fewer, and may not know which of its CPUs share a core. What all of its
+/// threads get from the last one is not known then, and not said; all else is as it is.
+#[test]
+fn each_level_of_a_large_guest_is_said_as_it_is() {
+    let genoa =
+        Shape { name: "of Genoa", packages: 1, cores: 32, memory: 256, caches: ALL[3].caches, ..SAPPHIRE_RAPIDS };
+    let rapids = Shape {
+        name: "of Sapphire Rapids",
+        packages: 1,
+        cores: 48,
+        caches: &[(48, 1), (2048, 1), (107_520, 48)],
+        ..genoa
+    };
+    let one_for_all = &[(32, 1), (1024, 1), (32_768, 32)];
+    // As QEMU tells where nobody says otherwise.
+    let of_qemu = &[(32, 1), (4096, 1), (16_384, 1)];
+    let guests = [
+        ("AuthenticAMD", genoa, genoa),
+        ("AuthenticAMD", genoa, Shape { caches: one_for_all, ..genoa }),
+        ("AuthenticAMD", genoa, Shape { cores: 64, siblings: 1, caches: of_qemu, ..genoa }),
+        ("GenuineIntel", rapids, rapids),
+        (
+            "GenuineIntel",
+            rapids,
+            Shape { cores: 96, siblings: 1, caches: &[(48, 1), (2048, 1), (107_520, 96)], ..rapids },
+        ),
+        ("GenuineIntel", rapids, Shape { cores: 96, siblings: 1, caches: of_qemu, ..rapids }),
+    ];
+    let of = |(vendor, is, told): (&str, Shape, Shape)| {
+        let mut machine = told.machine();
+        machine.identity.hypervisor = Fact::Known(Hypervisor::Unnamed);
+        machine.identity.vendor = Fact::Known(vendor.into());
+        let wrong = wrong(&model::report(&run(&machine, is)), is, |level, threads| level.name == "L3" && threads > 1);
+        wrong.into_iter().map(|wrong| format!("{:?} {wrong}", told.caches)).collect::<Vec<_>>()
+    };
+    let all: Vec<String> = guests.into_iter().flat_map(of).collect();
+    assert!(all.is_empty(), "{all:#?}");
 }

@@ -59,9 +59,10 @@ const RECORDS: [&str; 19] = [
 ];
 
 /// Commands that a machine as small as this one refuses, or after a run as short as these, and how.
-const REFUSED: [(&str, &str); 7] = [
+const REFUSED: [(&str, &str); 8] = [
     // A busy machine, or one whose memory takes seconds to fill, gets to little in a budget of a second.
     ("compare before.jsonl after.jsonl", "have nothing in common"),
+    ("--fail-on-regression", "has values enough to tell slower from chance"),
     ("check --baseline", "has no figure that a check looks at"),
     ("check --spec", "did not end within 10 s"),
     ("--weights 0,1", "node 1 is none"),
