@@ -101,7 +101,9 @@ fn levels(rows: &[BandwidthRow], chases: &Chases, record: &Record) -> Levels {
     let curves: Vec<Curve> = [chases.curves(), bandwidth::levels::curves(rows)].concat();
     let sizes = || curves.iter().flat_map(|curve| &curve.points).map(|point| point.0);
     let Some((least, most)) = sizes().min().zip(sizes().max()) else { return assumed(&told) };
-    let claimed = if machine.has_caches_of_qemu(cpu) { Vec::new() } else { told };
+    // A curve that ends within a cache needs claims, be they made up.
+    let is_whole = told.last().is_some_and(|last| most.0 > last.0.saturating_mul(4));
+    let claimed = if is_whole && machine.has_caches_of_qemu(cpu) { Vec::new() } else { told };
     let mut levels = named(&ends(&curves, &claimed), &claimed, [least, most]);
     chases.measure(&mut levels);
     levels

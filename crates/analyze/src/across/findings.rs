@@ -103,8 +103,9 @@ fn flagged(report: &Report) -> Vec<Words> {
 
 fn levels_differ(report: &Report) -> Vec<Words> {
     let mut found = Vec::new();
-    let machine = &report.machine;
-    if machine.cpus.first().is_some_and(|cpu| machine.has_caches_of_qemu(cpu.id)) {
+    let (machine, levels) = (&report.machine, &report.levels.all);
+    let is_by_curves = !levels.is_empty() && levels.iter().all(|level| level.claimed.is_none());
+    if is_by_curves && machine.cpus.first().is_some_and(|cpu| machine.has_caches_of_qemu(cpu.id)) {
         found.push(words(
             "the caches claimed are QEMU's own, not the processor's: levels are named by the curves alone",
             "let QEMU pass on the host's (-cpu host,host-cache-info=on; libvirt: <cache mode='passthrough'/>)",

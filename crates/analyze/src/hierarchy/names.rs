@@ -152,21 +152,21 @@ pub(crate) fn level_of(case: &Case, levels: &[Level], machine: &Machine) -> Opti
     let share = case.share().0;
     let is_virtual = machine.is_virtual();
     let (first, cpus): (u32, CpuSet) = (*case.cpus.first()?, case.cpus.iter().copied().collect());
-    let claimed_as = |level: &Level| level.name.strip_prefix('L')?.parse::<u32>().ok();
+    let number = |level: &Level| level.name.strip_prefix('L')?.parse::<u32>().ok();
     let sharers = |level: &Level| {
         let caches = machine.data_caches(first);
-        let cache = caches.iter().find(|cache| Some(cache.level) == claimed_as(level))?;
+        let cache = caches.iter().find(|cache| Some(cache.level) == number(level))?;
         // In a first level undisturbed visits tell who had a core alone.
         let hidden = if cache.level == 1 { 1 } else { machine.hidden_sharers(cache).min(case.threads()) };
         Some(cache.cpus.intersection(&cpus).len().max(hidden) as u64)
     };
     // Which threads of a virtual machine share what, nobody knows.
-    let own = |level: &Level| claimed_as(level).filter(|_| !is_virtual);
-    let beside = |level: &Level| own(level).map_or(0, |level| machine.beside(first, level, &cpus).0);
+    let own = |level: &Level| number(level).filter(|_| !is_virtual);
+    let beside = |level: &Level| own(level).map_or(0, |number| machine.beside(first, number, &cpus).0);
     let claimed = machine.last_level_bytes(&cpus).map_or(0, |size| size.0);
     // Where a tenant gets a part of the last cache, that part counts: of each thread's own, at the most.
     let found = levels.iter().rev().find_map(|level| level.capacity).filter(|_| is_virtual);
-    let caches = found.map_or(claimed, |found| claimed.min(found.0 * case.threads() as u64));
+    let caches = found.map_or(claimed, |found| claimed.min(found.0.saturating_mul(case.threads() as u64)));
     // What lies beyond a cache that nobody claims is shared by as many as that cache at least.
     let before = |index: usize| match is_virtual {
         true if levels[index].name == "memory" => {
@@ -178,7 +178,7 @@ pub(crate) fn level_of(case: &Case, levels: &[Level], machine: &Machine) -> Opti
     let inside = |(index, level): &(usize, &Level)| {
         let sum = share * sharers(level).unwrap_or(1).max(1);
         let fits = match level.name.as_str() {
-            "memory" => case.working_set.0 >= 4 * caches,
+            "memory" => case.working_set.0 >= caches.saturating_mul(4),
             _ => sum <= level.to.0.saturating_add(beside(level)),
         };
         (share.saturating_mul(before(*index)) >= level.from.0 || *index == 0) && fits

@@ -266,7 +266,8 @@ fn arm_with_two_designs_and_a_cache_that_they_share() {
     let caches = |cpu| machine.data_caches(cpu).iter().map(|cache| cache.size).collect::<Vec<_>>();
     assert_eq!(caches(0), [Bytes::kib(32), Bytes::kib(128), Bytes::mib(2)]);
     assert_eq!(caches(7), [Bytes::kib(64), Bytes::kib(256), Bytes::mib(2)]);
-    assert_eq!(machine.last_level_bytes(&set("0-7")), Some(Bytes::mib(2)));
+    // The last one, and four times 128 and 256 KiB beside it.
+    assert_eq!(machine.last_level_bytes(&set("0-7")), Some(Bytes::kib(2048 + 4 * (128 + 256))));
 }
 
 #[test]

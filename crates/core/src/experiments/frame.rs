@@ -65,8 +65,7 @@ pub struct Frame {
     pub placement: Placement,
     /// Data caches that the first CPU sees, as the operating system claims: (level, bytes), small first.
     pub caches: Vec<(u32, Bytes)>,
-    /// Data caches of all CPUs, and of so many threads those that may share each, whoever is said to: see
-    /// [`Machine::hidden_sharers`].
+    /// Data caches of all CPUs, each with how many threads may share it, whoever is said to ([`Machine::hidden_sharers`]).
     pub shared: Vec<(Cache, usize)>,
     /// Widths there are, narrow first.
     pub widths: Vec<Width>,
@@ -189,20 +188,27 @@ impl Frame {
         let cache = self.last_level[usize::from(threads > 1)];
         // Arenas of one thread and of all threads stand side by side, each with room for loads and for stores.
         let most = Bytes(self.memory_limit.0 / 4);
-        Bytes((cache.0 * MEMORY_TO_CACHE).max(Bytes::mib(64).0)).min(most)
+        Bytes(cache.0.saturating_mul(MEMORY_TO_CACHE).max(Bytes::mib(64).0)).min(most)
     }
 
-    /// The part of its cache of a level that a thread gets where so many run: of siblings, or of all behind one cache, one alone.
-    /// Where other threads have less of theirs, all get as much.
-    fn part(&self, level: u32, threads: usize) -> f64 {
+    /// What a thread gets of its caches of a level where so many run, at the least and at the most: of siblings, or of all behind one
+    /// cache, one alone. Where it is not known who shares which, at the least as many as may, and at the most nobody.
+    fn part(&self, (level, claimed): (u32, Bytes), threads: usize) -> [f64; 2] {
         let cpus = self.placement.first(threads).unwrap_or_default();
-        let each = |(cache, hidden): &(Cache, usize)| {
+        let parts = |(cache, hidden): &(Cache, usize)| {
             let sharers = cpus.iter().filter(|cpu| cache.cpus.contains(**cpu)).count();
-            (sharers > 0).then(|| cache.size.0 as f64 / sharers.max(threads.min(*hidden)) as f64)
+            let size = cache.size.0 as f64;
+            let most = if self.is_known() { size / sharers as f64 } else { size };
+            (sharers > 0).then(|| [size / sharers.max(threads.min(*hidden)) as f64, most])
         };
-        let of_level = || self.shared.iter().filter(|(cache, _)| cache.level == level);
-        let own = of_level().find(|(cache, _)| cpus.first().is_some_and(|cpu| cache.cpus.contains(*cpu)));
-        own.map_or(1.0, |(own, _)| of_level().filter_map(each).fold(own.size.0 as f64, f64::min) / own.size.0 as f64)
+        let all = self.shared.iter().filter(|(cache, _)| cache.level == level).filter_map(parts);
+        let ends = |[least, most]: [f64; 2], [low, high]: [f64; 2]| [least.min(low), most.max(high)];
+        all.reduce(ends).unwrap_or([claimed.0 as f64; 2])
+    }
+
+    /// Whether threads share what they are said to.
+    fn is_known(&self) -> bool {
+        self.shared.iter().all(|(_, hidden)| *hidden == 1)
     }
 
     /// A working set of so many threads in each claimed cache, where nothing else is likely to show: (level, bytes). Those of all
@@ -213,14 +219,9 @@ impl Frame {
     /// cores, leave less than is claimed. Loads of half of a last level of 32 MiB ran at 77 to 82 GB/s in ten runs of a guest, and
     /// at 97 to 100 over 5.7 MiB, as over all between 2 and 8. Left out where threads have no room in it beside the one before.
     pub fn in_caches(&self, threads: usize) -> Vec<(u32, Bytes)> {
-        let is_known = self.shared.iter().all(|(_, hidden)| *hidden == 1);
-        let parts: Vec<f64> =
-            self.caches.iter().map(|(level, size)| size.0 as f64 * self.part(*level, threads)).collect();
-        self.caches
-            .iter()
-            .zip(middles(&parts, is_known))
-            .filter_map(|((level, _), part)| Some((*level, Bytes(part?.0 * threads as u64))))
-            .collect()
+        let parts: Vec<[f64; 2]> = self.caches.iter().map(|cache| self.part(*cache, threads)).collect();
+        let sets = self.caches.iter().zip(middles(&parts, self.is_known()));
+        sets.filter_map(|((level, _), share)| Some((*level, Bytes(share?.0 * threads as u64)))).collect()
     }
 
     /// One working set of a thread at each level, from the first cache to memory.
@@ -244,15 +245,16 @@ impl Frame {
 
 /// Where a thread looks at each cache, of which it gets these parts; nowhere if no set is surely in that one. What lies beside a cache
 /// counts where it is known who shares which.
-fn middles(parts: &[f64], is_known: bool) -> Vec<Option<Bytes>> {
-    let first = parts.first().map(|size| Some(Bytes((size * FULL) as u64)));
+fn middles(parts: &[[f64; 2]], is_known: bool) -> Vec<Option<Bytes>> {
+    let first = parts.first().map(|[least, _]| Some(Bytes((least * FULL) as u64)));
     let further = parts.windows(2).map(|pair| {
-        let (before, own) = (pair[0], pair[1]);
-        let most = if is_known && is_beside(own, before) { before + own } else { own };
-        let middle = 2.0 * ((before * most).sqrt().min(FULL * most) / SMALLEST).log2();
-        let sure = |step: &f64| (BEYOND * before..=FULL * most).contains(&(swept(2.0, *step).0 as f64));
-        // Nearest to the middle, else on the side where there is room.
-        [middle.round(), middle.floor(), middle.ceil()].into_iter().find(sure).map(|step| swept(2.0, step))
+        let ([least_before, before], [own, _]) = (pair[0], pair[1]);
+        let most = if is_known && is_beside(own, least_before) { least_before + own } else { own };
+        let (low, high) = (BEYOND * before, FULL * most);
+        let middle = 2.0 * ((before * most).sqrt().min(high) / SMALLEST).log2();
+        let on_curve = [middle.round(), middle.floor(), middle.ceil()].map(|step| swept(2.0, step));
+        let between = Bytes((low * high).sqrt() as u64 >> 10 << 10);
+        on_curve.into_iter().chain([between]).find(|size| (low..=high).contains(&(size.0 as f64)))
     });
     first.into_iter().chain(further).collect()
 }
@@ -300,6 +302,7 @@ mod tests {
     fn kib(caches: &[Bytes], threads: usize) -> Vec<Option<u64>> {
         let mut parts: Vec<f64> = caches.iter().map(|size| size.0 as f64).collect();
         parts.last_mut().into_iter().for_each(|last| *last /= threads as f64);
+        let parts: Vec<[f64; 2]> = parts.into_iter().map(|part| [part; 2]).collect();
         middles(&parts, true).into_iter().map(|size| size.map(|size| size.0 >> 10)).collect()
     }
 
@@ -324,7 +327,10 @@ mod tests {
         assert_eq!([third(2048, 107_520, 56), third(1024, 39_424, 28)], [Some(2896), Some(1448)]);
         // Ice Lake, 1.25 and 1.5: sqrt(1.25 x 2.75) = 1.85, on the grid 2.
         assert_eq!(third(1280, 61_440, 40), Some(2048));
-        // 1 MiB and 0.25: all of both is too little beyond the first.
-        assert_eq!(third(1024, 32_768, 128), None);
+        // 1.25 and 2.17: sqrt(1.25 x 3.4) = 2.1, on the grid 2. Twice 1.25: sqrt(1.25 x 2.5) = 1.77, on the grid 2, beyond three quarters
+        // of 2.5, and 1.4 is no quarter beyond 1.25: between 1.56 and 1.875.
+        assert_eq!([third(1280, 39_936, 18), third(1280, 40_960, 16)], [Some(2048), Some(1752)]);
+        // 1 MiB and 0.75: between 1.25 and 1.3. 1 MiB and 0.25: all of both is too little beyond the first.
+        assert_eq!([third(1024, 110_592, 144), third(1024, 32_768, 128)], [Some(1311), None]);
     }
 }

@@ -267,7 +267,7 @@ fn kernel_case(
 
 /// More than the caches of these cores hold, as far as the node has room.
 fn working_set(machine: &Machine, cores: &[u32], target: &Target) -> Bytes {
-    let usual = Bytes((MEMORY_TO_CACHE * caches_of(machine, cores).0).max(MEMORY_LEAST.0));
+    let usual = Bytes(caches_of(machine, cores).0.saturating_mul(MEMORY_TO_CACHE).max(MEMORY_LEAST.0));
     let wanted = target.wanted.unwrap_or(usual);
     let unit = 4096 * cores.len().max(1) as u64;
     Bytes((wanted.min(target.room).0 / unit * unit).max(unit))

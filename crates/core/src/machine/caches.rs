@@ -57,12 +57,11 @@ impl Cache {
     }
 }
 
-/// Whether a cache of this size holds what those before it, together so large, do not. One that held copies of all of theirs would be
-/// mostly copies: no such cache is known, while Skylake's, Ice Lake's and Sapphire Rapids' (1.4, 1.2 and 0.9 times) are filled by what
-/// the second levels drop.
+/// Whether a cache of this size holds nothing of what those right before it hold, which are together so large. Of one that held it, too,
+/// more than half would be copies: no such cache is known, while Skylake's, Ice Lake's and Sapphire Rapids' (1.4, 1.2 and 0.9 times)
+/// are filled by what the second levels drop.
 pub fn is_beside(own: f64, before: f64) -> bool {
-    const COPIES: f64 = 5.0 / 3.0;
-    own < COPIES * before
+    own < 2.0 * before
 }
 
 /// All caches of `cpus`, each once, by level, then first CPU. What exists but has no size goes to `unread`.

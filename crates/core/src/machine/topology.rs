@@ -110,16 +110,16 @@ impl Machine {
         self.data_caches(cpu).into_iter().last()
     }
 
-    /// Bytes that these CPUs have right before a CPU's cache of this level, where that holds none of them.
+    /// Bytes that these CPUs have right before a CPU's cache of this level, where that holds nothing of them.
     pub fn beside(&self, cpu: u32, level: u32, cpus: &CpuSet) -> Bytes {
         let caches = self.data_caches(cpu);
-        let pair = caches.windows(2).find(|pair| pair[1].level == level);
-        let held = pair.map_or(0, |pair| {
-            let [before, own] = [pair[0], pair[1]].map(|cache| cache.cpus.intersection(cpus).len().max(1) as u64);
-            let held = pair[0].size.0.saturating_mul(own) / before;
-            if is_beside(pair[1].size.0 as f64, held as f64) { held } else { 0 }
-        });
-        Bytes(held)
+        let Some(pair) = caches.windows(2).find(|pair| pair[1].level == level) else { return Bytes(0) };
+        let (before, own) = (pair[0].level, pair[1]);
+        let is_used = |cpu: &u32| own.cpus.contains(*cpu) && cpus.contains(*cpu);
+        let all = self.caches.iter().filter(|cache| cache.level == before && cache.holds_data());
+        let used = all.filter(|cache| cache.cpus.iter().any(|cpu| is_used(&cpu)));
+        let held = used.fold(0u64, |held, cache| held.saturating_add(cache.size.0));
+        Bytes(if is_beside(own.size.0 as f64, held as f64) { held } else { 0 })
     }
 
     /// Bytes of all the last-level caches that these CPUs see, each counted once, with those before that they hold nothing of;
@@ -167,21 +167,19 @@ impl Machine {
         cpus.min(2 * if self.may_have_chiplets() { 16 } else { 1 })
     }
 
-    /// Threads that may share a cache of a virtual machine, whoever is said to: two of a core its first level, and all of them a last
-    /// one, of which in a processor of chiplets no more than sixteen do. One where claims hold.
+    /// Threads that may share a cache, whoever is said to. One where claims hold. In a virtual machine any two may share a core and its
+    /// first level (its second one is large enough for the sets of both), and all of them a last level; of those in a processor of
+    /// chiplets sixteen do, but thirty-two of Zen 5c.
     pub fn hidden_sharers(&self, cache: &Cache) -> usize {
-        let last = cache.cpus.first().and_then(|cpu| self.last_level(cpu));
-        match last.is_some_and(|last| last.level == cache.level) {
-            _ if !self.is_virtual() => 1,
-            true if self.may_have_chiplets() => 16,
-            true => usize::MAX,
-            false => {
-                if cache.level == 1 {
-                    2
-                } else {
-                    1
-                }
-            }
+        if !self.is_virtual() {
+            return 1;
+        }
+        let last = cache.cpus.first().and_then(|cpu| self.last_level(cpu)).map(|last| last.level);
+        match cache.level {
+            1 => 2,
+            level if last != Some(level) => 1,
+            _ if self.may_have_chiplets() => 16,
+            _ => usize::MAX,
         }
     }
 

@@ -62,9 +62,9 @@ fn threads_of_a_guest_fit_caches_that_they_may_share() {
         |threads: usize| frame.in_caches(threads).into_iter().map(move |(_, size)| (size.0 / threads as u64) >> 10);
     assert_eq!(of(1).collect::<Vec<_>>(), [24, 181, 5793]);
     // 4 MiB of the last cache for each of eight: sqrt(1 x 4).
-    assert_eq!(of(8).collect::<Vec<_>>(), [12, 128, 2048]);
-    // Siblings, as it is told, have half of the second level; of the last one 2 MiB: sqrt(0.5 x 2).
-    assert_eq!(of(16).collect::<Vec<_>>(), [12, 91, 1024]);
+    assert_eq!(of(8).collect::<Vec<_>>(), [12, 181, 2048]);
+    // Siblings, as it is told, have half of the second level; of the last one 2 MiB: sqrt(1 x 2).
+    assert_eq!(of(16).collect::<Vec<_>>(), [12, 128, 1448]);
 }
 
 /// Of a processor whose packages have one cache each it lies behind two at the most: a guest of 16 CPUs that claims 300 MiB had 12 GiB to

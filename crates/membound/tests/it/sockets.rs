@@ -57,7 +57,7 @@ impl Shape {
     }
 
     /// The CPUs of as many cores as share something, this one's among them.
-    fn beside(self, cpu: u32, cores: u32) -> String {
+    fn sharers(self, cpu: u32, cores: u32) -> String {
         let first = self.core(cpu) / cores * cores;
         let of_thread = |thread: u32| {
             let first = first + thread * self.packages * self.cores;
@@ -81,7 +81,7 @@ impl Shape {
         for node in 0..nodes {
             let folder = format!("sys/devices/system/node/node{node}");
             let cores = self.cores / self.nodes;
-            write(format!("{folder}/cpulist"), &self.beside(node * cores, cores));
+            write(format!("{folder}/cpulist"), &self.sharers(node * cores, cores));
             let kib = self.memory << 20;
             let meminfo = format!("Node {node} MemTotal: {kib} kB\nNode {node} MemFree: {} kB\n", kib / 10 * 9);
             write(format!("{folder}/meminfo"), &meminfo);
@@ -89,14 +89,14 @@ impl Shape {
         for cpu in 0..self.cpus() {
             let folder = format!("sys/devices/system/cpu/cpu{cpu}");
             let (package, core) = (self.core(cpu) / self.cores, self.core(cpu) % self.cores);
-            let siblings = self.beside(cpu, 1);
+            let siblings = self.sharers(cpu, 1);
             let facts = [("physical_package_id", package.to_string()), ("core_id", core.to_string())];
             for (name, value) in facts.into_iter().chain([("core_cpus_list", siblings)]) {
                 write(format!("{folder}/topology/{name}"), &value);
             }
             for (index, (kib, cores)) in self.caches.iter().enumerate() {
                 let kind = if index == 0 { "Data" } else { "Unified" };
-                let (level, size, sharers) = ((index + 1).to_string(), format!("{kib}K"), self.beside(cpu, *cores));
+                let (level, size, sharers) = ((index + 1).to_string(), format!("{kib}K"), self.sharers(cpu, *cores));
                 let facts = [("level", &*level), ("type", kind), ("size", &*size), ("shared_cpu_list", &*sharers)];
                 let alike = [("coherency_line_size", "64"), ("ways_of_associativity", "16")];
                 for (name, value) in facts.into_iter().chain(alike) {
@@ -226,8 +226,15 @@ const SAPPHIRE_RAPIDS: Shape = Shape {
     is_exclusive: true,
 };
 
-const ALL: [Shape; 6] = [
+const ALL: [Shape; 7] = [
     SAPPHIRE_RAPIDS,
+    Shape {
+        name: "2 x Ice Lake of 18 cores",
+        cores: 18,
+        memory: 64,
+        caches: &[(48, 1), (1280, 1), (39_936, 18)],
+        ..SAPPHIRE_RAPIDS
+    },
     Shape {
         name: "2 x Skylake",
         cores: 28,
@@ -288,7 +295,8 @@ fn wrong(report: &Report, shape: Shape, may_lack: impl Fn(&Level, usize) -> bool
     // Write-allocate first is all that is wrong with these. Where a guest has more cache than it is told, the curve may not say that
     // its largest set is in memory.
     let (gap, causes) = (report.verdict.gap.as_ref().unwrap(), &report.verdict.causes);
-    let causes: Vec<_> = causes.iter().map(|cause| cause.cause).filter(|cause| *cause != CauseKind::InCache).collect();
+    let may_be_cached = |cause: &CauseKind| report.machine.is_virtual() && *cause == CauseKind::InCache;
+    let causes: Vec<_> = causes.iter().map(|cause| cause.cause).filter(|cause| !may_be_cached(cause)).collect();
     assert!(gap.threads == most && gap.limit_bps > 1.2 * gap.reached_bps, "{}: {gap:?}", shape.name);
     assert_eq!(causes, [CauseKind::WriteAllocate], "{}", shape.name);
     let told = [terminal::overview(report), terminal::chosen(report, &["verdict".into()])].join("\n");
@@ -319,7 +327,7 @@ fn each_level_of_a_large_machine_is_said_as_it_is() {
 #[test]
 fn each_level_of_a_large_guest_is_said_as_it_is() {
     let genoa =
-        Shape { name: "of Genoa", packages: 1, cores: 32, memory: 256, caches: ALL[3].caches, ..SAPPHIRE_RAPIDS };
+        Shape { name: "of Genoa", packages: 1, cores: 32, memory: 256, caches: ALL[4].caches, ..SAPPHIRE_RAPIDS };
     let rapids = Shape {
         name: "of Sapphire Rapids",
         packages: 1,
@@ -346,7 +354,10 @@ fn each_level_of_a_large_guest_is_said_as_it_is() {
         let mut machine = told.machine();
         machine.identity.hypervisor = Fact::Known(Hypervisor::Unnamed);
         machine.identity.vendor = Fact::Known(vendor.into());
-        let wrong = wrong(&model::report(&run(&machine, is)), is, |level, threads| level.name == "L3" && threads > 1);
+        // Sixteen threads have room in their last cache beyond the second level; all of 64 or 96 have none.
+        let has_room = vendor == "AuthenticAMD" && told.caches[2].1 * told.siblings <= 16;
+        let may_lack = |level: &Level, threads: usize| !has_room && level.name == "L3" && threads > 1;
+        let wrong = wrong(&model::report(&run(&machine, is)), is, may_lack);
         wrong.into_iter().map(|wrong| format!("{:?} {wrong}", told.caches)).collect::<Vec<_>>()
     };
     let all: Vec<String> = guests.into_iter().flat_map(of).collect();

@@ -237,7 +237,7 @@ impl BandwidthRow {
     pub(crate) fn is_in_memory(&self, machine: &Machine) -> bool {
         let beyond = || {
             let caches = machine.last_level_bytes(&self.case.cpus.iter().copied().collect());
-            !machine.is_virtual() && caches.is_some_and(|caches| self.case.working_set.0 >= 4 * caches.0)
+            !machine.is_virtual() && caches.is_some_and(|caches| self.case.working_set.0 >= caches.0.saturating_mul(4))
         };
         self.level.as_ref().map_or_else(beyond, |level| level == "memory")
     }

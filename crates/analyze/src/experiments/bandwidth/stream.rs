@@ -208,8 +208,8 @@ fn unmet_rules(array: Bytes, runs: &[&BandwidthRow], record: &Record) -> Vec<Str
     let machine = &record.header.machine;
     let cpus = runs[0].case.cpus.iter().copied().collect();
     match machine.last_level_bytes(&cpus) {
-        Some(cache) if array.0 < 4 * cache.0 => {
-            unmet.push(format!("arrays of {array} are less than four times the last-level cache of {cache}"));
+        Some(cache) if array.0 < cache.0.saturating_mul(4) => {
+            unmet.push(format!("arrays of {array} are less than four times the caches of {cache}"));
         }
         Some(_) => {}
         None => unmet.push("the last-level cache is unknown, so arrays can't be held against it".into()),
