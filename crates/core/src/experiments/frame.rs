@@ -195,10 +195,11 @@ impl Frame {
     /// cache, one alone. Where it is not known who shares which, at the least as many as may, and at the most nobody.
     fn part(&self, (level, claimed): (u32, Bytes), threads: usize) -> [f64; 2] {
         let cpus = self.placement.first(threads).unwrap_or_default();
+        let is_known = self.is_known();
         let parts = |(cache, hidden): &(Cache, usize)| {
             let sharers = cpus.iter().filter(|cpu| cache.cpus.contains(**cpu)).count();
             let size = cache.size.0 as f64;
-            let most = if self.is_known() { size / sharers as f64 } else { size };
+            let most = if is_known { size / sharers as f64 } else { size };
             (sharers > 0).then(|| [size / sharers.max(threads.min(*hidden)) as f64, most])
         };
         let all = self.shared.iter().filter(|(cache, _)| cache.level == level).filter_map(parts);

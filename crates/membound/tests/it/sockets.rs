@@ -274,7 +274,9 @@ const ALL: [Shape; 7] = [
 
 /// Tables of levels whose figures are not what the shape truly gives there: by one thread and by all.
 fn wrong(report: &Report, shape: Shape, may_lack: impl Fn(&Level, usize) -> bool) -> Vec<String> {
-    println!("{}\n{}", shape.name, strip_str(&terminal::overview(report)));
+    let told = [terminal::overview(report), terminal::chosen(report, &["verdict".into()])].join("\n");
+    let told = strip_str(&told).to_string();
+    println!("{}\n{told}", shape.name);
     let most = report.rows.iter().map(|row| row.threads()).max().unwrap();
     let mut wrong = Vec::new();
     for at in 0..=shape.caches.len() {
@@ -299,10 +301,7 @@ fn wrong(report: &Report, shape: Shape, may_lack: impl Fn(&Level, usize) -> bool
     let causes: Vec<_> = causes.iter().map(|cause| cause.cause).filter(|cause| !may_be_cached(cause)).collect();
     assert!(gap.threads == most && gap.limit_bps > 1.2 * gap.reached_bps, "{}: {gap:?}", shape.name);
     assert_eq!(causes, [CauseKind::WriteAllocate], "{}", shape.name);
-    let told = [terminal::overview(report), terminal::chosen(report, &["verdict".into()])].join("\n");
-    let told = strip_str(&told).to_string();
     assert!(told.lines().all(is_narrow), "{}\n{told}", shape.name);
-    println!("{told}");
     wrong
 }
 
