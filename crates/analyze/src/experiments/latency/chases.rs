@@ -147,20 +147,22 @@ fn of_one_chase(ladder: &[&Chased], level: &Level) -> Option<LevelLatency> {
 /// Core clock cycles of a load that takes so many nanoseconds. Memory takes fewer the lower the clock is, or seems to be beside a busy
 /// hyperthread, so there the visits say nothing more.
 fn cycles_of(ladder: &[&Chased], level: &Level, ns: f64) -> Option<f64> {
-    match level.capacity {
-        Some(_) => cycles(ladder.iter().map(|chased| (chased.case.working_set, &chased.visits[..])), level),
-        None => median(ladder.iter().filter_map(|chased| chased.core_clock_hz)).map(|hz| ns * 1e-9 * hz),
-    }
+    let of_visits = || cycles(ladder.iter().map(|chased| (chased.case.working_set, &chased.visits[..])), level, ns);
+    let by_clock = || median(ladder.iter().filter_map(|chased| chased.core_clock_hz)).map(|hz| ns * 1e-9 * hz);
+    level.capacity.and_then(|_| of_visits()).or_else(by_clock)
 }
 
 /// Cycles of a load from a cache, by the visits to its plateau or by those to all that fits in, whichever are faster. Nanoseconds say
 /// which of them were undisturbed, those near the least tenth, and of their cycles it is the median: what falls into a reading of the
-/// clock makes cycles too few.
-fn cycles<'a>(ladder: impl Iterator<Item = (Bytes, &'a [[f64; 2]])> + Clone, level: &Level) -> Option<f64> {
+/// clock makes cycles too few. A set at the edge of the level before is partly in that one: what takes far less than the level's own
+/// `ns` is not of it.
+fn cycles<'a>(ladder: impl Iterator<Item = (Bytes, &'a [[f64; 2]])> + Clone, level: &Level, ns: f64) -> Option<f64> {
     const NEAR: f64 = 1.03;
+    const OF_LEVEL: f64 = 0.85;
     let fastest = |to: Bytes| {
         let inside = ladder.clone().filter(|(set, _)| (level.from..=to).contains(set));
-        let mut visits: Vec<[f64; 2]> = inside.flat_map(|(_, visits)| visits.iter().copied()).collect();
+        let visits = inside.flat_map(|(_, visits)| visits.iter().copied());
+        let mut visits: Vec<[f64; 2]> = visits.filter(|[of_visit, _]| *of_visit >= OF_LEVEL * ns).collect();
         visits.sort_unstable_by(|a, b| a[0].total_cmp(&b[0]));
         let ns: Vec<f64> = visits.iter().map(|[ns, _]| *ns).collect();
         let tenth = (!ns.is_empty()).then(|| quantile(&ns, 0.1))?;
@@ -216,11 +218,23 @@ mod tests {
         let headline = [of(&[4.05; 6]), vec![[4.05 / 2.0, 2.6]], of(&[4.9; 11])].concat();
         let ladder = [(8, of(&[4.22, 4.25])), (24, headline), (32, of(&[8.5, 9.7])), (46, of(&[11.0, 3.5]))];
         let visits = || ladder.iter().map(|(kib, visits)| (Bytes::kib(*kib), &visits[..]));
-        assert_eq!(cycles(visits(), &level), Some(4.05));
+        assert_eq!(cycles(visits(), &level, 2.0), Some(4.05));
         // A plateau without disturbance is not worse for what lies beyond it.
         let ladder = [(8, of(&[4.0; 2])), (32, of(&[9.0; 30]))];
         let apart = ladder.iter().map(|(kib, visits)| (Bytes::kib(*kib), &visits[..]));
-        assert_eq!(cycles(apart, &level), Some(4.0));
-        assert_eq!(cycles(visits().skip(3), &level), None);
+        assert_eq!(cycles(apart, &level, 2.0), Some(4.0));
+        assert_eq!(cycles(visits().skip(3), &level, 2.0), None);
+    }
+
+    /// "L3 37.0 ns, 58.3 cycles" of some 3 GHz: the set just beyond the second level's end was for the most part in it.
+    #[test]
+    fn cycles_are_of_no_set_that_the_level_before_partly_holds() {
+        let [from, to, end] = [2176, 12 << 10, 40 << 10].map(Bytes::kib);
+        let level = Level { from, to, capacity: Some(end), ..Level::default() };
+        let ladder =
+            [(2233, vec![[27.9, 58.3]]), (2896, vec![[36.5, 108.5], [35.8, 106.3]]), (4096, vec![[36.0, 107.6]])];
+        let visits = || ladder.iter().map(|(kib, visits)| (Bytes::kib(*kib), &visits[..]));
+        assert_eq!(cycles(visits(), &level, 37.0), Some(107.6));
+        assert_eq!(cycles(visits().take(1), &level, 37.0), None);
     }
 }
