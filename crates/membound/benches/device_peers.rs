@@ -6,7 +6,8 @@
 //!
 //! Each round is a visit of ours and a run of theirs, in random order; what counts is the ratio of their rates, round by round:
 //! the median and its interval, since what a neighbour of the host does may spoil a run of either side.
-//! Both sides' figure is that of a whole visit, all bytes over all time, since clpeak gives no other.
+//! Both sides' figure is that of a whole visit, all bytes over all time, since clpeak and BabelStream give no other; beside
+//! nvbandwidth it is, as there, the median of three parts.
 //!
 //! - *Copies.* clpeak 1.1.2 (`transfer_bandwidth.cpp`) copies between memory of `new float[]` and a buffer of
 //!   `CL_MEM_ALLOC_HOST_PTR` by blocking commands, 20 times after one. The size follows from the device (`clpeaks_bytes`): 512 MiB
@@ -35,7 +36,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use clap::Parser;
-use common::{Bench, print_row, stop};
+use common::{Bench, Visit, print_row, stop};
 use membound_core::case::{Case, Protocol, USUAL_MEMORY, Work};
 use membound_core::machine::devices::{Api, Device, DeviceKind, DeviceName};
 use membound_core::stats;
@@ -199,10 +200,9 @@ impl Arena {
         }
     }
 
-    /// Bytes loaded and stored in a second, over a visit of so long.
-    fn visit(&mut self, case: &Case, time: Duration) -> f64 {
-        let visit = self.bench.visit(case, time);
-        visit.map_or_else(|reason| stop(format!("{case}: {reason}")), |visit| visit.payload_bps())
+    /// A visit of so long.
+    fn visit(&mut self, case: &Case, time: Duration) -> Visit {
+        self.bench.visit(case, time).unwrap_or_else(|reason| stop(format!("{case}: {reason}")))
     }
 
     /// Prints a row from the rates of each round.
@@ -271,8 +271,11 @@ fn copies_of(arena: &mut Arena, options: &Options, peer: &str, contests: &[(&Con
             for ((contest, (buffer, action)), [a, b, gains]) in contests.iter().zip(&mut rates) {
                 if is_ours {
                     let case = arena.case(*buffer, *action, size);
+                    let visit = arena.visit(&case, COPYING);
+                    let is_of_three = options.device.api == Api::Cuda;
+                    let bps = if is_of_three { visit.payload_bps_of_three() } else { visit.payload_bps() };
                     // Each byte is loaded and stored, and the peers count it once.
-                    a.push(arena.visit(&case, COPYING) / 2.0);
+                    a.push(bps / 2.0);
                     let is_by_processor = arena.device.kind == DeviceKind::Cpu;
                     gains.push(if is_by_processor { gain_by_zeros(*action, size) } else { 1.0 });
                 } else {
@@ -293,7 +296,8 @@ fn copies_of(arena: &mut Arena, options: &Options, peer: &str, contests: &[(&Con
     }
 }
 
-/// About 20 copies of 512 MiB by a memory of 10 GB/s, which is what a run of clpeak's does.
+/// About 20 copies of 512 MiB by a memory of 10 GB/s, which is what a run of clpeak's does; 100 over a link of 55 GB/s, where
+/// nvbandwidth does 48.
 const COPYING: Duration = Duration::from_secs(1);
 
 /// How much faster this processor copies zeros onto zeros than other data onto the same, between memory that lies in its pages as the program's
@@ -395,7 +399,7 @@ fn kernels(arena: &mut Arena, options: &Options) {
             let is_ours_first = arena.random.bool();
             for is_ours in [is_ours_first, !is_ours_first] {
                 match is_ours {
-                    true => ours.push(arena.visit(&case, WORKING)),
+                    true => ours.push(arena.visit(&case, WORKING).payload_bps()),
                     false => theirs.push(babelstream(program, contest.name, options)),
                 }
             }

@@ -97,6 +97,13 @@ impl Visit {
         self.sample_bytes() * samples.len() as f64 / seconds
     }
 
+    /// Payload bytes a second: the median of the visit's three parts, each all bytes over all time.
+    pub fn payload_bps_of_three(&self) -> f64 {
+        let samples = &self.measured.samples.ticks;
+        let bps = |part: &[u64]| self.sample_bytes() * part.len() as f64 * self.hz / part.iter().sum::<u64>() as f64;
+        stats::quantiles::median(samples.chunks(samples.len().div_ceil(3)).map(bps)).unwrap_or(f64::NAN)
+    }
+
     /// Payload bytes a second: median of the samples.
     pub fn payload_bps_median(&self) -> f64 {
         let bps = |&ticks: &u64| self.sample_bytes() / (ticks as f64 / self.hz);
