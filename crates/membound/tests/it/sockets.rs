@@ -27,7 +27,7 @@ const OF_A_CORE: [(f64, f64); 4] = [(200e9, 1.6e-9), (80e9, 5e-9), (25e9, 25e-9)
 /// Cores that get all that a last-level cache, or a node, can give.
 const CORES_TO_FILL: f64 = 0.4;
 
-/// A kind of machine: its packages are alike, and so are their cores.
+/// A kind of machine: its packages are alike, and so are their cores, but for small ones.
 #[derive(Debug, Clone, Copy)]
 struct Shape {
     name: &'static str,
@@ -44,20 +44,82 @@ struct Shape {
     caches: &'static [(u64, u32)],
     /// Whether the last cache holds what the one before does not.
     is_exclusive: bool,
+    /// Cores of another kind, of the only package; the last cache is everybody's.
+    small: Option<Small>,
+}
+
+/// Cores with one thread each, numbered after all others.
+#[derive(Debug, Clone, Copy)]
+struct Small {
+    cores: u32,
+    caches: &'static [(u64, u32)],
+    /// What such a core gets, against the others.
+    speed: f64,
+}
+
+/// What shares a cache: which of its kind.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Group {
+    is_small: bool,
+    number: u32,
 }
 
 impl Shape {
-    fn cpus(self) -> u32 {
+    /// Those of the usual cores.
+    fn usual_cpus(self) -> u32 {
         self.packages * self.cores * self.siblings
     }
 
-    /// As Linux numbers them: the first threads of all cores, then the second ones.
+    fn cpus(self) -> u32 {
+        self.usual_cpus() + self.small.map_or(0, |small| small.cores)
+    }
+
+    /// A small core by that CPU, and its number among them.
+    fn small(self, cpu: u32) -> Option<(Small, u32)> {
+        Some((self.small?, cpu.checked_sub(self.usual_cpus())?))
+    }
+
+    /// As Linux numbers them: the first threads of all cores, then the second ones, then small cores.
     fn core(self, cpu: u32) -> u32 {
-        cpu % (self.packages * self.cores)
+        self.small(cpu).map_or(cpu % (self.packages * self.cores), |(_, number)| self.cores + number)
+    }
+
+    fn caches(self, cpu: u32) -> &'static [(u64, u32)] {
+        self.small(cpu).map_or(self.caches, |(small, _)| small.caches)
+    }
+
+    fn is_everybodys(self, at: usize) -> bool {
+        self.small.is_some() && at + 1 >= self.caches.len()
+    }
+
+    /// The cache that this CPU has at that place; its node, beyond all caches.
+    fn group(self, cpu: u32, at: usize) -> Group {
+        let cores = self.caches(cpu).get(at).map_or(self.cores / self.nodes, |(_, cores)| *cores);
+        match self.small(cpu) {
+            _ if self.is_everybodys(at) => Group { is_small: false, number: 0 },
+            Some((_, number)) => Group { is_small: true, number: number / cores },
+            None => Group { is_small: false, number: self.core(cpu) / cores },
+        }
+    }
+
+    /// The CPUs that share a cache with this one.
+    fn cache_sharers(self, cpu: u32, at: usize) -> String {
+        let cores = self.caches(cpu)[at].1;
+        match self.small(cpu) {
+            _ if self.is_everybodys(at) => format!("0-{}", self.cpus() - 1),
+            Some((_, number)) => {
+                let first = self.usual_cpus() + number / cores * cores;
+                format!("{first}-{}", first + cores - 1)
+            }
+            None => self.sharers(cpu, cores),
+        }
     }
 
     /// The CPUs of as many cores as share something, this one's among them.
     fn sharers(self, cpu: u32, cores: u32) -> String {
+        if self.small(cpu).is_some() {
+            return cpu.to_string();
+        }
         let first = self.core(cpu) / cores * cores;
         let of_thread = |thread: u32| {
             let first = first + thread * self.packages * self.cores;
@@ -81,22 +143,33 @@ impl Shape {
         for node in 0..nodes {
             let folder = format!("sys/devices/system/node/node{node}");
             let cores = self.cores / self.nodes;
-            write(format!("{folder}/cpulist"), &self.sharers(node * cores, cores));
+            let all = || format!("0-{}", self.cpus() - 1);
+            write(
+                format!("{folder}/cpulist"),
+                &self.small.map_or_else(|| self.sharers(node * cores, cores), |_| all()),
+            );
             let kib = self.memory << 20;
             let meminfo = format!("Node {node} MemTotal: {kib} kB\nNode {node} MemFree: {} kB\n", kib / 10 * 9);
             write(format!("{folder}/meminfo"), &meminfo);
         }
+        if let Some(small) = self.small {
+            let first = self.usual_cpus();
+            write("sys/devices/cpu_core/cpus".into(), &format!("0-{}", first - 1));
+            write("sys/devices/cpu_atom/cpus".into(), &format!("{first}-{}", first + small.cores - 1));
+        }
         for cpu in 0..self.cpus() {
             let folder = format!("sys/devices/system/cpu/cpu{cpu}");
-            let (package, core) = (self.core(cpu) / self.cores, self.core(cpu) % self.cores);
+            let in_package = self.cores + self.small.map_or(0, |small| small.cores);
+            let (package, core) = (self.core(cpu) / in_package, self.core(cpu) % in_package);
             let siblings = self.sharers(cpu, 1);
             let facts = [("physical_package_id", package.to_string()), ("core_id", core.to_string())];
             for (name, value) in facts.into_iter().chain([("core_cpus_list", siblings)]) {
                 write(format!("{folder}/topology/{name}"), &value);
             }
-            for (index, (kib, cores)) in self.caches.iter().enumerate() {
+            for (index, (kib, _)) in self.caches(cpu).iter().enumerate() {
                 let kind = if index == 0 { "Data" } else { "Unified" };
-                let (level, size, sharers) = ((index + 1).to_string(), format!("{kib}K"), self.sharers(cpu, *cores));
+                let (level, size) = ((index + 1).to_string(), format!("{kib}K"));
+                let sharers = self.cache_sharers(cpu, index);
                 let facts = [("level", &*level), ("type", kind), ("size", &*size), ("shared_cpu_list", &*sharers)];
                 let alike = [("coherency_line_size", "64"), ("ways_of_associativity", "16")];
                 for (name, value) in facts.into_iter().chain(alike) {
@@ -109,27 +182,26 @@ impl Shape {
         machine
     }
 
-    /// How many of these CPUs lie in each group of so many cores.
-    fn groups(self, cpus: &[u32], cores: u32) -> BTreeMap<u32, u64> {
+    /// How many of these CPUs share each cache of that place, and one of them.
+    fn groups(self, cpus: &[u32], at: usize) -> BTreeMap<Group, (u64, u32)> {
         let mut groups = BTreeMap::new();
-        cpus.iter().for_each(|cpu| *groups.entry(self.core(*cpu) / cores).or_insert(0) += 1);
+        cpus.iter().for_each(|cpu| groups.entry(self.group(*cpu, at)).or_insert((0, *cpu)).0 += 1);
         groups
     }
 
     /// The cache that serves threads with working sets of so many bytes each; the number of caches for memory.
     fn serving(self, cpus: &[u32], share: u64) -> usize {
         let holds = |at: usize| {
-            let (kib, cores) = self.caches[at];
-            let before = |group: u32| {
-                let (kib, before) = self.caches[at - 1];
-                let used = self.groups(cpus, before).into_keys().filter(|own| own * before / cores == group).count();
-                (kib << 10) * used as u64
+            let bytes_before = |group: Group| {
+                let before = self.groups(cpus, at - 1);
+                let within = before.values().filter(|(_, cpu)| self.group(*cpu, at) == group);
+                within.map(|(_, cpu)| self.caches(*cpu)[at - 1].0 << 10).sum::<u64>()
             };
             let is_victim = self.is_exclusive && at > 0 && at + 1 == self.caches.len();
-            let groups = self.groups(cpus, cores);
-            groups
-                .into_iter()
-                .all(|(group, threads)| share * threads <= (kib << 10) + if is_victim { before(group) } else { 0 })
+            self.groups(cpus, at).into_iter().all(|(group, (threads, cpu))| {
+                let own = self.caches(cpu)[at].0 << 10;
+                share * threads <= own + if is_victim { bytes_before(group) } else { 0 }
+            })
         };
         (0..self.caches.len()).find(|at| holds(*at)).unwrap_or(self.caches.len())
     }
@@ -143,17 +215,20 @@ impl Shape {
     /// others wait.
     fn rate(self, cpus: &[u32], at: usize) -> f64 {
         let (of_core, _) = self.of_a_core(at);
-        let most_of = |cores: u32| self.groups(cpus, cores).into_values().max().unwrap_or(1) as f64;
-        let core = of_core / most_of(1);
-        let shared = match self.caches.get(at) {
-            Some((_, 1)) => f64::INFINITY,
-            Some((_, cores)) => of_core * (f64::from(*cores) * CORES_TO_FILL).max(1.0) / most_of(*cores),
-            None => {
-                let cores = self.cores / self.nodes;
-                of_core * (f64::from(cores) * CORES_TO_FILL).max(1.0) / most_of(cores)
-            }
+        let of_kind = |cpu: u32| of_core * self.small(cpu).map_or(1.0, |(small, _)| small.speed);
+        let on_core = |cpu: u32| cpus.iter().filter(|other| self.core(**other) == self.core(cpu)).count() as f64;
+        let groups = self.groups(cpus, at);
+        let of_thread = |cpu: u32| {
+            let cores = self.caches(cpu).get(at).map_or(self.cores / self.nodes, |(_, cores)| *cores);
+            let (of_all, cores) = match self.small {
+                Some(small) if self.is_everybodys(at) => (of_core, self.cores + small.cores),
+                _ => (of_kind(cpu), cores),
+            };
+            let threads = groups[&self.group(cpu, at)].0 as f64;
+            let shared = of_all * (f64::from(cores) * CORES_TO_FILL).max(1.0) / threads;
+            (of_kind(cpu) / on_core(cpu)).min(if cores == 1 { f64::INFINITY } else { shared })
         };
-        core.min(shared) * cpus.len() as f64
+        cpus.iter().map(|cpu| of_thread(*cpu)).fold(f64::INFINITY, f64::min) * cpus.len() as f64
     }
 }
 
@@ -224,6 +299,7 @@ const SAPPHIRE_RAPIDS: Shape = Shape {
     memory: 256,
     caches: &[(48, 1), (2048, 1), (107_520, 56)],
     is_exclusive: true,
+    small: None,
 };
 
 const ALL: [Shape; 7] = [
@@ -319,6 +395,23 @@ fn each_level_of_a_large_machine_is_said_as_it_is() {
     };
     let all: Vec<String> = ALL.into_iter().flat_map(of).collect();
     assert!(all.is_empty(), "{all:#?}");
+}
+
+/// Two kinds of cores: what all get is what the slowest get, each in a cache of its own kind.
+#[test]
+fn each_level_of_a_hybrid_is_said_as_it_is() {
+    let small = Small { cores: 8, caches: &[(32, 1), (2048, 4), (30_720, 8)], speed: 0.6 };
+    let alder_lake = Shape {
+        name: "Alder Lake",
+        packages: 1,
+        cores: 8,
+        memory: 64,
+        caches: &[(48, 1), (1280, 1), (30_720, 8)],
+        small: Some(small),
+        ..SAPPHIRE_RAPIDS
+    };
+    let wrong = wrong(&model::report(&run(&alder_lake.machine(), alder_lake)), alder_lake, |_, _| false);
+    assert!(wrong.is_empty(), "{wrong:#?}");
 }
 
 /// A guest has more last-level caches than it is told of, or fewer, and may not know which of its CPUs share a core. What all of its
