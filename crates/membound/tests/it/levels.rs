@@ -103,6 +103,11 @@ fn said(report: &Report) -> Said {
         }
     }
     for section in &sections {
+        for ends in section.verbatim.iter().filter_map(|line| line.strip_prefix("read, 1 core ")) {
+            let (first, rest) = ends.split_once(" |").unwrap();
+            say("load, 1 thread, L1".into(), first);
+            say("load, 1 thread, memory".into(), rest.split_once("| ").unwrap().1.trim_end_matches(" GB/s"));
+        }
         for note in section.notes.iter().filter(|_| section.id == "scaling") {
             let (what, rates) = note.split_once(": ").unwrap();
             let words: Vec<&str> = what.split(' ').collect();

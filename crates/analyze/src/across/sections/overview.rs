@@ -36,7 +36,7 @@ pub fn sections(report: &Report, columns: usize) -> Vec<Section> {
         title: heading(report),
         about: figures.trust(report, columns),
         tables: figures.table(columns).into_iter().collect(),
-        verbatim: curve(report, columns),
+        verbatim: figures.curve(columns),
         ..Section::default()
     };
     let found = losses(report);
@@ -223,6 +223,34 @@ impl<'a> Figures<'a> {
         let (rate, visits) = states.seldom(at)?;
         Some((apart(states.usual.other()), rate, visits))
     }
+
+    /// One core's reading speed over working sets, and the sizes at which levels end. Its ends have the figures of the table: the first
+    /// and the last level's, not those of the smallest and the largest set, which were met by chance.
+    fn curve(&self, columns: usize) -> Vec<String> {
+        let curve = load_curve(&self.report.rows);
+        let (Some(first), Some(last)) = (curve.first(), curve.last()) else { return Vec::new() };
+        let (from, to) = ((first.0.0 as f64).ln(), (last.0.0 as f64).ln());
+        let most = curve.iter().map(|point| point.1).fold(0.0, f64::max);
+        if to <= from || most <= 0.0 {
+            return Vec::new();
+        }
+        let label = "read, 1 core ";
+        let of_level = |line: Option<&Line<'_>>| Some(gbps(line?.read[0]?.payload_bps?.value()));
+        let left = of_level(self.lines.first()).unwrap_or_else(|| gbps(first.1));
+        let right = of_level(self.lines.last()).unwrap_or_else(|| gbps(last.1));
+        let indent = label.len() + left.len() + " |".len();
+        let width = columns.saturating_sub(indent + "| ".len() + right.len() + " GB/s".len()).max(2);
+        let bar = |place: usize| {
+            let at = from + (to - from) * place as f64 / (width - 1) as f64;
+            let distance = |bytes: Bytes| ((bytes.0 as f64).ln() - at).abs();
+            let nearest = curve.iter().min_by(|a, b| distance(a.0).total_cmp(&distance(b.0)));
+            let height = nearest.map_or(0.0, |point| point.1 / most * BARS.len() as f64);
+            BARS[(height.ceil() as usize).clamp(1, BARS.len()) - 1]
+        };
+        let bars: String = (0..width).map(bar).collect();
+        let line = format!("{label}{left} |{bars}| {right} GB/s");
+        vec![line, axis([indent, width], self.report, [first.0, last.0])]
+    }
 }
 
 /// A line of the table of levels, as it is shown.
@@ -355,31 +383,6 @@ fn why(quality: &Quality) -> String {
     let tells = |flag: &&Flag| !matches!(flag, Flag::WideInterval | Flag::FewSamples);
     let flag = quality.flags.iter().find(tells).or(quality.flags.first());
     flag.map_or(String::new(), |flag| format!(" ({}) -> {}", flag.means(), flag.cure()))
-}
-
-/// One core's reading speed over working sets, and the sizes at which levels end.
-fn curve(report: &Report, columns: usize) -> Vec<String> {
-    let curve = load_curve(&report.rows);
-    let (Some(first), Some(last)) = (curve.first(), curve.last()) else { return Vec::new() };
-    let (from, to) = ((first.0.0 as f64).ln(), (last.0.0 as f64).ln());
-    let most = curve.iter().map(|point| point.1).fold(0.0, f64::max);
-    if to <= from || most <= 0.0 {
-        return Vec::new();
-    }
-    let label = "read, 1 core ";
-    let (left, right) = (gbps(first.1), gbps(last.1));
-    let indent = label.len() + left.len() + " |".len();
-    let width = columns.saturating_sub(indent + "| ".len() + right.len() + " GB/s".len()).max(2);
-    let bar = |place: usize| {
-        let at = from + (to - from) * place as f64 / (width - 1) as f64;
-        let distance = |bytes: Bytes| ((bytes.0 as f64).ln() - at).abs();
-        let nearest = curve.iter().min_by(|a, b| distance(a.0).total_cmp(&distance(b.0)));
-        let height = nearest.map_or(0.0, |point| point.1 / most * BARS.len() as f64);
-        BARS[(height.ceil() as usize).clamp(1, BARS.len()) - 1]
-    };
-    let bars: String = (0..width).map(bar).collect();
-    let line = format!("{label}{left} |{bars}| {right} GB/s");
-    vec![line, axis([indent, width], report, [first.0, last.0])]
 }
 
 /// Sizes below the curve: its ends, and where levels end as far as there is room.
