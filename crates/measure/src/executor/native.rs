@@ -122,6 +122,7 @@ impl Executor for Native {
         self.arenas.give_back();
         self.loader.give_back();
         self.chaser.give_back();
+        self.adder.give_back();
     }
 
     fn visit(&mut self, case: &Case, quota: &Quota<'_>) -> Outcome {

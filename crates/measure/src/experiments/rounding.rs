@@ -1,11 +1,11 @@
 //! One sum in many ways, on this machine: the kernels' machine code over seeded data, against the exact sum.
 
-use std::collections::HashMap;
 use std::ops::Range;
 
 use crate::asm;
 use crate::bench::{CORE_CLOCK_LINKS, Codes, Parts, Tools, compile, executable, over_slices, volume};
 use crate::code::{Executable, Fault};
+use crate::memory::allowance::Claim;
 use crate::no_visit::NoVisit;
 use crate::schedule::Quota;
 use crate::solo::{Solo, Task};
@@ -18,18 +18,30 @@ use membound_core::kernel::isa::Isa;
 use membound_core::kernel::naive::fused;
 use membound_core::kernel::unusual;
 use membound_core::record::{Measured, Results, Sample, Samples};
+use membound_core::units::Bytes;
 use membound_core::work::rounding::{Arithmetic, Data, SumOrder, Summation};
 
 /// Blocks of a pairwise sum that are not halved any more.
 const PAIRWISE: usize = 256;
 /// The scalar of a triad: no power of two, so that its product is rounded.
 const SCALAR: f64 = 1.1;
+/// Elements from one look whether the user wants to stop to the next: some milliseconds.
+const WATCHED: usize = 1 << 16;
 
-/// Adds up; keeps code and data from visit to visit.
+/// Adds up; keeps code from visit to visit, and the last data: the schedule has cases of the same data follow each other.
 #[derive(Debug, Default)]
 pub(crate) struct Adder {
     codes: Codes<(Variant, bool, Arithmetic)>,
-    summands: HashMap<Made, Summands>,
+    last: Option<Kept>,
+}
+
+/// Summands that are kept from visit to visit.
+#[derive(Debug)]
+struct Kept {
+    made: Made,
+    summands: Summands,
+    /// What they and the thread's own copy of them take of the run's memory.
+    _claim: Claim,
 }
 
 /// What summands were made for.
@@ -46,6 +58,11 @@ struct Summands {
 }
 
 impl Adder {
+    /// Gives the data back.
+    pub fn give_back(&mut self) {
+        self.last = None;
+    }
+
     /// Visits `case`, which is this sum.
     pub fn visit(
         &mut self,
@@ -65,7 +82,15 @@ impl Adder {
         let formula = kernel.formula();
         let elements = (case.working_set.0 / 8) as usize / formula.streams.len();
         let made = (kernel.name.to_string(), way.data, way.seed, elements);
-        let summands = self.summands.entry(made).or_insert_with(|| Summands::new(kernel, way.data, way.seed, elements));
+        if self.last.as_ref().is_some_and(|last| last.made != made) {
+            // First, so that its room can be had.
+            self.last = None;
+        }
+        let kept = match &mut self.last {
+            Some(kept) => kept,
+            none => none.insert(Kept::new(made, kernel, quota, tools)?),
+        };
+        let summands = &kept.summands;
         let mut sum = Sum { summands, formula, way, code, parts: None, result: 0.0, results: Results::default() };
         let (samples, repetitions) = Solo::new(cpu, quota, tools).measure(&mut sum)?;
         Ok(Measured {
@@ -215,12 +240,33 @@ fn checked(streams: &[Vec<f64>]) -> (u64, u64) {
     (hash, farthest)
 }
 
+impl Kept {
+    fn new(made: Made, kernel: &Kernel, quota: &Quota<'_>, tools: &Tools<'_>) -> Result<Self, NoVisit> {
+        let (_, data, seed, elements) = made;
+        let bytes = 8 * elements * kernel.formula().streams.len();
+        let _claim = tools.places.allowance.claim(Bytes(2 * bytes as u64))?;
+        let summands = Summands::new(kernel, data, seed, elements, &Watch(quota.interrupted))?;
+        Ok(Kept { made, summands, _claim })
+    }
+}
+
+/// Ends what takes long where the user wants to stop.
+struct Watch<'a>(&'a (dyn Fn() -> bool + Sync));
+
+impl Watch<'_> {
+    /// Looks before some of the elements.
+    fn at(&self, element: usize) -> Result<(), NoVisit> {
+        if element.is_multiple_of(WATCHED) && (self.0)() { Err(NoVisit::Stopped) } else { Ok(()) }
+    }
+}
+
 impl Summands {
-    fn new(kernel: &Kernel, data: Data, seed: u64, elements: usize) -> Self {
+    /// Takes no more memory than the streams do.
+    fn new(kernel: &Kernel, data: Data, seed: u64, elements: usize, watch: &Watch<'_>) -> Result<Self, NoVisit> {
         let is_triad = kernel.formula().store().is_some();
-        let mut random = fastrand::Rng::with_seed(seed);
-        let (first, second) = numbers(data, elements, &mut random);
-        let streams = match kernel.formula().streams.len() {
+        let (mut random, count) = (fastrand::Rng::with_seed(seed), kernel.formula().streams.len());
+        let (first, second) = numbers(data, elements, count == 2, &mut random, watch)?;
+        let streams = match count {
             1 => vec![first],
             2 => vec![first, second],
             // b cancels against s*c to the same degree as neighbours of the sums do.
@@ -232,32 +278,55 @@ impl Summands {
         let (mut sum, mut magnitudes) = (Exact::default(), Exact::default());
         if let (false, [first, rest @ ..]) = (is_triad, &streams[..]) {
             for (at, x) in first.iter().enumerate() {
+                watch.at(at)?;
                 let y = rest.first().map_or(1.0, |second| second[at]);
                 sum.add_product(*x, y);
                 magnitudes.add_product(x.abs(), y.abs());
             }
         }
-        Summands { streams, exact: sum.value(), magnitude: magnitudes.value() }
+        Ok(Summands { streams, exact: sum.value(), magnitude: magnitudes.value() })
     }
 }
 
-/// Numbers of that condition, and positive factors for a dot product of the same condition: each number has a partner of
-/// almost the same magnitude and the other sign, with the same factor, and what is left of all pairs is their sum.
-fn numbers(data: Data, elements: usize, random: &mut fastrand::Rng) -> (Vec<f64>, Vec<f64>) {
+/// Numbers of that condition, and with them, where wanted, positive factors for a dot product of the same condition: each number
+/// has a partner of almost the same magnitude and the other sign, with the same factor, and what is left of all pairs is their sum.
+fn numbers(
+    data: Data,
+    elements: usize,
+    has_factors: bool,
+    random: &mut fastrand::Rng,
+    watch: &Watch<'_>,
+) -> Result<(Vec<f64>, Vec<f64>), NoVisit> {
     let left = 2.0 / data.condition();
-    let mut both: Vec<(f64, f64)> = Vec::with_capacity(elements + 1);
-    while both.len() < elements {
+    // A pair may end beyond the last element.
+    let with_room = |elements: usize| Vec::with_capacity(elements + 1);
+    let (mut numbers, mut factors) = (with_room(elements), with_room(if has_factors { elements } else { 0 }));
+    while numbers.len() < elements {
+        watch.at(numbers.len())?;
         let (x, factor) = (random.f64(), 0.5 + random.f64());
         match data {
-            Data::Uniform => both.push((x, factor)),
-            Data::Subnormal => both.push((x * 2.0 * f64::MIN_POSITIVE, factor)),
-            _ => both.extend([(x, factor), (-x * (1.0 - left), factor)]),
+            Data::Uniform => numbers.push(x),
+            Data::Subnormal => numbers.push(x * 2.0 * f64::MIN_POSITIVE),
+            _ => numbers.extend([x, -x * (1.0 - left)]),
+        }
+        if has_factors {
+            factors.resize(numbers.len(), factor);
         }
     }
-    both.truncate(elements / 2 * 2);
-    both.resize(elements, (0.0, 1.0));
-    random.shuffle(&mut both);
-    both.into_iter().unzip()
+    for (stream, last) in [(&mut numbers, 0.0), (&mut factors, 1.0)] {
+        let length = stream.len().min(elements);
+        stream.truncate(elements / 2 * 2);
+        stream.resize(length, last);
+    }
+    for at in 1..elements {
+        watch.at(at)?;
+        let other = random.usize(..=at);
+        numbers.swap(at, other);
+        if has_factors {
+            factors.swap(at, other);
+        }
+    }
+    Ok((numbers, factors))
 }
 
 #[cfg(test)]
@@ -268,12 +337,65 @@ mod tests {
     fn data_have_the_condition_that_they_are_named_for() {
         for &data in Data::ALL {
             for name in ["sum", "dot"] {
-                let summands = Summands::new(Kernel::find(name).unwrap(), data, 3, 10_001);
+                let summands = Summands::new(Kernel::find(name).unwrap(), data, 3, 10_001, &Watch(&|| false)).unwrap();
                 let found = summands.magnitude / summands.exact.abs();
                 assert!((0.5..2.0).contains(&(found / data.condition())), "{name} {data}: {found}");
                 assert!(summands.streams.iter().all(|stream| stream.len() == 10_001));
             }
         }
+    }
+
+    /// Whoever compares bits of two records wants the numbers of a seed to be the same in all versions: those that were once made as
+    /// pairs, with the library's shuffle.
+    #[test]
+    fn numbers_are_those_of_their_seed() {
+        for (data, elements) in Data::ALL.iter().flat_map(|&data| [(data, 1000), (data, 1001)]) {
+            let (mut random, mut pairs) = (fastrand::Rng::with_seed(7), Vec::new());
+            while pairs.len() < elements {
+                let (x, factor) = (random.f64(), 0.5 + random.f64());
+                match data {
+                    Data::Uniform => pairs.push((x, factor)),
+                    Data::Subnormal => pairs.push((x * 2.0 * f64::MIN_POSITIVE, factor)),
+                    _ => pairs.extend([(x, factor), (-x * (1.0 - 2.0 / data.condition()), factor)]),
+                }
+            }
+            pairs.truncate(elements / 2 * 2);
+            pairs.resize(elements, (0.0, 1.0));
+            random.shuffle(&mut pairs);
+            let expect: (Vec<f64>, Vec<f64>) = pairs.into_iter().unzip();
+            let made = |has_factors| {
+                numbers(data, elements, has_factors, &mut fastrand::Rng::with_seed(7), &Watch(&|| false)).unwrap()
+            };
+            assert_eq!(made(false), (expect.0.clone(), Vec::new()), "{data}");
+            assert_eq!(made(true), expect, "{data}");
+        }
+    }
+
+    #[test]
+    fn what_takes_long_is_stopped_and_counts_as_memory_of_the_run() {
+        use crate::bench::Probe;
+        use crate::memory::allowance::Allowance;
+        use crate::memory::places::Places;
+        use crate::os::clock::Ticker;
+        use std::time::Duration;
+
+        let make = |interrupted, most| {
+            let ticker = Ticker::detect();
+            let (hz, probe) = (ticker.calibrate(Duration::from_millis(1)).hz, Probe::new(ticker).unwrap());
+            let places = Places { allowance: Allowance::of(Bytes(most)), ..Places::default() };
+            let tools = Tools { ticker, isa: Isa::NONE, probe: &probe, places: &places, hz, sample: Duration::ZERO };
+            let interrupted = &move || interrupted;
+            let quota = Quota { least_samples: 1, most_samples: 1, time: Duration::ZERO, interrupted };
+            let made = ("dot".into(), Data::Uniform, 1, 1 << 16);
+            Kept::new(made, Kernel::find("dot").unwrap(), &quota, &tools).map(|kept| (kept, places.allowance.clone()))
+        };
+        assert!(matches!(make(true, 1 << 30), Err(NoVisit::Stopped)));
+        let refused = make(false, (2 << 20) - 1).unwrap_err();
+        assert!(refused.is_beyond_allowance(), "{refused}");
+        let (kept, allowance) = make(false, 2 << 20).unwrap();
+        assert!(allowance.claim(Bytes(1)).is_err());
+        drop(kept);
+        assert!(allowance.claim(Bytes::mib(2)).is_ok());
     }
 
     #[test]
