@@ -18,6 +18,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use crate::bench::{CORE_CLOCK_LINKS, StealMeter, Tools, elapsed, keep_probes, pin};
+use crate::memory::places::SharedPlaces;
 use crate::no_visit::NoVisit;
 use crate::os::processes::{Talk, start_worker};
 use crate::os::thread;
@@ -57,6 +58,8 @@ pub struct Part {
     pub policy: Option<Policy>,
     /// Check every element.
     pub verify: bool,
+    /// Where its memory comes from, and how much there is for it.
+    pub places: SharedPlaces,
 }
 
 /// What a worker is told once it is ready.

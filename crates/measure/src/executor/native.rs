@@ -279,14 +279,14 @@ impl Native {
         around: &Surroundings,
         quota: &Quota<'_>,
     ) -> Result<(Measured, Vec<(u32, Obtained)>), NoVisit> {
-        let share = case.share();
+        let (share, processes, places) = (case.share(), case.cpus.len(), self.arenas.places());
         let part = |&cpu: &u32| {
             let (variant, verify) = (work.variant.clone(), self.verify);
             let case = Case { cpus: vec![cpu], working_set: share, work: Work::Kernel(variant), ..case.clone() };
-            Ok(Part { case, policy: around.policy(work.cure, cpu)?, verify })
+            Ok(Part { case, policy: around.policy(work.cure, cpu)?, verify, places: places.shared_by(processes) })
         };
         let parts: Vec<Part> = case.cpus.iter().map(part).collect::<Result<_, NoVisit>>()?;
-        let (ticker, isa, places) = (self.ticker, self.isa, self.arenas.places());
+        let (ticker, isa) = (self.ticker, self.isa);
         let tools = Tools { ticker, isa, probe: &self.probe, places, hz: self.clock.hz, sample: team::SAMPLE };
         crew::measure(&parts, quota, &tools)
     }

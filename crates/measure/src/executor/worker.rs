@@ -4,7 +4,6 @@ use crate::crew::{Answer, Errand, Line, Part};
 #[cfg(any(feature = "opencl", feature = "cuda", feature = "vulkan"))]
 use crate::executor::drivers;
 use crate::executor::native::Native;
-use crate::memory::places::Places;
 use crate::no_visit::NoVisit;
 use crate::os::memory::map_large_blocks;
 use crate::os::processes;
@@ -37,7 +36,7 @@ pub fn serve() -> bool {
 
 fn work(part: &Part, line: &mut Line) -> Result<(Volume, Obtained), NoVisit> {
     let cases = std::slice::from_ref(&part.case);
-    Native::new(cases, Places::default(), part.verify)?.work(part, line)
+    Native::new(cases, part.places.clone().into(), part.verify)?.work(part, line)
 }
 
 /// Stands in for drivers where all were left out.

@@ -32,6 +32,11 @@ impl Allowance {
         bytes <= self.most
     }
 
+    /// What can still be taken.
+    pub(crate) fn left(&self) -> Bytes {
+        Bytes(self.most.0 - self.taken.load(Ordering::Relaxed))
+    }
+
     /// Takes bytes, until the claim is dropped.
     pub(crate) fn claim(&self, bytes: Bytes) -> Result<Claim, NoMemory> {
         let fits = |taken: u64| taken.checked_add(bytes.0).filter(|sum| *sum <= self.most.0);
