@@ -23,14 +23,16 @@ const LAUNCHERS: [&str; 17] = [
 /// From asking a child to end to ending it.
 const GRACE: Duration = Duration::from_secs(3);
 
-/// In a child: from now on it ends with its parent, has nothing open that the parent had, and may use every CPU that its
-/// control group allows, whatever the launcher bound the parent to. To be called first of all. Without a parent that asked
-/// for it, nothing happens.
+/// In a child: from now on it ends with its parent and has nothing open that the parent had. One that measures for a rank may use
+/// every CPU that its control group allows, whatever the launcher bound the parent to; a worker keeps to those of its parent. To be
+/// called first of all. Without a parent that asked for it, nothing happens.
 pub fn accept_leash() {
     if let Some(parent) = std::env::var(processes::LEASH).ok().and_then(|parent| parent.parse().ok()) {
         processes::live_with(parent);
         processes::close_inherited();
-        thread::unpin(thread::thread_id());
+        if !processes::is_worker() {
+            thread::unbind();
+        }
     }
 }
 

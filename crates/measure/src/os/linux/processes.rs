@@ -57,10 +57,14 @@ pub fn start_worker() -> io::Result<(std::process::Child, Talk)> {
     Ok((process, ours))
 }
 
+/// Whether this process is a worker.
+pub fn is_worker() -> bool {
+    std::env::var_os(WORKER).is_some()
+}
+
 /// Where this process is a worker, what it talks to its parent over.
 pub fn talk_to_parent() -> Option<io::Result<Talk>> {
-    std::env::var_os(WORKER)?;
-    Some(io::stdin().as_fd().try_clone_to_owned().map(UnixStream::from))
+    is_worker().then(|| io::stdin().as_fd().try_clone_to_owned().map(UnixStream::from))
 }
 
 /// The number of the signal that ended a process, if one did.

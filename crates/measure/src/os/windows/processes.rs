@@ -72,6 +72,11 @@ pub fn start_worker() -> io::Result<(std::process::Child, Talk)> {
     lacks("workers of this program yet")
 }
 
+/// None is.
+pub fn is_worker() -> bool {
+    false
+}
+
 /// No process here is a worker.
 pub fn talk_to_parent() -> Option<io::Result<Talk>> {
     None

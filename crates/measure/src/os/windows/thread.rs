@@ -74,6 +74,9 @@ pub fn unpin(thread: u32) {
     }
 }
 
+/// Nothing: no launcher binds processes here.
+pub fn unbind() {}
+
 /// Another thread of this process, watched from outside: Windows tells nobody who interrupted it.
 #[derive(Debug)]
 pub struct Peer;
