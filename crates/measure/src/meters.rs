@@ -199,6 +199,7 @@ pub(crate) struct Event {
 }
 
 impl Meter for Event {
+    /// One that could not be scheduled is at its end.
     fn read(&mut self) -> Option<u64> {
         let mut count = [0; 8];
         self.file.read_exact(&mut count).ok()?;
