@@ -5,6 +5,7 @@ use crate::memory::no_memory::NoMemory;
 use crate::memory::places::Places;
 use crate::memory::recipe::{Backing, Provider, Recipe};
 use crate::os::advice::Advice;
+use crate::os::memory::base_page;
 use membound_core::memory::MemoryKind;
 use membound_core::units::Bytes;
 
@@ -71,6 +72,6 @@ pub(crate) struct Heap;
 
 impl Provider for Heap {
     fn recipe(&self, bytes: Bytes, _places: &Places) -> Result<Recipe, NoMemory> {
-        Ok(Recipe::new(MemoryKind::Heap, Backing::Heap, bytes, 4096))
+        Ok(Recipe::new(MemoryKind::Heap, Backing::Heap, bytes, base_page()))
     }
 }

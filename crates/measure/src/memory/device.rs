@@ -11,6 +11,7 @@ use crate::memory::places::Places;
 use crate::memory::recipe::{Backing, Cached, Provider, Recipe};
 use crate::os::files;
 use crate::os::files::FileSystem;
+use crate::os::memory::base_page;
 use membound_core::memory::MemoryKind;
 use membound_core::memory::proof::Proof;
 use membound_core::units::Bytes;
@@ -152,7 +153,7 @@ impl DmaHeap {
 impl Provider for DmaHeap {
     fn recipe(&self, bytes: Bytes, places: &Places) -> Result<Recipe, NoMemory> {
         let heap = node(&places.devices.join("dma_heap").join(self.heap), self.cure)?;
-        let bytes = Recipe::whole_pages(bytes, 4096);
+        let bytes = Recipe::whole_pages(bytes, base_page());
         let refused = |source| NoMemory::refused(self.kind, bytes, source);
         let buffer = files::allocate_dma_buffer(&heap, Bytes(bytes as u64)).map_err(refused)?;
         dma_buffer(self.kind, buffer, self.heap, bytes)
@@ -165,7 +166,8 @@ pub(crate) struct Udmabuf;
 impl Provider for Udmabuf {
     fn recipe(&self, bytes: Bytes, places: &Places) -> Result<Recipe, NoMemory> {
         let device = node(&places.devices.join("udmabuf"), "a kernel with CONFIG_UDMABUF has it")?;
-        let bytes = Recipe::whole_pages(bytes, 4096);
+        // The kernel refuses a part of a page.
+        let bytes = Recipe::whole_pages(bytes, base_page());
         let refused = |source| NoMemory::refused(MemoryKind::Udmabuf, bytes, source);
         let (memory, _) = file::sealed(Bytes(bytes as u64)).map_err(refused)?;
         let buffer = files::make_dma_buffer(&device, &memory, Bytes(bytes as u64)).map_err(refused)?;

@@ -7,6 +7,7 @@ use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 
+use crate::os::memory::base_page;
 use membound_core::memory::MemoryKind;
 use membound_core::units::Bytes;
 
@@ -39,7 +40,7 @@ impl Part {
             taken.iter().filter(|(own, _)| *own == of).map(|(_, range)| range.clone()).collect();
         let start =
             first_gap(others, bytes.0).filter(|start| start.checked_add(bytes.0).is_some_and(|end| end <= size.0))?;
-        let range = start..start + bytes.0;
+        let range = start..end_of_part(start, bytes.0, base_page() as u64);
         taken.push((of.clone(), range.clone()));
         let physical = address.filter(|address| *address > 0).and_then(|address| address.checked_add(start));
         Some(Part { of, range, physical })
@@ -69,6 +70,11 @@ impl Drop for Part {
         let mut taken = TAKEN.lock().unwrap_or_else(PoisonError::into_inner);
         taken.retain(|(of, range)| (of, range) != (&self.of, &self.range));
     }
+}
+
+/// The next part begins there: a page of the kernel may be larger than those that parts are made of, and it maps whole ones.
+fn end_of_part(start: u64, bytes: u64, page: u64) -> u64 {
+    (start + bytes).next_multiple_of(page)
 }
 
 /// The least address from which `bytes` are in none of the ranges.
@@ -107,6 +113,13 @@ mod tests {
         check(&[(8192, 12288), (0, 4096)], 8192, 12288);
         check(&[(4096, 8192)], 4096, 0);
         check(&[(0, u64::MAX)], 4096, u64::MAX);
+    }
+
+    #[test]
+    fn parts_begin_with_a_page_of_the_kernel() {
+        assert_eq!(end_of_part(0, 4096, 4096), 4096);
+        assert_eq!(end_of_part(0, 4096, 65536), 65536);
+        assert_eq!(end_of_part(65536, 65536 + 4096, 65536), 3 * 65536);
     }
 
     #[test]

@@ -10,6 +10,7 @@ use crate::memory::no_memory::NoMemory;
 use crate::memory::part::Part;
 use crate::memory::places::Places;
 use crate::os::advice::Advice;
+use crate::os::memory::base_page;
 
 /// Says how memory of one kind is had. One a kind, or a family of kinds; stateless.
 pub trait Provider: Sync {
@@ -104,7 +105,7 @@ impl Recipe {
 
     /// Bytes that must be mapped to have aligned ones: the kernel aligns base and pool pages itself.
     pub(crate) fn mapped(&self) -> usize {
-        let is_aligned = self.page == 4096 || matches!(self.backing, Backing::Anonymous { pool: true, .. });
+        let is_aligned = self.page <= base_page() || matches!(self.backing, Backing::Anonymous { pool: true, .. });
         if is_aligned { self.bytes } else { self.bytes.saturating_add(self.page) }
     }
 }
