@@ -8,6 +8,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::machine::counting;
 use crate::machine::fact::Fact;
 use crate::machine::source::Source;
 use crate::units::words;
@@ -170,18 +171,13 @@ fn zone_part(name: &str) -> EnergyPart {
     }
 }
 
-/// Counts of the whole machine need a `perf_event_paranoid` of 0 or less (Documentation/admin-guide/sysctl/kernel.rst).
 fn power_pmu(source: &Source) -> Vec<EnergyMeter> {
     const ROOT: &str = "sys/bus/event_source/devices/power";
     let Some(pmu) = source.number::<u32>(&format!("{ROOT}/type")).get() else { return Vec::new() };
-    let paranoid = source.number::<i32>("proc/sys/kernel/perf_event_paranoid");
-    let reading = paranoid.and_then(|level| match level {
-        ..=0 => Fact::Known(0),
-        _ => Fact::absent(format!(
-            "the power PMU may not be read by this user: kernel.perf_event_paranoid is {level}; `sysctl \
-             kernel.perf_event_paranoid=0` as root lets you"
-        )),
-    });
+    let reading = match counting::refusal(source) {
+        None => Fact::Known(0),
+        Some(why) => Fact::absent(format!("the power PMU may not be read by this user: {why}")),
+    };
     let cpus = source.list(&format!("{ROOT}/cpumask")).known().map_or_else(|| vec![0], |cpus| cpus.iter().collect());
     let part = |event: &str| match event {
         "energy-pkg" => Some(EnergyPart::Package),

@@ -6,6 +6,7 @@
 
 mod arm;
 pub mod caches;
+mod counting;
 pub mod cpus;
 pub mod cpuset;
 pub mod devices;

@@ -9,6 +9,7 @@
 //! theirs are those that Linux's perf knows from Zen 4 on (tools/perf/pmu-events/arch/x86/amdzen4): CAS commands, event 0x0a,
 //! `rdwrmask` 1 or 2, each of a line of 64 bytes.
 
+use crate::machine::counting;
 use crate::machine::cpuset::CpuSet;
 use crate::machine::fact::Fact;
 use crate::machine::source::Source;
@@ -16,9 +17,6 @@ use crate::machine::source::Source;
 const DEVICES: &str = "sys/bus/event_source/devices";
 /// Bytes of a CAS command of a controller for DDR.
 const CAS_BYTES: f64 = 64.0;
-/// Numbers of the capabilities that allow counting for a whole CPU: Linux, include/uapi/linux/capability.h.
-const CAP_SYS_ADMIN: u32 = 21;
-const CAP_PERFMON: u32 = 38;
 
 /// Which way bytes went.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -80,24 +78,10 @@ pub fn controller_counters(source: &Source, is_virtual: bool) -> Fact<Vec<Contro
             }
         });
     }
-    const PARANOID: &str = "proc/sys/kernel/perf_event_paranoid";
-    match source.number::<i32>(PARANOID).get() {
-        Some(level) if level > 0 && !may_count(source) => Fact::absent(format!(
-            "the counters of the memory controllers may not be read: perf_event_paranoid is {level}; sysctl \
-             kernel.perf_event_paranoid=0, or the capability CAP_PERFMON"
-        )),
-        _ => Fact::Known(found),
+    match counting::refusal(source) {
+        Some(why) => Fact::absent(format!("the counters of the memory controllers may not be read: {why}")),
+        None => Fact::Known(found),
     }
-}
-
-/// Whether this process may count for a whole CPU whatever the setting.
-fn may_count(source: &Source) -> bool {
-    let status = source.text("proc/self/status");
-    let mask = status.known().and_then(|text| {
-        let value = text.lines().find_map(|line| line.strip_prefix("CapEff:"))?;
-        u64::from_str_radix(value.trim(), 16).ok()
-    });
-    mask.is_some_and(|mask| mask >> CAP_PERFMON & 1 == 1 || mask >> CAP_SYS_ADMIN & 1 == 1)
 }
 
 fn counter(source: &Source, device: &str, event: &Event) -> Option<ControllerCounter> {
