@@ -130,18 +130,35 @@ impl Loader {
             Err(Failure { code: PLATFORM_NOT_FOUND, .. }) => Vec::new(),
             platforms => platforms?,
         };
-        let mut all = Vec::new();
-        for &platform in &platforms {
-            let found = handles("clGetDeviceIDs", |room, to, count| {
+        let of_platform = |platform| {
+            handles("clGetDeviceIDs", |room, to, count| {
                 // SAFETY: likewise; the platform is one of this loader's.
                 unsafe { (functions.devices)(platform, ALL_TYPES, room, to, count) }
-            });
-            match found {
-                Err(Failure { code: DEVICE_NOT_FOUND, .. }) => {}
-                found => all.extend(found?.into_iter().map(|device| Id { functions, platform, device })),
-            }
+            })
+        };
+        let all = of_all(&platforms, of_platform)?;
+        let id = |(platform, device)| Id { functions, platform, device };
+        Ok((platforms.len(), all.into_iter().map(id).collect()))
+    }
+}
+
+/// The devices of all platforms, each after its platform. One whose driver is broken hides no other's: its failure is told where
+/// there is no device at all.
+fn of_all(
+    platforms: &[usize],
+    of_platform: impl Fn(usize) -> Result<Vec<usize>, Failure>,
+) -> Result<Vec<(usize, usize)>, Failure> {
+    let (mut all, mut broken) = (Vec::new(), None);
+    for &platform in platforms {
+        match of_platform(platform) {
+            Ok(found) => all.extend(found.into_iter().map(|device| (platform, device))),
+            Err(Failure { code: DEVICE_NOT_FOUND, .. }) => {}
+            Err(failure) => broken = broken.or(Some(failure)),
         }
-        Ok((platforms.len(), all))
+    }
+    match broken {
+        Some(failure) if all.is_empty() => Err(failure),
+        _ => Ok(all),
     }
 }
 
@@ -644,5 +661,23 @@ impl crate::driver::Memory for Memory {
 
     fn copy(&mut self, to: &mut Self) -> Result<(), NoVisit> {
         Ok(Memory::copy(self, to)?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_broken_platform_hides_no_other() {
+        let list = |platform| match platform {
+            1 => Ok(vec![10, 11]),
+            2 => Err(CODES.failure("clGetDeviceIDs", DEVICE_NOT_FOUND)),
+            other => Err(CODES.failure("clGetDeviceIDs", -(other as i32))),
+        };
+        let all = |platforms: &[usize]| of_all(platforms, list).map_err(|failure| failure.code);
+        assert_eq!(all(&[30, 2, 1]), Ok(vec![(1, 10), (1, 11)]));
+        assert_eq!(all(&[2]), Ok(vec![]));
+        assert_eq!(all(&[2, 30, 40]), Err(-30), "the first failure");
     }
 }
