@@ -26,7 +26,7 @@ impl Ticker {
     pub fn detect() -> Self {
         match () {
             () if cfg!(target_arch = "aarch64") => Ticker::Generic,
-            () if has_invariant_tsc() => Ticker::Tsc,
+            () if has_steady_tsc() => Ticker::Tsc,
             () => Ticker::Raw,
         }
     }
@@ -38,8 +38,8 @@ impl Ticker {
             #[cfg(target_arch = "x86_64")]
             Ticker::Tsc => {
                 let mut cpu = 0;
-                // SAFETY: `detect` chose this variant because CPUID promises an invariant TSC; every such processor
-                // has rdtscp and lfence.
+                // SAFETY: `detect` chose this variant because CPUID says that there is rdtscp; every x86-64 processor has mfence
+                // and lfence.
                 unsafe {
                     core::arch::x86_64::_mm_mfence();
                     let ticks = core::arch::x86_64::__rdtscp(&mut cpu);
@@ -100,12 +100,16 @@ impl Ticker {
     }
 }
 
+/// Whether the time stamp counter is invariant, and there is the instruction that reads it in order. A hypervisor may hide one of
+/// them: in CPUID they are bits of their own (8000_0007 and 8000_0001, EDX).
 #[cfg(target_arch = "x86_64")]
-fn has_invariant_tsc() -> bool {
-    raw_cpuid::CpuId::new().get_advanced_power_mgmt_info().is_some_and(|info| info.has_invariant_tsc())
+fn has_steady_tsc() -> bool {
+    let id = raw_cpuid::CpuId::new();
+    id.get_advanced_power_mgmt_info().is_some_and(|info| info.has_invariant_tsc())
+        && id.get_extended_processor_and_feature_identifiers().is_some_and(|info| info.has_rdtscp())
 }
 
 #[cfg(not(target_arch = "x86_64"))]
-fn has_invariant_tsc() -> bool {
+fn has_steady_tsc() -> bool {
     false
 }

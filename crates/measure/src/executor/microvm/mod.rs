@@ -109,7 +109,7 @@ impl MicroVm {
     fn check_clock(&mut self, cpu: u32) -> Result<(), NoVisit> {
         if self.ticker != Ticker::Tsc {
             return Err(NoVisit::impossible(
-                "a guest has no clock but the time stamp counter, which is not invariant here",
+                "a guest has no clock but the time stamp counter, which is not invariant here or lacks rdtscp",
             ));
         }
         if !self.clock_checked {
