@@ -81,8 +81,8 @@ pub struct Call {
     fault: u64,
     /// Whether a pass is nothing but blocks of plain arrays.
     even: u64,
-    /// Lets the lanes begin on a line.
-    spare: u64,
+    /// The code's own, to bring an element from one kind of register to another; and it lets the lanes begin on a line.
+    spill: u64,
     /// Elements, as registers were stored.
     lanes: [u8; LANES],
     /// An element for each sum: the sum of single elements. The last one loaded, where nothing is summed.
@@ -114,6 +114,8 @@ impl Call {
     #[cfg(target_arch = "x86_64")]
     pub(crate) const SAVED_STACK: i32 = 160;
     pub(crate) const EVEN: i32 = 176;
+    #[cfg(target_arch = "x86_64")]
+    pub(crate) const SPILL: i32 = 184;
     pub(crate) const LANES: i32 = 192;
     pub(crate) const SINGLES: i32 = 704;
 
@@ -132,7 +134,7 @@ impl Call {
             saved_stack: 0,
             fault: 0,
             even: 0,
-            spare: 0,
+            spill: 0,
             lanes: [0; LANES],
             singles: [[0; 8]; SUMS_MOST],
         }
@@ -390,6 +392,7 @@ mod tests {
         check(Call::SCALAR, offset_of!(Call, scalar));
         check(Call::SAVED_STACK, offset_of!(Call, saved_stack));
         check(Call::EVEN, offset_of!(Call, even));
+        check(Call::SPILL, offset_of!(Call, spill));
         check(Call::SINGLES, offset_of!(Call, singles));
         check(Call::LANES, offset_of!(Call, lanes));
     }

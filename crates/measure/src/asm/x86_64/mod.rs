@@ -26,8 +26,8 @@ type At = Address<Register>;
 
 /// Saved by the prologue, in this order.
 const SAVED: [Register; 6] = [RBX, RBP, R12, R13, R14, R15];
-/// Below the stack pointer lies the red zone: free for a leaf function.
-const RED_ZONE: At = Address { base: RSP, offset: -8 };
+/// A word of the call for what goes through memory: Windows keeps nothing below the stack pointer.
+const SPILL: At = Address { base: R15, offset: Call::SPILL as i64 };
 
 impl InstructionSet for Assembler {
     type Register = Register;
@@ -221,8 +221,8 @@ impl InstructionSet for Assembler {
             return self.clear(shape.element, to);
         }
         self.emit(Instruction::with2(Code::Mov_r64_imm64, RAX, bits));
-        self.store_word(RED_ZONE, RAX);
-        self.broadcast(shape, to, memory(RED_ZONE));
+        self.store_word(SPILL, RAX);
+        self.broadcast(shape, to, memory(SPILL));
     }
 
     fn fill_from(&mut self, shape: Shape, to: usize, from: At) {
@@ -236,8 +236,8 @@ impl InstructionSet for Assembler {
             Instruction::with2(Code::Cvtsd2ss_xmm_xmmm64, first, memory(from))
         });
         // By way of memory: before AVX2 a broadcast takes nothing else.
-        self.store(StoreKind::Regular, Shape { width: Width::Scalar, ..shape }, RED_ZONE, to);
-        self.broadcast(shape, to, memory(RED_ZONE));
+        self.store(StoreKind::Regular, Shape { width: Width::Scalar, ..shape }, SPILL, to);
+        self.broadcast(shape, to, memory(SPILL));
     }
 
     fn clear(&mut self, element: Element, to: usize) {
