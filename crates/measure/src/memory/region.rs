@@ -21,8 +21,8 @@ use crate::os::{files, memory, numa};
 use membound_core::memory::located::{Located, NodePages, summed};
 use membound_core::memory::policy::{NodeSet, Policy};
 use membound_core::memory::proof::Proof;
-use membound_core::memory::{MemorySpec, Obtained};
-use membound_core::units::{Bytes, HUGE_PAGE_USUAL};
+use membound_core::memory::{MemoryKind, MemorySpec, Obtained};
+use membound_core::units::{BASE_PAGE, Bytes, HUGE_PAGE_USUAL};
 
 /// A collapse that met a busy page goes on from there; more often than this it is not asked to.
 const TRIES_MOST: u32 = 100;
@@ -62,6 +62,8 @@ impl Region {
     /// The same, aligned to and a multiple of `alignment` (a power of two, or 0) even where its pages are smaller.
     pub fn aligned(spec: MemorySpec, bytes: Bytes, alignment: Bytes, places: &Places) -> Result<Self, NoMemory> {
         let binding = Binding::new(spec, bytes, &crate::machine::source())?;
+        // While the recipe is made, which may fill a file: what it comes to is claimed when it is mapped.
+        let claim = claim(spec.kind, Recipe::whole_pages(bytes, BASE_PAGE as usize), &places.allowance)?;
         let recipe = || provider(spec.kind).recipe(bytes, places);
         let mut recipe = match &binding {
             Some(binding) => binding.around(recipe)??,
@@ -74,6 +76,7 @@ impl Region {
             recipe.page = alignment.0 as usize;
             recipe.bytes = Recipe::whole_pages(Bytes(recipe.bytes as u64), recipe.page);
         }
+        drop(claim);
         let allowance = places.allowance.clone();
         let mut region =
             Region { recipe, binding, mapping: None, allowance, claim: None, start: 0, populated: None, cached: None };
@@ -145,10 +148,7 @@ impl Region {
     pub fn map(&mut self) -> Result<(), NoMemory> {
         self.unmap();
         let recipe = &self.recipe;
-        // A device's memory, and pools that were set aside, are no part of what is free.
-        if recipe.part.is_none() && recipe.kind.pool_page().is_none() {
-            self.claim = Some(self.allowance.claim(Bytes(recipe.bytes as u64))?);
-        }
+        self.claim = claim(recipe.kind, recipe.bytes, &self.allowance)?;
         let mapping = recipe.map().map_err(|fault| recipe.refused(fault))?;
         self.mapping = Some(mapping);
         self.start = mapping.next_multiple_of(recipe.page);
@@ -378,6 +378,14 @@ impl Region {
     }
 }
 
+/// Takes what memory of a kind takes of what is free: a device's own, and pools that were set aside, take nothing of it.
+fn claim(kind: MemoryKind, bytes: usize, allowance: &Allowance) -> Result<Option<Claim>, NoMemory> {
+    if kind.pool_page().is_some() || matches!(kind, MemoryKind::Bar | MemoryKind::BarWc) {
+        return Ok(None);
+    }
+    allowance.claim(Bytes(bytes as u64)).map(Some)
+}
+
 impl Drop for Region {
     fn drop(&mut self) {
         self.release();
@@ -407,7 +415,6 @@ impl Recipe {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use membound_core::memory::MemoryKind;
 
     #[test]
     fn base_pages_are_obtained_and_counted() {
@@ -434,6 +441,17 @@ mod tests {
             region.map().unwrap();
             assert!(region.words().iter().all(|word| *word == 0.0), "{kind}");
         }
+    }
+
+    /// Filling a file of too many bytes takes long, or all of a memory file system.
+    #[test]
+    fn the_allowance_is_asked_before_a_file_is_made() {
+        let (allowance, tmpfs) = (Allowance::of(Bytes::mib(1)), "/no/such/folder".into());
+        let places = Places { allowance: allowance.clone(), tmpfs, ..Places::default() };
+        let of = |mib| Region::new(MemorySpec::of(MemoryKind::Tmpfs), Bytes::mib(mib), &places).unwrap_err();
+        assert!(matches!(of(2), NoMemory::Allowance { .. }));
+        assert!(matches!(of(1), NoMemory::File { .. }));
+        assert_eq!(allowance.left(), Bytes::mib(1));
     }
 
     #[test]
