@@ -26,6 +26,11 @@ impl PlainWork for Lines {
         self != Lines::Movdir64b
     }
 
+    /// Whole lines need nothing of what was there.
+    fn write_allocates(self) -> bool {
+        false
+    }
+
     fn byte(self) -> u8 {
         if self == Lines::Movdir64bFill { 0x5a } else { 0 }
     }

@@ -31,6 +31,12 @@ pub trait PlainWork: Copy + Ord + Debug + Display + Serialize + JsonSchema + 'st
         }
     }
 
+    /// Whether its stores first read the lines they write, as far as is known. What may avoid that from some length on is counted as
+    /// if it did not, as [`StoreKind::write_allocates`](crate::kernel::StoreKind::write_allocates) does.
+    fn write_allocates(self) -> bool {
+        true
+    }
+
     /// Arrays that it touches: source and destination, or the destination alone.
     fn arrays(self) -> u64 {
         if self.fills() { 1 } else { 2 }

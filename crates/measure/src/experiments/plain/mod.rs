@@ -58,11 +58,15 @@ fn measure_by(
     let mut movers: Vec<Mover> = case.cpus.iter().map(mover).collect::<Result<_, _>>()?;
     let (samples, repetitions) = team.measure(&mut movers)?;
     let obtained = movers.iter().map(|mover| mover.region.inspect(touched)).reduce(Obtained::and).unwrap_or_default();
-    let stored = bytes * case.threads() as u64;
-    let loaded = stored * (work.arrays() - 1);
-    // Whether its stores allocate lines is what the comparison with kernels tells: as if they did.
-    let volume = Volume { units: stored, unit: Unit::Element, loaded, stored, write_allocated: stored, flops: 0 };
+    let volume = volume(work, bytes * case.threads() as u64);
     Ok(Measured { volume, repetitions, core_clock_links: CORE_CLOCK_LINKS, samples, obtained })
+}
+
+/// What a repetition moves that stores so many bytes.
+fn volume(work: impl PlainWork, stored: u64) -> Volume {
+    let loaded = stored * (work.arrays() - 1);
+    let write_allocated = if work.write_allocates() { stored } else { 0 };
+    Volume { units: stored, unit: Unit::Element, loaded, stored, write_allocated, flops: 0 }
 }
 
 /// One thread and its memory: the destination, and behind it the source.
@@ -123,6 +127,21 @@ impl Task for Mover {
 mod tests {
     use super::*;
     use membound_core::case::USUAL_MEMORY;
+
+    /// A kernel that zeroes whole lines is counted without write-allocates, and so is the instruction alone.
+    #[test]
+    fn whole_lines_are_not_read_before_they_are_written() {
+        use membound_core::kernel::StoreKind;
+        use membound_core::plain::lines::Lines;
+        use membound_core::plain::strings::Strings;
+
+        let moved = |volume: Volume| [volume.loaded, volume.stored, volume.write_allocated];
+        assert_eq!(moved(volume(Lines::Movdir64b, 640)), [640, 640, 0]);
+        assert_eq!(moved(volume(Lines::Clzero, 640)), [0, 640, 0]);
+        assert!(!StoreKind::Zero.write_allocates() && StoreKind::Rep.write_allocates());
+        let [first, ..] = Strings::ALL else { panic!("no strings") };
+        assert_eq!(volume(*first, 640).write_allocated, 640);
+    }
 
     /// What came of one repetition of a way over 4096 bytes.
     fn done(filled: Option<u8>, way: fn(&mut [u8], Source<'_>)) -> Result<(), NoVisit> {
