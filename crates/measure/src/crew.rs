@@ -267,9 +267,7 @@ fn take(workers: &mut [Worker], quota: &Quota<'_>, tools: &Tools<'_>) -> Result<
     let ahead = (GO_AHEAD.as_secs_f64() * tools.hz.0) as u64;
     let (deadline, mut since) = (Instant::now() + quota.time, tools.ticker.now());
     loop {
-        let count = samples.ticks.len();
-        let is_enough = count >= quota.most_samples || (count >= quota.least_samples && Instant::now() >= deadline);
-        if is_enough || (quota.interrupted)() {
+        if quota.is_met(samples.ticks.len(), deadline) || (quota.interrupted)() {
             break;
         }
         let go = Word::Go { at: tools.ticker.now() + ahead, repetitions };

@@ -61,6 +61,13 @@ pub struct Quota<'a> {
     pub interrupted: &'a (dyn Fn() -> bool + Sync),
 }
 
+impl Quota<'_> {
+    /// Whether so many samples are enough, in a visit whose time ends then.
+    pub(crate) fn is_met(&self, samples: usize, deadline: Instant) -> bool {
+        samples >= self.most_samples || (samples >= self.least_samples && Instant::now() >= deadline)
+    }
+}
+
 /// How a run is laid out in time.
 #[allow(missing_debug_implementations)] // It holds closures.
 pub struct Schedule<'a> {

@@ -62,23 +62,22 @@ pub(crate) trait Task {
 /// A visit to a case by one thread.
 pub(crate) struct Solo<'a> {
     cpu: u32,
-    quota: &'a Quota<'a>,
+    quota: Quota<'a>,
     tools: &'a Tools<'a>,
-    /// Samples of a round, and those after which the time is asked for, and those after which there are enough.
+    /// Samples of a round.
     round: usize,
-    least: usize,
-    most: usize,
 }
 
 impl<'a> Solo<'a> {
     /// As many samples as the quota says, each a round.
     pub fn new(cpu: u32, quota: &'a Quota<'a>, tools: &'a Tools<'a>) -> Self {
-        Solo { cpu, quota, tools, round: 1, least: quota.least_samples, most: quota.most_samples }
+        let least_samples = quota.least_samples.max(1);
+        Solo { cpu, quota: Quota { least_samples, ..*quota }, tools, round: 1 }
     }
 
     /// Rounds of so many samples: one at least, and more while there is time.
     pub fn in_rounds(self, round: usize, most: usize) -> Self {
-        Solo { round, least: 1, most, ..self }
+        Solo { round, quota: Quota { least_samples: 1, most_samples: most, ..self.quota }, ..self }
     }
 
     /// Takes samples on a thread of its own; with them come the repetitions of each.
@@ -98,11 +97,11 @@ impl<'a> Solo<'a> {
         samples.warm_up_ticks = now().saturating_sub(std::mem::replace(&mut since, now()));
         loop {
             let taken = samples.ticks.len();
-            let is_late = taken > 0 && taken >= self.least && Instant::now() >= deadline;
-            if is_late || taken >= self.most {
+            if self.quota.is_met(taken, deadline) {
                 break;
             }
-            let Some(round) = self.round(task, repetitions, self.most - taken, &mut steal)? else { break };
+            let most = self.quota.most_samples - taken;
+            let Some(round) = self.round(task, repetitions, most, &mut steal)? else { break };
             for sample in round {
                 samples.push(sample);
                 keep_probes(&mut samples, std::iter::once(sample.probes));

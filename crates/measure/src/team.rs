@@ -466,9 +466,9 @@ impl<'a> Leader<'a> {
 
     fn decide(&mut self) {
         let shared = &self.team.shared;
-        let (taken, quota) = (self.samples.ticks.len(), self.team.quota);
-        let least = if self.is_one_enough { 1 } else { quota.least_samples };
-        let enough = taken >= quota.most_samples || (taken >= least && Instant::now() >= self.deadline);
+        let quota = self.team.quota;
+        let least_samples = if self.is_one_enough { 1 } else { quota.least_samples };
+        let enough = Quota { least_samples, ..*quota }.is_met(self.samples.ticks.len(), self.deadline);
         let is_ended = || enough || shared.stop.is_raised() || (self.team.quota.interrupted)();
         if !is_ended() {
             self.pause();

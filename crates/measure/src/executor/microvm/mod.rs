@@ -40,11 +40,11 @@ use membound_core::memory::{MemoryKind, MemorySpec, behaviour};
 use membound_core::record::{Clock, Measured, Outcome, Sample, Samples};
 use membound_core::units::{Bytes, LINE};
 
-/// A guest that takes this much longer than it may need is taken to hang.
 /// Trips of the core clock chain, short and long. What is kept is the difference, 20,000 cycles, so that the cost of the
 /// call and of reading the clock (some 150 cycles) drops out.
 const CLOCK_TRIPS: [u64; 2] = [20, 220];
 const CORE_CLOCK_LINKS: u64 = (CLOCK_TRIPS[1] - CLOCK_TRIPS[0]) * CHAIN_LINKS;
+/// A guest that takes this much longer than it may need is taken to hang.
 const PATIENCE: Duration = Duration::from_secs(2);
 /// Longest that a guest may need for one word: more than an uncached access to far memory.
 const WORD: Duration = Duration::from_micros(1);
@@ -346,10 +346,7 @@ impl Visit<'_> {
     }
 
     fn is_enough(&self, taken: &Taken, deadline: Instant) -> bool {
-        let samples = taken.samples.ticks.len();
-        samples >= self.quota.most_samples
-            || (samples >= self.quota.least_samples && Instant::now() >= deadline)
-            || (self.quota.interrupted)()
+        self.quota.is_met(taken.samples.ticks.len(), deadline) || (self.quota.interrupted)()
     }
 
     fn station(&self, mappings: &[Mapping]) -> Result<Station, NoVisit> {

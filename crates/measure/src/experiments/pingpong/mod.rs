@@ -207,11 +207,7 @@ impl<'a> PingPongs<'a> {
         }
         let (mut samples, mut steal) = (Samples::default(), StealMeter::new());
         samples.pair_ticks = vec![Vec::new(); work.pairs.len()];
-        while samples.ticks.len() < quota.most_samples {
-            let is_late = samples.ticks.len() >= quota.least_samples && Instant::now() >= deadline;
-            if is_late || (quota.interrupted)() {
-                break;
-            }
+        while !quota.is_met(samples.ticks.len(), deadline) && !(quota.interrupted)() {
             let reports = cast.round(repetitions)?;
             let ticks = self.pair_ticks(cast, &reports);
             let sum = |of: fn(&Report) -> u64| {
