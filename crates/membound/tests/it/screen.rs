@@ -244,6 +244,18 @@ fn an_earlier_fleet_says_what_got_slower() {
     assert!(same.nodes_changed.is_empty() && !same.changes.iter().any(|change| change.is_certain));
 }
 
+/// Where neighbours are too few nothing was compared, which is not the same as nothing found.
+#[test]
+fn too_few_neighbours_are_no_pass() {
+    let (then, _) = Simulated::new(18, Noise::Normal).fleet(3, None, 0.0);
+    let mut now = then.clone();
+    now.nodes[1].figures.iter_mut().for_each(|figure| figure.log -= 0.7);
+    let since = screen(&now, Some(&then), None, Options::default()).since.unwrap();
+    assert_eq!((since.nodes, since.left_out), (0, 3));
+    assert_eq!(since.sentences(), ["Since the earlier fleet: none of 3 nodes could be compared with its neighbours."]);
+    assert!(since.notes.iter().any(|note| note.contains("only 3 of a kind")), "{:?}", since.notes);
+}
+
 #[test]
 fn degenerate_fleets_are_no_trouble() {
     let empty = screened(&Fleet::default());

@@ -18,8 +18,10 @@ const ERRORS: f64 = 4.0;
 /// What changed since an earlier fleet.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Since {
-    /// Nodes that are in both.
+    /// Nodes that are in both, in cohorts large enough to be compared.
     pub nodes: usize,
+    /// Nodes that are in both and in a cohort that is not.
+    pub left_out: usize,
     /// What the fleet as a whole gained or lost, by cohort and group.
     pub changes: Vec<Change>,
     /// Nodes that changed otherwise than the fleet, those that lost most first.
@@ -77,7 +79,10 @@ impl Since {
     /// The answer.
     pub fn sentences(&self) -> Vec<String> {
         if self.nodes == 0 {
-            return Vec::new();
+            let left_out = counted(self.left_out, "node");
+            let sentence =
+                format!("Since the earlier fleet: none of {left_out} could be compared with its neighbours.");
+            return if self.left_out == 0 { Vec::new() } else { vec![sentence] };
         }
         let certain = self.changes.iter().filter(|change| change.is_certain);
         let mut sentences: Vec<String> = certain
@@ -116,12 +121,14 @@ pub(crate) fn since(now: &Fleet, then: &Fleet, options: Options) -> Since {
         })
         .collect();
     let changed = Fleet { cells: now.cells.clone(), nodes };
-    let mut since = Since { nodes: changed.nodes.len(), notes: left_out(now, then), ..Since::default() };
+    let mut since = Since { notes: left_out(now, then), ..Since::default() };
     for cohort in cohorts(&changed) {
         if let Some(why) = cohort.left_out(&changed) {
             since.notes.push(format!("Against the earlier fleet, {}: {why}.", cohort.name));
+            since.left_out += cohort.nodes.len();
             continue;
         }
+        since.nodes += cohort.nodes.len();
         let distances = Distances::of(&changed, &cohort.nodes, options);
         for set in distances.side_by_side() {
             let Some((change, error)) = distances.middle(set) else { continue };
