@@ -6,6 +6,7 @@
 
 use crate::rate::Cost;
 use crate::section::Cell;
+use membound_core::stats::Z95;
 use membound_core::units::count;
 
 /// From which use on a kind is cheaper in sum, by t_first + (n - 1) t_steady.
@@ -49,11 +50,8 @@ impl BreakEven {
     }
 }
 
-/// Normal quantile of 97.5 %: half an interval is so many standard errors.
-const Z: f64 = 1.96;
-
 fn standard_error(low: f64, high: f64) -> f64 {
-    (high - low) / (2.0 * Z)
+    (high - low) / (2.0 * Z95)
 }
 
 /// A gain that may be larger than this is not none.
@@ -69,8 +67,8 @@ pub(crate) fn break_even(first: (Cost, Cost), steady: (Cost, Cost), gain: [f64; 
     let saved = steady.1.value() * share;
     let share_error = standard_error(1.0 - 1.0 / gain[1], 1.0 - 1.0 / gain[2]);
     let saved_error = (steady.1.value() * share_error).hypot(share * error(steady.1));
-    let is_dearer = dearer > Z * dearer_error;
-    let is_cheaper = dearer < -Z * dearer_error;
+    let is_dearer = dearer > Z95 * dearer_error;
+    let is_cheaper = dearer < -Z95 * dearer_error;
     let is_faster = gain[1] > 1.0;
     let is_slower = gain[2] < 1.0;
     let uses = 1.0 + dearer / saved;
@@ -92,7 +90,7 @@ pub(crate) fn break_even(first: (Cost, Cost), steady: (Cost, Cost), gain: [f64; 
 
 /// Fieller's 95 % interval of a / b for independent a, b > 0; an open end is absent.
 fn quotient(a: f64, a_error: f64, b: f64, b_error: f64) -> [Option<f64>; 2] {
-    let (p, q, r) = (a * a - (Z * a_error).powi(2), a * b, b * b - (Z * b_error).powi(2));
+    let (p, q, r) = (a * a - (Z95 * a_error).powi(2), a * b, b * b - (Z95 * b_error).powi(2));
     let root = (q * q - p * r).max(0.0).sqrt();
     if r > 0.0 { [Some((q - root) / r), Some((q + root) / r)] } else { [Some(p / (q + root)), None] }
 }
@@ -144,7 +142,7 @@ mod tests {
     fn a_gain_that_may_be_none_leaves_the_break_even_open() {
         assert_eq!(quotient(10.0, 0.0, 2.0, 0.0), [Some(5.0), Some(5.0)]);
         let [low, high] = quotient(10.0, 0.0, 2.0, 1.5);
-        assert!((low.unwrap() - 10.0 / (2.0 + Z * 1.5)).abs() < 1e-9 && high.is_none());
+        assert!((low.unwrap() - 10.0 / (2.0 + Z95 * 1.5)).abs() < 1e-9 && high.is_none());
         // By hand: ends are 10 / (2 +- 1.96 * 0.5).
         let [low, high] = quotient(10.0, 0.0, 2.0, 0.5);
         assert!((low.unwrap() - 10.0 / 2.98).abs() < 1e-9 && (high.unwrap() - 10.0 / 1.02).abs() < 1e-9);

@@ -6,7 +6,7 @@ use membound_core::parallel;
 use membound_core::record::hand_overs::{Distance, Moved};
 use membound_core::record::probes::Undisturbed;
 use membound_core::record::{Header, Measured, Measurement, Record};
-use membound_core::stats::quantiles::median;
+use membound_core::stats::quantiles::{median, quantile};
 
 /// A record and the visits to each of its cases.
 pub(crate) struct Visits<'a> {
@@ -144,6 +144,5 @@ pub(crate) fn imbalance(measured: &[&Measured]) -> Option<f64> {
 pub(crate) fn fast_tenth(speeds: &[f64]) -> Option<f64> {
     let mut all = speeds.to_vec();
     all.sort_by(f64::total_cmp);
-    let at = |share: f64| all.get(((all.len().saturating_sub(1)) as f64 * share).round() as usize).copied();
-    Some(at(0.9)? / at(0.5)?)
+    (!all.is_empty()).then(|| quantile(&all, 0.9) / quantile(&all, 0.5))
 }

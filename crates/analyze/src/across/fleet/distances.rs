@@ -19,7 +19,7 @@ use crate::across::fleet::nodes::Fleet;
 use membound_core::in_order::InOrder;
 use membound_core::stats::cohort;
 use membound_core::stats::cohort::Spread;
-use membound_core::stats::quantiles::{median, median_in_place};
+use membound_core::stats::quantiles::{median, median_in_place, quantile};
 
 /// Where a z is cut within a set.
 const CUT: f64 = 6.0;
@@ -322,11 +322,7 @@ impl Distances {
             .filter(|effect| effect.is_finite())
             .collect();
         all.sort_by(f64::total_cmp);
-        let at = |percent: u32| {
-            let rank = f64::from(percent) / 100.0 * (all.len() - 1) as f64;
-            let (low, high) = (all[rank.floor() as usize], all[rank.ceil() as usize]);
-            low + (high - low) * rank.fract()
-        };
+        let at = |percent: u32| quantile(&all, f64::from(percent) / 100.0);
         let set = &self.sets[set];
         (!all.is_empty()).then(|| GroupSpread {
             group: set.name.clone(),

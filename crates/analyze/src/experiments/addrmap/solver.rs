@@ -17,8 +17,8 @@ use std::collections::BTreeMap;
 use fastrand::Rng;
 
 use crate::experiments::addrmap::rule::{Answer, Fit, Rule, fit};
-use membound_core::stats;
 use membound_core::stats::quantiles::{Modes, median};
+use membound_core::stats::{self, Z95};
 use membound_core::units::{Bytes, LINE};
 use membound_core::work::addrmap::Stage;
 
@@ -154,11 +154,10 @@ pub struct Determined {
 impl Determined {
     /// Lower end of the 95 % interval (Wilson) of the share of new pairs that the rule is right about, 0 to 1.
     pub fn confidence(&self) -> f64 {
-        const Z: f64 = 1.96;
         let n = self.checked.iter().sum::<usize>().max(1) as f64;
         let share = self.agreed.iter().sum::<usize>() as f64 / n;
-        let half = Z * (share * (1.0 - share) / n + (Z / (2.0 * n)).powi(2)).sqrt();
-        (share + Z * Z / (2.0 * n) - half) / (1.0 + Z * Z / n)
+        let half = Z95 * (share * (1.0 - share) / n + (Z95 / (2.0 * n)).powi(2)).sqrt();
+        (share + Z95 * Z95 / (2.0 * n) - half) / (1.0 + Z95 * Z95 / n)
     }
 }
 
