@@ -36,6 +36,7 @@ pub(crate) fn of_visits(visits: &Visits<'_>) -> Report {
     crate::across::limits::mark_impossible(&mut rows, &known, &header.machine);
     bandwidth::levels::best_of_levels(&mut levels.all, &rows);
     let streaming = streaming(&levels.all, &rows);
+    let line = header.machine.line(first_cpu(record));
     let is_beside_bandwidth = levels.iter().any(|level| !level.best.is_empty());
     let mut report = Report {
         host: header.host.clone(),
@@ -50,7 +51,7 @@ pub(crate) fn of_visits(visits: &Visits<'_>) -> Report {
         copies: crate::experiments::copies::rows::copies(visits),
         pages: crate::experiments::pages::rows::rows(visits),
         offsets: crate::experiments::offsets::rows::rows(visits),
-        latency: chases.latency(&mut levels, streaming, is_beside_bandwidth),
+        latency: chases.latency(&mut levels, streaming, is_beside_bandwidth, line),
         page_cache: crate::experiments::page_cache::rows::page_cache(visits),
         handovers: crate::experiments::c2c::rows::handovers(visits),
         loaded: crate::experiments::loaded::rows::under_load(visits),
@@ -85,17 +86,21 @@ pub(crate) fn of_visits(visits: &Visits<'_>) -> Report {
         best.share = report.limits.share(&report.rows[best.row], &report.machine);
     }
     report.roofline = crate::across::roofline::roofline(&report.flops, &report.rows, &report.limits, &report.machine)
-        .with_chases(report.latency.rows.iter().chain(&report.latency.together));
+        .with_chases(line, report.latency.rows.iter().chain(&report.latency.together));
     report.findings = crate::experiments::sentences(&report);
     report.warnings = crate::across::findings::warnings(&report, visits);
     report.verdict = crate::across::verdict::verdict(&report);
     report
 }
 
+fn first_cpu(record: &Record) -> u32 {
+    record.measurements.first().and_then(|visit| visit.case.cpus.first().copied()).unwrap_or(0)
+}
+
 /// The levels of the memory system by all curves together; without a curve (a handful of sizes) the caches that the operating
 /// system claims.
 fn levels(rows: &[BandwidthRow], chases: &Chases, record: &Record) -> Levels {
-    let cpu = record.measurements.first().and_then(|visit| visit.case.cpus.first().copied()).unwrap_or(0);
+    let cpu = first_cpu(record);
     let machine = &record.header.machine;
     let told: Vec<Bytes> = machine.data_caches(cpu).iter().map(|cache| cache.size).collect();
     let curves: Vec<Curve> = [chases.curves(), bandwidth::levels::curves(rows)].concat();

@@ -586,7 +586,8 @@ fn delivered(row: &BandwidthRow) -> Option<Rate> {
 
 impl Roofline {
     /// With the ceilings that chases through memory tell of: of each order and number of chains the largest working set.
-    pub fn with_chases<'a>(mut self, chases: impl Iterator<Item = &'a LatencyRow>) -> Roofline {
+    /// `line` is what a machine's memory moves at once.
+    pub fn with_chases<'a>(mut self, line: Bytes, chases: impl Iterator<Item = &'a LatencyRow>) -> Roofline {
         let is_ours = |row: &&LatencyRow| {
             row.quality.is_measured()
                 && row.level.as_deref() == Some("memory")
@@ -598,7 +599,7 @@ impl Roofline {
             let (chase, size, threads) = (row.chase(), row.case.working_set, row.case.threads());
             let Some([ns, low, high]) = row.latency_ns.map(|cost| cost.interval()) else { continue };
             let lines = threads as f64 * f64::from(chase.chains);
-            let bps = |ns: f64| lines * units::LINE as f64 / (ns * 1e-9);
+            let bps = |ns: f64| lines * line.0 as f64 / (ns * 1e-9);
             let held = found.entry((threads, chase.order, chase.chains)).or_insert((Bytes(0), [0.0; 3]));
             if held.0 <= size {
                 *held = (size, [bps(ns), bps(high), bps(low)]);

@@ -8,7 +8,7 @@ use crate::machine::caches::{Cache, is_beside};
 use crate::machine::cpus::{CoreKind, Cpu};
 use crate::machine::cpuset::CpuSet;
 use crate::machine::fact::Fact;
-use crate::units::{Bytes, words};
+use crate::units::{Bytes, LINE, words};
 
 words! {
     /// How near two CPUs are, as far as the kernel tells: the nearest that holds.
@@ -108,6 +108,11 @@ impl Machine {
     /// The last cache before memory, for one CPU.
     pub fn last_level(&self, cpu: u32) -> Option<&Cache> {
         self.data_caches(cpu).into_iter().last()
+    }
+
+    /// Bytes that a CPU gets from memory at once: a line of its last cache, which processors for Arm make as large as 256 B.
+    pub fn line(&self, cpu: u32) -> Bytes {
+        self.last_level(cpu).map(|cache| cache.line).filter(|line| line.0 > 0).unwrap_or(Bytes(LINE))
     }
 
     /// Bytes that these CPUs have right before a CPU's cache of this level, where that holds nothing of them.

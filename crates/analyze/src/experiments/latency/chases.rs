@@ -107,8 +107,14 @@ impl Chases {
         }
     }
 
-    /// All that they tell. `streaming`: what loads of one core get from memory, to hold against it.
-    pub(crate) fn latency(self, levels: &mut Levels, streaming: Option<Rate>, is_beside_bandwidth: bool) -> Latency {
+    /// All that they tell. `streaming`: what loads of one core get from memory, to hold against it; `line`: what memory moves at once.
+    pub(crate) fn latency(
+        self,
+        levels: &mut Levels,
+        streaming: Option<Rate>,
+        is_beside_bandwidth: bool,
+        line: Bytes,
+    ) -> Latency {
         let Chases { mut chases, mut together, translation, .. } = self;
         for chase in chases.iter_mut().chain(&mut together) {
             chase.row.level = level_of(chase, &levels.all);
@@ -122,7 +128,7 @@ impl Chases {
         disturbed(&mut levels.all, &chases);
         Latency {
             translation,
-            parallelism: parallelism(&chases, streaming),
+            parallelism: parallelism(&chases, streaming, line),
             map: map(&chases),
             levels: levels.iter().filter(|level| level.latency.is_some()).cloned().collect(),
             is_beside_bandwidth,

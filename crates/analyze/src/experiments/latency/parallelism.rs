@@ -11,7 +11,7 @@ use membound_core::case::Protocol;
 use membound_core::in_order::InOrder;
 use membound_core::kernel::chase::{Chase, Order};
 use membound_core::memory::MemoryKind;
-use membound_core::units::{Bytes, LINE};
+use membound_core::units::Bytes;
 
 /// Share of the greatest rate that the knee has reached.
 const KNEE: f64 = 0.95;
@@ -25,7 +25,9 @@ pub struct Parallelism {
     pub memory: MemoryKind,
     /// Working set.
     pub working_set: Bytes,
-    /// Chains, nanoseconds from link to link, bytes of lines a second (Little's law: chains x 64 B / latency).
+    /// What memory moves at once.
+    pub line: Bytes,
+    /// Chains, nanoseconds from link to link, bytes of lines a second (Little's law: chains x line / latency).
     pub points: Vec<ParallelPoint>,
     /// The fewest chains with 95 % of the greatest rate.
     pub knee: u32,
@@ -60,7 +62,7 @@ pub struct ParallelPoint {
 }
 
 /// The random chases over lines that differ in their number of chains alone: of several sets the largest.
-pub(super) fn parallelism(chases: &[Chased], streaming: Option<Rate>) -> Option<Parallelism> {
+pub(super) fn parallelism(chases: &[Chased], streaming: Option<Rate>, line: Bytes) -> Option<Parallelism> {
     let is_one = |c: &&Chased| {
         c.chase() == Chase { chains: c.chase().chains, ..Chase::of(Order::Random) }
             && c.case.protocol == Protocol::Steady
@@ -73,7 +75,7 @@ pub(super) fn parallelism(chases: &[Chased], streaming: Option<Rate>) -> Option<
     let group = groups.into_values().rev().find(|group| group.len() >= LEAST_CHAINS)?;
     let point = |&(chased, latency_ns): &(&Chased, Cost)| {
         let chains = chased.chase().chains;
-        ParallelPoint { chains, latency_ns, bps: f64::from(chains) * LINE as f64 / (latency_ns.value() * 1e-9) }
+        ParallelPoint { chains, latency_ns, bps: f64::from(chains) * line.0 as f64 / (latency_ns.value() * 1e-9) }
     };
     let mut points: Vec<ParallelPoint> = group.iter().map(point).collect();
     points.order_by_key(|point| point.chains);
@@ -83,8 +85,9 @@ pub(super) fn parallelism(chases: &[Chased], streaming: Option<Rate>) -> Option<
     Some(Parallelism {
         memory: group[0].0.case.memory.kind,
         working_set: group[0].0.case.working_set,
+        line,
         knee: points.iter().find(|point| point.bps >= KNEE * greatest_bps)?.chains,
-        lines_in_flight: greatest_bps * alone * 1e-9 / LINE as f64,
+        lines_in_flight: greatest_bps * alone * 1e-9 / line.0 as f64,
         most_chains: points.last()?.chains,
         is_shared,
         greatest_bps,
@@ -102,6 +105,7 @@ mod tests {
         let of = |knee, is_shared| Parallelism {
             memory: MemoryKind::Thp,
             working_set: Bytes::mib(128),
+            line: Bytes(64),
             points: Vec::new(),
             knee,
             greatest_bps: 6.4e9,

@@ -190,10 +190,10 @@ fn translation(latency: &Latency) -> Option<Table> {
 }
 
 fn parallelism(latency: &Latency) -> Option<Table> {
-    let Parallelism { points, working_set, memory, .. } = latency.parallelism.as_ref()?;
+    let Parallelism { points, working_set, memory, line, .. } = latency.parallelism.as_ref()?;
     let about = format!(
         "Memory-level parallelism. Independent chains through {working_set} of {memory} by one core: ns from link to link, and \
-         bytes per second by Little's law (chains x 64 B / latency)"
+         bytes per second by Little's law (chains x {line} / latency)"
     );
     let table = Table::new(about)
         .right("chains", points.iter().map(|point| point.chains.to_string()))
@@ -283,7 +283,7 @@ fn bands(levels: &[Level]) -> Vec<Band> {
 
 /// Lines a second over independent chains.
 fn parallelism_chart(latency: &Latency) -> Option<Chart> {
-    let Parallelism { points, working_set, .. } = latency.parallelism.as_ref()?;
+    let Parallelism { points, working_set, line: bytes, .. } = latency.parallelism.as_ref()?;
     let point = |point: &ParallelPoint| {
         let [value, low, high] = point.latency_ns.interval();
         let rate = |ns: f64| rounded(point.bps * value / ns / 1e9);
@@ -298,7 +298,7 @@ fn parallelism_chart(latency: &Latency) -> Option<Chart> {
         Series { colour: 7, dash: 1, ..line("in proportion".into(), straight.to_vec()) },
     ];
     let about = format!(
-        "Random lines of {working_set} by one core: chains x 64 B / latency (Little's law). Where the curve bends, its miss \
+        "Random lines of {working_set} by one core: chains x {bytes} / latency (Little's law). Where the curve bends, its miss \
          buffers are full."
     );
     let x = Axis::new("independent chains", "chains", Scale::Linear);
