@@ -340,7 +340,8 @@ pub(crate) fn is_huge(obtained: &Obtained) -> Option<bool> {
     Some(huge_share(obtained)? >= threshold::HUGE_SHARE)
 }
 
-fn huge_share(obtained: &Obtained) -> Option<f64> {
+/// The share of memory that is made of huge pages, as far as smaps tells.
+pub(crate) fn huge_share(obtained: &Obtained) -> Option<f64> {
     obtained.huge_bytes.map(|huge| huge.0 as f64 / obtained.bytes.0.max(1) as f64)
 }
 

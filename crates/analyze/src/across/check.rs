@@ -24,7 +24,6 @@ use membound_core::experiments::frame::Frame;
 use membound_core::kernel::chase::Order;
 use membound_core::kernel::{Element, LoadKind, StoreKind};
 use membound_core::machine::Machine;
-use membound_core::machine::nature::NodeKind;
 use membound_core::machine::spec::Sheet;
 use membound_core::memory::policy::Policy;
 use membound_core::record::Record;
@@ -152,8 +151,7 @@ const CLOCK: &str = "core clock";
 
 /// The cases of a baseline that are to be measured again: for each quantity the one that is known best. A quantity that the
 /// baseline lacks is left out.
-pub fn probes(report: &Report, record: &Record) -> Vec<Probe> {
-    let _cases = || record.measurements.iter().map(|visit| &visit.case);
+pub fn probes(report: &Report) -> Vec<Probe> {
     let role = |(quantity, kernel, level, is_together): &Role| {
         let is_there = |row: &BandwidthRow| match *level {
             "memory" => row.is_in_memory(&report.machine),
@@ -639,8 +637,7 @@ fn facts(changes: &[Change], baseline: &[Record], machine: &Machine) -> Vec<Chan
 
 /// Channels of which the sheet tells, and modules of which the firmware tells: with fewer modules some channel is empty.
 fn channels(sheet: &Sheet, machine: &Machine) -> Option<Change> {
-    let model = machine.identity.model.known().map_or("", String::as_str);
-    let channels = sheet.memory_of(NodeKind::Dram, model)?.channels? as usize * machine.packages().max(1);
+    let channels = limits::channels(sheet, machine)?;
     let modules = machine.modules()?.len();
     let is_short = modules > 0 && modules < channels && !machine.is_virtual();
     is_short.then(|| Change { what: CHANNELS.into(), a: channels.to_string(), b: modules.to_string() })

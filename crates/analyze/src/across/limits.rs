@@ -17,7 +17,7 @@ use membound_core::kernel::catalog::Kernel;
 use membound_core::kernel::{Element, StoreKind, Width};
 use membound_core::machine::Machine;
 use membound_core::machine::cpuset::CpuSet;
-use membound_core::machine::nature::NodeKind;
+use membound_core::machine::nature::{NodeKind, NodeNature};
 use membound_core::machine::spec::{Balance, Channels, Cores, Sheet, SheetCache};
 use membound_core::units::{Bytes, BytesPerSecond, Hertz, percent, words};
 
@@ -175,8 +175,7 @@ fn memories(machine: &Machine, sheet: Option<&Sheet>, rows: &[BandwidthRow]) -> 
         found.insert((None, machine.kind_without_nodes(), None), Vec::new());
     }
     let one = |((package, kind, cache), nodes): ((Option<u32>, NodeKind, Option<NodeKind>), Vec<u32>)| {
-        let packages = if package.is_some() { 1 } else { machine.packages().max(1) };
-        let [behind, front] = [Some(kind), cache].map(|kind| kind.map(|kind| memory(machine, sheet, kind, packages)));
+        let [behind, front] = [Some(kind), cache].map(|kind| kind.map(|kind| memory(machine, sheet, kind, package)));
         let (behind, front) = (behind.unwrap_or_default(), front);
         let name = match &front {
             Some(front) => format!("{} in front of {}", front.0, behind.0),
@@ -195,17 +194,19 @@ fn memories(machine: &Machine, sheet: Option<&Sheet>, rows: &[BandwidthRow]) -> 
 }
 
 /// Name and limit of a kind of memory: channels x transfers x width, at the modules' speed where the firmware tells it.
-fn memory(machine: &Machine, sheet: Option<&Sheet>, kind: NodeKind, packages: usize) -> (String, Option<Limit>) {
+fn memory(machine: &Machine, sheet: Option<&Sheet>, kind: NodeKind, package: Option<u32>) -> (String, Option<Limit>) {
     let model = machine.identity.model.known().map_or("", String::as_str);
     let channels = sheet.and_then(|sheet| sheet.memory_of(kind, model));
     let is_beside = kind == NodeKind::Dram;
     let technology = || machine.modules()?.first()?.technology.known().cloned().filter(|_| is_beside);
     let name = channels.map(|channels| channels.name.clone()).or_else(technology).unwrap_or_else(|| kind.to_string());
-    (name, peak(machine, channels, is_beside, packages as f64))
+    (name, peak(machine, channels, is_beside, package))
 }
 
-fn peak(machine: &Machine, channels: Option<&Channels>, is_beside: bool, packages: f64) -> Option<Limit> {
-    let modules = machine.dimm_peak().map(|peak| peak.0).filter(|_| is_beside);
+/// Of the memory of a package, or of all.
+fn peak(machine: &Machine, channels: Option<&Channels>, is_beside: bool, package: Option<u32>) -> Option<Limit> {
+    let packages = if package.is_some() { 1.0 } else { machine.packages().max(1) as f64 };
+    let modules = modules_peak(machine, package).filter(|_| is_beside);
     let mt_s = slowest(machine).filter(|_| is_beside);
     let at_speed = mt_s.and_then(|mt_s| Some((channels?.at(Some(mt_s))? * packages, mt_s)));
     match (at_speed, modules) {
@@ -215,7 +216,8 @@ fn peak(machine: &Machine, channels: Option<&Channels>, is_beside: bool, package
             Some(Limit { value, basis: LimitBasis::Configured, says })
         }
         (_, Some(value)) => {
-            let says = "all memory modules at their configured speed".into();
+            let says =
+                if package.is_some() && machine.packages() > 1 { MODULES_OF_PACKAGE } else { ALL_MODULES }.into();
             Some(Limit { value, basis: LimitBasis::Configured, says })
         }
         _ => {
@@ -225,6 +227,37 @@ fn peak(machine: &Machine, channels: Option<&Channels>, is_beside: bool, package
             Some(Limit { value, basis: LimitBasis::Specified, says })
         }
     }
+}
+
+const ALL_MODULES: &str = "all memory modules at their configured speed";
+const MODULES_OF_PACKAGE: &str = "the package's memory modules at their configured speed";
+
+/// What the modules of a package can move together, or all. Firmware does not tell whose a module is: a package has as large a part of
+/// them as of the memory, in whole modules.
+fn modules_peak(machine: &Machine, package: Option<u32>) -> Option<f64> {
+    let all = machine.dimm_peak()?.0;
+    let (Some(package), Some(modules)) = (package, machine.modules()) else { return Some(all) };
+    let is_beside = |nature: &&NodeNature| nature.kind == NodeKind::Dram;
+    let natures = machine.natures();
+    let bytes = |is_wanted: &dyn Fn(u32) -> bool| -> Option<f64> {
+        let nodes = natures.iter().filter(is_beside).filter(|nature| is_wanted(nature.node));
+        nodes.map(|nature| Some(machine.node(nature.node)?.total.get()?.0 as f64)).sum()
+    };
+    let own = bytes(&|node| machine.package_of(node) == Some(package)).zip(bytes(&|_| true).filter(|all| *all > 0.0));
+    let share = own.map_or(1.0 / machine.packages().max(1) as f64, |(own, all)| own / all);
+    let count = modules.len() as f64;
+    Some(all * (count * share).round().max(1.0) / count)
+}
+
+/// The memory channels of the machine, where its sheet tells them: of a guest's modules and channels nobody knows.
+pub(crate) fn channels_of_sheet(machine: &Machine) -> Option<usize> {
+    channels(&Sheet::of(machine).filter(|_| !machine.is_virtual())?, machine)
+}
+
+/// The memory channels of all packages by a sheet.
+pub(crate) fn channels(sheet: &Sheet, machine: &Machine) -> Option<usize> {
+    let model = machine.identity.model.known().map_or("", String::as_str);
+    Some(sheet.memory_of(NodeKind::Dram, model)?.channels? as usize * machine.packages().max(1))
 }
 
 fn channel_words(memory: &Channels, packages: f64) -> String {
@@ -317,8 +350,10 @@ impl Limits {
         let (beside, others): (Vec<_>, Vec<_>) = parts.into_iter().partition(|part| part.0 == NodeKind::Dram);
         let sum = |parts: Vec<(NodeKind, Limit)>| parts.into_iter().map(|part| part.1).reduce(Limit::and);
         let modules = self.modules_bps.unwrap_or(f64::INFINITY);
-        let beside = sum(beside).map(|limit| match limit.value > modules && limit.basis == LimitBasis::Configured {
-            true => Limit { value: modules, says: "all memory modules at their configured speed".into(), ..limit },
+        // Parts of all modules together may be off by a rounding.
+        let is_all = |limit: &Limit| limit.value > modules * (1.0 - 1e-9) && limit.basis == LimitBasis::Configured;
+        let beside = sum(beside).map(|limit| match is_all(&limit) {
+            true => Limit { value: modules, says: ALL_MODULES.into(), ..limit },
             false => limit,
         });
         beside.into_iter().chain(sum(others)).reduce(Limit::and)

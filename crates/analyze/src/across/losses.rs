@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::across::verdict::diagnosis::{Cause, CauseKind};
+use crate::across::verdict::diagnosis::{Cause, CauseKind, GainBasis};
 use crate::across::verdict::rules::cure;
 use crate::experiments::bandwidth::rows::BandwidthRow;
 use crate::experiments::latency::parallelism::Parallelism;
@@ -256,8 +256,9 @@ fn causes(report: &Report) -> Vec<Loss> {
     let Some(gap) = &report.verdict.gap else { return Vec::new() };
     let loss = |cause: &Cause| {
         let factor = 1.0 + cause.gives_back_bps? / gap.reached_bps;
+        let basis = if cause.basis == GainBasis::Estimated { " (estimated)" } else { "" };
         Some(Loss {
-            what: format!("{}: {}", cause.cause, cause.evidence),
+            what: format!("{}: {}{basis}", cause.cause, cause.evidence),
             factor: [factor; 3],
             than: "slower",
             cure: cause.cure.clone(),

@@ -13,7 +13,7 @@ use membound_core::machine::cpuset::CpuSet;
 use membound_core::machine::nodes::Node;
 use membound_core::machine::source::Hypervisor;
 use membound_core::parallel;
-use membound_core::record::{Clock, Measured, Measurement, Record};
+use membound_core::record::{Clock, End, Environment, Measured, Measurement, Record};
 use membound_core::stats::quantiles::median;
 use membound_core::units::{BASE_PAGE, Bytes, Hertz, percent, significant};
 
@@ -366,11 +366,15 @@ fn falling_clock(all: &Visits<'_>, of_case: &[Option<f64>]) -> Option<Warning> {
         .then(|| warning("the core clock fell during the run", evidence, COOLER))
 }
 
+/// CPU time that the hypervisor says it took during a run: seconds, and the share of all.
+pub(crate) fn stolen(before: &Environment, end: &End, machine: &Machine) -> Option<(f64, f64)> {
+    let stolen = end.after.steal_s? - before.steal_s?;
+    let cpus = machine.online_cpus().len().max(1) as f64;
+    Some((stolen, stolen / (end.wall_s * cpus).max(stolen)))
+}
+
 fn steal(record: &Record) -> Option<Warning> {
-    let end = record.end.as_ref()?;
-    let stolen = end.after.steal_s? - record.header.before.steal_s?;
-    let cpus = record.header.machine.online_cpus().len().max(1) as f64;
-    let share = stolen / (end.wall_s * cpus).max(stolen);
+    let (stolen, share) = stolen(&record.header.before, record.end.as_ref()?, &record.header.machine)?;
     let evidence = format!("{} s of CPU time during the run, {} of all", significant(stolen), percent(share));
     let cure = "see the flag `steal` on single rows; ask for dedicated cores, or repeat when the host is quiet";
     (stolen > threshold::STEAL_S && share > threshold::STEAL).then(|| warning(head::STEAL, evidence, cure))

@@ -309,7 +309,7 @@ fn of_baseline(path: &str, machine: &Machine) -> anyhow::Result<(Vec<Probe>, Vec
         return Err(wrong(&format!("{fault}; measure one here with membound check --record FILE")));
     }
     // Of several records the first that has figures names the cases.
-    let probes = records.iter().map(|record| check::probes(&report(record), record)).find(|probes| !probes.is_empty());
+    let probes = records.iter().map(|record| check::probes(&report(record))).find(|probes| !probes.is_empty());
     let probes = probes.ok_or_else(|| {
         wrong(&"it has no figure that a check looks at; measure one here with membound check --record FILE")
     })?;

@@ -52,7 +52,7 @@ fn scene() -> Scene {
     let frame = simulated::frame(&machine);
     let cases = plan::check::check(&frame).unwrap();
     let baseline = simulated::run(&machine, &cases, &mut fake(1, 1.0));
-    let probes = check::probes(&model::report(&baseline), &baseline);
+    let probes = check::probes(&model::report(&baseline));
     // What the record says of its cases is what they were planned for.
     let mut planned = check::planned(&cases, &frame);
     planned.sort_by(|x, y| x.quantity.cmp(&y.quantity));
@@ -110,7 +110,7 @@ fn a_machine_of_one_cpu_has_each_case_once() {
     let machine = simulated::machine(1, false);
     let cases = plan::check::check(&simulated::frame(&machine)).unwrap();
     let record = simulated::run(&machine, &cases, &mut fake(1, 1.0));
-    let probes = check::probes(&model::report(&record), &record);
+    let probes = check::probes(&model::report(&record));
     assert_eq!((cases.len(), probes.len()), (8, 8), "{probes:#?}");
 }
 
@@ -119,7 +119,7 @@ fn a_default_run_is_a_baseline() {
     let machine = simulated::machine(2, false);
     let cases = plan::characterise::characterise(&simulated::frame(&machine), Duration::from_secs(60)).unwrap().cases();
     let record = simulated::run(&machine, &cases, &mut fake(1, 1.0));
-    let probes = check::probes(&model::report(&record), &record);
+    let probes = check::probes(&model::report(&record));
     assert_eq!(probes.len(), 9, "{probes:#?}");
     let trimmed = check::trimmed(&record, &probes);
     assert!(trimmed.measurements.len() < record.measurements.len() / 20);

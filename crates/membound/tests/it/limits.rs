@@ -14,6 +14,7 @@ use membound_core::case::{Case, Protocol, steady};
 use membound_core::kernel::catalog::Kernel;
 use membound_core::kernel::{StoreKind, Width};
 use membound_core::machine::Machine;
+use membound_core::machine::fact::Fact;
 use membound_core::machine::nature::NodeKind;
 use membound_core::memory::policy::Policy;
 use membound_core::memory::{MemoryKind, MemorySpec, Obtained};
@@ -298,6 +299,41 @@ fn each_memory_of_a_machine_has_a_limit_of_its_own() {
         &gh200,
         &[("LPDDR5X (node 0)", Dram, Some(546.112)), ("HBM3 behind NVLink-C2C (node 1)", Device, Some(900.0))],
     );
+}
+
+/// Firmware lists the modules of all packages.
+#[test]
+fn a_package_has_its_own_modules() {
+    let of_nodes = |nodes: &[(&'static str, u64)]| {
+        let machine = made("vendor_id : GenuineIntel\nmodel name : made up\n", nodes, 8).machine();
+        let machine = Machine { dimms: Fact::Known(vec![by_hand::module(); 16]), ..machine };
+        let found = limits(&machine, None, &[]);
+        let of = |nodes: &[u32]| {
+            found.of_nodes(&nodes.iter().copied().collect()).map(|limit| (limit.value / 1e9, limit.says))
+        };
+        [of(&[0]), of(&[1]), of(&[0, 1])].map(Option::unwrap)
+    };
+    let (one, all) = ("the package's memory modules", "all memory modules");
+    let check = |nodes: &[(&'static str, u64)], expect: [(f64, &str); 3]| {
+        for ((value, says), (expected, words)) in of_nodes(nodes).into_iter().zip(expect) {
+            assert!((value / expected - 1.0).abs() < 1e-9 && says.starts_with(words), "{value} {says}, not {expected}");
+        }
+    };
+    check(&[("0-7", 252), ("8-15", 256)], [(307.2, one), (307.2, one), (614.4, all)]);
+    // Twelve of them are fitted to the second package.
+    check(&[("0-7", 128), ("8-15", 384)], [(153.6, one), (460.8, one), (614.4, all)]);
+}
+
+/// 128 B a thread: what is measured is how long a pass takes besides. It refuses no larger set.
+#[test]
+fn a_few_lines_a_thread_refuse_nothing() {
+    let machine = made("vendor_id : GenuineIntel\nmodel name : made up\n", &[("0-127", 64)], 128).machine();
+    let sized = |size: Bytes| Case { working_set: size, ..case(&machine, "triad", StoreKind::Regular, "first-touch") };
+    let refused = |small: Bytes| {
+        let report = measured(&machine, &[(sized(small), 1800.0), (sized(Bytes(64 * small.0)), 16000.0)]);
+        report.rows.iter().filter(|row| row.quality.outcome == Status::Invalid).count()
+    };
+    assert_eq!([refused(Bytes::kib(16)), refused(Bytes::mib(2))], [0, 1]);
 }
 
 /// Published on a Knights Landing: MCDRAM beside DDR4 in flat mode. The gap is that of one memory.

@@ -4,7 +4,7 @@
 use std::process::Command;
 
 use crate::common::by_hand::module;
-use crate::common::imitation::{record, visit};
+use crate::common::imitation::{self, record, visit};
 use crate::common::planted::{Machines, Simulated};
 use membound_analyze::across::losses::losses;
 use membound_analyze::across::sections;
@@ -18,6 +18,8 @@ use membound_core::case::{Case, steady};
 use membound_core::kernel::{StoreKind, Width};
 use membound_core::machine::Machine;
 use membound_core::machine::fact::Fact;
+use membound_core::machine::firmware::Dimm;
+use membound_core::machine::limits::CpuTimeLimit;
 use membound_core::memory::{MemoryKind, MemorySpec};
 use membound_core::record::probes::{ProbeSamples, Reading};
 use membound_core::record::{Line, Measurement, Outcome, Sample, Samples, Writer};
@@ -143,6 +145,77 @@ fn idle_cores_by_hand() {
     assert_eq!(causes(&rates([(8, 36e9), (16, 64e9)])), []);
 }
 
+/// As on many Arm servers, or on a laptop whose last two cores have no third level: what no core shares, or not all have, is no domain
+/// with a link of its own, so that saturated memory stays saturated.
+#[test]
+fn a_cache_of_one_core_is_no_domain() {
+    let saturated = |machine: Machine| {
+        let visits = [(6, 36e9), (8, 37.2e9)]
+            .map(|(cpus, bps)| visit(&kernel("triad", StoreKind::Regular, cpus, Bytes::gib(1)), bps, &[]));
+        causes(&of_visits(with_modules(machine), visits.into()))
+    };
+    let usual = || Machines::default().of((1, 16, 1));
+    let (mut private, mut mixed) = (usual(), usual());
+    private.caches.retain(|cache| cache.level < 3);
+    for cache in mixed.caches.iter_mut().filter(|cache| cache.level == 3) {
+        cache.cpus = (0..14).collect();
+    }
+    for cache in mixed.caches.iter_mut().filter(|cache| cache.level == 2 && cache.cpus.contains(14)) {
+        cache.cpus = (14..16).collect();
+    }
+    assert_eq!([saturated(private), saturated(mixed)], [[], []]);
+}
+
+/// Base pages are slow, but the plain case has huge ones; and where it has not.
+#[test]
+fn pages_that_the_plain_case_has_give_nothing_back() {
+    let of_kinds = |rates: [(MemoryKind, f64); 2]| {
+        let one = |(kind, bps)| {
+            let memory = MemorySpec::of(kind);
+            visit(&Case { memory, ..kernel("triad", StoreKind::Regular, 4, Bytes::gib(1)) }, bps, &[])
+        };
+        of_visits(with_modules(Machines::default().of((1, 4, 1))), rates.map(one).into())
+    };
+    let verdict = of_kinds([(MemoryKind::Thp, 40e9), (MemoryKind::Base, 30e9)]);
+    assert_eq!(causes(&verdict), []);
+    let verdict = of_kinds([(MemoryKind::Huge2M, 40e9), (MemoryKind::Base, 30e9)]);
+    assert_eq!(causes(&verdict), [CauseKind::PageSize]);
+    assert!((verdict.causes[0].gives_back_bps.unwrap() / 10e9 - 1.0).abs() < 1e-3, "{verdict:?}");
+}
+
+/// Two CPUs' time for eight threads: four times as fast without the limit, as far as the modules go.
+#[test]
+fn a_limit_of_cpu_time_by_hand() {
+    let mut machine = with_modules(Machines::default().of((1, 8, 1)));
+    machine.limits.cpu_time = Fact::Known(vec![CpuTimeLimit { group: "/job".into(), cpus: 2.0 }]);
+    let gives_back = |bps: f64| {
+        let case = kernel("triad", StoreKind::Regular, 8, Bytes::gib(2));
+        let verdict = of_visits(machine.clone(), vec![visit(&case, bps, &[])]);
+        assert_eq!(causes(&verdict)[0], CauseKind::CpuTime);
+        verdict.causes[0].gives_back_bps.unwrap()
+    };
+    assert!((gives_back(15e9) / 45e9 - 1.0).abs() < 1e-3);
+    assert!((gives_back(30e9) / 46.8e9 - 1.0).abs() < 1e-3, "76.8 is all there is");
+}
+
+/// Three slots to a channel, one of them filled, on two packages of eight channels each.
+#[test]
+fn a_sheet_tells_channels_from_slots() {
+    let empty = Dimm { size: Fact::absent("empty"), ..module() };
+    let of_modules = |filled: usize| {
+        let cpuinfo = "vendor_id\t: GenuineIntel\ncpu family\t: 6\nmodel\t\t: 143\nmodel name\t: Intel(R) Xeon(R) Platinum 8480+\nstepping\t: 8\n";
+        let mut machine = Machines::default().of((2, 2, 1));
+        machine.identity = imitation::machine(&[("proc/cpuinfo", cpuinfo)]).identity;
+        machine.dimms = Fact::Known([vec![module(); filled], vec![empty.clone(); 48 - filled]].concat());
+        let case = kernel("triad", StoreKind::Regular, 4, Bytes::gib(2));
+        of_visits(machine, vec![visit(&case, 40e9, &[])])
+    };
+    assert_eq!(causes(&of_modules(16)), []);
+    let verdict = of_modules(12);
+    assert_eq!(causes(&verdict), [CauseKind::FewChannels]);
+    assert!(verdict.causes[0].evidence.starts_with("12 modules for 16 channels leave 4 channels empty"), "{verdict:?}");
+}
+
 /// Two threads on each of two nodes, all pages on the first: half of the pages are too many there.
 #[test]
 fn pages_are_held_against_threads() {
@@ -240,6 +313,18 @@ fn time_taken_by_hand() {
     assert_eq!(causes(&verdict), [CauseKind::TimeTaken]);
     assert!(verdict.causes[0].evidence.starts_with("others took 7.4% of the time"), "{verdict:?}");
     assert_eq!(causes(&of_hits(5)), []);
+}
+
+/// A third of the visits ran at a lower clock. Nothing was interrupted.
+#[test]
+fn a_clock_that_changes_takes_no_time() {
+    let mut visits = vec![visit(&kernel("triad", StoreKind::Regular, 1, Bytes::mib(256)), 10e9, &[])];
+    for name in ["load", "copy", "triad", "sum"] {
+        let case = kernel(name, StoreKind::Regular, 1, Bytes::kib(16));
+        let rounds = [200e9, 200e9, 140e9].into_iter().zip(0..);
+        visits.extend(rounds.map(|(bps, round)| Measurement { round, ..visit(&case, bps, &[]) }));
+    }
+    assert_eq!(causes(&of_visits(Machines::default().of((1, 1, 1)), visits)), []);
 }
 
 /// A warning that a cause tells of is not printed twice; others stay.

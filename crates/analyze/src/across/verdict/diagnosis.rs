@@ -40,8 +40,6 @@ words! {
         Smt = "threads of one core",
         /// The host runs two of the CPUs on one core for a part of the time.
         SharedCore = "CPUs that share a core",
-        /// Streams that start off a line.
-        Alignment = "stream alignment",
         /// The kernel takes pages away to see who uses them.
         NumaBalancing = "NUMA balancing",
         /// The host, or the operating system, interrupts.
@@ -165,7 +163,7 @@ pub struct Gap {
     pub threads: usize,
     /// Index of its row.
     pub row: usize,
-    /// Its payload bytes a second: median.
+    /// Its payload bytes a second, undisturbed.
     #[serde(rename = "reached_Bps")]
     pub reached_bps: f64,
     /// What it is held against.

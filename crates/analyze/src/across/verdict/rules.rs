@@ -4,14 +4,16 @@
 use membound_core::in_order::InOrder;
 use std::collections::BTreeSet;
 
+use crate::across::limits::channels_of_sheet;
 use crate::across::numa::rows::NumaRow;
 use crate::across::traffic::pooled;
 use crate::across::verdict::diagnosis::CauseKind;
 use crate::across::verdict::scene::{Found, GivesBack, Scene, memory_rows, peak, rate, steady_rows};
-use crate::across::warnings::{base_clock, full_nodes, is_uneven};
+use crate::across::warnings::{base_clock, full_nodes, is_uneven, stolen};
 use crate::experiments::bandwidth::rows::BandwidthRow;
 use crate::experiments::bandwidth::stores::bound;
 use crate::flag::Flag;
+use crate::quality::huge_share;
 use crate::rate::Rate;
 use crate::wording::times;
 use membound_core::machine::Machine;
@@ -19,7 +21,7 @@ use membound_core::machine::cpuset::CpuSet;
 use membound_core::memory::MemoryKind;
 use membound_core::stats::compare;
 use membound_core::stats::quantiles::median;
-use membound_core::units::{Bytes, BytesPerSecond, Hertz, percent, significant};
+use membound_core::units::{Bytes, BytesPerSecond, Hertz, counted, percent, significant};
 
 /// Thresholds: shares of one, or ratios.
 mod threshold {
@@ -100,7 +102,6 @@ pub(crate) const RULES: &[(CauseKind, Rule)] = &[
     (CauseKind::PageCache, page_cache),
     (CauseKind::Clock, clock),
     (CauseKind::Smt, smt),
-    (CauseKind::Alignment, alignment),
     (CauseKind::NumaBalancing, numa_balancing),
     (CauseKind::SharedCore, shared_core),
     (CauseKind::TimeTaken, time_taken),
@@ -247,7 +248,7 @@ fn cpu_time(scene: &Scene<'_>) -> Option<Found> {
     let whole = (least.cpus.floor() as usize).max(1);
     let cure = format!("raise cpu.max of the group, or use {whole} threads");
     let test = format!("membound bandwidth --kernel {} --threads {whole},{threads}", scene.plain.kernel());
-    let back = GivesBack::Estimated(scene.gap.reached_bps * (1.0 - least.cpus / threads));
+    let back = GivesBack::Estimated(scene.gap.reached_bps * (threads / least.cpus - 1.0));
     (least.cpus < threads).then(|| found(evidence, back, cure, test))?
 }
 
@@ -294,16 +295,22 @@ fn idle_cores(machine: &Machine, used: &CpuSet) -> Vec<u32> {
     idle.filter_map(|core| core.intersection(&online).first()).collect()
 }
 
-/// Nodes with memory and CPUs, or else last-level caches: sets of CPUs.
-fn locality(machine: &Machine) -> (Vec<CpuSet>, &'static str) {
+/// Sets of CPUs that have memory, or a link to it, of their own: nodes, or else last-level caches that cores share. A cache of one core
+/// is no domain, and neither is a cluster of cores that lack the level which others have.
+fn domains(machine: &Machine) -> (Vec<CpuSet>, &'static str) {
     let online = machine.online_cpus();
     let of_nodes = machine.nodes_with_memory().filter(|node| node.has_cpus()).filter_map(|node| node.cpus.known());
     let nodes: Vec<CpuSet> = of_nodes.map(|cpus| cpus.intersection(&online)).filter(|cpus| !cpus.is_empty()).collect();
     if nodes.len() > 1 {
         return (nodes, "nodes");
     }
-    let caches: BTreeSet<CpuSet> =
-        online.iter().filter_map(|cpu| machine.last_level(cpu)).map(|cache| cache.cpus.intersection(&online)).collect();
+    let last_levels = || online.iter().filter_map(|cpu| machine.last_level(cpu));
+    let level = last_levels().map(|cache| cache.level).max();
+    let own_level = last_levels().filter(|cache| Some(cache.level) == level);
+    let mut caches: BTreeSet<CpuSet> = own_level.map(|cache| cache.cpus.intersection(&online)).collect();
+    let cores = machine.cores();
+    let count = |cpus: &CpuSet| cores.iter().filter(|core| !core.intersection(cpus).is_empty()).count();
+    caches.retain(|cpus| count(cpus) > 1);
     (caches.into_iter().collect(), "last-level caches")
 }
 
@@ -316,7 +323,7 @@ fn few_cores(scene: &Scene<'_>) -> Option<Found> {
         return None;
     }
     let busy = machine.cores().len() - idle.len();
-    let (domains, what) = locality(machine);
+    let (domains, what) = domains(machine);
     let touched = domains.iter().filter(|cpus| !cpus.intersection(&used).is_empty()).count();
     let reached = scene.gap.reached_bps;
     let rising = still_rising(scene);
@@ -335,13 +342,6 @@ fn few_cores(scene: &Scene<'_>) -> Option<Found> {
         (format!("one thread ran on a machine of {} cores", machine.cores().len()), GivesBack::Unknown)
     } else {
         return None;
-    };
-    // What is beyond the limit no core can add.
-    let back = match back {
-        GivesBack::Estimated(bps) => {
-            GivesBack::Estimated(if peak(scene.report, plain).is_some() { bps.min(scene.gap.bps()) } else { bps })
-        }
-        other => other,
     };
     let usable = machine.usable_cpus();
     let (allowed, all) = (idle.iter().all(|cpu| usable.contains(*cpu)), machine.online_cpus());
@@ -373,12 +373,17 @@ fn few_channels(scene: &Scene<'_>) -> Option<Found> {
     if let (Some(modules), Some(slots)) = (machine.modules(), machine.module_slots()) {
         let sizes: Vec<Bytes> = modules.iter().filter_map(|module| module.size.get()).collect();
         let filled = sizes.len();
-        if filled > 0 && 2 * filled < slots {
-            let evidence = format!(
-                "{filled} of {slots} slots are filled; with two slots to a channel that leaves {} channels empty",
-                slots / 2 - filled
-            );
-            let back = GivesBack::Estimated(scene.gap.reached_bps * (slots as f64 / 2.0 / filled as f64 - 1.0));
+        let told = channels_of_sheet(machine);
+        let channels = told.unwrap_or(slots / 2);
+        if filled > 0 && filled < channels {
+            let empty = counted(channels - filled, "channel");
+            let evidence = match told {
+                Some(_) => format!("{filled} modules for {channels} channels leave {empty} empty"),
+                None => format!(
+                    "{filled} of {slots} slots are filled; with two slots to a channel that leaves {empty} empty"
+                ),
+            };
+            let back = GivesBack::Estimated(scene.gap.reached_bps * (channels as f64 / filled as f64 - 1.0));
             return found(evidence, back, cure::CHANNELS, test);
         }
         let distinct: BTreeSet<Bytes> = sizes.iter().copied().collect();
@@ -420,8 +425,6 @@ fn write_allocate(scene: &Scene<'_>) -> Option<Found> {
         // Of another kernel, as far as it goes by the bytes.
         let as_bytes = bound(plain.kernel()).ln() / case.bound.ln();
         let back = scene.gap.reached_bps * (gain[0].powf(as_bytes) - 1.0).max(0.0);
-        // No further than anything got: a gain within rounds may be more than that of what is shown.
-        let back = back.min(scene.gap.bps());
         let is_own = case.kernel == plain.kernel();
         let back = if is_own { GivesBack::Measured(back) } else { GivesBack::Estimated(back) };
         return found(evidence, back, cure, test(&case.kernel));
@@ -462,7 +465,8 @@ fn shared_core(scene: &Scene<'_>) -> Option<Found> {
         }
         _ => {
             let in_caches = shared.in_caches.filter(|ratio| is_probed && is_sure(ratio));
-            let told = in_caches.map(|ratio| slowed("kernels in L1 and L2", ratio)).or_else(|| halved(scene));
+            let told = in_caches.map(|ratio| slowed("kernels in L1 and L2", ratio));
+            let told = told.or_else(|| halved(scene, shared.probed >= threshold::PROBED));
             evidence.extend(told.clone());
             (GivesBack::Unknown, told.is_some())
         }
@@ -472,7 +476,7 @@ fn shared_core(scene: &Scene<'_>) -> Option<Found> {
 }
 
 /// Visits of several threads to caches of their own that run at about half their case's speed, while those of one thread do not.
-fn halved(scene: &Scene<'_>) -> Option<String> {
+fn halved(scene: &Scene<'_>, are_probed: bool) -> Option<String> {
     const HALF: std::ops::Range<f64> = 0.4..0.65;
     let slow = |is_ours: &dyn Fn(usize) -> bool| {
         let (mut all, mut slow) = (0, Vec::new());
@@ -493,60 +497,49 @@ fn halved(scene: &Scene<'_>) -> Option<String> {
     }
     let ratio = median(halved.iter().copied())?;
     let (halved, alone, lost) = (halved.len(), alone.len(), share * (1.0 - ratio));
-    Some(format!(
+    let seen = format!(
         "{halved} of {all} visits of several threads to their caches ran at {} of their case's speed, {alone} of {all_alone} of one \
-         thread: CPUs share a core {} of the time, which costs {} in the caches",
-        percent(ratio),
-        percent(share),
-        percent(lost)
-    ))
+         thread",
+        percent(ratio)
+    );
+    // Probes tell how often a core is shared, and the fastest visit of a case may be a shared one.
+    let so = format!(": CPUs share a core {} of the time, which costs {} in the caches", percent(share), percent(lost));
+    Some(if are_probed { seen } else { seen + &so })
 }
 
-/// Share of huge pages, as far as the kernel told.
-fn huge_share(row: &BandwidthRow) -> Option<f64> {
-    let obtained = row.obtained.as_ref()?;
-    Some(obtained.huge_bytes?.0 as f64 / obtained.bytes.0.max(1) as f64)
-}
-
+/// Of a plain case in base pages: because it was asked for those, or was refused huge ones.
 fn page_size(scene: &Scene<'_>) -> Option<Found> {
     use MemoryKind::{Base, Huge1G, Huge2M, Thp};
     let plain = scene.plain;
-    let is_refused = |row: &BandwidthRow| {
-        row.case.memory.kind == Thp && huge_share(row).is_some_and(|share| share < threshold::HUGE)
-    };
+    let share = |row: &BandwidthRow| huge_share(row.obtained.as_ref()?);
+    let is_refused =
+        |row: &BandwidthRow| row.case.memory.kind == Thp && share(row).is_some_and(|share| share < threshold::HUGE);
+    if plain.case.memory.kind != Base && !is_refused(plain) {
+        return None;
+    }
     let twin = |row: &BandwidthRow| {
         is_alike(row, plain) && is_same_place(row, plain) && row.case.misaligned_bytes == plain.case.misaligned_bytes
     };
-    let base = best(scene, |row| twin(row) && (row.case.memory.kind == Base || is_refused(row)))?;
     let huge =
         best(scene, |row| twin(row) && matches!(row.case.memory.kind, Thp | Huge2M | Huge1G) && !is_refused(row));
-    let setting = scene.report.machine.settings.thp.known();
-    let is_off = setting.is_some_and(|mode| mode == "never");
+    let is_off = scene.report.machine.settings.thp.known().is_some_and(|mode| mode == "never");
+    let (evidence, back) = match huge {
+        Some(huge) if is_faster(huge, plain) => {
+            let kind = huge.case.memory.kind;
+            let evidence = format!("{} in huge pages ({kind}), {} in base pages", gbps(rate(huge)), gbps(rate(plain)));
+            (evidence, GivesBack::Measured(rate(huge) - rate(plain)))
+        }
+        None if is_refused(plain) => {
+            let share = percent(share(plain).unwrap_or(0.0));
+            let why = if is_off { "; the kernel's setting is never" } else { "" };
+            (format!("huge pages were asked for, {share} of the memory is made of them{why}"), GivesBack::Unknown)
+        }
+        _ => return None,
+    };
     let cure = if is_off { cure::HUGE_PAGES_OFF } else { cure::HUGE_PAGES };
     let test =
         format!("membound bandwidth --kernel {} --memory 4k,thp,huge-2m --threads {}", plain.kernel(), plain.threads());
-    match huge {
-        Some(huge) if is_faster(huge, base) => {
-            let evidence = format!(
-                "{} in huge pages ({}), {} in base pages",
-                gbps(rate(huge)),
-                huge.case.memory.kind,
-                gbps(rate(base))
-            );
-            found(evidence, GivesBack::Measured(rate(huge) - rate(base)), cure, test)
-        }
-        None if is_refused(base) => {
-            let share = huge_share(base).unwrap_or(0.0);
-            let why = if is_off { "; the kernel's setting is never" } else { "" };
-            found(
-                format!("huge pages were asked for, {} of the memory is made of them{why}", percent(share)),
-                GivesBack::Unknown,
-                cure,
-                test,
-            )
-        }
-        _ => None,
-    }
+    found(evidence, back, cure, test)
 }
 
 /// At least so large a share of a row's pages lies on other nodes than the threads that use them, and the node that has
@@ -641,8 +634,8 @@ fn page_cache(scene: &Scene<'_>) -> Option<Found> {
             row.work().variant.kernel,
             percent(ratio)
         );
-        let back = GivesBack::Estimated(scene.gap.reached_bps * (1.0 - ratio));
-        return found(evidence, back, cure, test);
+        // The plain case did not run beside that file.
+        return found(evidence, GivesBack::Unknown, cure, test);
     }
     let full = full_nodes(&report.machine);
     let node = full.first()?;
@@ -707,24 +700,6 @@ fn smt(scene: &Scene<'_>) -> Option<Found> {
     is_faster(apart, plain).then(|| found(evidence, back, cure, test))?
 }
 
-fn alignment(scene: &Scene<'_>) -> Option<Found> {
-    let plain = scene.plain;
-    let twin = |row: &BandwidthRow| {
-        is_alike(row, plain) && is_same_place(row, plain) && row.case.memory.kind == plain.case.memory.kind
-    };
-    let off = best(scene, |row| twin(row) && row.case.misaligned_bytes > 0)?;
-    let aligned = best(scene, |row| twin(row) && row.case.misaligned_bytes == 0)?;
-    let evidence = format!(
-        "{} where streams start at a line, {} where they start {} B beyond",
-        gbps(rate(aligned)),
-        gbps(rate(off)),
-        off.case.misaligned_bytes
-    );
-    let cure = "align arrays to 64 bytes (aligned_alloc, alignas(64))";
-    let test = format!("membound bandwidth --kernel {} --misalign {}", plain.kernel(), off.case.misaligned_bytes);
-    is_faster(aligned, off).then(|| found(evidence, GivesBack::Measured(rate(aligned) - rate(off)), cure, test))?
-}
-
 /// The fast tenth of a row's samples against their median.
 fn fast_tenth(row: &BandwidthRow) -> Option<f64> {
     crate::visits::fast_tenth(&row.batches.concat())
@@ -749,31 +724,29 @@ fn numa_balancing(scene: &Scene<'_>) -> Option<Found> {
 }
 
 /// The share of time that others took, by the short samples of one thread in its caches: an interruption lengthens the few
-/// samples that it hits, so that the mean duration is longer than the median by the time taken. Median over rows, so
-/// that a single long one does not decide.
+/// samples that it hits, so that the mean duration is longer than the median by the time taken. Within visits: what differs from
+/// visit to visit is the clock, or another state of the host. Median over rows, so that a single long one does not decide.
 fn taken(scene: &Scene<'_>) -> Option<(f64, usize)> {
     let is_ours = |row: &&BandwidthRow| row.threads() == 1 && matches!(row.level.as_deref(), Some("L1" | "L2"));
     let of_row = |row: &BandwidthRow| {
-        let durations: Vec<f64> = row.batches.concat().iter().map(|bps| 1.0 / bps).collect();
-        let mean = durations.iter().sum::<f64>() / durations.len() as f64;
-        Some(1.0 - median(durations.iter().copied())? / mean)
+        let (mut spent, mut undisturbed) = (0.0, 0.0);
+        for visit in &row.batches {
+            let durations = || visit.iter().map(|bps| 1.0 / bps);
+            spent += durations().sum::<f64>();
+            undisturbed += median(durations()).unwrap_or(0.0) * visit.len() as f64;
+        }
+        (spent > 0.0).then_some(1.0 - undisturbed / spent)
     };
     let shares: Vec<f64> = steady_rows(scene.report).filter(is_ours).filter_map(of_row).collect();
     let count = shares.len();
     (count >= threshold::ROWS).then_some((median(shares)?, count))
 }
 
-/// The share of all CPU time that the hypervisor says it took during the run.
-fn stolen(scene: &Scene<'_>) -> Option<f64> {
-    let report = scene.report;
-    let end = report.end.as_ref()?;
-    let stolen = end.after.steal_s? - report.before.steal_s?;
-    Some(stolen / (end.wall_s * report.machine.online_cpus().len().max(1) as f64))
-}
-
 fn time_taken(scene: &Scene<'_>) -> Option<Found> {
     let taken = taken(scene).filter(|taken| taken.0 > threshold::TIME_TAKEN);
-    let stolen = stolen(scene).filter(|stolen| *stolen > threshold::STEAL);
+    let report = scene.report;
+    let stolen = report.end.as_ref().and_then(|end| stolen(&report.before, end, &report.machine));
+    let stolen = stolen.map(|(_, share)| share).filter(|share| *share > threshold::STEAL);
     let mut evidence = Vec::new();
     evidence.extend(taken.map(|(share, rows)| {
         format!("others took {} of the time, by the short samples of {rows} cases in the caches", percent(share))

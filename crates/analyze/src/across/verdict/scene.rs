@@ -31,6 +31,8 @@ pub(crate) struct Scene<'a> {
     pub(crate) report: &'a Report,
     pub(crate) plain: &'a BandwidthRow,
     pub(crate) gap: Gap,
+    /// Whether the limit is known without measuring.
+    is_known: bool,
 }
 
 /// What a rule found.
@@ -56,6 +58,9 @@ impl Found {
             GivesBack::Estimated(bps) => (Some(bps), GainBasis::Estimated),
             GivesBack::Unknown => (None, GainBasis::Unknown),
         };
+        // Nothing goes beyond a limit that is known. The best measured met most causes itself; nt stores it had, too.
+        let most = if scene.is_known || cause == CauseKind::WriteAllocate { scene.gap.bps() } else { f64::INFINITY };
+        let gives_back_bps = gives_back_bps.map(|bps| bps.min(most));
         let share = |bps: f64| if scene.gap.bps() > 0.0 { (bps / scene.gap.bps()).clamp(0.0, 1.0) } else { 0.0 };
         let Found { evidence, cure, test, .. } = self;
         Some(Cause { cause, evidence, gives_back_bps, share: gives_back_bps.map(share), basis, cure, test })
@@ -83,14 +88,16 @@ impl<'a> Scene<'a> {
             (rate(best).max(reached_bps), what)
         };
         // A peak that was exceeded is none: the figures are a cache's, or the modules not all there are.
-        let (limit_bps, limit) = peak(report, plain).filter(|peak| peak.0 >= rate(best)).unwrap_or_else(measured);
+        let known = peak(report, plain).filter(|peak| peak.0 >= rate(best));
+        let is_known = known.is_some();
+        let (limit_bps, limit) = known.unwrap_or_else(measured);
         let gap =
             Gap { kernel: plain.kernel().to_string(), threads: plain.threads(), row, reached_bps, limit_bps, limit };
-        Some(Scene { report, plain, gap })
+        Some(Scene { report, plain, gap, is_known })
     }
 }
 
-/// Median payload rate; 0 without one.
+/// Payload bytes a second, undisturbed; 0 without a figure.
 pub(crate) fn rate(row: &BandwidthRow) -> f64 {
     row.payload_bps.map_or(0.0, |rate| rate.value())
 }
@@ -122,7 +129,7 @@ pub(crate) fn plain(report: &Report) -> Option<(usize, &BandwidthRow)> {
             is_in_memory(row),
             std::cmp::Reverse(place(row)),
             row.threads(),
-            row.case.memory.kind == MemoryKind::Thp,
+            [MemoryKind::Base, MemoryKind::Thp].iter().position(|kind| *kind == row.case.memory.kind),
             row.case.memory.policy.is_first_touch(),
             row.case.misaligned_bytes == 0,
             Some(row.width()) == main,

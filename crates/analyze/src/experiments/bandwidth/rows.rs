@@ -387,7 +387,8 @@ fn mark_impossible(rows: &mut [BandwidthRow]) {
     let alike = |row: &BandwidthRow| Case { working_set: Bytes(0), misaligned_bytes: 0, ..row.case.clone() };
     // By what is else the same: working sets, rising, each with the fastest so far.
     let mut smaller: HashMap<Case, Vec<(Bytes, f64)>> = HashMap::new();
-    for row in rows.iter().filter(|row| row.case.working_set.0 >= 16 << 10) {
+    // A thread's few lines tell what a pass costs besides.
+    for row in rows.iter().filter(|row| row.case.share() >= Bytes::kib(16)) {
         if let Some([_, fastest]) = speed(row) {
             smaller.entry(alike(row)).or_default().push((row.case.working_set, fastest));
         }

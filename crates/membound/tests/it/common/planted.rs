@@ -253,6 +253,7 @@ impl Simulated {
     fn cases(&self) -> Vec<Case> {
         let usual = MemorySpec::of(match self.cause {
             Some(CauseKind::MemoryType) if self.form < 3 => MemoryKind::Bar,
+            Some(CauseKind::PageSize) if self.form >= 2 => MemoryKind::Base,
             _ => MemoryKind::Thp,
         });
         let regular = |kernel: &str, memory, cpus: &[u32], size| {
@@ -296,13 +297,13 @@ impl Simulated {
         }
         let (cpus, size) = (&self.cpus[..], self.memory_size(all));
         let is = |cause| self.cause == Some(cause);
-        if is(CauseKind::PageSize) && self.form >= 2 || self.cause.is_none() && self.form < 2 {
+        if self.cause.is_none() && self.form < 2 {
             cases.push(regular("triad", MemorySpec::of(MemoryKind::Base), cpus, size));
         }
-        if is(CauseKind::PageSize) && self.form == 1 {
+        if is(CauseKind::PageSize) && self.form >= 1 {
             cases.push(regular("triad", MemorySpec::of(MemoryKind::Huge2M), cpus, size));
         }
-        if is(CauseKind::Alignment) || self.cause.is_none() && self.form > 2 {
+        if self.cause.is_none() && self.form > 2 {
             cases.push(Case { misaligned_bytes: 8, ..regular("triad", usual, cpus, size) });
         }
         cases.sort_unstable();
@@ -361,7 +362,6 @@ impl Simulated {
                 0 | 1 => case.memory.kind != MemoryKind::Huge2M,
                 _ => case.memory.kind == MemoryKind::Base,
             },
-            Some(CauseKind::Alignment) => case.misaligned_bytes > 0,
             Some(CauseKind::WrongNode | CauseKind::PageCache) => case.threads() > cores as usize,
             Some(CauseKind::Smt) => case.threads() > (nodes * cores) as usize,
             Some(CauseKind::Clock) => true,
