@@ -218,8 +218,12 @@ impl Case {
     }
 
     /// What it is visited together with: cases that have the same here. They share what the first visit prepares, or are held against
-    /// each other: what a device and the processor do alone, and at once.
+    /// each other: what a device and the processor do alone, and at once. STREAM is four kernels: a short run has all of one store kind.
     pub fn group(&self) -> Option<Case> {
+        if let (Protocol::Stream, Work::Kernel(variant)) = (self.protocol, &self.work) {
+            let first = Variant { kernel: "copy".into(), ..variant.clone() };
+            return Some(Case { work: Work::Kernel(first), working_set: Bytes(0), ..self.clone() });
+        }
         let Work::Device(work) = self.work else { return self.shares() };
         let alone = DeviceWork::new(work.device, Buffer::Regular, Action::HostTriad);
         let is_held_against = work.action == alone.action || work.action.is_contended();

@@ -136,7 +136,7 @@ pub struct NodeLoad {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum NoAdvice {
     /// Nothing to place, or nowhere to go.
-    #[error("there is nothing to place: name at least one stream that is loaded or stored, and one node")]
+    #[error("there is nothing to place: give the streams that are loaded or stored a size, and name at least one node")]
     Nothing,
     /// More than can be looked through.
     #[error(

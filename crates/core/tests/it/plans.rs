@@ -1,5 +1,6 @@
 //! Plans of machines made by hand: what is asked is planned, and working sets lie where they should.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use membound_core::case::Case;
@@ -137,6 +138,18 @@ fn nothing_of_a_list_is_dropped() {
     let triad = membound_core::kernel::catalog::Kernel::named("triad").unwrap();
     let blocks = streams(&frame, &Choice { kernels: vec![triad], ..listed() }, &offsets).unwrap();
     assert_eq!((spread(&blocks)[0], spread(&blocks)[2]), (2, 2));
+}
+
+/// A run that ends early has all four kernels of one store kind, or it is no STREAM.
+#[test]
+fn kernels_of_stream_are_visited_together() {
+    let cases = stream_choice(&frame(&imitation::caches([1, 2, 1], false)), &Choice::default()).unwrap();
+    let groups = |store: StoreKind| -> BTreeSet<Case> {
+        let own = cases.iter().filter(|case| case.variant().is_some_and(|variant| variant.store == store));
+        own.map(|case| case.group().unwrap()).collect()
+    };
+    let [regular, nt] = [StoreKind::Regular, StoreKind::Nt].map(groups);
+    assert_eq!((regular.len(), nt.len(), regular == nt), (1, 1, false), "{cases:?}");
 }
 
 /// Three arrays of 100 bytes are no line for each of two threads.

@@ -81,7 +81,7 @@ pub enum Color {
 /// Flags of everything that measures.
 #[derive(Debug, Clone, Args)]
 pub struct RunArgs {
-    /// Time to spend, such as 30s or 1h30m
+    /// Time to spend, such as 30s or 1h30m [default: 15s to 5min, by command]
     #[arg(long, value_name = "TIME", value_parser = parse_duration)]
     pub budget: Option<Duration>,
     /// Samples of one case and visit

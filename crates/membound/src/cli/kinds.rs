@@ -20,6 +20,7 @@ use membound_core::experiments::{device, kinds, offsets, pages};
 use membound_core::kernel::{Element, Width};
 use membound_core::machine::Machine;
 use membound_core::machine::devices::{Device, DeviceName};
+use membound_core::memory::MemoryKind;
 use membound_core::units::Bytes;
 use membound_measure::executor::device::discover;
 
@@ -44,7 +45,7 @@ pub struct KindsArgs {
     /// What the buffer is an array of: double (8 bytes), float (4 bytes)
     #[arg(long, default_value_t = Element::Double, value_parser = one_of::<Element>())]
     pub element: Element,
-    /// Parts to measure [default: all]
+    /// Parts to measure [default: all; with --memory all but offsets]
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     pub part: Vec<Part>,
     /// Where memory comes from
@@ -113,15 +114,21 @@ impl KindsArgs {
             element: self.element,
             ..Choice::default()
         };
+        // Who names kinds of memory asks about those alone.
+        let named: Vec<MemoryKind> = match self.memory.is_empty() {
+            true => Vec::new(),
+            false => choice.memory.iter().map(|memory| memory.kind).collect(),
+        };
+        let is_asked = |case: &Case| named.is_empty() || named.contains(&case.memory.kind);
         let mut cases = Vec::new();
         let wants = |part: Part| self.wants(part);
         if wants(Part::Buffers) {
             cases.extend(kinds::kinds(frame, &choice, Breadth::Whole).map_err(usage)?);
         }
         if wants(Part::Pages) {
-            cases.extend(pages::first_touch(frame, Breadth::Whole).map_err(usage)?);
+            cases.extend(pages::first_touch(frame, Breadth::Whole).map_err(usage)?.into_iter().filter(is_asked));
         }
-        if wants(Part::Offsets) {
+        if wants(Part::Offsets) && (named.is_empty() || !self.part.is_empty()) {
             cases.extend(offsets::alignment(frame, Breadth::Whole));
         }
         Ok(cases)

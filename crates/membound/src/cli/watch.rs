@@ -67,7 +67,7 @@ pub struct WatchArgs {
     /// Samples of one case and probe, spread over up to 10 s
     #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u32).range(3..=1000))]
     pub samples: u32,
-    /// Probe also while others use the machine
+    /// Probe also while others use the machine; what they disturb still has no figure
     #[arg(long)]
     pub force: bool,
     /// Write how it stands to this file (.prom) for Prometheus' textfile collector

@@ -225,8 +225,8 @@ fn what_cannot_be_asked_says_why() {
         let error = advise(&question).unwrap_err();
         assert!(error.to_string().contains(part), "{error}");
     };
-    check(Question { streams: vec![], ..good.clone() }, "name at least one stream that is loaded or stored");
-    check(Question { streams: triad(Bytes(0), StoreKind::Nt), ..good.clone() }, "name at least one stream that is");
+    check(Question { streams: vec![], ..good.clone() }, "give the streams that are loaded or stored a size");
+    check(Question { streams: triad(Bytes(0), StoreKind::Nt), ..good.clone() }, "give the streams that are");
     check(Question { tiers: vec![], ..good.clone() }, "one node");
     check(
         Question {
@@ -452,6 +452,13 @@ fn membound(arguments: &[&str]) -> (Option<i32>, String, String) {
 }
 
 const BY_HAND: [&str; 4] = ["advise", "triad", "--tier", "0=90GB/s:96GiB,1=400GB/s:16GiB"];
+
+#[test]
+fn a_loop_is_one_word_of_the_command_that_checks_it() {
+    let (code, text, _) =
+        membound(&["advise", "a[i] = b[i]", "--tier", "0=90GB/s:96GiB,1=400GB/s:16GiB", "--size", "1GiB"]);
+    assert!(code == Some(0) && text.contains("--kernel 'a[i] = b[i]' --size 1GiB"), "{text}");
+}
 
 #[test]
 fn the_command_advises_by_hand() {

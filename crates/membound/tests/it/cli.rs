@@ -483,6 +483,16 @@ fn ceilings_are_shown_without_an_answer_and_without_a_chart() {
     }
 }
 
+/// Who names kinds of memory asks about those: beside them there is only what they are held against.
+#[test]
+fn kinds_that_are_named_are_all_that_is_measured() {
+    let listed = |flags: &[&str]| text(&run(&[&["kinds", "--list", "--memory", "memfd"], flags].concat()).stdout);
+    let alone = listed(&[]);
+    let cases: Vec<&str> = alone.lines().filter(|line| line.contains(", ")).collect();
+    assert!(cases.len() > 10 && cases.iter().all(|case| case.contains("memfd") || case.contains("heap")), "{alone}");
+    assert!(listed(&["--part", "offsets"]).lines().count() > 2);
+}
+
 /// Exit code, stdout and stderr.
 fn run_in_words(arguments: &[&str]) -> (Option<i32>, String, String) {
     let output = run(arguments);

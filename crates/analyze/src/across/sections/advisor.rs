@@ -76,6 +76,8 @@ fn check(advice: &Advice, kernel: Option<(&str, StoreKind)>) -> Option<Item> {
     let store = if store == StoreKind::Regular { String::new() } else { format!(" --store {store}") };
     let places: Vec<String> =
         advice.streams.iter().map(|placed| format!("{}=node{}", placed.stream.name, placed.node)).collect();
+    // A loop's text would be several words.
+    let kernel = if kernel.contains('[') { format!("'{kernel}'") } else { kernel.into() };
     let command = format!("membound bandwidth --kernel {kernel}{store} --size {size} --memory {}", places.join(","));
     Some(Item { text: "Check it:".into(), below: vec![("test", command)] })
 }

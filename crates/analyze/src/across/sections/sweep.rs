@@ -3,7 +3,7 @@
 use crate::section::{Document, Section, Table};
 use membound_core::machine::room::NodeRoom;
 use membound_core::units::Bytes;
-use membound_core::work::sweep::NodeSweep;
+use membound_core::work::sweep::{NodeSweep, SweepEnd};
 
 /// Before and after, and why it ended.
 pub fn document(nodes: &[NodeSweep]) -> Document {
@@ -19,9 +19,13 @@ pub fn document(nodes: &[NodeSweep]) -> Document {
         .right("free\nbefore", before(|room| room.free))
         .right("\nafter", after(|room| room.free))
         .left("ended", nodes.iter().map(|node| node.end.to_string()));
-    let reasons = nodes.iter().filter_map(|node| Some(format!("node {}: {}", node.node, node.reason.as_ref()?)));
+    let reason = |node: &NodeSweep| match node.end {
+        SweepEnd::Share => Some("as much was touched as --share allows".to_string()),
+        _ => node.reason.clone(),
+    };
+    let reasons = nodes.iter().filter_map(|node| Some(format!("node {}: {}", node.node, reason(node)?)));
     let about = "Memory was bound to each node, touched until nothing more could be had, and given back.";
-    let title = "Page cache pushed out".to_string();
+    let title = "Page cache before and after a sweep".to_string();
     let section =
         Section { about: about.into(), tables: vec![table], notes: reasons.collect(), title, ..Section::default() };
     Document::new("membound sweep", Vec::new(), [section])
