@@ -7,7 +7,7 @@ use crate::row::AnyRow;
 use membound_core::kernel::Element;
 use membound_core::machine::devices::{Api, Device, MemoryFlag, MemoryType};
 use membound_core::record::hand_overs::Distance;
-use membound_core::units::{Nanoseconds, counted, percent, significant};
+use membound_core::units::{Bytes, Nanoseconds, counted, percent, significant};
 use membound_core::work::device::Buffer;
 
 /// What every table with `±` says about it.
@@ -102,8 +102,42 @@ pub(crate) fn grouped(told: impl Iterator<Item = (String, String)>) -> Vec<Strin
             None => found.push((said, vec![what])),
         }
     }
+    let found = with_all_sizes(found);
     let named = |all: &[String]| if all.len() > NAMED_MOST { some(all, NAMED_MOST / 2) } else { listed(all) };
     found.into_iter().map(|(said, all)| format!("{}: {said}", named(&all))).collect()
+}
+
+/// Memory that is refused at one size is refused at the next: of such reasons that hold for the same, one with all sizes.
+fn with_all_sizes(all: Vec<(String, Vec<String>)>) -> Vec<(String, Vec<String>)> {
+    /// `unavailable: `, `2 MiB`, ` of huge-2m memory were refused...`
+    fn parts(said: &str) -> Option<[&str; 3]> {
+        let (head, rest) = said.split_once(": ")?;
+        let (size, _) = rest.split_once(" of ").filter(|(size, _)| size.parse::<Bytes>().is_ok())?;
+        let tail = &rest[size.len()..];
+        Some([head, size, tail])
+    }
+    let mut merged: Vec<(String, Vec<String>)> = Vec::new();
+    let mut sizes: Vec<Vec<String>> = Vec::new();
+    for (said, what) in all {
+        let own = parts(&said);
+        let is_alike = |(other, known): &(String, Vec<String>)| {
+            let both = own.zip(parts(other));
+            *known == what && both.is_some_and(|([head, _, tail], other)| [head, tail] == [other[0], other[2]])
+        };
+        match (merged.iter().position(is_alike), own) {
+            (Some(at), Some([_, size, _])) => sizes[at].push(size.into()),
+            (_, own) => {
+                sizes.push(own.map(|[_, size, _]| size.to_string()).into_iter().collect());
+                merged.push((said, what));
+            }
+        }
+    }
+    let named = |(said, sizes): (String, Vec<String>)| match (&sizes[..], parts(&said)) {
+        ([first, .., last], Some([head, _, tail])) if sizes.len() > 2 => format!("{head}: {first} to {last}{tail}"),
+        ([first, second], Some([head, _, tail])) => format!("{head}: {first} and {second}{tail}"),
+        _ => said,
+    };
+    merged.into_iter().zip(sizes).map(|((said, what), sizes)| (named((said, sizes)), what)).collect()
 }
 
 /// More than these are not named one by one: rows have them all.
@@ -145,10 +179,30 @@ pub(crate) fn threads(count: usize) -> String {
     counted(count, "thread")
 }
 
-/// A ratio with its interval, as a speed-up: `1.38 x [1.36, 1.40]`.
+/// A ratio with its interval, as a speed-up: `1.38 x [1.36, 1.40]`. One visit of each side has none.
 pub(crate) fn times(gain: [f64; 3]) -> String {
     let [ratio, low, high] = gain.map(significant);
-    format!("{ratio} x [{low}, {high}]")
+    if is_of_one_visit(gain) { format!("{ratio} x (one visit)") } else { format!("{ratio} x [{low}, {high}]") }
+}
+
+/// The same in a sentence, where a ratio that may be almost anything in its interval is no finding of that size.
+pub(crate) fn about_times(gain: [f64; 3]) -> String {
+    let [_, low, high] = gain.map(significant);
+    match is_of_one_visit(gain) {
+        true => format!("about {}", times(gain)),
+        false if farther(gain) > WIDE => format!("between {low} x and {high} x"),
+        false => times(gain),
+    }
+}
+
+/// Whether a ratio is known well enough to be told as a finding.
+pub(crate) fn is_known(gain: [f64; 3]) -> bool {
+    !is_of_one_visit(gain) && farther(gain) <= WIDE
+}
+
+/// Whether there is no interval at all.
+fn is_of_one_visit([_, low, high]: [f64; 3]) -> bool {
+    low == high
 }
 
 /// What there is to know about rows whose table has no room for flags: each flag with how many it befell.
@@ -163,7 +217,7 @@ pub(crate) fn flag_notes<R: AnyRow>(rows: &[R]) -> Vec<String> {
 /// A ratio with its interval: `1.38 [1.36, 1.40]`.
 pub(crate) fn ratio(gain: [f64; 3]) -> String {
     let [ratio, low, high] = gain.map(significant);
-    format!("{ratio} [{low}, {high}]")
+    if is_of_one_visit(gain) { format!("{ratio} (one visit)") } else { format!("{ratio} [{low}, {high}]") }
 }
 
 /// `68.9`, or with an interval `103.1 ±0.8`: a speed in percent.
@@ -214,7 +268,6 @@ fn used_as(number: u32, types: &[MemoryType]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use membound_core::units::Bytes;
 
     #[test]
     fn every_type_of_memory_is_told() {
@@ -241,6 +294,32 @@ mod tests {
                  enable a feature to use it",
             ]
         );
+    }
+
+    #[test]
+    fn ratios_are_told_as_far_as_they_are_known() {
+        assert_eq!(times([1.38, 1.36, 1.40]), "1.38 x [1.36, 1.40]");
+        assert_eq!(times([1.92; 3]), "1.92 x (one visit)");
+        assert_eq!(about_times([1.92; 3]), "about 1.92 x (one visit)");
+        assert_eq!(about_times([1.27, 1.18, 13.3]), "between 1.18 x and 13.3 x");
+        assert_eq!(about_times([1.38, 1.36, 1.40]), "1.38 x [1.36, 1.40]");
+        assert_eq!([[1.92; 3], [1.27, 1.18, 13.3], [1.38, 1.36, 1.40]].map(is_known), [false, false, true]);
+    }
+
+    #[test]
+    fn a_refusal_is_told_once_with_its_sizes() {
+        let refused =
+            |size: &str| ("chases".to_string(), format!("unavailable: {size} of huge-2m memory were refused: no"));
+        let told = |sizes: &[&str]| grouped(sizes.iter().map(|size| refused(size)));
+        assert_eq!(told(&["2 MiB"]), ["chases: unavailable: 2 MiB of huge-2m memory were refused: no"]);
+        assert_eq!(
+            told(&["2 MiB", "4 MiB"]),
+            ["chases: unavailable: 2 MiB and 4 MiB of huge-2m memory were refused: no"]
+        );
+        let many = ["2 MiB", "4 MiB", "8 MiB"];
+        assert_eq!(told(&many), ["chases: unavailable: 2 MiB to 8 MiB of huge-2m memory were refused: no"]);
+        let two = [refused("2 MiB"), ("copies".into(), refused("4 MiB").1), ("chases".into(), "other: 1".into())];
+        assert_eq!(grouped(two.into_iter()).len(), 3, "of other works, and for other reasons");
     }
 
     #[test]

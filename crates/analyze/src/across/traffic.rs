@@ -23,7 +23,7 @@ use crate::experiments::bandwidth::rows::{BandwidthRow, NEAR, is_moved, main_wid
 use crate::experiments::bandwidth::stores::{bound, fraction, usable};
 use crate::rate::Rate;
 use crate::section::{Cell, Room, Section, Table};
-use crate::wording::{gbps, ratio, threads, times};
+use crate::wording::{about_times, gbps, is_known, ratio, threads};
 use membound_core::case::{Case, Work};
 use membound_core::kernel::catalog::Kernel;
 use membound_core::kernel::{StoreKind, Variant};
@@ -305,13 +305,18 @@ const ABOUT: &str = "A regular store first reads the line it writes, which nt st
 pub(crate) fn sentences(found: &[WriteAllocate], rows: &[BandwidthRow]) -> Vec<String> {
     let most = rows.iter().map(BandwidthRow::threads).max().unwrap_or(1);
     let of = |kernel: &&str| found.iter().find(|w| w.kernel == **kernel && w.threads == most);
-    let part = |w: &WriteAllocate| format!("{} {} ({} by the bytes)", w.kernel, times(w.gain), significant(w.bound));
-    let parts: Vec<String> = ["store", "copy", "triad"].iter().filter_map(of).map(part).collect();
-    let answer = || {
-        let parts = parts.join(", ");
-        format!("Avoiding the write-allocate with nt stores gains in memory ({}): {parts}.", threads(most))
+    let part =
+        |w: &WriteAllocate| format!("{} {} ({} by the bytes)", w.kernel, about_times(w.gain), significant(w.bound));
+    // What rests on one visit, or may be almost anything, is no sure gain.
+    let (sure, unsure): (Vec<&WriteAllocate>, Vec<_>) =
+        ["store", "copy", "triad"].iter().filter_map(of).partition(|w| is_known(w.gain));
+    let answer = |gains: &str, parts: Vec<&WriteAllocate>| {
+        let text = parts.into_iter().map(part).collect::<Vec<_>>().join(", ");
+        let count = threads(most);
+        let told = format!("Avoiding the write-allocate with nt stores {gains} in memory ({count}): {text}.");
+        (!text.is_empty()).then_some(told)
     };
-    (!parts.is_empty()).then(answer).into_iter().collect()
+    answer("gains", sure).into_iter().chain(answer("may gain", unsure)).collect()
 }
 
 /// A line a kernel and number of threads; `rows` are those it was found in.
@@ -375,6 +380,34 @@ mod tests {
         // A kernel in place: the bytes say 1, which an interval may miss by little.
         check([0.78, 0.756, 0.968], 1.0, 12.0, Traffic::Unclear);
         check([0.98, 0.92, 1.04], 1.0, 12.0, Traffic::AsCounted);
+    }
+
+    /// One visit of each side, and an interval that says little: neither is told as a sure gain.
+    #[test]
+    fn what_is_not_known_may_be_a_gain() {
+        let of = |kernel: &str, gain| WriteAllocate {
+            kernel: kernel.into(),
+            threads: 1,
+            regular: 0,
+            nt: 0,
+            payload_bytes: 16,
+            bus_bytes: 24,
+            gain,
+            bound: 1.5,
+            saturates: true,
+            traffic: Traffic::Unclear,
+            moved_bytes: None,
+            witness: None,
+        };
+        let found = [of("store", [3.9, 3.66, 4.16]), of("copy", [1.92; 3]), of("triad", [2.0, 1.1, 13.0])];
+        assert_eq!(
+            sentences(&found, &[]),
+            [
+                "Avoiding the write-allocate with nt stores gains in memory (1 thread): store 3.90 x [3.66, 4.16] (1.50 by the bytes).",
+                "Avoiding the write-allocate with nt stores may gain in memory (1 thread): copy about 1.92 x (one visit) (1.50 by the \
+                 bytes), triad between 1.10 x and 13.0 x (1.50 by the bytes)."
+            ]
+        );
     }
 
     /// A triad of 24 bytes of payload and 32 on the bus.

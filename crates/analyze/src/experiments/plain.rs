@@ -12,7 +12,7 @@ use crate::rate::Rate;
 use crate::row::{AnyRow, Metric, Row, any};
 use crate::section::{Section, Table};
 use crate::visits::{Visits, payload_bps};
-use crate::wording::{reasons, threads, times};
+use crate::wording::{about_times, is_known, reasons, threads, times};
 use membound_core::case::{Case, Work};
 use membound_core::kernel::StoreKind;
 use membound_core::memory::MemoryKind;
@@ -190,8 +190,8 @@ fn sentence<W: Listed>(row: &Row<Figures<W>>) -> Option<String> {
         row.work,
         row.case.working_set,
         threads(row.case.threads()),
-        times(regular),
-        times(nt),
+        about_times(regular),
+        about_times(nt),
     );
     Some(match behaves_like(regular, nt) {
         Some(store) => format!("{speed}; it behaves like {store} stores."),
@@ -201,7 +201,7 @@ fn sentence<W: Listed>(row: &Row<Figures<W>>) -> Option<String> {
 
 /// The kind of store whose kernel is as fast as the work, where the two kernels' speeds differ at all.
 fn behaves_like(regular: [f64; 3], nt: [f64; 3]) -> Option<StoreKind> {
-    let is_apart = regular[1] > nt[2] || nt[1] > regular[2];
+    let is_apart = [regular, nt].into_iter().all(is_known) && (regular[1] > nt[2] || nt[1] > regular[2]);
     let distance = |over: [f64; 3]| over[0].ln().abs();
     let nearer = if distance(regular) < distance(nt) { StoreKind::Regular } else { StoreKind::Nt };
     is_apart.then_some(nearer)
@@ -232,5 +232,8 @@ mod tests {
         check([1.01, 0.99, 1.03], [0.72, 0.70, 0.74], Some(StoreKind::Regular));
         check([1.40, 1.35, 1.45], [1.01, 0.97, 1.05], Some(StoreKind::Nt));
         check([1.01, 0.80, 1.20], [0.95, 0.75, 1.15], None);
+        // One visit to each, and an interval that reaches over ten times the ratio: neither tells them apart.
+        check([0.902; 3], [0.469; 3], None);
+        check([1.27, 1.18, 13.3], [0.93, 0.89, 0.97], None);
     }
 }

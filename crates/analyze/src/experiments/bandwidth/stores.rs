@@ -7,7 +7,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::experiments::bandwidth::rows::BandwidthRow;
-use crate::wording::{element_note, ratio, threads};
+use crate::wording::{element_note, is_known, ratio, threads};
 use membound_core::case::Protocol;
 use membound_core::kernel::catalog::Kernel;
 use membound_core::kernel::{Element, LoadKind, StoreKind, Width};
@@ -134,7 +134,7 @@ fn crossover(kernel: &str, threads: usize, pairs: &[(&BandwidthRow, &BandwidthRo
     let wins_first = others[0][0] > regulars[0][0];
     let wins_last = others[others.len() - 1][0] > regulars[regulars.len() - 1][0];
     let gain = Some(other.gain_over(regular));
-    let is_sure = gain.is_some_and(|[_, low, _]| low > 1.0);
+    let is_sure = gain.is_some_and(|gain| gain[1] > 1.0 && is_known(gain));
     let says = match at {
         Some([at, ..]) if is_sure => format!("{store} stores win above {}", Bytes(at as u64)),
         Some([at, ..]) => format!("{store} stores may win above {}", Bytes(at as u64)),
