@@ -61,3 +61,21 @@ fn siblings_are_measured_in_the_level_that_was_planned() {
         assert_eq!(named, expected, "{shape:?}: {:?}", frame.in_caches(threads));
     }
 }
+
+/// Copies with regular stores were measured in a cache alone: what they get from memory is not known, and no figure of non-temporal stores
+/// stands for it.
+#[test]
+fn a_level_has_no_figure_of_another_way_to_store() {
+    let machine = imitation::caches([1, 2, 1], false);
+    let copy = |store, size| steady("copy", Width::W128, store, USUAL_MEMORY, vec![0], size);
+    let (cache, memory) = (Bytes::kib(16), frame(&machine).memory_size(1));
+    let stores = |cases: &[Case]| {
+        let visits = cases.iter().map(|case| imitation::visit(case, 1e10, &[])).collect();
+        let report = model::report(&imitation::record(machine.clone(), visits));
+        let levels = report.levels.iter().filter(|level| ["L1", "memory"].contains(&level.name.as_str()));
+        levels.map(|level| level.best.first().map(|best| report.rows[best.row].store())).collect::<Vec<_>>()
+    };
+    let (regular, nt) = (StoreKind::Regular, StoreKind::Nt);
+    assert_eq!(stores(&[copy(regular, cache), copy(nt, memory)]), [Some(regular), None]);
+    assert_eq!(stores(&[copy(nt, cache), copy(nt, memory)]), [Some(nt), Some(nt)], "no other was asked for");
+}

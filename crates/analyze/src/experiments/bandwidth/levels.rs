@@ -2,7 +2,7 @@
 
 use membound_core::in_order::InOrder;
 use std::cmp::Reverse;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::experiments::bandwidth::rows::{BandwidthRow, main_width};
 use crate::hierarchy::names::{Level, LevelBest, SIZES_FOR_LEVELS, level_of};
@@ -78,12 +78,24 @@ pub(crate) fn standing(
     (0..rows.len()).filter(|&at| is_ours(&rows[at])).max_by_key(|&at| rank(&rows[at]))
 }
 
-/// Adds to each level the row that stands for each kernel and thread count: with regular stores, where these were measured.
+/// The way to store that stands for a kernel at all levels: regular stores, where any were measured. Figures of several ways do not
+/// belong into one column.
+fn usual_store(rows: &[BandwidthRow], kernel: &str) -> Option<StoreKind> {
+    let is_there = |store: &&StoreKind| {
+        rows.iter().any(|row| (row.kernel(), row.store()) == (kernel, **store) && row.payload_bps.is_some())
+    };
+    StoreKind::ALL.iter().find(is_there).copied()
+}
+
+/// Adds to each level the row that stands for each kernel and thread count.
 pub(crate) fn best_of_levels(levels: &mut [Level], rows: &[BandwidthRow]) {
     let groups: BTreeSet<(&str, usize)> = rows.iter().map(|row| (row.kernel(), row.threads())).collect();
+    let kernels: BTreeSet<&str> = groups.iter().map(|group| group.0).collect();
+    let stores: BTreeMap<&str, StoreKind> =
+        kernels.iter().filter_map(|kernel| Some((*kernel, usual_store(rows, kernel)?))).collect();
     for level in levels {
         let best = |&(kernel, threads): &(&str, usize)| {
-            let row = StoreKind::ALL.iter().find_map(|store| standing(rows, level, (kernel, threads, *store)))?;
+            let row = standing(rows, level, (kernel, threads, *stores.get(kernel)?))?;
             Some(LevelBest { kernel: kernel.into(), threads, row, share: None })
         };
         let mut best: Vec<LevelBest> = groups.iter().filter_map(best).collect();

@@ -11,7 +11,7 @@ use crate::experiments::bandwidth::stream::Scaling;
 use crate::hierarchy::names::{Level, Levels};
 use crate::hierarchy::table::{latencies, sizes};
 use crate::section::{Cell, Room, Section, Table};
-use crate::wording::{SPREAD_CAPTION, gathered, gbps, ratio, spread, threads};
+use crate::wording::{SPREAD_CAPTION, gathered, gbps, is_known, ratio, spread, threads};
 use membound_core::case::Protocol;
 use membound_core::kernel::StoreKind;
 use membound_core::kernel::catalog::Kernel;
@@ -70,7 +70,16 @@ fn store_sentence(found: &Bandwidth<'_>) -> Option<String> {
     };
     let mut parts: Vec<String> = [1, found.most_threads()].into_iter().filter_map(of).collect();
     parts.dedup();
-    (!parts.is_empty()).then(|| format!("Copying, {}.", parts.join("; ")))
+    match parts.is_empty() {
+        true => other_crossover(found).map(|crossover| format!("{}.", crossover.sentence())),
+        false => Some(format!("Copying, {}.", parts.join("; "))),
+    }
+}
+
+/// What stands for all store kinds where copies with non-temporal stores were not measured: that of the most threads with the surest gain.
+fn other_crossover<'a>(found: &Bandwidth<'a>) -> Option<&'a Crossover> {
+    let rank = |c: &&Crossover| (c.gain.is_some_and(is_known), c.kernel == "copy", c.threads);
+    found.crossovers.iter().max_by_key(rank)
 }
 
 fn by_level(found: &Bandwidth<'_>) -> Section {
@@ -79,7 +88,8 @@ fn by_level(found: &Bandwidth<'_>) -> Section {
         id: "bandwidth",
         title: "Levels".into(),
         about: format!(
-            "GB/s of payload: what the program reads and writes, without write-allocates. Regular stores, {SPREAD_CAPTION}."
+            "GB/s of payload: what the program reads and writes, without write-allocates. Regular stores{}, {SPREAD_CAPTION}.",
+            if has_other_stores(found) { " where a column names no others" } else { "" }
         ),
         sentences: [level_sentence(found), threads_sentence(found)].into_iter().flatten().collect(),
         tables: if is_bare {
@@ -127,13 +137,26 @@ fn level_kernels(found: &Bandwidth<'_>) -> Vec<String> {
     if usual.is_empty() { kernels } else { usual }
 }
 
+/// Whether a kernel was not measured with regular stores, so that another way stands for it.
+fn has_other_stores(found: &Bandwidth<'_>) -> bool {
+    level_kernels(found).iter().any(|kernel| !other_store(found, kernel).is_empty())
+}
+
+/// The way to store that stands for a kernel at all levels: `\nnt`; empty for regular stores.
+fn other_store(found: &Bandwidth<'_>, kernel: &str) -> String {
+    let mut best = found.levels.iter().flat_map(|level| &level.best).filter(|best| best.kernel == kernel);
+    let store = best.find_map(|best| Some(found.rows.get(best.row)?.store()));
+    store.filter(|store| *store != StoreKind::Regular).map_or_else(String::new, |store| format!("\n{store}"))
+}
+
 /// The levels once for each number of threads, and a column for each kernel.
 fn level_cells(table: Table, found: &Bandwidth<'_>, cell: impl Fn(&Level, &str, usize) -> Cell) -> Table {
     let counts: BTreeSet<usize> = found.levels.iter().flat_map(|l| &l.best).map(|b| b.threads).collect();
     let lines = || counts.iter().flat_map(|&count| found.levels.iter().map(move |level| (level, count)));
     let mut table = table.left("", lines().map(|(level, _)| level.name.clone()));
     for kernel in level_kernels(found) {
-        table = table.right(&kernel, lines().map(|(level, count)| cell(level, &kernel, count)));
+        let head = format!("{kernel}{}", other_store(found, &kernel));
+        table = table.right(&head, lines().map(|(level, count)| cell(level, &kernel, count)));
     }
     table.titles = counts.iter().enumerate().map(|(at, &count)| (at * found.levels.len(), threads(count))).collect();
     table
@@ -303,14 +326,17 @@ pub(crate) fn all_rows(rows: &[BandwidthRow]) -> Section {
         same.retain(|word| !word.starts_with("element "));
     }
     table.columns.extend(figures.columns);
+    let missing = kernel_reasons(rows);
+    // Lines of dashes say no more than the reason.
+    let is_bare = !missing.is_empty() && rows.iter().all(|row| row.payload_bps.is_none());
     let caption = if rows.len() == 1 { "1 row".into() } else { format!("{} rows", rows.len()) };
     let common = if same.is_empty() { String::new() } else { format!(" All rows: {}.", same.join(", ")) };
     Section {
         id: "rows",
         title: "All rows".into(),
         about: format!("GB/s is payload; {SPREAD_CAPTION}.{common}"),
-        tables: vec![Table { caption, ..table }],
-        missing: kernel_reasons(rows),
+        tables: if is_bare { Vec::new() } else { vec![Table { caption, ..table }] },
+        missing,
         ..Section::default()
     }
 }
