@@ -145,11 +145,30 @@ fn a_curve_that_falls_is_flagged() {
     assert!(others.into_iter().all(|row| !row.quality.has(Flag::NotMonotone)));
 }
 
+/// On a core of 4 GHz a visit met half of the load that the others met: both columns are of those others.
+#[test]
+fn nanoseconds_and_cycles_are_of_the_same_visits() {
+    let mut random = fastrand::Rng::with_seed(1);
+    let load = Load::Mixed { mix: Mix::ThreeToOne, delay_ns: 0 };
+    let heavy = (0..3).map(|_| visit(load, 300.0, 20e9, &mut random)).collect::<Vec<_>>();
+    let light = (0..3).map(|_| visit(load, 150.0, 8e9, &mut random)).collect::<Vec<_>>();
+    let visits = heavy.into_iter().chain(light).zip(0..);
+    let report = report(visits.map(|(visit, round)| Measurement { round, ..visit }).collect());
+    let row = row(&report, load);
+    let (ns, cycles) = (row.latency_ns.unwrap().value(), row.latency_cycles.unwrap());
+    assert!((ns / 300.0 - 1.0).abs() < 0.02, "{ns}");
+    assert!((cycles / ns / 4.0 - 1.0).abs() < 0.02, "{cycles} cycles in {ns} ns");
+}
+
 #[test]
 fn what_does_not_saturate_is_not_said_to() {
     let report = report(queue(0.1, IDLE));
     assert!(report.loaded.curves.iter().all(|curve| curve.saturation_bps.is_none() && curve.knee_bps.is_none()));
-    assert!(report.findings.iter().any(|text| text.contains("these threads can't show")), "{:?}", report.findings);
+    assert!(
+        report.findings.iter().any(|text| text.contains("the curve does not show where the bus saturates")),
+        "{:?}",
+        report.findings
+    );
 }
 
 #[test]

@@ -33,8 +33,8 @@ pub struct LoadedFigures {
     pub caches: Option<f64>,
     /// Dependent-load latency, nanoseconds. Absent where nothing was measured.
     pub latency_ns: Option<Cost>,
-    /// The same in core clock cycles, each sample by its own clock: the median of the visits that were undisturbed by their
-    /// nanoseconds.
+    /// The same in core clock cycles, each sample by its own clock: the median of those visits that `latency_ns` is of and that were
+    /// undisturbed by their nanoseconds.
     pub latency_cycles: Option<f64>,
     /// Bytes per second that the loading threads read and wrote while the chase ran. Absent where none did.
     #[serde(rename = "payload_Bps")]
@@ -167,10 +167,11 @@ fn row(visits: &[&Measurement], all: &Visits<'_>) -> Option<LoadedRow> {
     let caches = cache.map(|cache| work.chase.0 as f64 / cache.size.0.max(1) as f64);
     let may_be_cached = sampled.summary.is_some() && caches.is_some_and(|caches| caches < CACHES_MIN);
     sampled.quality.flag([(Flag::MayBeCached, may_be_cached), (Flag::Starved, is_starved(&sampled.measured))]);
+    let (latency_ns, latency_cycles) = beside_the_load(visits, all, &mut sampled);
     let figures = LoadedFigures {
         caches,
-        latency_ns: beside_the_load(visits, all, sampled.cost()),
-        latency_cycles: sampled.cycles(hz),
+        latency_ns,
+        latency_cycles,
         payload_bps: rate(&sampled.measured, hz, |visit| visit.volume.payload()),
         bus_bps: rate(&sampled.measured, hz, |visit| visit.volume.bus()),
         obtained: sampled.obtained(),
@@ -179,23 +180,29 @@ fn row(visits: &[&Measurement], all: &Visits<'_>) -> Option<LoadedRow> {
 }
 
 /// The latency in the visits in which the load was what tables show of it: what disturbs the loading threads makes a chase beside them
-/// faster, and the least latency would stand beside a load that it never met.
-fn beside_the_load(visits: &[&Measurement], all: &Visits<'_>, of_all: Option<Cost>) -> Option<Cost> {
+/// faster, and the least latency would stand beside a load that it never met. In nanoseconds, and of the same visits in cycles.
+fn beside_the_load(
+    visits: &[&Measurement],
+    all: &Visits<'_>,
+    sampled: &mut Sampled<'_>,
+) -> (Option<Cost>, Option<f64>) {
     /// Of the load's capability, that a visit must have met.
     const SAME_LOAD: f64 = 0.9;
     let load = |visits: &[&Measured]| rate(visits, all.hz(), |visit| visit.volume.payload());
-    let Some(usual) = load(&measured(visits)) else { return of_all };
+    let (of_all, cycles_of_all) = (sampled.cost(), sampled.cycles(all.hz()));
+    let Some(usual) = load(&measured(visits)) else { return (of_all, cycles_of_all) };
     let has_met = |visit: &&&Measurement| {
         let own = visit.outcome.measured().and_then(|measured| load(&[measured]));
         own.is_some_and(|own| own.value() >= SAME_LOAD * usual.value())
     };
     let heavy: Vec<&Measurement> = visits.iter().filter(has_met).copied().collect();
     if heavy.is_empty() {
-        return of_all;
+        return (of_all, cycles_of_all);
     }
-    let Cost { best, capability, undisturbed, .. } =
-        Sampled::of(&heavy, &all.gauge, |visit| latency_ns(visit, all.hz())).cost()?;
-    Some(Cost { best, capability, undisturbed, ..of_all? })
+    let mut beside = Sampled::of(&heavy, &all.gauge, |visit| latency_ns(visit, all.hz()));
+    let of_both =
+        |(of_all, Cost { best, capability, undisturbed, .. })| Cost { best, capability, undisturbed, ..of_all };
+    (of_all.zip(beside.cost()).map(of_both), beside.cycles(all.hz()))
 }
 
 /// Whether in half of the samples or more the loading threads moved nothing: then the latency is not beside that load.

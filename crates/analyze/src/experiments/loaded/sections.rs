@@ -45,7 +45,7 @@ fn curve_sentence(loaded: &UnderLoad, curve: &LoadCurve) -> Option<String> {
             let [at, low, high] = [at, low, high].map(|bps| BytesPerSecond(bps).to_string());
             format!("; by a queue's fit the bus saturates at {at} [{low}, {high}]")
         }
-        None => "; where the bus saturates these threads can't show".into(),
+        None => "; the curve does not show where the bus saturates".into(),
     };
     let knee = curve.knee_bps.map_or_else(String::new, |[at, low, high]| {
         let [at, low, high] = [at, low, high].map(|bps| BytesPerSecond(bps).to_string());
@@ -68,7 +68,7 @@ pub(crate) fn sections(loaded: &UnderLoad) -> Vec<Section> {
         sentences: sentences(loaded),
         tables: (!measured.is_empty()).then(|| every_load(&measured)).into_iter().collect(),
         charts: charts(loaded),
-        notes: curves.iter().map(fit).collect(),
+        notes: curves.iter().map(|curve| fit(rows, curve)).collect(),
         missing: first_reasons(rows),
         ..Section::default()
     }]
@@ -97,17 +97,25 @@ fn every_load(rows: &[&LoadedRow]) -> Table {
         .folded()
 }
 
-/// What a curve's fit says.
-fn fit(curve: &LoadCurve) -> String {
+/// What a curve's fit says, and of how many rows it is not.
+fn fit(rows: &[LoadedRow], curve: &LoadCurve) -> String {
+    let is_left_out = |row: &&LoadedRow| {
+        let is_ours = matches!(row.load(), Load::Mixed { mix, .. } if mix == curve.mix);
+        is_ours && row.case.threads() == curve.threads && row.latency_ns.is_some() && !row.is_sound()
+    };
+    let left_out = match rows.iter().filter(is_left_out).count() {
+        0 => String::new(),
+        count => format!(" (without {} whose load was starved)", counted(count, "row")),
+    };
     let interval = |[value, low, high]: [f64; 3]| format!("{} [{}, {}]", gbps(value), gbps(low), gbps(high));
     let saturation = match curve.saturation_bps {
         Some(saturation) => format!("saturates at {} GB/s by the fit", interval(saturation)),
-        None => "where it saturates the curve does not determine".into(),
+        None => "the curve does not show where the bus saturates".into(),
     };
     let knee = curve.knee_bps.zip(curve.knee_ns).map_or_else(String::new, |(knee, ns)| {
         format!("; knee at {} GB/s, {} per load", interval(knee), Nanoseconds(ns))
     });
-    format!("{}: up to {} GB/s; {saturation}{knee}", curve.mix, gbps(curve.greatest_bps))
+    format!("{}: up to {} GB/s{left_out}; {saturation}{knee}", curve.mix, gbps(curve.greatest_bps))
 }
 
 /// Latency over bandwidth, a line a mix, with the knee of each: one chart a number of threads.
