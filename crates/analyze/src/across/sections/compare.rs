@@ -5,6 +5,7 @@ use crate::across::compare::row::{ComparisonRow, Verdict};
 use crate::across::compare::several::{Columns, Several};
 use crate::across::sections::maps::latency_maps;
 use crate::chart::{Axis, Chart, Limit, Point, Scale, Series, Shape, line, rounded};
+use crate::report::Report;
 use crate::section::{Document, Section, Table};
 use crate::wording::speed_figure;
 use membound_core::units::{BytesPerSecond, Nanoseconds, counted, significant};
@@ -16,8 +17,30 @@ const NAMED: usize = 5;
 /// More names can't stand beside each other in a chart.
 const CHARTED: usize = 16;
 
-/// The whole comparison; `all` shows every cell.
+/// Both sides are one record, perhaps under two names: there is nothing to compare.
+const ITSELF: &str = "A and B are the same record: nothing can differ. Give another record.";
+
+/// The whole comparison; `all` shows every cell. Of a record held against itself only that is said, unless all is asked for.
 pub fn document(comparison: &Comparison, all: bool) -> Document {
+    let whole = whole(comparison, all);
+    match (is_with_itself(comparison), all) {
+        (false, _) => whole,
+        (true, false) => Document { sentences: vec![ITSELF.into()], sections: Vec::new(), ..whole },
+        (true, true) => {
+            let sentences = std::iter::once(ITSELF.into()).chain(whole.sentences).collect();
+            Document { sentences, ..whole }
+        }
+    }
+}
+
+/// Whether both sides are of one run, and have the same figures.
+fn is_with_itself(comparison: &Comparison) -> bool {
+    let [(_, a), (_, b)] = &comparison.reports[..] else { return false };
+    let run = |report: &Report| (report.host.clone(), report.started_unix_s, report.seed, report.visited);
+    run(a) == run(b) && comparison.rows.iter().all(|row| row.a == row.b) && comparison.one_sided.is_empty()
+}
+
+fn whole(comparison: &Comparison, all: bool) -> Document {
     let [a, b] = &comparison.names;
     let named: Vec<_> =
         comparison.reports.iter().map(|(name, report)| (name.clone(), &report.latency.map[..])).collect();
