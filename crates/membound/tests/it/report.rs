@@ -80,6 +80,21 @@ fn the_page_stands_alone() {
     assert!(page.contains("default-src 'none'"));
 }
 
+/// What stands at the head of a page is not repeated in its section, and no table has an empty caption.
+#[test]
+fn the_page_says_its_answer_once() {
+    let mut report = Report { rows: crate::common::reports::single().rows, ..crate::common::reports::empty() };
+    report.crossovers = crate::common::reports::rich().crossovers;
+    let sections: Vec<_> = report.sections().flat_map(|(_, sections)| sections).collect();
+    report.findings = sections.iter().flat_map(|section| section.sentences.clone()).collect();
+    assert!(!report.findings.is_empty());
+    let page = html::page(&report);
+    for finding in &report.findings {
+        assert_eq!(page.matches(finding.as_str()).count(), 1, "{finding}");
+    }
+    assert!(!html::page(&crate::common::reports::rich()).contains("<caption></caption>"));
+}
+
 #[test]
 fn foreign_text_is_only_text() {
     let page = html::page(&crate::common::reports::rich());

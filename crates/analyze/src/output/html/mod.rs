@@ -20,8 +20,12 @@ const PAGE_COLUMNS: usize = 110;
 /// The page.
 pub fn page(report: &Report) -> String {
     let mut sections = Vec::new();
-    for (_, own) in report.sections() {
-        sections.extend(own.into_iter().map(section::drawn));
+    let overview = sections::overview::sections(report, PAGE_COLUMNS);
+    // What stands above all sections is not said in one of them once more.
+    let told: &[String] = if overview.is_empty() { &report.findings } else { &[] };
+    for mut one in report.sections().flat_map(|(_, own)| own) {
+        one.sentences.retain(|sentence| !told.contains(sentence));
+        sections.push(section::drawn(one));
     }
     let [warnings, host, _, verdict] = ending(report);
     sections.extend([
@@ -34,14 +38,14 @@ pub fn page(report: &Report) -> String {
         section::drawn(all_rows(&report.rows)),
     ]);
     let sections: Vec<Section> = sections.into_iter().filter(|section| !section.is_empty()).collect();
-    document(&report.host, first_screen(report), &report.tool, &sections).into_string()
+    document(&report.host, first_screen(report, &overview), &report.tool, &sections).into_string()
 }
 
 fn text(id: &'static str, title: &'static str, about: &'static str, body: Option<Markup>) -> Section {
     Section { id, title: title.into(), about: about.into(), charts: Vec::new(), body }
 }
 
-fn first_screen(report: &Report) -> Markup {
+fn first_screen(report: &Report, overview: &[crate::section::Section]) -> Markup {
     let machine = machine_line(&report.machine);
     html! {
         h1 { @if report.host.is_empty() { "membound report" } @else { (report.host) } }
@@ -49,7 +53,7 @@ fn first_screen(report: &Report) -> Markup {
             (utc(report.started_unix_s)) " · " (report.tool)
             @if !machine.is_empty() { br; (machine) }
         }
-        @match &sections::overview::sections(report, PAGE_COLUMNS)[..] {
+        @match overview {
             [] => (findings(report)),
             [levels, rest @ ..] => {
                 div id="overview" { p.trust { (levels.about) } (drawing(report)) }

@@ -24,15 +24,21 @@ impl Section {
 
 /// A table in a box of its own, which scrolls where the page is too narrow for it.
 pub(crate) fn boxed(caption: &str, classes: &str, table: Markup) -> Markup {
+    let label = Some(caption).filter(|caption| !caption.is_empty());
     html! {
-        div.box tabindex="0" role="region" aria-label=(caption) { table class=(classes) { caption { (caption) } (table) } }
+        div.box tabindex="0" role="region" aria-label=[label] {
+            table class=(classes) { @if let Some(caption) = label { caption { (caption) } } (table) }
+        }
     }
 }
 
 /// The same with the tools that find, sort and take along its rows.
 pub(crate) fn sortable(caption: &str, classes: &str, table: Markup) -> Markup {
+    let label = Some(caption).filter(|caption| !caption.is_empty());
     html! {
-        div.box.sortable tabindex="0" role="region" aria-label=(caption) { table class=(classes) { caption { (caption) } (table) } }
+        div.box.sortable tabindex="0" role="region" aria-label=[label] {
+            table class=(classes) { @if let Some(caption) = label { caption { (caption) } } (table) }
+        }
     }
 }
 
