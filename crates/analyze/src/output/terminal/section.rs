@@ -127,25 +127,46 @@ fn of_table(all: &Table) -> String {
     caption + &parts.iter().map(|columns| table(columns)).collect::<String>() + &notes
 }
 
-/// Columns that stand side by side; those that find no room stand below, behind the first column once more. `None` of a matrix that
-/// finds no room, and of columns that are too wide by themselves.
+/// Columns that stand side by side; those that find no room stand below, behind the columns that name a line once more. `None` of a
+/// matrix that finds no room, and of columns that are too wide by themselves.
 fn in_parts(columns: Vec<Column>) -> Option<Vec<Vec<Column>>> {
     let fits = |columns: &Vec<Column>| width(columns, 1) <= columns_across();
     if columns.len() > MATRIX {
         return fits(&columns).then(|| vec![columns]);
     }
+    let names = names(&columns);
     let mut columns = columns.into_iter();
-    let first = columns.next()?;
-    let mut parts = vec![vec![first.clone()]];
+    let first: Vec<Column> = columns.by_ref().take(names).collect();
+    let mut parts = vec![first.clone()];
     for column in columns {
         let last = parts.last_mut()?;
         last.push(column);
         if !fits(last) {
             let column = last.pop()?;
-            parts.push(vec![first.clone(), column]);
+            parts.push(first.iter().cloned().chain([column]).collect());
         }
     }
     parts.iter().all(fits).then_some(parts)
+}
+
+/// How many of the first columns tell each line from all others; 1 where they would take half of the room, and leave too little for the
+/// rest.
+fn names(columns: &[Column]) -> usize {
+    let height = columns.first().map_or(0, |column| column.cells.len());
+    // The lines below a title are told apart from those below another.
+    let is_title = |line: usize| columns.iter().skip(1).all(|column| column.cells[line].is_empty());
+    let mut title = 0;
+    let mut below = |line| {
+        title += usize::from(is_title(line));
+        title
+    };
+    let titles: Vec<usize> = (0..height).map(&mut below).collect();
+    let tell_apart = |count: &usize| {
+        let name = |line: usize| columns[..*count].iter().map(|column| &column.cells[line]).collect::<Vec<_>>();
+        (0..height).map(|line| (titles[line], name(line))).collect::<BTreeSet<_>>().len() == height
+    };
+    let fits = |count: &usize| 2 * width(&columns[..*count], 1) <= columns_across();
+    (1..columns.len()).take_while(fits).find(tell_apart).unwrap_or(1)
 }
 
 /// The end is cut: it says least.
@@ -184,6 +205,10 @@ mod tests {
         assert_eq!(lines.len(), 9, "{drawn}");
         assert!(lines.iter().all(|line| line.len() < 80), "{drawn}");
         assert_eq!(lines.iter().filter(|line| line.starts_with("heap")).count(), 3, "{drawn}");
+        // Names alone tell no line from the other: what does so is repeated.
+        let twice = Table::new("").left("kind", ["heap", "heap"]).right("size", ["4 KiB", "8 KiB"]);
+        let drawn = of_table(&twice.right("a", wide('a')).right("b", wide('b')));
+        assert_eq!(drawn.lines().filter(|line| line.starts_with("heap  8 KiB")).count(), 2, "{drawn}");
         let too_wide = of_table(&named.right("a", ["a".repeat(90), "1".into()]));
         assert!(too_wide.contains("Wider than a terminal"), "{too_wide}");
     }
