@@ -55,6 +55,9 @@ pub struct Roofline {
     pub without_prefetch: Vec<ScatteredCeiling>,
     /// Kernels with arithmetic.
     pub points: Vec<RooflinePoint>,
+    /// Most bus bytes a second from memory, by threads: of any kernel, with arithmetic or without.
+    #[serde(skip)]
+    pub(crate) memory: BTreeMap<usize, f64>,
 }
 
 /// A sloped ceiling of loads in random order: no prefetcher knows the next line, so only independent loads overlap.
@@ -149,6 +152,8 @@ pub struct RooflinePoint {
     pub ceiling: String,
     /// Whether the other kind of ceiling is unknown, so that it may be lower than this one.
     pub is_partial: bool,
+    /// Whether the ceiling is as high as it is because this kernel itself reached it: no other showed as much.
+    pub is_own: bool,
 }
 
 /// Instructions for each element.
@@ -319,6 +324,7 @@ pub fn roofline(flops: &[FlopsRow], rows: &[BandwidthRow], limits: &Limits, mach
         arithmetic: ceilings.arithmetic(),
         bandwidth: ceilings.bandwidth(),
         without_prefetch: Vec::new(),
+        memory: ceilings.memory(),
         points: ceilings.loops.iter().filter_map(|own| ceilings.point(own)).collect(),
     }
 }
@@ -465,19 +471,46 @@ impl Ceilings<'_> {
         }
     }
 
+    /// Most bus bytes a second from memory, by threads. Of kernels with write-allocates, which need not have happened, only the payload
+    /// surely crossed the bus; their counted bytes stand in where there are no other kernels.
+    fn memory(&self) -> BTreeMap<usize, f64> {
+        let most = |bytes_per_s: &dyn Fn(&Loop<'_>) -> Option<f64>| {
+            let mut most: BTreeMap<usize, f64> = BTreeMap::new();
+            for own in self.loops.iter().filter(|own| own.level == "memory" && !own.row.writes_zeros()) {
+                let held = most.entry(own.row.threads()).or_insert(0.0);
+                *held = held.max(bytes_per_s(own).unwrap_or(0.0));
+            }
+            most.retain(|_, bps| *bps > 0.0);
+            most
+        };
+        let counted = |own: &Loop<'_>| Some(own.row.bus_bps?.best);
+        let mut found = most(&counted);
+        let asked = most(&|own| counted(own).filter(|_| !own.row.write_allocates()));
+        let payload = most(&|own| Some(own.row.payload_bps?.best));
+        found.extend(
+            asked.into_iter().map(|(threads, bps)| (threads, payload.get(&threads).map_or(bps, |of| of.max(bps)))),
+        );
+        found
+    }
+
+    /// Loops, without those of one kernel where such is named.
+    fn without(&self, kernel: Option<&str>) -> impl Iterator<Item = &Loop<'_>> {
+        self.loops.iter().filter(move |other| Some(other.row.kernel()) != kernel)
+    }
+
     /// Least seconds for the arithmetic of an element: by the ceilings, or as any loop of that width shows them to be higher.
-    fn computing(&self, own: &Loop<'_>) -> Option<f64> {
+    fn computing(&self, own: &Loop<'_>, hidden: Option<&str>) -> Option<f64> {
         let pace = self.pace(own.row);
         let seconds = |of: &Loop<'_>| pace.seconds(Instructions::of(&of.formula, pace.fma.is_some()));
         let way = |of: &Loop<'_>| (of.row.threads(), of.row.element(), of.row.width());
-        let alike = self.loops.iter().filter(|other| way(other) == way(own));
+        let alike = self.without(hidden).filter(|other| way(other) == way(own));
         let shown = alike.filter_map(|other| Some(other.elements_per_s * seconds(other)?)).fold(1.0, f64::max);
         Some(seconds(own)? / shown)
     }
 
     /// Least seconds for the bytes of an element; see the head of this file.
-    fn moving(&self, own: &Loop<'_>) -> Option<f64> {
-        let alike = || self.loops.iter().filter(|other| own.is_alike(other));
+    fn moving(&self, own: &Loop<'_>, hidden: Option<&str>) -> Option<f64> {
+        let alike = || self.without(hidden).filter(|other| own.is_alike(other));
         let greatest = |wanted: &dyn Fn(&&Loop<'_>) -> bool| {
             let rate = |other: &Loop<'_>| other.elements_per_s * other.bytes();
             alike().filter(|other| wanted(other)).map(rate).reduce(f64::max)
@@ -485,8 +518,8 @@ impl Ceilings<'_> {
         let by_frontier = |rate: Option<f64>| rate.map(|rate| own.bytes() / rate);
         let (frontier, known) = if own.level == "memory" {
             let of = |kernel: &'static str| greatest(&|other| other.row.kernel() == kernel);
-            let loads = || self.loops.iter().filter(|other| other.row.kernel() == "load" && other.level == own.level);
-            let loads = loads().filter(|other| {
+            let loads = self.without(hidden).filter(|other| other.row.kernel() == "load" && other.level == own.level);
+            let loads = loads.filter(|other| {
                 (other.row.threads(), other.row.case.memory) == (own.row.threads(), own.row.case.memory)
                     && own.row.place.meets(other.row.place)
             });
@@ -505,6 +538,18 @@ impl Ceilings<'_> {
         known.filter(|known| known * own.elements_per_s <= WRONG_ABOVE).or(frontier)
     }
 
+    /// Whether the bound is higher because this kernel reached it.
+    fn is_raised(&self, own: &Loop<'_>, bound: Bound, seconds: f64) -> bool {
+        /// Less is rounding.
+        const HIGHER: f64 = 1.0 + 1e-9;
+        let hidden = Some(own.row.kernel());
+        let by_others = match bound {
+            Bound::Arithmetic => self.computing(own, hidden),
+            Bound::Bandwidth => self.moving(own, hidden),
+        };
+        by_others.is_none_or(|others| others > HIGHER * seconds)
+    }
+
     fn uses_all_cores(&self, row: &BandwidthRow) -> bool {
         let cpus: CpuSet = row.case.cpus.iter().copied().collect();
         !self.machine.is_virtual() && self.machine.one_per_core(&cpus).len() >= self.machine.cores().len()
@@ -519,7 +564,7 @@ impl Ceilings<'_> {
             "L1" => ((own.formula.loads().len() + own.formula.stores().len()) as u64 * row.element().bytes()) as f64,
             _ => own.bytes(),
         };
-        let (arithmetic, data) = (self.computing(own), self.moving(own));
+        let (arithmetic, data) = (self.computing(own, None), self.moving(own, None));
         let (bound, seconds) = match (arithmetic, data) {
             (Some(arithmetic), Some(data)) if arithmetic > data => (Bound::Arithmetic, arithmetic),
             (_, Some(data)) => (Bound::Bandwidth, data),
@@ -544,6 +589,7 @@ impl Ceilings<'_> {
             },
             bound: (!is_partial).then_some(bound),
             is_partial,
+            is_own: self.is_raised(own, bound, seconds),
         })
     }
 }
@@ -674,8 +720,7 @@ impl Roofline {
 
     /// Most bus bytes a second of so many threads from memory.
     pub fn memory(&self, threads: usize) -> Option<f64> {
-        let ours = |ceiling: &&BandwidthCeiling| ceiling.threads == threads && ceiling.level == "memory";
-        BandwidthCeiling::greatest(self.bandwidth.iter().filter(ours)).map(|ceiling| ceiling.measured.best)
+        self.memory.get(&threads).copied()
     }
 
     /// The answer in a sentence or two: where the ridge is, and what kernels wait for.
@@ -698,7 +743,8 @@ impl Roofline {
         }
         answer += &self.waiting();
         answer.extend(self.scattered());
-        Some(answer.trim_end().into())
+        let answer = answer.trim();
+        (!answer.is_empty()).then(|| answer.into())
     }
 
     /// `Of 43 kernel figures, 19 are bandwidth-bound and 24 compute-bound; ...`, and of how many that is unknown.
@@ -706,13 +752,12 @@ impl Roofline {
         let of = |bound: Option<Bound>| self.points.iter().filter(|point| point.bound == bound).count();
         let unknown = of(None);
         let known = self.points.len() - unknown;
-        let reached = self.points.iter().filter(|point| !point.is_partial).map(|point| point.fraction[0]);
-        let told = stats::quantiles::median(reached).map(|median| {
+        let told = (known > 0).then(|| {
             format!(
-                "Of {known} kernel figures, {} are bandwidth-bound and {} compute-bound; the median kernel reaches {} of its roof.",
+                "Of {known} kernel figures, {} are bandwidth-bound and {} compute-bound; {}.",
                 of(Some(Bound::Bandwidth)),
                 of(Some(Bound::Arithmetic)),
-                percent(median),
+                self.reached(),
             )
         });
         let untold = (unknown > 0).then(|| {
@@ -721,6 +766,22 @@ impl Roofline {
             format!("What bounds {unknown} {more}{figures} is unknown: only one of the two roofs is known{help}.")
         });
         told.into_iter().chain(untold).collect::<Vec<_>>().join(" ")
+    }
+
+    /// What share of its roof the median kernel reaches. One that is its own roof reaches all of it, which says nothing.
+    fn reached(&self) -> String {
+        let known = || self.points.iter().filter(|point| !point.is_partial);
+        let own = known().filter(|point| point.is_own).count();
+        let others = known().filter(|point| !point.is_own).map(|point| point.fraction[0]);
+        let left_out = match own {
+            0 => String::new(),
+            1 => " (1, whose own figure is its roof, left out)".into(),
+            own => format!(" ({own}, whose own figures are their roofs, left out)"),
+        };
+        stats::quantiles::median(others).map_or_else(
+            || "each is its own roof, as no other kernel moves its bytes the same way".into(),
+            |median| format!("the median kernel reaches {} of its roof{left_out}", percent(median)),
+        )
     }
 }
 

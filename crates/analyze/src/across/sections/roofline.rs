@@ -127,8 +127,13 @@ fn below_the_roof(points: &[(&RooflinePoint, &BandwidthRow)]) -> Table {
         StoreKind::Regular => format!("{} {}", row.kernel(), row.width()),
         store => format!("{} {} {store}", row.kernel(), row.width()),
     };
-    let below = |point: &RooflinePoint| format!("{}{}", point.ceiling, if point.is_partial { "*" } else { "" });
+    let below = |point: &RooflinePoint| {
+        let marks = [(point.is_own, "+"), (point.is_partial, "*")];
+        marks.iter().filter(|(is_so, _)| *is_so).fold(point.ceiling.clone(), |text, (_, mark)| text + mark)
+    };
     let interval = |[_, low, high]: [f64; 3]| format!("[{}, {}]", percent(low), percent(high));
+    let own = "+: its own figure is the roof: no other kernel showed as much, and its share says nothing.";
+    let own = points.iter().any(|(point, _)| point.is_own).then(|| own.into());
     let half = points.iter().any(|(point, _)| point.is_partial).then(|| "*: only one of the two is known.".into());
     let caption = "Kernels below the roof. GF/s: undisturbed. The roof is what arithmetic and bandwidth, each measured alone, \
                    allow for the kernel's mix.";
@@ -143,5 +148,5 @@ fn below_the_roof(points: &[(&RooflinePoint, &BandwidthRow)]) -> Table {
         .in_room(Room::Wide)
         .left("below", points.iter().map(|(point, _)| below(point)))
         .folded()
-        .with_notes(half.into_iter().collect())
+        .with_notes(own.into_iter().chain(half).collect())
 }
