@@ -41,6 +41,7 @@ pub(crate) fn of_visits(visits: &Visits<'_>) -> Report {
     let mut report = Report {
         host: header.host.clone(),
         tool: header.tool.clone(),
+        command: header.command.clone(),
         started_unix_s: header.started_unix_s,
         seed: header.seed,
         clock: header.clock.clone(),

@@ -42,6 +42,8 @@ pub struct Report {
     pub host: String,
     /// The tool that measured.
     pub tool: String,
+    /// The command line.
+    pub command: Vec<String>,
     /// Start, seconds since 1970 (UTC).
     pub started_unix_s: u64,
     /// Seed of the order of visits.
@@ -123,6 +125,12 @@ pub struct Report {
 }
 
 impl Report {
+    /// Whether all experiments were planned: the command line names none. So it is taken to be where there is no command line.
+    pub(crate) fn is_of_all(&self) -> bool {
+        let mut words = self.command.iter().skip(1).filter(|word| !["-q", "--quiet"].contains(&word.as_str()));
+        words.next().is_none_or(|word| word.starts_with('-'))
+    }
+
     /// What kernels over streams tell.
     pub fn bandwidth(&self) -> Bandwidth<'_> {
         let Report { rows, levels, crossovers, scaling, machine, .. } = self;

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use anstream::adapter::strip_str;
+use membound_analyze::across::roofline::RooflinePoint;
 use membound_analyze::answer::Answer;
 use membound_analyze::flag::Flag;
 use membound_analyze::output::terminal::text::at_width;
@@ -89,6 +90,62 @@ fn a_short_run_says_what_it_left_out() {
     // Of one core and of all, in four levels with regular stores and in memory with non-temporal ones.
     assert_eq!(text.matches(" ~").count(), 10, "{text}");
     assert!(text.contains("10 (~) rest on fewer than 5"), "{text}");
+}
+
+/// A run of one experiment had no others in its plan, and the answer that it was made for is on the first screen.
+#[test]
+fn a_run_of_one_experiment_leaves_no_others_out() {
+    let mut report = Report { visited: 60, ..crate::common::reports::rich() };
+    report.end.as_mut().unwrap().planned = 934;
+    report.roofline.points.push(point());
+    report.command = ["membound", "--quiet", "roofline", "--budget", "5s"].map(String::from).into();
+    let answer = report.roofline.answer().unwrap();
+    let words = crate::common::on_one_line(&plain(&terminal::overview(&report)));
+    assert!(words.contains("Left out for lack of time: 874 of 934 cases; a longer"), "{words}");
+    assert!(words.contains(&answer), "{words}");
+    report.command = ["membound", "--budget", "5s"].map(String::from).into();
+    let words = crate::common::on_one_line(&plain(&terminal::overview(&report)));
+    assert!(words.contains(", with all of arithmetic, ") && !words.contains(&answer), "{words}");
+}
+
+/// A kernel in memory, of which no arithmetic is known.
+fn point() -> RooflinePoint {
+    RooflinePoint {
+        row: 0,
+        level: "memory".into(),
+        intensity: 0.0625,
+        flops_per_s: [1e9, 0.9e9, 1.1e9],
+        predicted: 2e9,
+        fraction: [0.5, 0.45, 0.55],
+        bound: None,
+        ceiling: "memory, regular stores".into(),
+        is_partial: true,
+        is_own: false,
+    }
+}
+
+#[test]
+fn a_part_that_was_not_measured_names_those_that_were() {
+    let text = plain(&terminal::chosen(&crate::common::reports::rich(), &["rounding".into()]));
+    assert!(text.starts_with("Nothing of that was measured. The record has: bandwidth, "), "{text}");
+}
+
+/// Other stores than non-temporal ones have an answer, too.
+#[test]
+fn all_store_kinds_have_a_sentence() {
+    let mut report = crate::common::reports::rich();
+    report.crossovers.retain(|crossover| crossover.store != StoreKind::Nt || crossover.kernel != "copy");
+    let stores = report.sections().flat_map(|(_, sections)| sections).find(|section| section.id == "stores").unwrap();
+    let [sentence] = &stores.sentences[..] else { panic!("{:?}", stores.sentences) };
+    assert!(sentence.starts_with("store, 1 thread, nt"), "{sentence}");
+}
+
+/// Sixty lines of dashes say no more than why there is no figure.
+#[test]
+fn rows_without_a_figure_are_their_reason() {
+    let text = plain(&terminal::rows(&crate::common::reports::unavailable()));
+    assert!(!text.contains("GB/s  ") && !text.contains(" - "), "{text}");
+    assert!(text.contains("- nt 512: "), "{text}");
 }
 
 #[test]

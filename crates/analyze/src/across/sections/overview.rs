@@ -47,7 +47,14 @@ pub fn sections(report: &Report, columns: usize) -> Vec<Section> {
         notes: left_out(report).into_iter().chain(not_measured(report)).collect(),
         ..Section::default()
     };
-    [levels, costs].into_iter().filter(|section| !section.is_empty()).collect()
+    [levels, roofline(report), costs].into_iter().filter(|section| !section.is_empty()).collect()
+}
+
+/// What kernels could reach, where that was asked for by name: a run of all experiments has more to say first.
+fn roofline(report: &Report) -> Section {
+    let answer = report.roofline.answer().filter(|_| !report.is_of_all());
+    let title = if answer.is_some() { "Roofline".into() } else { String::new() };
+    Section { id: "ridge", title, notes: answer.into_iter().collect(), ..Section::default() }
 }
 
 /// `membound 0.1.0 on AMD EPYC, ..., 59 s, 812 of 934 cases`
@@ -363,7 +370,8 @@ fn of_row(row: &BandwidthRow) -> String {
     format!("{} in {level} with {}", row.kernel_and_store(), threads(row.threads()))
 }
 
-/// What a longer run would have measured besides, where the plan was too long for this one.
+/// What a longer run would have measured besides, where the plan was too long for this one. Only a run of all experiments is known to
+/// have planned what is missing.
 fn left_out(report: &Report) -> Option<String> {
     let end = report.end.as_ref().filter(|end| report.visited < end.planned && !end.interrupted)?;
     let parts = [
@@ -372,7 +380,8 @@ fn left_out(report: &Report) -> Option<String> {
         ("page faults", report.pages.is_empty()),
         ("offsets", report.offsets.is_empty()),
     ];
-    let parts: Vec<&str> = parts.into_iter().filter(|(_, is_missing)| *is_missing).map(|(name, _)| name).collect();
+    let is_left_out = |(_, is_missing): &(&str, bool)| *is_missing && report.is_of_all();
+    let parts: Vec<&str> = parts.into_iter().filter(is_left_out).map(|(name, _)| name).collect();
     let parts = if parts.is_empty() { String::new() } else { format!(", with all of {}", parts.join(", ")) };
     let cases = format!("{} of {}", end.planned - report.visited, counted(end.planned, "case"));
     Some(format!("Left out for lack of time: {cases}{parts}; a longer --budget has room for them."))

@@ -63,6 +63,7 @@ pub fn empty() -> Report {
         page_cache: Default::default(),
         host: String::new(),
         tool: "membound 0.1.0".into(),
+        command: Vec::new(),
         started_unix_s: 0,
         seed: 0,
         clock: Clock { name: "tsc".into(), hz: Hertz(2.1e9), overhead_ticks: 24 },
