@@ -4,6 +4,7 @@ mod common;
 
 mod adapters;
 mod halves;
+mod headlines;
 mod kinds;
 mod levels;
 mod machines;
