@@ -182,13 +182,13 @@ pub(crate) fn threads(count: usize) -> String {
 /// A ratio with its interval, as a speed-up: `1.38 x [1.36, 1.40]`. One visit of each side has none.
 pub(crate) fn times(gain: [f64; 3]) -> String {
     let [ratio, low, high] = gain.map(significant);
-    if is_of_one_visit(gain) { format!("{ratio} x (one visit)") } else { format!("{ratio} x [{low}, {high}]") }
+    if has_no_interval(gain) { format!("{ratio} x (no interval)") } else { format!("{ratio} x [{low}, {high}]") }
 }
 
 /// The same in a sentence, where a ratio that may be almost anything in its interval is no finding of that size.
 pub(crate) fn about_times(gain: [f64; 3]) -> String {
     let [_, low, high] = gain.map(significant);
-    match is_of_one_visit(gain) {
+    match has_no_interval(gain) {
         true => format!("about {}", times(gain)),
         false if farther(gain) > WIDE => format!("between {low} x and {high} x"),
         false => times(gain),
@@ -197,11 +197,11 @@ pub(crate) fn about_times(gain: [f64; 3]) -> String {
 
 /// Whether a ratio is known well enough to be told as a finding.
 pub(crate) fn is_known(gain: [f64; 3]) -> bool {
-    !is_of_one_visit(gain) && farther(gain) <= WIDE
+    !has_no_interval(gain) && farther(gain) <= WIDE
 }
 
 /// Whether there is no interval at all.
-fn is_of_one_visit([_, low, high]: [f64; 3]) -> bool {
+fn has_no_interval([_, low, high]: [f64; 3]) -> bool {
     low == high
 }
 
@@ -217,7 +217,7 @@ pub(crate) fn flag_notes<R: AnyRow>(rows: &[R]) -> Vec<String> {
 /// A ratio with its interval: `1.38 [1.36, 1.40]`.
 pub(crate) fn ratio(gain: [f64; 3]) -> String {
     let [ratio, low, high] = gain.map(significant);
-    if is_of_one_visit(gain) { format!("{ratio} (one visit)") } else { format!("{ratio} [{low}, {high}]") }
+    if has_no_interval(gain) { format!("{ratio} (no interval)") } else { format!("{ratio} [{low}, {high}]") }
 }
 
 /// `68.9`, or with an interval `103.1 ±0.8`: a speed in percent.
@@ -299,8 +299,8 @@ mod tests {
     #[test]
     fn ratios_are_told_as_far_as_they_are_known() {
         assert_eq!(times([1.38, 1.36, 1.40]), "1.38 x [1.36, 1.40]");
-        assert_eq!(times([1.92; 3]), "1.92 x (one visit)");
-        assert_eq!(about_times([1.92; 3]), "about 1.92 x (one visit)");
+        assert_eq!(times([1.92; 3]), "1.92 x (no interval)");
+        assert_eq!(about_times([1.92; 3]), "about 1.92 x (no interval)");
         assert_eq!(about_times([1.27, 1.18, 13.3]), "between 1.18 x and 13.3 x");
         assert_eq!(about_times([1.38, 1.36, 1.40]), "1.38 x [1.36, 1.40]");
         assert_eq!([[1.92; 3], [1.27, 1.18, 13.3], [1.38, 1.36, 1.40]].map(is_known), [false, false, true]);

@@ -404,7 +404,7 @@ mod tests {
             sentences(&found, &[]),
             [
                 "Avoiding the write-allocate with nt stores gains in memory (1 thread): store 3.90 x [3.66, 4.16] (1.50 by the bytes).",
-                "Avoiding the write-allocate with nt stores may gain in memory (1 thread): copy about 1.92 x (one visit) (1.50 by the \
+                "Avoiding the write-allocate with nt stores may gain in memory (1 thread): copy about 1.92 x (no interval) (1.50 by the \
                  bytes), triad between 1.10 x and 13.0 x (1.50 by the bytes)."
             ]
         );
