@@ -181,8 +181,7 @@ pub(crate) fn threads(count: usize) -> String {
 
 /// A ratio with its interval, as a speed-up: `1.38 x [1.36, 1.40]`. One visit of each side has none.
 pub(crate) fn times(gain: [f64; 3]) -> String {
-    let [ratio, low, high] = gain.map(significant);
-    if has_no_interval(gain) { format!("{ratio} x (no interval)") } else { format!("{ratio} x [{low}, {high}]") }
+    format!("{} x {}", significant(gain[0]), interval(gain))
 }
 
 /// The same in a sentence, where a ratio that may be almost anything in its interval is no finding of that size.
@@ -216,8 +215,12 @@ pub(crate) fn flag_notes<R: AnyRow>(rows: &[R]) -> Vec<String> {
 
 /// A ratio with its interval: `1.38 [1.36, 1.40]`.
 pub(crate) fn ratio(gain: [f64; 3]) -> String {
-    let [ratio, low, high] = gain.map(significant);
-    if has_no_interval(gain) { format!("{ratio} (no interval)") } else { format!("{ratio} [{low}, {high}]") }
+    format!("{} {}", significant(gain[0]), interval(gain))
+}
+
+fn interval(gain: [f64; 3]) -> String {
+    let [_, low, high] = gain.map(significant);
+    if has_no_interval(gain) { "(no interval)".into() } else { format!("[{low}, {high}]") }
 }
 
 /// `68.9`, or with an interval `103.1 ±0.8`: a speed in percent.

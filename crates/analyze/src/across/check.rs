@@ -639,6 +639,9 @@ fn facts(changes: &[Change], baseline: &[Record], machine: &Machine) -> Vec<Chan
 fn channels(sheet: &Sheet, machine: &Machine) -> Option<Change> {
     let channels = limits::channels(sheet, machine)?;
     let modules = machine.modules()?.len();
-    let is_short = modules > 0 && modules < channels && !machine.is_virtual();
-    is_short.then(|| Change { what: CHANNELS.into(), a: channels.to_string(), b: modules.to_string() })
+    (modules > 0 && modules < channels).then(|| Change {
+        what: CHANNELS.into(),
+        a: channels.to_string(),
+        b: modules.to_string(),
+    })
 }

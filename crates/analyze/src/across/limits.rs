@@ -249,15 +249,11 @@ fn modules_peak(machine: &Machine, package: Option<u32>) -> Option<f64> {
     Some(all * (count * share).round().max(1.0) / count)
 }
 
-/// The memory channels of the machine, where its sheet tells them: of a guest's modules and channels nobody knows.
-pub(crate) fn channels_of_sheet(machine: &Machine) -> Option<usize> {
-    channels(&Sheet::of(machine).filter(|_| !machine.is_virtual())?, machine)
-}
-
-/// The memory channels of all packages by a sheet.
+/// The memory channels of all packages by a sheet. Of a socket's a guest has a part that nobody names.
 pub(crate) fn channels(sheet: &Sheet, machine: &Machine) -> Option<usize> {
     let model = machine.identity.model.known().map_or("", String::as_str);
-    Some(sheet.memory_of(NodeKind::Dram, model)?.channels? as usize * machine.packages().max(1))
+    let of_package = sheet.memory_of(NodeKind::Dram, model)?.channels?;
+    (!machine.is_virtual()).then(|| of_package as usize * machine.packages().max(1))
 }
 
 fn channel_words(memory: &Channels, packages: f64) -> String {

@@ -4,7 +4,7 @@
 use membound_core::in_order::InOrder;
 use std::collections::BTreeSet;
 
-use crate::across::limits::channels_of_sheet;
+use crate::across::limits;
 use crate::across::numa::rows::NumaRow;
 use crate::across::traffic::pooled;
 use crate::across::verdict::diagnosis::CauseKind;
@@ -18,6 +18,7 @@ use crate::rate::Rate;
 use crate::wording::times;
 use membound_core::machine::Machine;
 use membound_core::machine::cpuset::CpuSet;
+use membound_core::machine::spec::Sheet;
 use membound_core::memory::MemoryKind;
 use membound_core::stats::compare;
 use membound_core::stats::quantiles::median;
@@ -373,7 +374,7 @@ fn few_channels(scene: &Scene<'_>) -> Option<Found> {
     if let (Some(modules), Some(slots)) = (machine.modules(), machine.module_slots()) {
         let sizes: Vec<Bytes> = modules.iter().filter_map(|module| module.size.get()).collect();
         let filled = sizes.len();
-        let told = channels_of_sheet(machine);
+        let told = Sheet::of(machine).and_then(|sheet| limits::channels(&sheet, machine));
         let channels = told.unwrap_or(slots / 2);
         if filled > 0 && filled < channels {
             let empty = counted(channels - filled, "channel");

@@ -24,19 +24,19 @@ impl Section {
 
 /// A table in a box of its own, which scrolls where the page is too narrow for it.
 pub(crate) fn boxed(caption: &str, classes: &str, table: Markup) -> Markup {
-    let label = Some(caption).filter(|caption| !caption.is_empty());
-    html! {
-        div.box tabindex="0" role="region" aria-label=[label] {
-            table class=(classes) { @if let Some(caption) = label { caption { (caption) } } (table) }
-        }
-    }
+    region("box", caption, classes, table)
 }
 
 /// The same with the tools that find, sort and take along its rows.
 pub(crate) fn sortable(caption: &str, classes: &str, table: Markup) -> Markup {
+    region("box sortable", caption, classes, table)
+}
+
+/// Without a caption there is no strip for one.
+fn region(kind: &str, caption: &str, classes: &str, table: Markup) -> Markup {
     let label = Some(caption).filter(|caption| !caption.is_empty());
     html! {
-        div.box.sortable tabindex="0" role="region" aria-label=[label] {
+        div class=(kind) tabindex="0" role="region" aria-label=[label] {
             table class=(classes) { @if let Some(caption) = label { caption { (caption) } } (table) }
         }
     }

@@ -32,22 +32,19 @@ pub fn chosen(report: &Report, names: &[String]) -> String {
     // Ceilings alone come to no answer in brief, and stand here nevertheless.
     let roofline = if brief.is_empty() { sections::roofline::section(&report.roofline, &report.rows) } else { brief };
     let others = [warnings, host, roofline, verdict];
-    let there = known(report, &others);
+    let ids: Vec<&str> = others.iter().filter(|one| !one.is_empty()).map(|one| one.id).collect();
     let others = others.into_iter().filter(|section| is_chosen(section.id));
     let with_sentences = |one: Section| {
         let sentences: String = one.sentences.iter().map(|text| item(text)).collect();
         joined([sentences, section::drawn(&one)])
     };
     let text = joined(of_experiments.chain(others).map(with_sentences));
-    let instead = || paragraph(&format!("Nothing of that was measured. The record has: {}.", there.join(", ")), "");
-    if text.is_empty() { instead() } else { text }
-}
-
-/// The names of the parts that have something to show.
-fn known(report: &Report, others: &[Section]) -> Vec<&'static str> {
-    let experiments = report.sections().filter(|(_, sections)| sections.iter().any(|one| !one.is_empty()));
-    let others = others.iter().filter(|one| !one.is_empty()).map(|one| one.id);
-    experiments.map(|(name, _)| name).chain(others).collect()
+    if !text.is_empty() {
+        return text;
+    }
+    let of_experiments = report.sections().filter(|(_, sections)| sections.iter().any(|one| !one.is_empty()));
+    let there: Vec<&str> = of_experiments.map(|(name, _)| name).chain(ids).collect();
+    paragraph(&format!("Nothing of that was measured. The record has: {}.", there.join(", ")), "")
 }
 
 /// The answer of a whole run: sentences first, then the tables that they come from, then what to distrust.
