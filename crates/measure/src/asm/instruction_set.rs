@@ -264,16 +264,21 @@ pub(crate) trait InstructionSet: Sized {
     }
 }
 
-/// Main loops start on a cache line: a first pass finds how far the main loop is from a line boundary, a second one
-/// pads it there. The padding lies before everything that is repeated: it costs nothing in a pass, and no jump
-/// crosses it.
+/// Main loops start on a cache line: a first try finds how far the main loop is from a line boundary, a second one pads it there.
+/// The padding lies before everything that is repeated: it costs nothing in a pass. A jump over it may become a longer one by it, and
+/// move the loop once more.
 pub(crate) fn on_a_line(
     generate: impl Fn(usize) -> Result<MachineCode, Unsupported>,
 ) -> Result<MachineCode, Unsupported> {
     const LINE: usize = membound_core::units::LINE as usize;
-    let code = generate(0)?;
-    match code.main_loop % LINE {
-        0 => Ok(code),
-        beyond => generate(LINE - beyond),
+    const TRIES: usize = 3;
+    let mut padding = 0;
+    for _ in 0..TRIES {
+        let code = generate(padding)?;
+        match code.main_loop % LINE {
+            0 => return Ok(code),
+            beyond => padding += LINE - beyond,
+        }
     }
+    generate(padding)
 }

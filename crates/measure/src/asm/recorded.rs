@@ -55,19 +55,24 @@ impl Hash {
     }
 }
 
-fn of_kernel(kernel: &str) -> Hash {
+/// A kernel's code in all ways, unrolled by these.
+fn in_all_ways(kernel: &str, unrolls: &[u32]) -> Vec<Result<MachineCode, Unsupported>> {
     let mut codes = Vec::new();
     // Blocks of zeros are Arm's.
     let stores = StoreKind::ALL.iter().filter(|store| **store != StoreKind::Zero);
     for isa in SETS {
         for (&width, &store) in Width::ALL.iter().flat_map(|width| stores.clone().map(move |s| (width, s))) {
             for (&load, element) in LoadKind::ALL.iter().flat_map(|l| [(l, Element::Double), (l, Element::Float)]) {
-                let of =
-                    |unroll| assemble(&Variant { kernel: kernel.into(), element, width, store, load, unroll }, isa);
-                codes.extend([1, 4, 33].map(of));
+                let variant = Variant { kernel: kernel.into(), element, width, store, load, unroll: 1 };
+                codes.extend(unrolls.iter().map(|&unroll| assemble(&Variant { unroll, ..variant.clone() }, isa)));
             }
         }
     }
+    codes
+}
+
+fn of_kernel(kernel: &str) -> Hash {
+    let codes = in_all_ways(kernel, &[1, 4, 33]);
     assert!(codes[0].is_ok(), "{kernel}: {:?}", codes[0]);
     Hash::of(codes)
 }
@@ -135,6 +140,15 @@ fn found() -> String {
 fn all_code_is_as_recorded() {
     let found = found();
     assert!(found == include_str!("recorded.txt"), "recorded.txt would have to be:\n{found}");
+}
+
+#[test]
+fn main_loops_start_on_a_line() {
+    for kernel in CATALOG.iter().map(|kernel| kernel.name) {
+        let codes = in_all_ways(kernel, &[4, 8, 16]);
+        let off = codes.iter().flatten().filter(|code| code.main_loop % 64 > 0).count();
+        assert_eq!(off, 0, "{kernel}: {off} of {}", codes.len());
+    }
 }
 
 #[test]
