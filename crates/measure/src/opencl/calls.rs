@@ -329,7 +329,7 @@ pub(crate) enum Argument<'a> {
 
 impl Argument<'_> {
     fn is_svm(&self) -> bool {
-        matches!(self, Argument::Memory(Memory { place: Place::Svm(_), .. }))
+        matches!(self, Argument::Memory(Memory { place: Place::Svm { .. }, .. }))
     }
 }
 
@@ -388,7 +388,7 @@ impl Kernel {
             Argument::Memory(Memory { place: Place::Buffer(buffer), .. }) => {
                 set(size_of::<usize>(), ptr::from_ref(buffer).cast())
             }
-            Argument::Memory(Memory { place: Place::Svm(address), .. }) => {
+            Argument::Memory(Memory { place: Place::Svm { address, .. }, .. }) => {
                 let set = functions.set_svm_argument.ok_or_else(missing)?;
                 // SAFETY: an address of shared virtual memory of this context.
                 done("clSetKernelArgSVMPointer", unsafe { set(self.kernel, index, *address as Data) })
@@ -412,7 +412,11 @@ fn missing() -> Failure {
 #[derive(Debug, Clone, Copy)]
 enum Place {
     Buffer(usize),
-    Svm(usize),
+    /// Shared virtual memory. What is fine-grained needs no mapping, and counts as mapped throughout.
+    Svm {
+        address: usize,
+        is_fine: bool,
+    },
 }
 
 /// Memory of a device.
@@ -446,7 +450,7 @@ impl Memory {
         Ok(Memory { session, place: Place::Buffer(buffer), bytes, mapped: None, _host: host })
     }
 
-    /// Shared virtual memory, aligned as the driver likes. What is fine-grained counts as mapped throughout.
+    /// Shared virtual memory, aligned as the driver likes.
     pub fn svm(session: &Arc<Session>, flags: u64, bytes: usize) -> Result<Self, Failure> {
         let alloc = session.functions.svm_alloc.ok_or_else(missing)?;
         // SAFETY: a context of this session; it returns null where it fails.
@@ -457,7 +461,7 @@ impl Memory {
         let is_fine = flags & flags::SVM_FINE_GRAIN != 0;
         // SAFETY: the driver gave so many bytes there, which stay until they are freed with this value.
         let mapped = if is_fine { unsafe { View::new(address, bytes) } } else { None };
-        Ok(Memory { session: session.clone(), place: Place::Svm(address), bytes, mapped, _host: None })
+        Ok(Memory { session: session.clone(), place: Place::Svm { address, is_fine }, bytes, mapped, _host: None })
     }
 
     pub fn bytes(&self) -> usize {
@@ -481,7 +485,7 @@ impl Memory {
                 done("clEnqueueMapBuffer", code)?;
                 address
             }
-            Place::Svm(address) => {
+            Place::Svm { address, .. } => {
                 let map = functions.svm_map.ok_or_else(missing)?;
                 let to = address as *mut c_void;
                 // SAFETY: shared virtual memory of this context, of so many bytes; no events.
@@ -507,7 +511,8 @@ impl Memory {
                     unmap(queue, buffer, from, 0, ptr::null(), ptr::null_mut())
                 })?;
             }
-            Place::Svm(_) => {
+            Place::Svm { is_fine: true, .. } => return Ok(()),
+            Place::Svm { .. } => {
                 let unmap = functions.svm_unmap.ok_or_else(missing)?;
                 let from = address as *mut c_void;
                 // SAFETY: likewise.
@@ -552,7 +557,7 @@ impl Memory {
                 let code = unsafe { write(queue, buffer, blocking, 0, bytes, data, 0, ptr::null(), ptr::null_mut()) };
                 done("clEnqueueWriteBuffer", code)
             }
-            Place::Svm(address) => self.svm_copy(queue, blocking, address as *mut c_void, data, bytes),
+            Place::Svm { address, .. } => self.svm_copy(queue, blocking, address as *mut c_void, data, bytes),
         }
     }
 
@@ -568,7 +573,7 @@ impl Memory {
                 let code = unsafe { read(queue, buffer, blocking, 0, bytes, data, 0, ptr::null(), ptr::null_mut()) };
                 done("clEnqueueReadBuffer", code)
             }
-            Place::Svm(address) => self.svm_copy(queue, blocking, data, address as Data, bytes),
+            Place::Svm { address, .. } => self.svm_copy(queue, blocking, data, address as Data, bytes),
         }
     }
 
@@ -583,7 +588,7 @@ impl Memory {
                 let code = unsafe { copy(queue, from, to, 0, 0, bytes, 0, ptr::null(), ptr::null_mut()) };
                 done("clEnqueueCopyBuffer", code)
             }
-            (Place::Svm(from), Place::Svm(to)) => {
+            (Place::Svm { address: from, .. }, Place::Svm { address: to, .. }) => {
                 self.svm_copy(queue, NOT_BLOCKING, to as *mut c_void, from as Data, self.bytes)
             }
             _ => Err(CODES.failure("a copy between a buffer and shared virtual memory", -59)),
@@ -626,8 +631,8 @@ impl Drop for Memory {
                 unsafe { release(buffer) };
             }
             // SAFETY: made by `svm`, freed once; likewise.
-            (Place::Svm(address), Some(free)) => unsafe { free(context, address as *mut c_void) },
-            (Place::Svm(_), None) => {}
+            (Place::Svm { address, .. }, Some(free)) => unsafe { free(context, address as *mut c_void) },
+            (Place::Svm { .. }, None) => {}
         }
         // The driver may free later what it was told to release; it must be done before the host's memory goes.
         let _ = self.session.finish();
