@@ -162,9 +162,14 @@ pub fn run_plan(
         if round > 0 || plan.headline.is_empty() {
             run.begin_round();
         }
+        let mut is_any_visited = false;
         for (number, cases) in plan.stages.iter().enumerate() {
             let later: usize = stages[number + 1..].iter().flatten().filter(|state| !state.done).count();
-            run.stage(cases, &mut stages[number], round, later, &mut headline)?;
+            is_any_visited |= run.stage(cases, &mut stages[number], round, later, &mut headline)?;
+        }
+        // What is left of the time is too short for any of them.
+        if !is_any_visited {
+            break;
         }
     }
     headline.finish(&mut run)
@@ -227,15 +232,18 @@ impl<'a, 'b> Run<'a, 'b> {
         round: u32,
         later: usize,
         headline: &mut Headline<'_>,
-    ) -> io::Result<()> {
+    ) -> io::Result<bool> {
+        let mut is_any_visited = false;
         let open: Vec<usize> = (0..cases.len()).filter(|&i| !states[i].done).collect();
         let order = order(open, cases, states, self.pace, self.left(), &mut self.random);
         for (position, &index) in order.iter().enumerate() {
             headline.take_turn(self)?;
             let fair = headline.others(self.left()) / (order.len() - position + later) as u32;
+            let before = self.visits;
             self.visit(&cases[index], &mut states[index], round, fair)?;
+            is_any_visited |= self.visits > before;
         }
-        Ok(())
+        Ok(is_any_visited)
     }
 
     /// Visits a case, if that can end in time. Returns what it took.
@@ -341,17 +349,17 @@ impl<'a> Headline<'a> {
 
     /// What is left of the time goes to what is not sure yet.
     fn finish(&mut self, run: &mut Run<'_, '_>) -> io::Result<()> {
-        while !run.is_over() && self.unsure(run).next().is_some() {
-            let Some(index) = self.least_sure(APART, |_| true, run) else {
+        // What takes longer than there is time left.
+        let mut too_dear = vec![false; self.cases.len()];
+        while !run.is_over() && self.unsure(run).any(|(index, _)| !too_dear[index]) {
+            let Some(index) = self.least_sure(APART, |index| !too_dear[index], run) else {
                 // All were visited just now.
                 run.executor.idle();
                 continue;
             };
             let before = run.visits;
             self.visit(index, run)?;
-            if run.visits == before {
-                break;
-            }
+            too_dear[index] = run.visits == before;
         }
         Ok(())
     }
