@@ -17,6 +17,9 @@ use membound_core::units::{Bytes, Hertz, LINE};
 
 /// What is touched of it: it fits into the first-level cache.
 pub(crate) const PROBE: Bytes = Bytes::kib(16);
+/// In the order of [`Touch`].
+pub(crate) const TOUCHES: [probe::Touch; 4] =
+    [probe::Touch::Load, probe::Touch::StoreWord, probe::Touch::StoreLine, probe::Touch::Flush];
 
 /// Whether memory behaves as that of type `kind`, and what shows it; what contradicts otherwise. Its contents are lost.
 pub(crate) fn prove(
@@ -26,7 +29,7 @@ pub(crate) fn prove(
     hz: Hertz,
 ) -> Result<Result<Proof, String>, NoVisit> {
     let mut codes = Vec::new();
-    for touch in [probe::Touch::Load, probe::Touch::StoreWord, probe::Touch::StoreLine, probe::Touch::Flush] {
+    for touch in TOUCHES {
         codes.push(executable(crate::asm::touch(touch))?);
     }
     let lines = |words| NativeLines::new(words, &codes, ticker, hz);

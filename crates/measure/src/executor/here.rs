@@ -10,7 +10,7 @@ use crate::memory::places::Places;
 use crate::no_visit::NoVisit;
 use crate::schedule::{Executor, Quota};
 use membound_core::case::Case;
-use membound_core::record::{Clock, Outcome};
+use membound_core::record::{Clock, Measured, Outcome};
 
 #[cfg(all(feature = "kvm", target_os = "linux", target_arch = "x86_64"))]
 use crate::executor::microvm::MicroVm;
@@ -62,9 +62,24 @@ impl Executor for Here {
         if let Some(name) = device::device_of(case) {
             return self.devices.visit(case, name, quota);
         }
-        let outcome =
-            if has_memory_type(case) { self.microvm.visit(case, quota) } else { self.native.visit(case, quota) };
-        in_place(outcome)
+        let visited = match self.try_visit(case, quota) {
+            // Both keep memory for cases to come.
+            Err(why) if why.is_beyond_allowance() => {
+                self.begin_round();
+                self.try_visit(case, quota)
+            }
+            visited => visited,
+        };
+        in_place(visited.map_or_else(Into::into, |measured| Outcome::Measured(Box::new(measured))))
+    }
+}
+
+impl Here {
+    fn try_visit(&mut self, case: &Case, quota: &Quota<'_>) -> Result<Measured, NoVisit> {
+        match has_memory_type(case) {
+            true => self.microvm.try_visit(case, quota),
+            false => self.native.try_visit(case, quota),
+        }
     }
 }
 
@@ -99,7 +114,7 @@ mod tests {
     use membound_core::kernel::{StoreKind, Width};
     use membound_core::memory::located::{Located, NodePages};
     use membound_core::memory::{MemoryKind, MemorySpec, Obtained};
-    use membound_core::record::{Measured, Samples, Volume};
+    use membound_core::record::{Samples, Volume};
     use membound_core::units::Bytes;
 
     fn case(kernel: &str, kind: MemoryKind) -> Case {

@@ -141,7 +141,8 @@ impl Executor for Native {
 }
 
 impl Native {
-    fn try_visit(&mut self, case: &Case, quota: &Quota<'_>) -> Result<Measured, NoVisit> {
+    /// A visit, as far as memory allows that is not kept for other cases.
+    pub(crate) fn try_visit(&mut self, case: &Case, quota: &Quota<'_>) -> Result<Measured, NoVisit> {
         check_registers(self.isa, crate::asm::detect())?;
         if case.protocol == Protocol::Energy {
             self.find_meters()?;

@@ -39,7 +39,8 @@ impl Typed {
         Typed { clock, ticker, places, verify, native: None, expected, verdicts: HashMap::new() }
     }
 
-    fn try_visit(&mut self, case: &Case, quota: &Quota<'_>) -> Result<Outcome, NoVisit> {
+    /// A visit, as far as memory allows that is not kept for other cases.
+    pub(crate) fn try_visit(&mut self, case: &Case, quota: &Quota<'_>) -> Result<Measured, NoVisit> {
         let kinds = memory_types(case);
         if let Some(kind) = kinds.iter().find(|kind| !TYPES.contains(kind)) {
             return Err(NoVisit::impossible(match TYPES {
@@ -54,14 +55,9 @@ impl Typed {
             Some(native) => native,
             none => none.insert(Native::new(&self.expected, self.places.clone(), self.verify)?),
         };
-        Ok(match native.visit(case, quota) {
-            Outcome::Measured(mut measured) => {
-                let Measured { obtained, .. } = &mut *measured;
-                obtained.proofs.extend(proofs);
-                Outcome::Measured(measured)
-            }
-            other => other,
-        })
+        let mut measured = native.try_visit(case, quota)?;
+        measured.obtained.proofs.extend(proofs);
+        Ok(measured)
     }
 
     /// Proves a type, or remembers the verdict.
@@ -102,6 +98,7 @@ impl Executor for Typed {
     }
 
     fn visit(&mut self, case: &Case, quota: &Quota<'_>) -> Outcome {
-        self.try_visit(case, quota).unwrap_or_else(Into::into)
+        let visited = self.try_visit(case, quota);
+        visited.map_or_else(Into::into, |measured| Outcome::Measured(Box::new(measured)))
     }
 }

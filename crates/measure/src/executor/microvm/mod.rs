@@ -17,6 +17,7 @@ use std::time::{Duration, Instant};
 use crate::answers::timed_scalar;
 use crate::arena::{Arenas, Arrays, Layout, Mapping};
 use crate::asm::{CHAIN_LINKS, assemble, core_clock_chain, probe};
+use crate::behaviour::{PROBE, TOUCHES};
 use crate::bench::{StealMeter, check_whole_accesses, compile, volume};
 use crate::code::{Call, MachineCode};
 use crate::executor::microvm::guest::{Backed, Guest};
@@ -38,7 +39,7 @@ use membound_core::memory::behaviour::{Lines, Touch};
 use membound_core::memory::proof::Proof;
 use membound_core::memory::{MemoryKind, MemorySpec, behaviour};
 use membound_core::record::{Clock, Measured, Outcome, Sample, Samples};
-use membound_core::units::{Bytes, LINE};
+use membound_core::units::LINE;
 
 /// Trips of the core clock chain, short and long. What is kept is the difference, 20,000 cycles, so that the cost of the
 /// call and of reading the clock (some 150 cycles) drops out.
@@ -48,8 +49,6 @@ const CORE_CLOCK_LINKS: u64 = (CLOCK_TRIPS[1] - CLOCK_TRIPS[0]) * CHAIN_LINKS;
 const PATIENCE: Duration = Duration::from_secs(2);
 /// Longest that a guest may need for one word: more than an uncached access to far memory.
 const WORD: Duration = Duration::from_micros(1);
-/// Lines that a type is proved on: fit into any first-level cache.
-const PROBE: Bytes = Bytes::kib(16);
 /// Span over which the guest's clock is held against the host's, and by what share they may differ: far less would
 /// show in a figure, and readings on both sides of entering and leaving a guest are not closer than that.
 const CLOCK_SPAN: Duration = Duration::from_millis(10);
@@ -143,7 +142,8 @@ impl Executor for MicroVm {
 }
 
 impl MicroVm {
-    fn try_visit(&mut self, case: &Case, quota: &Quota<'_>) -> Result<Measured, NoVisit> {
+    /// A visit, as far as memory allows that is not kept for other cases.
+    pub(crate) fn try_visit(&mut self, case: &Case, quota: &Quota<'_>) -> Result<Measured, NoVisit> {
         let Work::Kernel(variant) = &case.work else {
             return Err(NoVisit::impossible("the micro-VM runs kernels only; use `membound bandwidth`"));
         };
@@ -235,7 +235,7 @@ fn prove(kind: MemoryKind, devices: &Path, ns_per_tick: f64) -> Result<Result<Pr
     // SAFETY: the regions outlive the guest, which was declared after them, and nothing else refers to their memory.
     let mut guest = unsafe { Guest::new(devices, &memory) }?;
     let mut codes = Vec::new();
-    for touch in [probe::Touch::Load, probe::Touch::StoreWord, probe::Touch::StoreLine, probe::Touch::Flush] {
+    for touch in TOUCHES {
         codes.push(guest.load(&crate::asm::touch(touch)?)?);
     }
     let mut lines = GuestLines { guest: &mut guest, codes, window: 1, ns_per_tick };
