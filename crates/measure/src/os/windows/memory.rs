@@ -13,7 +13,7 @@ use windows_sys::Win32::System::Memory::{
     PAGE_READONLY, PAGE_READWRITE, PAGE_WRITECOMBINE, VirtualAlloc, VirtualFree, VirtualLock, VirtualProtect,
 };
 use windows_sys::Win32::System::SystemInformation::{GetSystemInfo, SYSTEM_INFO};
-use windows_sys::Win32::System::Threading::{GetCurrentProcess, SetProcessWorkingSetSize};
+use windows_sys::Win32::System::Threading::{GetCurrentProcess, GetProcessWorkingSetSize, SetProcessWorkingSetSize};
 
 use super::checked;
 
@@ -126,9 +126,14 @@ pub(crate) fn code(bytes: &[u8]) -> io::Result<(usize, usize)> {
     unsafe { ptr::copy_nonoverlapping(bytes.as_ptr(), start as *mut u8, bytes.len()) };
     let mut before = 0;
     // SAFETY: the whole of it is ours; no reference to it exists.
-    checked(unsafe { VirtualProtect(start as *const _, length, PAGE_EXECUTE_READ, &mut before) })?;
+    let protected = checked(unsafe { VirtualProtect(start as *const _, length, PAGE_EXECUTE_READ, &mut before) });
     // SAFETY: drops what was fetched as instructions from our own memory.
-    checked(unsafe { FlushInstructionCache(GetCurrentProcess(), start as *const _, length) })?;
+    let flushed = || checked(unsafe { FlushInstructionCache(GetCurrentProcess(), start as *const _, length) });
+    if let Err(fault) = protected.and_then(|()| flushed()) {
+        // SAFETY: nobody else knows of it yet.
+        unsafe { unmap(start, length) };
+        return Err(fault);
+    }
     Ok((start, length))
 }
 
@@ -148,11 +153,16 @@ pub(crate) unsafe fn advise(_start: usize, _bytes: usize, advice: Advice) -> io:
     }
 }
 
-/// Locks the pages of a range in memory. A process may lock as much as its working set holds at least, so that grows first.
+/// Locks the pages of a range in memory. A process may lock as much as its working set holds at least, all ranges together, so that
+/// grows first.
 pub(crate) fn lock(start: usize, bytes: usize) -> io::Result<()> {
     const BESIDE: usize = 64 << 20;
+    let (mut least, mut most) = (0, 0);
+    // SAFETY: writes two numbers.
+    checked(unsafe { GetProcessWorkingSetSize(GetCurrentProcess(), &mut least, &mut most) })?;
+    let least = least + bytes + BESIDE;
     // SAFETY: changes a limit of this process.
-    checked(unsafe { SetProcessWorkingSetSize(GetCurrentProcess(), bytes + BESIDE, 2 * bytes + BESIDE) })?;
+    checked(unsafe { SetProcessWorkingSetSize(GetCurrentProcess(), least, most.max(2 * least)) })?;
     // SAFETY: makes pages of our own and keeps them; it changes nothing of what they hold.
     checked(unsafe { VirtualLock(start as *const _, bytes) })
 }

@@ -10,9 +10,9 @@ use windows_sys::Win32::Foundation::{CloseHandle, FILETIME, HANDLE};
 use windows_sys::Win32::System::Kernel::PROCESSOR_NUMBER;
 use windows_sys::Win32::System::SystemInformation::GROUP_AFFINITY;
 use windows_sys::Win32::System::Threading::{
-    GetActiveProcessorGroupCount, GetCurrentProcess, GetCurrentProcessorNumberEx, GetCurrentThread, GetCurrentThreadId,
-    GetProcessAffinityMask, GetThreadTimes, OpenThread, SetThreadGroupAffinity, THREAD_QUERY_INFORMATION,
-    THREAD_SET_INFORMATION,
+    GetActiveProcessorCount, GetActiveProcessorGroupCount, GetCurrentProcess, GetCurrentProcessorNumberEx,
+    GetCurrentThread, GetCurrentThreadId, GetProcessAffinityMask, GetThreadGroupAffinity, GetThreadTimes, OpenThread,
+    SetThreadGroupAffinity, THREAD_QUERY_INFORMATION, THREAD_SET_INFORMATION,
 };
 
 use super::{checked, time};
@@ -61,13 +61,17 @@ pub fn unpin(thread: u32) {
         return;
     }
     // SAFETY: a handle of our own, closed below; should the thread have ended, there is none. The mask of the process is a
-    // valid one for the first group, the only one where it is told.
+    // valid one for the first group, the only one where it is told; else the thread gets all of the group that it is in.
     unsafe {
         let (mut process, mut system) = (0usize, 0usize);
         GetProcessAffinityMask(GetCurrentProcess(), &mut process, &mut system);
         every.Mask = process;
         let handle: HANDLE = OpenThread(THREAD_SET_INFORMATION | THREAD_QUERY_INFORMATION, 0, thread);
         if !handle.is_null() {
+            if process == 0 && GetThreadGroupAffinity(handle, &mut every) != 0 {
+                let unused = GROUP.saturating_sub(GetActiveProcessorCount(every.Group));
+                every.Mask = usize::MAX.checked_shr(unused).unwrap_or(0);
+            }
             SetThreadGroupAffinity(handle, &every, std::ptr::null_mut());
             CloseHandle(handle);
         }
