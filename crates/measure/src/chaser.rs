@@ -16,7 +16,7 @@ use crate::memory::touch::{self, FirstTouch};
 use crate::no_visit::NoVisit;
 use crate::os::faults::TakenAway;
 use crate::team::Task;
-use membound_core::case::{Case, Protocol};
+use membound_core::case::{Case, Protocol, Work};
 use membound_core::kernel::chase::{Chase, Cycle};
 use membound_core::memory::{MemorySpec, Obtained};
 use membound_core::units::Bytes;
@@ -172,7 +172,9 @@ impl Chaser {
         Ok(match memory.written[chase.word()].take().filter(|written| written.case == shared) {
             Some(written) => Ready { key, memory, written, is_written: true, is_settled },
             None => {
-                if !chase.shares_places() {
+                // Cycles over the same places have a word of each; any other overwrites both.
+                let shares = |other: &Written| matches!(other.case.work, Work::Chase(other) if other.shares_places());
+                if !chase.shares_places() || !memory.written.iter().flatten().all(shares) {
                     memory.written = [None, None];
                 }
                 let cycle = chase.cycle(own.working_set, self.visits);

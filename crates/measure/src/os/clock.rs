@@ -26,7 +26,7 @@ impl Ticker {
     pub fn detect() -> Self {
         match () {
             () if cfg!(target_arch = "aarch64") => Ticker::Generic,
-            () if has_steady_tsc() => Ticker::Tsc,
+            () if has_steady_tsc() && !time::distrusts_counter() => Ticker::Tsc,
             () => Ticker::Raw,
         }
     }

@@ -5,6 +5,13 @@
 /// The clock that no daemon adjusts.
 pub(crate) const RAW: &str = "CLOCK_MONOTONIC_RAW";
 
+/// Whether the kernel found that the processors' counters run apart: then it keeps time by a clock of the board. (A guest has its
+/// hypervisor's, and the counter all the same.)
+pub(crate) fn distrusts_counter() -> bool {
+    let current = std::fs::read_to_string("/sys/devices/system/clocksource/clocksource0/current_clocksource");
+    current.is_ok_and(|name| ["hpet", "acpi_pm", "jiffies", "refined-jiffies"].contains(&name.trim()))
+}
+
 /// What it shows.
 pub(crate) fn raw_ns() -> u64 {
     clock_ns(libc::CLOCK_MONOTONIC_RAW)
