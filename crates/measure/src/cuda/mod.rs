@@ -38,7 +38,7 @@ mod ask {
 }
 
 /// The first version whose library has all that is called here.
-const LEAST_VERSION: &str = "CUDA 8";
+const LEAST_VERSION: &str = "CUDA 11";
 
 /// All devices, with what makes them usable; or why there are none.
 pub(crate) fn devices() -> Result<Vec<(Device, Id)>, String> {

@@ -35,7 +35,7 @@ fn why_there_is_no_device_is_told_with_its_cure() {
     says(library, "mismatch", ["CUDA_ERROR_SYSTEM_DRIVER_MISMATCH (803) from cuInit", "restart the machine"]);
     says(library, "crash", ["ended by signal 6", "driver"]);
     let old = FAKE.with("-DTOO_OLD");
-    says(old.path(), "", ["too old: libcuda.so.1 has no cuMemPrefetchAsync", "CUDA 8 or later"]);
+    says(old.path(), "", ["too old: libcuda.so.1 has no cuMemPrefetchAsync", "CUDA 11 or later"]);
     let none = tempfile::tempdir().unwrap();
     std::fs::write(none.path().join("libcuda.so.1"), "nothing").unwrap();
     says(none.path(), "", ["no CUDA driver", "install NVIDIA's driver"]);
