@@ -340,6 +340,15 @@ pub(crate) fn is_huge(obtained: &Obtained) -> Option<bool> {
     Some(huge_share(obtained)? >= threshold::HUGE_SHARE)
 }
 
+/// Whether memory that may be made of transparent huge pages is: as many as it has room for, as far as smaps tells. Less than one
+/// has none.
+pub(crate) fn is_thp(obtained: &Obtained) -> Option<bool> {
+    let page = obtained.huge_page().0.max(1);
+    let room = obtained.bytes.0 / page * page;
+    let huge = obtained.huge_bytes.filter(|_| room > 0)?;
+    Some(huge.0 as f64 >= threshold::HUGE_SHARE * room as f64)
+}
+
 /// The share of memory that is made of huge pages, as far as smaps tells.
 pub(crate) fn huge_share(obtained: &Obtained) -> Option<f64> {
     obtained.huge_bytes.map(|huge| huge.0 as f64 / obtained.bytes.0.max(1) as f64)
@@ -351,8 +360,7 @@ fn pages_differ(case: &Case, visit: &Measured) -> bool {
         // What smaps sees is not what these two works are about; `pages.rs` judges them.
         _ if matches!(case.work, Work::Page(PageWork::Read | PageWork::Collapse)) => false,
         MemoryKind::Base => huge_share(obtained).is_some_and(|share| share > 0.0),
-        // A region below a huge page has none.
-        MemoryKind::Thp => obtained.bytes >= obtained.huge_page() && is_huge(obtained) == Some(false),
+        MemoryKind::Thp => is_thp(obtained) == Some(false),
         MemoryKind::Huge2M | MemoryKind::Huge1G => obtained.bytes >= Bytes::mib(2) && is_huge(obtained) == Some(false),
         _ => false,
     };

@@ -62,6 +62,11 @@ impl Figure {
         self.capability.ends == Ends::Ci95
     }
 
+    /// What its ends are called.
+    pub(crate) fn ends_word(self) -> &'static str {
+        if self.has_interval() { "95 % interval" } else { "range" }
+    }
+
     /// The figure with its ends: [value, low, high].
     pub fn interval(self) -> [f64; 3] {
         [self.capability.value, self.capability.low, self.capability.high]

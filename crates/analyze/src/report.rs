@@ -127,8 +127,17 @@ pub struct Report {
 impl Report {
     /// Whether all experiments were planned: the command line names none. So it is taken to be where there is no command line.
     pub(crate) fn is_of_all(&self) -> bool {
+        self.subcommand().is_none()
+    }
+
+    /// Whether the run was killed: its record has no end. One that `membound watch` adds to never has one.
+    pub(crate) fn is_cut_off(&self) -> bool {
+        self.end.is_none() && self.subcommand() != Some("watch")
+    }
+
+    fn subcommand(&self) -> Option<&str> {
         let mut words = self.command.iter().skip(1).filter(|word| !["-q", "--quiet"].contains(&word.as_str()));
-        words.next().is_none_or(|word| word.starts_with('-'))
+        words.next().map(String::as_str).filter(|word| !word.starts_with('-'))
     }
 
     /// What kernels over streams tell.

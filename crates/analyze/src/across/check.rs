@@ -287,7 +287,12 @@ pub fn look(probes: &[Probe], criteria: &Criteria, now: &Record) -> Checkup {
         checkup.facts = facts(&found.changes, &criteria.baseline, &report.machine);
     }
     if let Some(sheet) = &criteria.sheet {
-        checkup.rows.extend(probes.iter().filter_map(|probe| against_sheet(probe, &report, criteria.reach)));
+        let judged = |probe: &Probe| against_sheet(probe, &report, criteria.reach);
+        // A sheet judges few figures, and what crashed is degraded whatever it is held against.
+        let faulty = |probe: &Probe| Some(bare(probe, &report)).filter(|row| row.health == Health::Degraded);
+        let is_alone = criteria.baseline.is_empty();
+        let row = |probe: &Probe| judged(probe).or_else(|| faulty(probe).filter(|_| is_alone));
+        checkup.rows.extend(probes.iter().filter_map(row));
         checkup.facts.extend(channels(sheet, &report.machine));
     }
     checkup

@@ -34,6 +34,8 @@ pub struct Loss {
 
 /// A loss whose interval begins below this is none: it may be chance.
 const LEAST: f64 = 1.1;
+/// The same of a capacity, which curves tell less surely.
+const LEAST_SMALLER: f64 = 1.25;
 
 /// All that is lost for sure, most first.
 pub fn losses(report: &Report) -> Vec<Loss> {
@@ -130,8 +132,7 @@ fn taken_back(report: &Report, at_hand: Option<f64>, store: Rate) -> Option<Loss
     const SLOW: f64 = 1e9;
     let touched = report.first_touch.as_ref()?;
     let is_slow = touched.thread_bps[0] < at_hand.map_or(SLOW, |at_hand| at_hand / 2.0).min(SLOW);
-    let is_virtual = report.machine.identity.hypervisor.known().is_some();
-    (is_slow && is_virtual).then(|| Loss {
+    (is_slow && report.machine.is_virtual()).then(|| Loss {
         what: format!(
             "first touch of {} that the host had taken back, at {}, against storing to it again",
             touched.bytes,
@@ -222,7 +223,7 @@ fn close_together(report: &Report) -> Option<Loss> {
 
 /// Threads that have less than their cores: caches feel it most.
 fn shared_cores(report: &Report) -> Option<Loss> {
-    let [ratio, low, high] = report.shared_cores.in_caches?;
+    let [ratio, low, high] = report.shared_cores.in_caches.filter(|_| report.shared_cores.are_seen())?;
     let share = percent(report.shared_cores.share());
     Some(Loss {
         what: format!(
@@ -230,7 +231,7 @@ fn shared_cores(report: &Report) -> Option<Loss> {
         ),
         factor: [ratio, high, low].map(|ratio| 1.0 / ratio),
         than: "slower",
-        cure: cure::SHARED_CORE.into(),
+        cure: if report.machine.is_virtual() { cure::SHARED_CORE } else { cure::TIME }.into(),
     })
 }
 
@@ -238,15 +239,16 @@ fn shared_cores(report: &Report) -> Option<Loss> {
 fn small_caches(report: &Report) -> Vec<Loss> {
     let small = |level: &crate::hierarchy::names::Level| {
         let (claimed, capacity) = (level.claimed?, level.capacity?);
-        let factor = claimed.0 as f64 / capacity.0.max(1) as f64;
+        let factor = |capacity: Bytes| claimed.0 as f64 / capacity.0.max(1) as f64;
+        let [low, high] = level.capacity_ci95.unwrap_or([capacity; 2]);
         Some(Loss {
             what: format!("{} ends at {capacity}, not at the {claimed} that it claims", level.name),
-            factor: [factor; 3],
+            factor: [factor(capacity), factor(high), factor(low)],
             than: "smaller",
             cure: format!("block for {capacity}: others share the cache, or the hypervisor misstates it"),
         })
     };
-    report.levels.iter().filter_map(small).filter(|loss| loss.factor[0] > 1.25).collect()
+    report.levels.iter().filter_map(small).filter(|loss| loss.factor[1] > LEAST_SMALLER).collect()
 }
 
 /// What the verdict knows beside these.

@@ -731,9 +731,10 @@ impl Roofline {
         let mut answer = String::new();
         let ridge = self.threads().last().and_then(|&all| Some((all, self.peak(all)?, self.memory(all)?)));
         if let Some((all, peak, memory)) = ridge {
+            let [they_do, get] = if all == 1 { ["it does", "gets"] } else { ["they do", "get"] };
             answer = format!(
-                "From memory, {} can only be fully used by loops with more than {} flops for each byte of the bus: they do \
-                 {} GF/s and get {} GB/s (machine balance {} B/flop). ",
+                "From memory, {} can only be fully used by loops with more than {} flops for each byte of the bus: {they_do} \
+                 {} GF/s and {get} {} GB/s (machine balance {} B/flop). ",
                 threads_word(all),
                 significant(peak / memory),
                 significant(peak / 1e9),

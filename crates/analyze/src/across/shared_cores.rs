@@ -21,6 +21,11 @@ const SAMPLES: usize = 5;
 /// Cases that tell a cost together.
 const CASES: usize = 4;
 
+/// Samples with a probe that a share needs.
+const PROBED: usize = 50;
+/// Share of samples, or of visits, that is more than a chance.
+pub(crate) const SHARED: f64 = 0.05;
+
 /// How often samples of several threads had less than their cores, and what that did.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct SharedCores {
@@ -37,12 +42,12 @@ pub struct SharedCores {
 impl SharedCores {
     pub(crate) fn of(visits: &Visits<'_>, rows: &[BandwidthRow], machine: &Machine) -> SharedCores {
         let all = visits.record.measured().map(|(case, visit)| (&case.cpus[..], &visit.samples));
-        let of_several = all.filter(|(cpus, _)| cpus.len() > 1);
+        let of_several = all.filter(|(cpus, _)| cpus.len() > 1 && !share_cores(machine, cpus));
         let shares = of_several.flat_map(|(cpus, samples)| samples.shares(cpus, &visits.gauge.undisturbed));
         let count = |[known, shared]: [usize; 2], share: f64| [known + 1, shared + usize::from(share < WHOLE)];
         let [probed, shared] = shares.flatten().fold([0, 0], count);
         let rows: HashMap<&Case, &BandwidthRow> =
-            rows.iter().filter(|row| is_asked(row)).map(|row| (&row.case, row)).collect();
+            rows.iter().filter(|row| is_asked(row, machine)).map(|row| (&row.case, row)).collect();
         let ratios: Vec<(&BandwidthRow, f64)> = visits
             .cases
             .iter()
@@ -61,15 +66,36 @@ impl SharedCores {
         }
     }
 
+    /// Whether so many samples were probed that a share says something.
+    pub fn are_probed(&self) -> bool {
+        self.probed >= PROBED
+    }
+
+    /// Whether threads had less than their cores more often than by chance.
+    pub fn are_seen(&self) -> bool {
+        self.are_probed() && self.share() > SHARED
+    }
+
     /// In which share of the samples a thread had less than its core.
     pub fn share(&self) -> f64 {
         self.shared as f64 / self.probed.max(1) as f64
     }
 }
 
-/// Rows of several threads in the steady state.
-fn is_asked(row: &BandwidthRow) -> bool {
-    row.threads() > 1 && row.quality.is_measured() && row.is_steady() && !row.writes_zeros()
+/// Whether two of these CPUs are hardware threads of one core: each then has a part of it, as was asked for.
+pub(crate) fn share_cores(machine: &Machine, cpus: &[u32]) -> bool {
+    let other =
+        |cpu: &u32| machine.cpu(*cpu).is_some_and(|c| c.core_cpus.iter().any(|id| id != *cpu && cpus.contains(&id)));
+    cpus.iter().any(other)
+}
+
+/// Rows of several threads in the steady state, each on a core of its own.
+fn is_asked(row: &BandwidthRow, machine: &Machine) -> bool {
+    row.threads() > 1
+        && !share_cores(machine, &row.case.cpus)
+        && row.quality.is_measured()
+        && row.is_steady()
+        && !row.writes_zeros()
 }
 
 /// The speed of a case with less than its cores, against that with all of them.

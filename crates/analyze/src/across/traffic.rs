@@ -307,16 +307,18 @@ pub(crate) fn sentences(found: &[WriteAllocate], rows: &[BandwidthRow]) -> Vec<S
     let of = |kernel: &&str| found.iter().find(|w| w.kernel == **kernel && w.threads == most);
     let part =
         |w: &WriteAllocate| format!("{} {} ({} by the bytes)", w.kernel, about_times(w.gain), significant(w.bound));
+    let (costly, others): (Vec<&WriteAllocate>, Vec<_>) =
+        ["store", "copy", "triad"].iter().filter_map(of).partition(|w| w.gain[2] < 1.0);
     // What rests on one visit, or may be almost anything, is no sure gain.
-    let (sure, unsure): (Vec<&WriteAllocate>, Vec<_>) =
-        ["store", "copy", "triad"].iter().filter_map(of).partition(|w| is_known(w.gain));
+    let (sure, unsure): (Vec<&WriteAllocate>, Vec<_>) = others.into_iter().partition(|w| is_known(w.gain));
     let answer = |gains: &str, parts: Vec<&WriteAllocate>| {
         let text = parts.into_iter().map(part).collect::<Vec<_>>().join(", ");
         let count = threads(most);
         let told = format!("Avoiding the write-allocate with nt stores {gains} in memory ({count}): {text}.");
         (!text.is_empty()).then_some(told)
     };
-    answer("gains", sure).into_iter().chain(answer("may gain", unsure)).collect()
+    let all = [answer("gains", sure), answer("may gain", unsure), answer("gains nothing", costly)];
+    all.into_iter().flatten().collect()
 }
 
 /// A line a kernel and number of threads; `rows` are those it was found in.

@@ -296,12 +296,13 @@ fn siblings(visits: &Visits<'_>) -> Option<Warning> {
     let cases: BTreeSet<&Case> = cases.filter(|case| matches!(case.work, Work::Kernel(_))).collect();
     let pairs: Vec<(u32, u32)> = cases.iter().filter_map(|case| pair(case)).collect();
     let (first, second) = pairs.first()?;
+    let both = if pairs.iter().all(|other| other == &pairs[0]) { "both" } else { "both of some core" };
     let used: CpuSet = cases.iter().flat_map(|case| case.cpus.iter().copied()).collect();
     let is_first =
         |cpu: &u32| machine.cpu(*cpu).is_none_or(|c| c.core_cpus.iter().find(|id| used.contains(*id)) == Some(*cpu));
     let one_each: CpuSet = used.iter().filter(is_first).collect();
     let evidence = format!(
-        "CPUs {first} and {second} are hardware threads of one core, and {} of {} cases ran on both",
+        "CPUs {first} and {second} are hardware threads of one core, and {} of {} cases ran on {both}",
         pairs.len(),
         cases.len()
     );

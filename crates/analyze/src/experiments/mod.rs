@@ -141,6 +141,10 @@ pub(crate) fn sentences(report: &Report) -> Vec<String> {
     if !answers.is_empty() {
         return answers;
     }
+    // Of kinds of memory there is no fastest.
+    if let Some(fastest) = bandwidth::sections::fastest(&report.bandwidth()).filter(|_| report.kinds.is_none()) {
+        return vec![fastest];
+    }
     let is_measured = report.any_rows().filter_map(|row| row.quality()).any(Quality::is_measured);
     let instead = if is_measured {
         "No findings: the figures below are all there is; there is nothing to hold them against."

@@ -4,7 +4,6 @@ use crate::case::{Case, Protocol, USUAL_MEMORY, Work};
 use crate::experiments::frame::{Frame, PlanError};
 use crate::kernel::mix::{Mix, STRIDE};
 use crate::memory::{MemoryKind, MemorySpec};
-use crate::placement::PlacementError;
 use crate::units::Bytes;
 use crate::work::c2c::{Handover, Home};
 use crate::work::loaded::{Load, Loaded};
@@ -72,8 +71,6 @@ pub fn loaded(frame: &Frame, mixes: &[Mix], steps: u32, threads: Option<usize>) 
                 .flat_map(|&mix| delays(steps).into_iter().map(move |ns| (mix, ns)))
                 .map(|(mix, delay_ns)| case(Load::Mixed { mix, delay_ns })),
         );
-    } else if threads == 0 {
-        return Err(PlacementError::NoThread.into());
     }
     Ok(cases)
 }

@@ -237,7 +237,7 @@ fn hypervisor(source: &Source, flags: &Fact<Vec<String>>) -> Fact<Hypervisor> {
 
 /// Names that hypervisors give to the machines they make up.
 fn named_by_firmware(source: &Source) -> Option<String> {
-    const SIGNS: [(&str, &str); 12] = [
+    const SIGNS: [(&str, &str); 13] = [
         ("QEMU", "QEMU"),
         ("Standard PC (", "QEMU"),
         ("KVM", "KVM"),
@@ -247,6 +247,7 @@ fn named_by_firmware(source: &Source) -> Option<String> {
         ("Virtual Machine", "Hyper-V"),
         ("Google Compute Engine", "KVM"),
         ("Bochs", "Bochs"),
+        ("Amazon EC2", "KVM"),
         // Of device trees (Linux, Documentation/devicetree/bindings): QEMU's machine `virt`, and hypervisors' own nodes.
         ("linux,dummy-virt", "QEMU"),
         ("linux,kvm", "KVM"),
@@ -259,6 +260,10 @@ fn named_by_firmware(source: &Source) -> Option<String> {
         "sys/firmware/devicetree/base/hypervisor/compatible",
     ];
     let words = FILES.map(|file| source.word(file));
+    // Amazon's machines without a hypervisor bear its name, too: `m6g.metal`.
+    if words[1].known().is_some_and(|product| product.contains(".metal")) {
+        return None;
+    }
     let words = words.iter().filter_map(Fact::known);
     let mut names = words.filter_map(|word| SIGNS.iter().find(|(sign, _)| word.contains(sign)));
     names.next().map(|(_, name)| name.to_string())

@@ -164,8 +164,11 @@ impl Machine {
     }
 
     /// The modules of DRAM beside the processor. Firmware lists high-bandwidth memory in its package, persistent memory in the
-    /// same slots, and the flash that it lies in itself, too.
+    /// same slots, and the flash that it lies in itself, too. Those of a virtual machine are made up.
     pub fn modules(&self) -> Option<Vec<&Dimm>> {
+        if self.is_virtual() {
+            return None;
+        }
         let is_module = |dimm: &&Dimm| dimm.size.known().is_some() && dimm.is_in_slot() && !dimm.is_persistent();
         Some(self.dimms.known()?.iter().filter(is_module).collect())
     }

@@ -16,7 +16,7 @@ use crate::across::verdict::diagnosis::CauseKind;
 use crate::across::verdict::rules::cure;
 use membound_core::stats::cohort;
 use membound_core::stats::cohort::Spread;
-use membound_core::units::{Bytes, Hertz, percent};
+use membound_core::units::{Bytes, Hertz, percent, significant};
 
 /// Thresholds: shares of one, beyond what the cohort's scale explains.
 mod threshold {
@@ -260,7 +260,8 @@ fn cpu_time(scene: &Scene<'_>) -> Option<Reason> {
     let own = scene.facts.cpu_time?;
     let usual = scene.typical.numbers[number::CPU_TIME].map(|usual| usual.middle);
     let is_less = usual.is_none_or(|usual| own < 0.99 * usual) && scene.typical.is_rare_limit();
-    let evidence = format!("a control group allows it the time of {own} CPUs, its neighbours have no such limit");
+    let evidence =
+        format!("a control group allows it the time of {} CPUs, its neighbours have no such limit", significant(own));
     (is_less && scene.pattern.has_slow_memory())
         .then(|| ("a limit on CPU time".into(), evidence, "raise cpu.max of the group (systemd: CPUQuota=)"))
 }
@@ -309,7 +310,10 @@ fn few_channels(scene: &Scene<'_>) -> Option<Reason> {
         return Some((format!("{own} of {usual} memory modules"), evidence, cure::CHANNELS));
     }
     if let Some((own, usual)) = typical.less(facts, number::MEMORY, threshold::MEMORY) {
-        let [own, usual] = [own, usual].map(|bytes| Bytes::mib((bytes as u64 >> 20).next_multiple_of(1024)));
+        let [exact, rounded] =
+            [1, 1024].map(|step| [own, usual].map(|bytes| Bytes::mib((bytes as u64 >> 20).next_multiple_of(step))));
+        // As a node is bought, where that tells them apart.
+        let [own, usual] = if rounded[0] < rounded[1] { rounded } else { exact };
         let evidence = format!("it has {own} of memory, its neighbours have {usual}");
         return Some((format!("{own} of {usual} of memory"), evidence, cure::CHANNELS));
     }

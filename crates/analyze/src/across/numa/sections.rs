@@ -48,8 +48,9 @@ fn places(numa: &Numa, memory: MemoryKind) -> Option<String> {
             text += &rate(false)
                 .filter(|_| cores > 1)
                 .map_or_else(String::new, |one| format!(", one {}", BytesPerSecond(one.value())));
-            let latency = numa.row(memory, &initiator.name, numa.nodes[0], Way::Latency, false)?.latency_ns;
-            text += &latency
+            let chase = numa.row(memory, &initiator.name, numa.nodes[0], Way::Latency, false);
+            text += &chase
+                .and_then(|row| row.latency_ns)
                 .map_or_else(String::new, |cost| format!("; a load that waits takes {}", Nanoseconds(cost.value())));
             text.push('.');
         }
@@ -105,10 +106,9 @@ fn asymmetry(numa: &Numa, memory: MemoryKind, from: [&NumaInitiator; 2], to: [u3
     let rows = [0, 1].map(|k| numa.row(memory, &from[k].name, to[k], Way::Load, true).and_then(|row| row.payload_bps));
     let [Some(a), Some(b)] = rows else { return None };
     let factor = (a.value() / b.value()).max(b.value() / a.value());
-    let is_apart = a.ends()[0] > b.ends()[1] || b.ends()[0] > a.ends()[1];
     let part =
         |k: usize, rate: Rate| format!("{} loads {} from node {}", from[k].name, BytesPerSecond(rate.value()), to[k]);
-    (is_apart && factor >= ASYMMETRY).then(|| (factor, format!("{}, {}", part(0, a), part(1, b))))
+    (a.is_apart(b) && factor >= ASYMMETRY).then(|| (factor, format!("{}, {}", part(0, a), part(1, b))))
 }
 
 /// Where cores stop adding, loads only: the triad is in the table.
@@ -247,12 +247,11 @@ fn matrix(numa: &Numa, memory: MemoryKind, way: Way) -> Option<Table> {
 /// The value, and on demand how sure it is.
 fn figure(row: &NumaRow) -> Cell {
     let Some(figure) = row.figure() else { return Cell::none() };
-    let text = if row.way == Way::Latency { significant } else { gbps };
-    let ([value, low, high], kind) =
-        (figure.interval().map(text), if figure.has_interval() { "95 % interval" } else { "range" });
+    let (text, unit): (fn(f64) -> String, _) = if row.way == Way::Latency { (significant, 1.0) } else { (gbps, 1e9) };
+    let ([value, low, high], kind) = (figure.interval().map(text), figure.ends_word());
     let flags = row.quality.flag_words();
     let samples = row.quality.samples;
-    let hint = format!("{}; {kind} {low} to {high}; {samples} samples {flags}", spread_in(&figure, 1.0));
+    let hint = format!("{}; {kind} {low} to {high}; {samples} samples {flags}", spread_in(&figure, unit));
     Cell { text: value, hint: hint.trim_end().into(), ..Cell::default() }
 }
 

@@ -337,7 +337,8 @@ fn best<'a>(report: &'a Report, level: &Level, kernel: &str, threads: usize, is_
 /// Why the plan was cut short, if anybody did that.
 fn unfinished(report: &Report) -> &'static str {
     match &report.end {
-        None => "The record has no end: the run was killed. ",
+        None if report.is_cut_off() => "The record has no end: the run was killed. ",
+        None => "",
         Some(end) if end.interrupted => "The run was interrupted. ",
         Some(_) => "",
     }

@@ -112,7 +112,7 @@ fn without_prefetch(roofline: &Roofline) -> Table {
         .left("order", all.iter().map(|ceiling| ceiling.order.to_string()))
         .right("chains", all.iter().map(|ceiling| ceiling.chains.to_string()))
         .right("GB/s", all.iter().map(|ceiling| gbps(ceiling.bps[0])))
-        .right("95 %", all.iter().map(|ceiling| interval(ceiling.bps)))
+        .right("interval", all.iter().map(|ceiling| interval(ceiling.bps)))
 }
 
 /// The kernels with their rows, by threads.
@@ -144,7 +144,7 @@ fn below_the_roof(points: &[(&RooflinePoint, &BandwidthRow)]) -> Table {
         .right("GF/s", points.iter().map(|(point, _)| significant(point.flops_per_s[0] / 1e9)))
         .right("roof", points.iter().map(|(point, _)| significant(point.predicted / 1e9)))
         .right("reached", points.iter().map(|(point, _)| percent(point.fraction[0])))
-        .right("95 %", points.iter().map(|(point, _)| interval(point.fraction)))
+        .right("interval", points.iter().map(|(point, _)| interval(point.fraction)))
         .in_room(Room::Wide)
         .left("below", points.iter().map(|(point, _)| below(point)))
         .folded()

@@ -6,6 +6,7 @@ use std::collections::BTreeSet;
 
 use crate::across::limits;
 use crate::across::numa::rows::NumaRow;
+use crate::across::shared_cores::{SHARED, share_cores};
 use crate::across::traffic::pooled;
 use crate::across::verdict::diagnosis::CauseKind;
 use crate::across::verdict::scene::{Found, GivesBack, Scene, memory_rows, peak, rate, steady_rows};
@@ -13,7 +14,7 @@ use crate::across::warnings::{base_clock, full_nodes, is_uneven, stolen};
 use crate::experiments::bandwidth::rows::BandwidthRow;
 use crate::experiments::bandwidth::stores::bound;
 use crate::flag::Flag;
-use crate::quality::huge_share;
+use crate::quality::{huge_share, is_thp};
 use crate::rate::Rate;
 use crate::wording::times;
 use membound_core::machine::Machine;
@@ -32,10 +33,6 @@ mod threshold {
     pub const WRITE_ALLOCATE: f64 = 1.03;
     /// Share of what the bytes saved allow that nt stores gain over all kernels, at the interval's low end.
     pub const POOLED: f64 = 0.15;
-    /// Samples with a probe that a share needs.
-    pub const PROBED: usize = 50;
-    /// Share of visits at half speed.
-    pub const SHARED: f64 = 0.05;
     /// Share of what one more thread would add alone that it must still add, for memory not to be saturated.
     pub const STILL_RISING: f64 = 0.5;
     /// Share of pages on other nodes: less is the end of a stream, rounded to pages.
@@ -54,10 +51,10 @@ mod threshold {
     pub const CACHED: f64 = 2.0;
     /// And no cache loads less than this, bytes a second by one thread.
     pub const CACHE_BPS: f64 = 4e9;
+    /// What a cache holds where none is told of.
+    pub const ANY_CACHE: u64 = 32 << 10;
     /// What the last doubling of the working set costs where the curve has reached memory.
     pub const FLAT: f64 = 0.8;
-    /// Share of huge pages from which on memory counts as made of them.
-    pub const HUGE: f64 = 0.9;
     /// Share of the rows in memory that page faults must have disturbed.
     pub const FAULTS: f64 = 0.5;
     /// More than the peak by this is no measuring error.
@@ -247,7 +244,7 @@ fn cpu_time(scene: &Scene<'_>) -> Option<Found> {
         significant(least.cpus)
     );
     let whole = (least.cpus.floor() as usize).max(1);
-    let cure = format!("raise cpu.max of the group, or use {whole} threads");
+    let cure = format!("raise cpu.max of the group, or use {}", counted(whole as u64, "thread"));
     let test = format!("membound bandwidth --kernel {} --threads {whole},{threads}", scene.plain.kernel());
     let back = GivesBack::Estimated(scene.gap.reached_bps * (threads / least.cpus - 1.0));
     (least.cpus < threads).then(|| found(evidence, back, cure, test))?
@@ -260,9 +257,13 @@ fn memory_type(scene: &Scene<'_>) -> Option<Found> {
     let curve = load_curve(scene);
     let (first, last) = (curve.first().copied(), curve.last().copied());
     let is_device = matches!(plain.case.memory.kind, Bar | BarWc | DmaHeapUncached);
+    // What no cache would hold anyway says nothing.
+    let last_level = plain.case.cpus.first().and_then(|cpu| scene.report.machine.last_level(*cpu)?.size.into());
+    let would_fit = |size: Bytes| size.0 <= last_level.map_or(threshold::ANY_CACHE, |cache: Bytes| cache.0 / 2);
     let flat = first.zip(last).filter(|(first, last)| {
-        let [first, last] = [first.1.value(), last.1.value()];
-        curve.len() >= threshold::ROWS && first < threshold::CACHED * last && first < threshold::CACHE_BPS
+        let [slow, usual] = [first.1.value(), last.1.value()];
+        let is_flat = slow < threshold::CACHED * usual && slow < threshold::CACHE_BPS;
+        curve.len() >= threshold::ROWS && is_flat && would_fit(first.0)
     });
     let evidence = match flat {
         Some((first, last)) => format!(
@@ -447,7 +448,7 @@ fn shared_core(scene: &Scene<'_>) -> Option<Found> {
     if plain.threads() < 2 {
         return None;
     }
-    let is_probed = shared.probed >= threshold::PROBED && shared.share() > threshold::SHARED;
+    let is_probed = shared.are_seen();
     let slowed = |what: &str, [ratio, low, high]: [f64; 3]| {
         let [ratio, low, high] = [ratio, low, high].map(percent);
         format!("{what} then run at {ratio} [{low}, {high}] of their speed")
@@ -467,13 +468,14 @@ fn shared_core(scene: &Scene<'_>) -> Option<Found> {
         _ => {
             let in_caches = shared.in_caches.filter(|ratio| is_probed && is_sure(ratio));
             let told = in_caches.map(|ratio| slowed("kernels in L1 and L2", ratio));
-            let told = told.or_else(|| halved(scene, shared.probed >= threshold::PROBED));
+            let told = told.or_else(|| halved(scene, shared.are_probed()));
             evidence.extend(told.clone());
             (GivesBack::Unknown, told.is_some())
         }
     };
     let test = format!("membound bandwidth --kernel load --size 16KiB --threads 1,{} --samples 1000", plain.threads());
-    told.then(|| found(evidence.join("; "), back, cure::SHARED_CORE, test))?
+    let cure = if scene.report.machine.is_virtual() { cure::SHARED_CORE } else { cure::TIME };
+    told.then(|| found(evidence.join("; "), back, cure, test))?
 }
 
 /// Visits of several threads to caches of their own that run at about half their case's speed, while those of one thread do not.
@@ -493,7 +495,7 @@ fn halved(scene: &Scene<'_>, are_probed: bool) -> Option<String> {
     let (all, halved) = slow(&|threads| threads > 1);
     let (all_alone, alone) = slow(&|threads| threads == 1);
     let (share, share_alone) = (halved.len() as f64 / all.max(1) as f64, alone.len() as f64 / all_alone.max(1) as f64);
-    if halved.len() < threshold::ROWS || share <= threshold::SHARED || share <= 3.0 * share_alone {
+    if halved.len() < threshold::ROWS || share <= SHARED || share <= 3.0 * share_alone {
         return None;
     }
     let ratio = median(halved.iter().copied())?;
@@ -514,7 +516,7 @@ fn page_size(scene: &Scene<'_>) -> Option<Found> {
     let plain = scene.plain;
     let share = |row: &BandwidthRow| huge_share(row.obtained.as_ref()?);
     let is_refused =
-        |row: &BandwidthRow| row.case.memory.kind == Thp && share(row).is_some_and(|share| share < threshold::HUGE);
+        |row: &BandwidthRow| row.case.memory.kind == Thp && row.obtained.as_ref().and_then(is_thp) == Some(false);
     if plain.case.memory.kind != Base && !is_refused(plain) {
         return None;
     }
@@ -670,20 +672,13 @@ fn clock(scene: &Scene<'_>) -> Option<Found> {
     found(evidence, back, cure, test)
 }
 
-/// Whether two of these CPUs are hardware threads of one core.
-fn shares_cores(machine: &Machine, cpus: &[u32]) -> bool {
-    let other =
-        |cpu: &u32| machine.cpu(*cpu).is_some_and(|c| c.core_cpus.iter().any(|id| id != *cpu && cpus.contains(&id)));
-    cpus.iter().any(other)
-}
-
 fn smt(scene: &Scene<'_>) -> Option<Found> {
     let (machine, plain) = (&scene.report.machine, scene.plain);
-    if !shares_cores(machine, &plain.case.cpus) {
+    if !share_cores(machine, &plain.case.cpus) {
         return None;
     }
     let apart = best(scene, |row| {
-        is_alike(row, plain) && row.case.memory.kind == plain.case.memory.kind && !shares_cores(machine, &row.case.cpus)
+        is_alike(row, plain) && row.case.memory.kind == plain.case.memory.kind && !share_cores(machine, &row.case.cpus)
     })?;
     let evidence = format!(
         "{} with {} threads, one per core; {} with {} threads",

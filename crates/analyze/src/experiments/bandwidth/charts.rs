@@ -157,10 +157,8 @@ pub(crate) fn distributions(found: &Bandwidth<'_>) -> Vec<Chart> {
 
 fn distribution(row: &BandwidthRow) -> Option<Chart> {
     let rate = row.payload_bps?;
-    // The best sample is that with the shortest repetition.
-    let gigabytes = rate.best / 1e9 * row.seconds.iter().copied().fold(f64::INFINITY, f64::min);
     let dot = |(index, seconds): (usize, &f64)| {
-        let gbps = gigabytes / seconds;
+        let gbps = row.bytes as f64 / 1e9 / seconds;
         (index as f64 + 1.0, gbps, gbps, gbps, 1)
     };
     let points = row.seconds.iter().enumerate().map(dot).collect();

@@ -77,6 +77,9 @@ pub struct BandwidthFigures {
     /// Seconds of each repetition, by sample of every visit, in order of time.
     #[serde(skip)]
     pub seconds: Vec<f64>,
+    /// Payload bytes of a repetition.
+    #[serde(skip)]
+    pub bytes: u64,
 }
 
 /// What tells kernels over streams from each other.
@@ -330,6 +333,7 @@ fn row_of(visits: &[&Measurement], all: &Visits<'_>) -> Option<BandwidthRow> {
         modes: sampled.summary.as_ref().and_then(|summary| summary.modes),
         obtained: sampled.obtained(),
         seconds: crate::visits::measured(visits).iter().flat_map(seconds).collect(),
+        bytes: crate::visits::measured(visits).first().map_or(0, |visit| visit.volume.payload()),
         place: sampled.place(&case, &all.gauge),
         batches: sampled.batches,
     };

@@ -5,11 +5,12 @@ use std::collections::{BTreeSet, HashMap};
 
 use crate::experiments::bandwidth::answer::Bandwidth;
 use crate::experiments::bandwidth::charts;
-use crate::experiments::bandwidth::rows::BandwidthRow;
+use crate::experiments::bandwidth::rows::{BandwidthFigures, BandwidthRow};
 use crate::experiments::bandwidth::stores::{Crossover, StoreGroup, fraction, store_groups};
 use crate::experiments::bandwidth::stream::Scaling;
 use crate::hierarchy::names::{Level, Levels};
 use crate::hierarchy::table::{latencies, sizes};
+use crate::row::Metric;
 use crate::section::{Cell, Room, Section, Table};
 use crate::wording::{SPREAD_CAPTION, gathered, gbps, is_known, ratio, spread, threads};
 use membound_core::case::Protocol;
@@ -20,6 +21,16 @@ use membound_core::units::{Bytes, BytesPerSecond, Hertz, percent, significant};
 /// How fast memory is, and how threads and stores change that.
 pub(crate) fn sentences(found: &Bandwidth<'_>) -> Vec<String> {
     [level_sentence(found), threads_sentence(found), store_sentence(found)].into_iter().flatten().collect()
+}
+
+/// What is fastest at the largest working set, where there is no more to say.
+pub(crate) fn fastest(found: &Bandwidth<'_>) -> Option<String> {
+    let measured = || found.rows.iter().filter_map(|row| Some((row, row.payload_bps?.value())));
+    let largest = measured().map(|(row, _)| row.case.working_set).max()?;
+    let there = measured().filter(|(row, _)| row.case.working_set == largest);
+    let (row, rate) = there.max_by(|a, b| a.1.total_cmp(&b.1))?;
+    let (what, many, speed) = (BandwidthFigures::what(row), threads(row.threads()), BytesPerSecond(rate));
+    Some(format!("Fastest over {largest} ({}): {what} with {many}, {speed} of payload.", level(row)))
 }
 
 /// The levels, store kinds side by side, scaling, samples.
@@ -167,7 +178,7 @@ fn level_table(found: &Bandwidth<'_>) -> Table {
         let best = found.best(level, kernel, count);
         let Some((row, rate)) = best.and_then(|(row, _)| Some((row, row.payload_bps?))) else { return Cell::none() };
         let [low, high] = rate.ends().map(BytesPerSecond);
-        let hint = format!("{} stores, width {}; 95 % interval {low} to {high}", row.store(), row.width());
+        let hint = format!("{} stores, width {}; {} {low} to {high}", row.store(), row.width(), rate.ends_word());
         Cell { text: figure(row), hint, ..Cell::default() }
     })
 }

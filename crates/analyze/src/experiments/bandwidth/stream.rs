@@ -186,11 +186,10 @@ fn memory_words(run: &BandwidthRow, machine: &Machine) -> String {
 fn line(function: &str, run: &BandwidthRow) -> StreamLine {
     let min_s = run.seconds.iter().copied().fold(f64::INFINITY, f64::min);
     let max_s = run.seconds.iter().copied().fold(0.0, f64::max);
-    let best = run.payload_bps.map_or(0.0, |rate| rate.best);
     StreamLine {
         function: function.into(),
         variant: format!("{} {}", run.width(), run.store()),
-        best_mbps: best / 1e6,
+        best_mbps: run.bytes as f64 / min_s / 1e6,
         avg_s: run.seconds.iter().sum::<f64>() / run.seconds.len() as f64,
         min_s,
         max_s,

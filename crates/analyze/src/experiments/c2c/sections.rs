@@ -22,10 +22,12 @@ pub(crate) fn sentences(handovers: &Handovers) -> Vec<String> {
     let part = |group: &HandoverGroup| {
         let between = between(group.relation);
         let kinds = group.kinds.map_or_else(String::new, |[a, b]| format!(" ({a} and {b})"));
-        let cycles = group.median_cycles.map_or_else(String::new, |cycles| format!("{} cycles", significant(cycles)));
+        let cycles = group.median_cycles.map(|cycles| format!("{} cycles", significant(cycles)));
         let [least, most] = [group.least_ns, group.greatest_ns].map(|ns| Nanoseconds(ns).to_string());
-        let range = if least == most { String::new() } else { format!("; {least} to {most} over pairs and homes") };
-        format!("between {between}{kinds} in {} ({cycles}{range})", Nanoseconds(group.median_ns))
+        let range = (least != most).then(|| format!("{least} to {most} over pairs and homes"));
+        let more: Vec<String> = cycles.into_iter().chain(range).collect();
+        let more = if more.is_empty() { String::new() } else { format!(" ({})", more.join("; ")) };
+        format!("between {between}{kinds} in {}{more}", Nanoseconds(group.median_ns))
     };
     let parts: Vec<String> = handovers.groups.iter().map(part).collect();
     if parts.is_empty() {
@@ -120,7 +122,7 @@ fn heat_map(all: &[HandoverRow], home: Home) -> Option<Table> {
         Some(Cell {
             text: significant(cost.value()) + if flags.is_empty() { " " } else { "*" },
             heat: Some((cost.value() - least) / (most - least).max(1e-9)),
-            hint: format!("{}{kinds}; 95 % interval {low} to {high}{flags}", row.relation),
+            hint: format!("{}{kinds}; {} {low} to {high}{flags}", row.relation, cost.ends_word()),
             ..Cell::default()
         })
     };

@@ -121,7 +121,7 @@ fn figure(cost: Cost) -> Cell {
 }
 
 fn median(cost: Cost) -> Cell {
-    Cell { text: significant(cost.value()), hint: format!("95 % interval {}", range(&cost)), ..Cell::default() }
+    Cell { text: significant(cost.value()), hint: format!("{} {}", cost.ends_word(), range(&cost)), ..Cell::default() }
 }
 
 /// Joules for each gigabyte, a bar each kernel.

@@ -4,7 +4,7 @@
 //! the pass, faults and all.
 
 use crate::break_even::{BreakEven, break_even};
-use crate::quality::Quality;
+use crate::quality::{Quality, is_thp};
 use crate::rate::{Cost, Rate};
 use membound_core::case::{Case, Protocol};
 use membound_core::experiments::kinds::REGULAR;
@@ -206,7 +206,8 @@ fn proof<'a>(kind: MemoryKind, mut passes: impl Iterator<Item = &'a Pass<'a>> + 
     // smaps counts whole pages, `bytes` those that were used.
     let share = (huge.0 as f64 / obtained.bytes.0.max(1) as f64).min(1.0);
     words.push(format!("{} in huge pages", percent(share)));
-    (words.join("; "), holds && if promises { share >= 0.9 } else { share == 0.0 })
+    let keeps = if promises { is_thp(obtained) != Some(false) } else { share == 0.0 };
+    (words.join("; "), holds && keeps)
 }
 
 /// Whether a kind promises huge pages, or promises none; nothing where it promises neither.

@@ -58,7 +58,7 @@ fn section(kinds: &Kinds) -> Section {
 fn table(kinds: &Kinds, measured: &[&Kind]) -> Table {
     let time = |cost: Option<Cost>| {
         let [low, high] = cost?.ends().map(seconds);
-        let hint = format!("95 % interval {low} to {high}");
+        let hint = format!("{} {low} to {high}", cost?.ends_word());
         Some(Cell { text: seconds(cost?.value()), hint, ..Cell::default() })
     };
     let copied = |kind: &&Kind| {

@@ -257,8 +257,8 @@ fn mark_falling(rows: &mut [LoadedRow]) {
             && lighter.filter(|lighter| lighter.is_same_chase(row)).any(|lighter| {
                 let latency = row.latency_ns.zip(lighter.latency_ns);
                 let rate = row.bus_bps.zip(lighter.bus_bps);
-                latency.is_some_and(|(heavy, light)| heavy.ends()[1] < light.ends()[0])
-                    || rate.is_some_and(|(heavy, light)| heavy.ends()[1] < light.ends()[0])
+                latency.is_some_and(|(heavy, light)| heavy.wide()[1] < light.wide()[0])
+                    || rate.is_some_and(|(heavy, light)| heavy.wide()[1] < light.wide()[0])
             })
     };
     let verdicts: Vec<bool> = (0..rows.len()).map(falls).collect();

@@ -121,9 +121,10 @@ fn scans(rows: &[&OffsetRow]) -> BTreeSet<Scan> {
 /// The median, with its interval on demand.
 fn cycles(rows: &[&OffsetRow], scan: Scan, place: &str) -> Option<Cell> {
     let row = rows.iter().find(|row| row.scan() == scan && row.place == place)?;
-    let (Cost { best, .. }, [median, low, high]) = (row.cycles?, row.cycles?.interval());
-    let [best, low, high] = [best, low, high].map(significant);
-    let hint = format!("{} offsets; 95 % interval {low} to {high}, best {best}", row.count);
+    let cycles = row.cycles?;
+    let [median, low, high] = cycles.interval();
+    let [best, low, high] = [cycles.best, low, high].map(significant);
+    let hint = format!("{} offsets; {} {low} to {high}, best {best}", row.count, cycles.ends_word());
     Some(Cell { text: significant(median), hint, ..Cell::default() })
 }
 

@@ -211,14 +211,16 @@ fn sentence(found: &PageCacheReport, curve: &CacheCurve) -> Option<String> {
             let high = ratios().map(|ratio| ratio[2]).fold(0.0, f64::max);
             let nowhere = if found.nodes == 1 { ": this machine has one node" } else { "" };
             let [low_text, high_text] = [low, high].map(significant);
+            let are_seen = curve.rows.iter().all(|&index| row(index).is_some_and(|row| row.remote_share.is_some()));
+            let pages = if are_seen { "no page moves" } else { "where its pages lie is not known" };
             let unseen = if low < UNSEEN {
                 format!("; a fall to {low_text} x would not have shown, a longer --budget narrows that")
             } else {
                 String::new()
             };
             format!(
-                "Flat: page cache up to {} leaves the {who} between {low_text} and {high_text} x its speed without, and no \
-                 page moves{nowhere}{unseen}",
+                "Flat: page cache up to {} leaves the {who} between {low_text} and {high_text} x its speed without, and \
+                 {pages}{nowhere}{unseen}",
                 largest.work().file
             )
         }

@@ -94,7 +94,7 @@ fn one_way(row: &PingPongRow) -> Option<Cell> {
     let cost = row.one_way_ns?;
     let slowest = row.slowest_pair_ns.map_or_else(String::new, |ns| format!("; slowest pair {}", Nanoseconds(ns)));
     let [low, high] = cost.ends().map(Nanoseconds);
-    let hint = format!("95 % interval {low} to {high}, {} samples{slowest}", row.quality.samples);
+    let hint = format!("{} {low} to {high}, {} samples{slowest}", cost.ends_word(), row.quality.samples);
     Some(Cell { text: Nanoseconds(cost.value()).to_string(), hint, ..Cell::default() })
 }
 

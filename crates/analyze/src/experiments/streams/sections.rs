@@ -172,7 +172,7 @@ fn cell(row: &StreamsRow, greatest: f64) -> Option<Cell> {
         text: gbps(rate.value()) + sign,
         is_strong: sign != " ",
         heat: Some(1.0 - rate.value() / greatest),
-        hint: format!("95 % interval {low} to {high} GB/s{over}"),
+        hint: format!("{} {low} to {high} GB/s{over}", rate.ends_word()),
         ..Cell::default()
     })
 }

@@ -196,6 +196,8 @@ impl Simulated {
             part_number: unknown(),
         };
         self.machine.dimms = Fact::Known((0..slots).map(slot).collect());
+        // Those of a guest are made up.
+        self.machine.identity.hypervisor = Fact::Known(Hypervisor::None);
     }
 
     /// What of a cause shows in the machine itself; the rest is in `truth`, `cases` and `sample`.

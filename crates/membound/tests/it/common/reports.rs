@@ -485,6 +485,7 @@ pub fn row(kernel: &str, store: StoreKind, width: Width, threads: usize, size: u
                 ..Obtained::default()
             }),
             seconds: samples.iter().map(|rate| size as f64 / rate).collect(),
+            bytes: size,
             batches: vec![samples],
             ..BandwidthFigures::default()
         },
