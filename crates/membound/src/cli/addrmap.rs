@@ -36,7 +36,7 @@ pub struct AddrmapArgs {
     pub run: RunArgs,
 }
 
-const BUDGET: Duration = Duration::from_secs(30);
+pub(crate) const BUDGET: Duration = Duration::from_secs(30);
 
 /// Asks, and shows.
 pub fn run(args: &AddrmapArgs) -> anyhow::Result<Done> {

@@ -85,10 +85,10 @@ pub struct RunArgs {
     #[arg(long, value_name = "TIME", value_parser = parse_duration)]
     pub budget: Option<Duration>,
     /// Samples of one case and visit
-    #[arg(long, value_name = "N", default_value_t = SAMPLES, value_parser = clap::value_parser!(u32).range(3..=10_000))]
+    #[arg(long, value_name = "N", default_value_t = SAMPLES, value_parser = number(3, 10_000))]
     pub samples: u32,
     /// Visits of each case after which to stop, if the time is not over before; fewer where intervals are narrow
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=i64::from(ROUNDS_MOST)))]
+    #[arg(long, value_name = "N", value_parser = number(1, ROUNDS_MOST))]
     pub rounds: Option<u32>,
     /// Seed of the order in which cases are visited; drawn and recorded if not given
     #[arg(long, value_name = "N")]
@@ -152,7 +152,7 @@ pub struct ChoiceArgs {
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = words::threads(), hide_possible_values = true)]
     pub threads: Vec<Threads>,
     /// Accesses in one trip of the main loop
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=32))]
+    #[arg(long, value_name = "N", value_parser = number(1, 32))]
     pub unroll: Option<u32>,
     /// Start every stream this many bytes beyond a line: less than 64, in whole elements
     #[arg(long, value_name = "BYTES", default_value_t = 0)]
@@ -171,6 +171,12 @@ pub struct DetailArgs {
 }
 
 impl DetailArgs {
+    /// Refuses them where all is printed anyway: sections are of the table alone.
+    pub(crate) fn refuse_unless(&self, is_table: bool) -> anyhow::Result<()> {
+        let given = [("--all", self.all && !is_table), ("--section", !self.section.is_empty() && !is_table)];
+        refuse(given, "it chooses sections of --format table, and any other format prints all there is")
+    }
+
     /// What is to be printed of a report.
     pub fn text(&self, report: &Report) -> String {
         match (self.all, &self.section[..]) {
@@ -199,7 +205,26 @@ pub struct PlaceArgs {
     pub allow_device_writes: Option<PathBuf>,
 }
 
+/// Refuses the first of these flags that was given, and would be ignored.
+pub(crate) fn refuse(flags: impl IntoIterator<Item = (&'static str, bool)>, why: &str) -> anyhow::Result<()> {
+    match flags.into_iter().find(|(_, is_given)| *is_given) {
+        Some((flag, _)) => Err(usage(format!("{why}; leave out {flag}"))),
+        None => Ok(()),
+    }
+}
+
 impl PlaceArgs {
+    /// Its flags, and whether each was given.
+    pub fn flags(&self) -> [(&'static str, bool); 4] {
+        let PlaceArgs { dir, dax, device, allow_device_writes } = self;
+        [
+            ("--dir", dir.is_some()),
+            ("--dax", dax.is_some()),
+            ("--device", device.is_some()),
+            ("--allow-device-writes", allow_device_writes.is_some()),
+        ]
+    }
+
     /// The device that has a driver, where the user named one.
     pub fn driven(&self) -> Option<DeviceName> {
         self.device.as_ref()?.to_str()?.parse().ok()
@@ -263,9 +288,9 @@ impl ChoiceArgs {
 const SAMPLES: u32 = 7;
 
 impl RunArgs {
-    /// The flags given that say how to measure: nothing else heeds them.
-    pub fn flags_of_measuring(&self) -> Vec<&'static str> {
-        let all = [
+    /// The flags that say how to measure, and whether each was given: nothing else heeds them.
+    pub fn flags_of_measuring(&self) -> [(&'static str, bool); 9] {
+        [
             ("--record", self.record.is_some()),
             ("--html", self.html.is_some()),
             ("--budget", self.budget.is_some()),
@@ -275,8 +300,7 @@ impl RunArgs {
             ("--cpus", self.cpus.is_some()),
             ("--list", self.list),
             ("--verify", self.verify),
-        ];
-        all.into_iter().filter(|(_, is_given)| *is_given).map(|(flag, _)| flag).collect()
+        ]
     }
 
     /// Reads the machine and what a plan needs of it.
@@ -324,9 +348,22 @@ impl Done {
     }
 }
 
+/// What is done, and its page, where one was asked for: where that can't be written the command has failed, and what it has to show
+/// is shown.
+pub(crate) fn with_page(done: Done, page: Option<&Path>, format: Format, document: impl FnOnce() -> Document) -> Done {
+    let Some(path) = page else { return done };
+    match write_page(document(), path) {
+        Ok(()) if format == Format::Table => {
+            Done { text: format!("{}\nWritten: {}\n", done.text, path.display()), ..done }
+        }
+        Ok(()) => done,
+        Err(fault) => done.lacking(&fault),
+    }
+}
+
 /// Writes an answer as a page, a new file.
 #[cfg(feature = "report")]
-pub fn write_page(document: Document, path: &Path) -> anyhow::Result<()> {
+fn write_page(document: Document, path: &Path) -> anyhow::Result<()> {
     new_page(&view::html::section::document(document), path, "--html")
 }
 
@@ -340,7 +377,7 @@ pub(crate) fn new_page(page: &str, path: &Path, flag: &str) -> anyhow::Result<()
 
 /// This build has no pages.
 #[cfg(not(feature = "report"))]
-pub fn write_page(_document: Document, _path: &Path) -> anyhow::Result<()> {
+fn write_page(_document: Document, _path: &Path) -> anyhow::Result<()> {
     Err(usage("this build of membound writes no pages (feature `report` is off); leave out --html"))
 }
 
@@ -367,9 +404,17 @@ pub(crate) fn misalignment(bytes: u32, element: Element) -> anyhow::Result<u32> 
     )))
 }
 
+/// A number within these, both included.
+pub(crate) fn number(least: u32, most: u32) -> impl Fn(&str) -> Result<u32, String> + Clone + Send + Sync {
+    move |text| {
+        let number = text.parse().ok().filter(|number| (least..=most).contains(number));
+        number.ok_or_else(|| format!("give a number from {least} to {most}"))
+    }
+}
+
 /// A node's number, as far as Linux has them.
-pub(crate) fn node_number() -> clap::builder::RangedI64ValueParser<u32> {
-    clap::value_parser!(u32).range(0..NODES as i64)
+pub(crate) fn node_number() -> impl Fn(&str) -> Result<u32, String> + Clone + Send + Sync {
+    number(0, NODES as u32 - 1)
 }
 
 pub(crate) fn working_set(text: &str) -> Result<Bytes, String> {
@@ -378,6 +423,14 @@ pub(crate) fn working_set(text: &str) -> Result<Bytes, String> {
         Ok(size) => Ok(size),
         Err(fault) => Err(fault.to_string()),
     }
+}
+
+/// Makes the folder of `--out`, if need be.
+pub(crate) fn make_folder(path: &Path) -> anyhow::Result<()> {
+    std::fs::create_dir_all(path).map_err(|fault| {
+        let why = if path.is_file() { "it is a file".into() } else { fault.to_string() };
+        usage(format!("cannot use {} for results: {why}; choose another folder with --out", path.display()))
+    })
 }
 
 /// The current folder, for default paths.

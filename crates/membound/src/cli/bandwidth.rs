@@ -134,6 +134,11 @@ impl What {
     }
 }
 
+/// What a run takes without `--budget`.
+pub(crate) fn usual_budget(args: &BandwidthArgs, what: What) -> Duration {
+    what.or_special(args).unwrap_or(what).budget()
+}
+
 /// Measures and shows.
 pub fn run(args: &BandwidthArgs, what: What) -> anyhow::Result<Done> {
     let started = Instant::now();

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use clap::Args;
 
+use crate::cli::args;
 use crate::cli::args::{DetailArgs, Done, Format, RunArgs};
 use crate::cli::measure;
 use crate::cli::measure::{Page, Session};
@@ -45,6 +46,13 @@ const REPORT_TIME: Duration = Duration::from_millis(700);
 /// Less can't hold even a sketch of the machine.
 const LEAST_BUDGET: Duration = Duration::from_secs(2);
 
+impl CharacteriseArgs {
+    /// What a run takes without `--budget`.
+    pub(crate) fn usual_budget(&self) -> Duration {
+        if self.quick { QUICK } else { BUDGET }
+    }
+}
+
 /// What a default run must have to get beyond small caches.
 const LEAST_MEMORY: Bytes = Bytes::mib(32);
 
@@ -65,7 +73,8 @@ fn has_room(machine: &Machine) -> anyhow::Result<()> {
 /// Characterises this machine.
 pub fn run(args: &CharacteriseArgs) -> anyhow::Result<Done> {
     let started = Instant::now();
-    let budget = args.run.budget.unwrap_or(if args.quick { QUICK } else { BUDGET });
+    args.detail.refuse_unless(args.run.format == Format::Table)?;
+    let budget = args.run.budget.unwrap_or(args.usual_budget());
     if budget < LEAST_BUDGET {
         return Err(usage("a default run needs at least 2 s; give --budget 2s or more"));
     }
@@ -88,9 +97,7 @@ pub fn run(args: &CharacteriseArgs) -> anyhow::Result<Done> {
         return Ok(Done::ok(measure::list(&cases)));
     }
     let folder = args.out.clone().unwrap_or_else(crate::cli::args::here);
-    std::fs::create_dir_all(&folder).map_err(|fault| {
-        usage(format!("cannot use {} for results: {fault}; choose another with --out", folder.display()))
-    })?;
+    args::make_folder(&folder)?;
     let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
     let name = format!("membound-{}-{}", measure::host(), utc_compact(now));
     // Before anything is measured: a place that can't be written is found at once.

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use clap::Args;
 
 use crate::cli::args::{Done, Format};
+use crate::cli::count::percentage;
 use crate::cli::measure::Session;
 use crate::cli::say;
 use crate::cli::usage::{Usage, usage};
@@ -88,9 +89,7 @@ const GRACE: Duration = Duration::from_secs(4);
 const SAMPLES: usize = 7;
 
 pub(crate) fn percent(text: &str) -> Result<f64, String> {
-    let percent = text.trim().trim_end_matches('%').trim_end().parse::<f64>().ok();
-    percent
-        .filter(|percent| (0.0..=99.0).contains(percent))
+    percentage(text, 0.0, 99.0)
         .map(|percent| percent / 100.0)
         .ok_or_else(|| format!("'{text}' is no such share; give a percentage from 0 to 99, such as 5%"))
 }

@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 
-use crate::cli::args::{Done, Format, write_page};
+use crate::cli::args::{Done, Format, with_page};
+use crate::cli::count::percentage;
 use crate::cli::say;
 use crate::cli::usage;
 use membound_analyze::across::adapters;
@@ -62,9 +63,7 @@ pub struct HowArgs {
 }
 
 fn noise(text: &str) -> Result<f64, String> {
-    let percent = text.trim().trim_end_matches('%').parse::<f64>().ok();
-    percent
-        .filter(|percent| (0.0..=1000.0).contains(percent))
+    percentage(text, 0.0, 1000.0)
         .ok_or_else(|| format!("'{text}' is no noise; give a percentage from 0 to 1000, such as 2"))
 }
 
@@ -90,7 +89,7 @@ pub fn run(args: &CompareArgs) -> anyhow::Result<Done> {
     if is_same(&args.a, &args.b) {
         comparison.notes.insert(0, "A and B are the same: nothing can differ. Give another record.".into());
     }
-    let mut text = match args.how.format {
+    let text = match args.how.format {
         Format::Csv => view::csv::comparison(&comparison),
         Format::Json => view::json::comparison(&comparison),
         format => format.drawn(&sections::document(&comparison, args.how.all)),
@@ -104,12 +103,9 @@ pub fn run(args: &CompareArgs) -> anyhow::Result<Done> {
             say::remark(format_args!("not the same: {}: {} in A, {} in B", change.what, change.a, change.b));
         }
     }
-    let page = args.how.html.as_ref().map_or(Ok(()), |path| write_page(sections::document(&comparison, true), path));
-    if let (Some(path), Ok(()), Format::Table) = (&args.how.html, &page, args.how.format) {
-        text.push_str(&format!("\nWritten: {}\n", path.display()));
-    }
     let done = Done { text, failed: args.how.fail_on_regression && comparison.count(Verdict::Slower) > 0 };
-    let done = page.err().iter().fold(done, Done::lacking);
+    let document = || sections::document(&comparison, true);
+    let done = with_page(done, args.how.html.as_deref(), args.how.format, document);
     match unjudged(&comparison).filter(|_| args.how.fail_on_regression) {
         Some(why) => done.unjudged(&why),
         None => Ok(done),
@@ -144,12 +140,9 @@ fn side_by_side(args: &CompareArgs, mut sides: Vec<Side>) -> anyhow::Result<Done
     if several.cells.is_empty() {
         return Err(usage("no side has a cell in common with the first; measure all with the same command and flags"));
     }
-    let mut text = args.how.format.drawn(&sections::columns(&several, args.how.all));
-    if let Some(path) = &args.how.html {
-        write_page(sections::columns(&several, true), path)?;
-        text.push_str(&format!("\nWritten: {}\n", path.display()));
-    }
-    Ok(Done::ok(text))
+    let done = Done::ok(args.how.format.drawn(&sections::columns(&several, args.how.all)));
+    let document = || sections::columns(&several, true);
+    Ok(with_page(done, args.how.html.as_deref(), args.how.format, document))
 }
 
 /// What stands at a path.

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use clap::Args;
 
-use crate::cli::args::{Done, RunArgs};
+use crate::cli::args::{Done, RunArgs, number};
 use crate::cli::measure::Job;
 use crate::cli::usage::usage;
 use membound_analyze::output::terminal;
@@ -24,14 +24,14 @@ pub struct CopiesArgs {
     #[arg(long = "size", value_name = "LIST", value_delimiter = ',')]
     pub sizes: Vec<Sizes>,
     /// Sizes of a range for each doubling
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=16))]
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = number(1, 16))]
     pub steps: u32,
     /// How to run
     #[command(flatten)]
     pub run: RunArgs,
 }
 
-const BUDGET: Duration = Duration::from_secs(60);
+pub(crate) const BUDGET: Duration = Duration::from_secs(60);
 
 /// Measures and shows.
 pub fn run(args: &CopiesArgs) -> anyhow::Result<Done> {

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use clap::Args;
 
-use crate::cli::args::{Done, RunArgs};
+use crate::cli::args::{Done, RunArgs, number};
 use crate::cli::count::Threads;
 use crate::cli::measure::Job;
 use crate::cli::usage::usage;
@@ -33,7 +33,7 @@ pub struct LoadedArgs {
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = one_of::<Mix>())]
     pub mix: Vec<Mix>,
     /// Loads of each mix, from nearly idle to flat out
-    #[arg(long, value_name = "N", default_value_t = STEPS, value_parser = clap::value_parser!(u32).range(1..=100))]
+    #[arg(long, value_name = "N", default_value_t = STEPS, value_parser = number(1, 100))]
     pub steps: u32,
     /// Threads: one chases, the others load [default: all CPUs]
     #[arg(long, value_name = "N", value_parser = threads(), hide_possible_values = true)]
@@ -43,7 +43,7 @@ pub struct LoadedArgs {
     pub run: RunArgs,
 }
 
-const BUDGET: Duration = Duration::from_secs(30);
+pub(crate) const BUDGET: Duration = Duration::from_secs(30);
 
 /// What is named twice is meant once.
 fn each_once<T: Copy + PartialEq>(named: &[T]) -> Vec<T> {

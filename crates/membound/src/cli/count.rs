@@ -1,4 +1,4 @@
-//! Numbers that may be said by a word.
+//! Numbers that may be said by a word, or with a unit.
 
 use std::str::FromStr;
 
@@ -21,6 +21,13 @@ impl Threads {
             Threads::All => frame.placement.most(),
         }
     }
+}
+
+/// `5`, `5%` or `5 %`, within these bounds.
+pub(crate) fn percentage(text: &str, least: f64, most: f64) -> Option<f64> {
+    let text = text.trim();
+    let number = text.strip_suffix('%').unwrap_or(text).trim_end().parse::<f64>().ok();
+    number.filter(|percent| (least..=most).contains(percent))
 }
 
 impl FromStr for Threads {

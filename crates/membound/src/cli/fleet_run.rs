@@ -6,6 +6,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use clap::Args;
 
+use crate::cli::args;
 use crate::cli::args::{Done, RunArgs};
 use crate::cli::pingpong::PingPongArgs;
 use crate::cli::say;
@@ -60,8 +61,8 @@ fn patience(text: &str) -> Result<Duration, String> {
 /// What a plan is, once it is read as a command line of its own.
 #[derive(Debug)]
 pub struct Planned {
-    /// Its flags, where it leaves a record of one node.
-    pub run: Option<RunArgs>,
+    /// Its flags, where it leaves a record of one node, and the time that it takes.
+    pub run: Option<(RunArgs, Duration)>,
     /// The messages that it measures, where all ranks must join in.
     pub pingpong: Option<PingPongArgs>,
 }
@@ -192,7 +193,7 @@ pub(crate) fn check(plan: &[String], node_timeout: Duration, read: Read) -> anyh
         let first = fault.lines().next().unwrap_or_default().trim_start_matches("error: ");
         usage(format!("the plan `{}` can't be run: {first}", plan.join(" ")))
     })?;
-    let Some(run) = planned.run else {
+    let Some((run, budget)) = planned.run else {
         return Err(usage(format!(
             "the plan `{}` measures nothing that one node can; give one such as `-- bandwidth --budget 30s`, or none",
             plan.join(" ")
@@ -201,23 +202,21 @@ pub(crate) fn check(plan: &[String], node_timeout: Duration, read: Read) -> anyh
     if run.list {
         return Err(usage(format!("--list measures nothing; try it alone: membound {}", plan.join(" "))));
     }
-    match run.budget.filter(|budget| *budget >= node_timeout) {
-        Some(budget) => Err(usage(format!(
-            "the plan's --budget is {} s and a node may take {} s: give a longer --node-timeout",
+    if budget >= node_timeout {
+        return Err(usage(format!(
+            "the plan takes {} s and a node may take {} s: give the plan a shorter --budget, or a longer --node-timeout",
             budget.as_secs_f64(),
             node_timeout.as_secs_f64()
-        ))),
-        None => Ok(()),
+        )));
     }
+    Ok(())
 }
 
 /// The folder for results, made if need be. It must not hold those of another run.
 fn folder(out: Option<&Path>) -> anyhow::Result<PathBuf> {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
     let folder = out.map_or_else(|| PathBuf::from(format!("membound-fleet-{}", utc_compact(now))), Path::to_path_buf);
-    std::fs::create_dir_all(&folder).map_err(|fault| {
-        usage(format!("cannot use {} for results: {fault}; choose another folder with --out", folder.display()))
-    })?;
+    args::make_folder(&folder)?;
     if [summary::FILE, MESSAGES].iter().any(|file| folder.join(file).exists()) {
         return Err(usage(format!(
             "{} holds the results of another run; choose another folder with --out",

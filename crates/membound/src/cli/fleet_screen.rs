@@ -5,7 +5,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use clap::Args;
 
-use crate::cli::args::{Done, Format, write_page};
+use crate::cli::args::{Done, Format, with_page};
+use crate::cli::count::percentage;
 use crate::cli::report::files;
 use crate::cli::say;
 use crate::cli::usage;
@@ -49,11 +50,6 @@ pub struct ScreenArgs {
     pub format: Format,
 }
 
-fn percentage(text: &str, least: f64, most: f64) -> Option<f64> {
-    let percent = text.trim().trim_end_matches('%').parse::<f64>().ok();
-    percent.filter(|percent| (least..=most).contains(percent))
-}
-
 fn noise(text: &str) -> Result<f64, String> {
     percentage(text, 0.0, 100.0)
         .ok_or_else(|| format!("'{text}' is no noise; give a percentage from 0 to 100, such as 2"))
@@ -80,7 +76,7 @@ pub fn run(args: &ScreenArgs) -> anyhow::Result<Done> {
     let options = Options { noise: args.noise / 100.0, rate: args.false_findings / 100.0 };
     let screening = fleet::screen(&fleet, then.as_ref(), topology.as_ref(), options);
     let document = |all| sections::document(&fleet, &screening, &unread, &notes, all);
-    let mut text = match args.format {
+    let text = match args.format {
         Format::Csv => view::csv::fleet(&rows::rows(&fleet, &screening, &unread)),
         Format::Json => view::json::fleet(&rows::rows(&fleet, &screening, &unread)),
         format => format.drawn(&document(args.all)),
@@ -92,14 +88,10 @@ pub fn run(args: &ScreenArgs) -> anyhow::Result<Done> {
         }
         unread.iter().for_each(|unread| say::note(&unread.reason));
     }
-    let page = args.html.as_ref().map_or(Ok(()), |path| write_page(document(true), path));
-    if let (Some(path), Ok(()), Format::Table) = (&args.html, &page, args.format) {
-        text.push_str(&format!("\nWritten: {}\n", path.display()));
-    }
     let is_slower = screening.findings.iter().any(|finding| finding.direction == fleet::finding::Direction::Slower);
     let done = Done { text, failed: !unread.is_empty() || args.fail_on_findings && is_slower };
-    let done = page.err().iter().fold(done, Done::lacking);
-    match args.fail_on_findings && screening.cohorts.iter().all(|cohort| cohort.left_out.is_some()) {
+    let done = with_page(done, args.html.as_deref(), args.format, || document(true));
+    match args.fail_on_findings && !is_slower && screening.cohorts.iter().all(|cohort| cohort.left_out.is_some()) {
         true => done.unjudged("no node was screened, as too few are alike; give records of more nodes of a kind"),
         false => Ok(done),
     }

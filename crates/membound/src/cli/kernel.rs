@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use clap::Args;
 
-use crate::cli::args::{ChoiceArgs, Done, Format, PlaceArgs, RunArgs};
+use crate::cli::args::{ChoiceArgs, Done, Format, PlaceArgs, RunArgs, refuse};
 use crate::cli::measure::Job;
 use crate::cli::usage;
 use crate::cli::words::one_of;
@@ -60,7 +60,7 @@ pub struct KernelArgs {
 }
 
 /// Enough for the usual choice on a quiet machine.
-const BUDGET: Duration = Duration::from_secs(15);
+pub(crate) const BUDGET: Duration = Duration::from_secs(15);
 
 fn scalar(text: &str) -> Result<(String, f64), String> {
     let (name, value) =
@@ -79,7 +79,10 @@ pub fn run(args: &KernelArgs) -> anyhow::Result<Done> {
             refuse_what_measures(args)?;
             code(kernel(name, args)?, args).map(Done::ok)
         }
-        (None, None) if args.run.list => Ok(Done::ok(catalog())),
+        (None, None) if args.run.list => {
+            refuse([("--format", args.run.format != Format::Table)], "--list prints names and loops as text")?;
+            Ok(Done::ok(catalog()))
+        }
         (None, None) => Err(usage(
             "give a loop, such as 'a[i] = b[i] + s*c[i]', --list for the kernels there are, or --listing NAME",
         )),
@@ -182,24 +185,16 @@ fn lines_of_loop(text: &str) -> Vec<String> {
 /// A flag that a listing would ignore is refused.
 fn refuse_what_measures(args: &KernelArgs) -> anyhow::Result<()> {
     let ChoiceArgs { size, memory, node, threads, misalign, .. } = &args.choice;
-    let PlaceArgs { dir, dax, device, allow_device_writes } = &args.places;
     let own = [
         ("--size", !size.is_empty()),
         ("--memory", !memory.is_empty()),
         ("--node", node.is_some()),
         ("--threads", !threads.is_empty()),
         ("--misalign", *misalign > 0),
-        ("--dir", dir.is_some()),
-        ("--dax", dax.is_some()),
-        ("--device", device.is_some()),
-        ("--allow-device-writes", allow_device_writes.is_some()),
         ("--format", args.run.format != Format::Table),
     ];
-    let own = own.into_iter().filter(|(_, is_given)| *is_given).map(|(flag, _)| flag);
-    match own.chain(args.run.flags_of_measuring()).next() {
-        Some(flag) => Err(usage(format!("--listing shows machine code and measures nothing; leave out {flag}"))),
-        None => Ok(()),
-    }
+    let all = own.into_iter().chain(args.places.flags()).chain(args.run.flags_of_measuring());
+    refuse(all, "--listing shows machine code and measures nothing")
 }
 
 /// The machine code of each width, store and load kind asked for.

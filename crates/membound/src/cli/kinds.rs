@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use clap::{Args, ValueEnum};
 
-use crate::cli::args::{Done, PlaceArgs, RunArgs, node_number, working_set};
+use crate::cli::args::{Done, PlaceArgs, RunArgs, node_number, refuse, working_set};
 use crate::cli::count::Threads;
 use crate::cli::measure::Job;
 use crate::cli::memory::MemoryList;
@@ -20,7 +20,7 @@ use membound_core::experiments::{device, kinds, offsets, pages};
 use membound_core::kernel::{Element, Width};
 use membound_core::machine::Machine;
 use membound_core::machine::devices::{Device, DeviceName};
-use membound_core::memory::MemoryKind;
+use membound_core::memory::{MemoryKind, MemorySpec};
 use membound_core::units::Bytes;
 use membound_measure::executor::device::discover;
 
@@ -39,13 +39,13 @@ pub struct KindsArgs {
     /// Threads that share the buffer
     #[arg(long, value_name = "N", value_parser = words::threads(), hide_possible_values = true)]
     pub threads: Option<Threads>,
-    /// Width [default: the second widest]
+    /// Width [default: the widest]
     #[arg(long, value_parser = one_of::<Width>())]
     pub width: Option<Width>,
     /// What the buffer is an array of: double (8 bytes), float (4 bytes)
     #[arg(long, default_value_t = Element::Double, value_parser = one_of::<Element>())]
     pub element: Element,
-    /// Parts to measure [default: all; with --memory all but offsets]
+    /// Parts to measure [default: all; with --memory or --node all but offsets]
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     pub part: Vec<Part>,
     /// Where memory comes from
@@ -76,6 +76,11 @@ const BUDGET: Duration = Duration::from_secs(60);
 const BUDGET_ON_DEVICES: Duration = Duration::from_secs(120);
 
 impl KindsArgs {
+    /// What a run takes without `--budget`.
+    pub(crate) fn usual_budget(&self) -> Duration {
+        if self.places.driven().is_some() { BUDGET_ON_DEVICES } else { BUDGET }
+    }
+
     fn wants(&self, part: Part) -> bool {
         self.part.is_empty() || self.part.contains(&part)
     }
@@ -93,9 +98,10 @@ impl KindsArgs {
     /// The cases of a device.
     fn cases_of(&self, frame: &Frame, device: &Device) -> anyhow::Result<Vec<Case>> {
         self.refuse_parts(&[Part::Pages, Part::Offsets], "the processor's own memory; leave --device out")?;
-        if !self.memory.is_empty() || self.node.is_some() {
-            return Err(usage("a device with a driver has kinds of buffers of its own; leave --memory and --node out"));
-        }
+        let own = [("--memory", !self.memory.is_empty()), ("--node", self.node.is_some())];
+        let places = self.places.flags().into_iter().filter(|(flag, _)| *flag != "--device");
+        refuse(own.into_iter().chain(places), "a device with a driver has kinds of buffers of its own")?;
+        refuse(self.flags_of_work(), "what a device with a driver works on is chosen by --size and --part alone")?;
         let parts = device::Parts {
             buffers: self.wants(Part::Buffers),
             kernels: self.wants(Part::Kernels),
@@ -104,31 +110,52 @@ impl KindsArgs {
         device::device(frame, device, self.size, parts).map_err(usage)
     }
 
+    /// Flags that choose how the processor works on the buffer.
+    fn flags_of_work(&self) -> [(&'static str, bool); 3] {
+        [
+            ("--threads", self.threads.is_some()),
+            ("--width", self.width.is_some()),
+            ("--element", !self.element.is_usual()),
+        ]
+    }
+
+    /// The kinds that were named, and where they lie; where a node alone was named, all kinds on it.
+    fn memory(&self) -> anyhow::Result<Vec<MemorySpec>> {
+        let named = memory::without_streams(&self.memory, self.node)?;
+        let all = || MemoryKind::ALL.iter().map(|&kind| memory::on(kind, self.node)).collect();
+        Ok(if named.is_empty() && self.node.is_some() { all() } else { named })
+    }
+
     fn cases(&self, frame: &Frame) -> anyhow::Result<Vec<Case>> {
         self.refuse_parts(&[Part::Kernels, Part::Contention], "a device with a driver, such as --device opencl:0")?;
+        if !self.wants(Part::Buffers) {
+            let size = [("--size", self.size.is_some())];
+            refuse(size.into_iter().chain(self.flags_of_work()), "it chooses the buffer, which --part leaves out")?;
+        }
         let choice = Choice {
-            memory: memory::without_streams(&self.memory, self.node)?,
+            memory: self.memory()?,
             sizes: self.size.into_iter().collect(),
             threads: self.threads.map(|threads| threads.count(frame)).into_iter().collect(),
             widths: self.width.into_iter().collect(),
             element: self.element,
             ..Choice::default()
         };
-        // Who names kinds of memory asks about those alone.
-        let named: Vec<MemoryKind> = match self.memory.is_empty() {
-            true => Vec::new(),
-            false => choice.memory.iter().map(|memory| memory.kind).collect(),
+        // Who names kinds of memory asks about those alone, where they are to lie.
+        let asked = &choice.memory;
+        let of_kind = |kind: MemoryKind| asked.iter().copied().filter(move |memory| memory.kind == kind);
+        let placed = |case: Case| match asked.is_empty() {
+            true => vec![case],
+            false => of_kind(case.memory.kind).map(|memory| Case { memory, ..case.clone() }).collect(),
         };
-        let is_asked = |case: &Case| named.is_empty() || named.contains(&case.memory.kind);
         let mut cases = Vec::new();
         let wants = |part: Part| self.wants(part);
         if wants(Part::Buffers) {
             cases.extend(kinds::kinds(frame, &choice, Breadth::Whole).map_err(usage)?);
         }
         if wants(Part::Pages) {
-            cases.extend(pages::first_touch(frame, Breadth::Whole).map_err(usage)?.into_iter().filter(is_asked));
+            cases.extend(pages::first_touch(frame, Breadth::Whole).map_err(usage)?.into_iter().flat_map(placed));
         }
-        if wants(Part::Offsets) && (named.is_empty() || !self.part.is_empty()) {
+        if wants(Part::Offsets) && (asked.is_empty() || !self.part.is_empty()) {
             cases.extend(offsets::alignment(frame, Breadth::Whole));
         }
         Ok(cases)
@@ -143,7 +170,7 @@ pub fn run(args: &KindsArgs) -> anyhow::Result<Done> {
         return run_on(args, name, machine, &frame);
     }
     let cases = args.cases(&frame)?;
-    let deadline = started + args.run.budget.unwrap_or(BUDGET);
+    let deadline = started + args.run.budget.unwrap_or(args.usual_budget());
     let table = |report: &Report| terminal::answers(report, &["kinds", "pages", "offsets"]);
     Job::new(&args.run, machine, deadline, table).placed(&args.places).finish(&cases)
 }
@@ -158,7 +185,7 @@ fn run_on(args: &KindsArgs, name: DeviceName, machine: Machine, frame: &Frame) -
     let device: Result<Device, String> = found.ok_or_else(|| absent.unwrap_or_else(gone));
     let cases = args.cases_of(frame, device.as_ref().unwrap_or(&Device::unknown(name)))?;
     // Drivers take some seconds to start, which are no part of the budget.
-    let deadline = Instant::now() + args.run.budget.unwrap_or(BUDGET_ON_DEVICES);
+    let deadline = Instant::now() + args.run.budget.unwrap_or(args.usual_budget());
     let table = |report: &Report| terminal::answer(report, &report.device);
     Job::new(&args.run, machine, deadline, table).on(device).finish(&cases)
 }

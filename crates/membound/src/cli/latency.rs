@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use clap::Args;
 
-use crate::cli::args::{Done, PlaceArgs, RunArgs, node_number, working_set};
+use crate::cli::args::{Done, PlaceArgs, RunArgs, node_number, number, working_set};
 use crate::cli::measure::Job;
 use crate::cli::memory::MemoryList;
 use crate::cli::usage::usage;
@@ -40,7 +40,7 @@ pub struct LatencyArgs {
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = stride)]
     pub stride: Vec<u32>,
     /// Independent chains, 1 to 32
-    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=i64::from(Chase::CHAINS_MOST)))]
+    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = number(1, Chase::CHAINS_MOST))]
     pub chains: Vec<u32>,
     /// Memory latency of each CPU to each node
     #[arg(long, conflicts_with_all = ["order", "stride", "chains"])]
@@ -54,7 +54,7 @@ pub struct LatencyArgs {
 }
 
 /// With planning and drawing a whole run ends within 15 s.
-const BUDGET: Duration = Duration::from_millis(14_500);
+pub(crate) const BUDGET: Duration = Duration::from_millis(14_500);
 
 fn stride(text: &str) -> Result<u32, String> {
     let bytes = text.parse::<Bytes>().ok().and_then(|bytes| u32::try_from(bytes.0).ok());

@@ -156,11 +156,10 @@ fn fresh_seed() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(1, |since| u64::from(since.subsec_nanos()) % 1_000_000)
 }
 
-/// Creates a file that must not exist yet, with an error that names the cure.
+/// Creates the file of a record, which must not exist yet, with an error that names the cure.
 pub fn create(path: &Path) -> anyhow::Result<File> {
-    outfile::create(path).map_err(|fault| {
-        usage(format!("cannot create {}: {fault}; choose another place with --out or --record", path.display()))
-    })
+    outfile::create(path)
+        .map_err(|fault| usage(format!("cannot create {}: {fault}; choose another file with --record", path.display())))
 }
 
 /// The same of one that is filled after the run, and vanishes where it is not.

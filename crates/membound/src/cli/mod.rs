@@ -44,6 +44,8 @@ use membound_core::json;
 
 use membound_measure::linkage::IS_STATIC;
 
+use std::time::Duration;
+
 use clap::error::ErrorKind;
 use clap::parser::ValueSource;
 use clap::{Arg, ArgMatches, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
@@ -267,19 +269,23 @@ fn planned(plan: &[String]) -> Result<fleet_run::Planned, clap::Error> {
     }
     Ok(match cli.command {
         Some(Command::Pingpong(args)) => fleet_run::Planned { run: None, pingpong: Some(args) },
-        _ => fleet_run::Planned { run: cli.run_args().cloned(), pingpong: None },
+        _ if cli.measures() => {
+            let run = cli.run_args().map(|(run, usual)| (run.clone(), run.budget.unwrap_or(usual)));
+            fleet_run::Planned { run, pingpong: None }
+        }
+        _ => fleet_run::Planned { run: None, pingpong: None },
     })
 }
 
 impl Cli {
     /// The colour choice, wherever the flag stood.
     pub fn color(&self) -> Color {
-        self.run_args().unwrap_or(&self.characterise.run).color
+        self.run_args().map_or(&self.characterise.run, |(run, _)| run).color
     }
 
     /// Whether notes are left out, wherever the flag stood.
     pub fn quiet(&self) -> bool {
-        self.run_args().unwrap_or(&self.characterise.run).quiet
+        self.run_args().map_or(&self.characterise.run, |(run, _)| run).quiet
     }
 
     /// How the process ends where it can't do what it should: of a check 1 means that the node is degraded, and nothing else.
@@ -287,23 +293,34 @@ impl Cli {
         if matches!(self.command, Some(Command::Check(_))) { 2 } else { 1 }
     }
 
-    /// The flags of a run, where this command line measures.
-    fn run_args(&self) -> Option<&RunArgs> {
+    /// Whether there is anything to measure: some commands with flags of a run only draw what there is, too.
+    fn measures(&self) -> bool {
+        match &self.command {
+            Some(Command::Kernel(args)) => args.text.is_some(),
+            Some(Command::Roofline(args)) => args.records.is_empty(),
+            _ => true,
+        }
+    }
+
+    /// The flags of a run, where this command line has them, and the time that it takes without `--budget`.
+    fn run_args(&self) -> Option<(&RunArgs, Duration)> {
         Some(match self.command.as_ref() {
-            None => &self.characterise.run,
-            Some(Command::Bandwidth(args) | Command::Stores(args) | Command::Stream(args)) => &args.run,
-            Some(Command::Plain(args)) => &args.args.run,
-            Some(Command::Kinds(args)) => &args.run,
-            Some(Command::Copies(args)) => &args.run,
-            Some(Command::Kernel(args)) => &args.run,
-            Some(Command::C2c(args)) => &args.run,
-            Some(Command::Loaded(args)) => &args.run,
-            Some(Command::Addrmap(args)) => &args.run,
-            Some(Command::Latency(args)) => &args.run,
-            Some(Command::Numa(args)) => &args.run,
-            Some(Command::Pingpong(args)) => &args.run,
-            Some(Command::Roofline(args)) => &args.run,
-            Some(Command::Rounding(args)) => &args.run,
+            None => (&self.characterise.run, self.characterise.usual_budget()),
+            Some(Command::Bandwidth(args)) => (&args.run, bandwidth::usual_budget(args, bandwidth::What::Bandwidth)),
+            Some(Command::Stores(args)) => (&args.run, bandwidth::usual_budget(args, bandwidth::What::Stores)),
+            Some(Command::Stream(args)) => (&args.run, bandwidth::usual_budget(args, bandwidth::What::Stream)),
+            Some(Command::Plain(args)) => (&args.args.run, plain::BUDGET),
+            Some(Command::Kinds(args)) => (&args.run, args.usual_budget()),
+            Some(Command::Copies(args)) => (&args.run, copies::BUDGET),
+            Some(Command::Kernel(args)) => (&args.run, kernel::BUDGET),
+            Some(Command::C2c(args)) => (&args.run, cores::BUDGET),
+            Some(Command::Loaded(args)) => (&args.run, cores::BUDGET),
+            Some(Command::Addrmap(args)) => (&args.run, addrmap::BUDGET),
+            Some(Command::Latency(args)) => (&args.run, latency::BUDGET),
+            Some(Command::Numa(args)) => (&args.run, args.usual_budget()),
+            Some(Command::Pingpong(args)) => (&args.run, pingpong::BUDGET),
+            Some(Command::Roofline(args)) => (&args.run, roofline::BUDGET),
+            Some(Command::Rounding(args)) => (&args.run, rounding::BUDGET),
             _ => return None,
         })
     }
@@ -311,8 +328,6 @@ impl Cli {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
 
     fn words(line: &str) -> Vec<String> {
@@ -322,7 +337,7 @@ mod tests {
     #[test]
     fn plans_that_measure_nothing_are_refused() {
         let minute = Duration::from_secs(60);
-        for plan in ["", "--budget 5s", "latency", "bandwidth --size 1MiB --kernel copy", "kernel a[i]=b[i]"] {
+        for plan in ["--quick", "--budget 5s", "latency", "bandwidth --size 1MiB --kernel copy", "kernel a[i]=b[i]"] {
             assert!(fleet_run::check(&words(plan), minute, planned).is_ok(), "{plan}");
         }
         let refuses = |plan: &str, part: &str| {
@@ -338,5 +353,9 @@ mod tests {
         refuses("latency --record x", "fleet run --out DIR");
         refuses("--out=x", "fleet run --out DIR");
         refuses("latency --budget 2min", "longer --node-timeout");
+        refuses("", "the plan takes 60 s and a node may take 60 s");
+        refuses("numa --page-cache", "the plan takes 300 s");
+        refuses("kernel --listing triad", "measures nothing that one node can");
+        refuses("roofline run.jsonl", "measures nothing that one node can");
     }
 }

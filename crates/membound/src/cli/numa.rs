@@ -64,6 +64,13 @@ pub struct NumaArgs {
 
 const BUDGET: Duration = Duration::from_secs(30);
 
+impl NumaArgs {
+    /// What a run takes without `--budget`.
+    pub(crate) fn usual_budget(&self) -> Duration {
+        if self.page_cache { page_cache::BUDGET } else { BUDGET }
+    }
+}
+
 /// `--page-cache` and what requires it: clap forgets that where a flag conflicts with what is required.
 const OF_THE_CACHE: [&str; 8] = ["page_cache", "share", "steps", "threads", "workers", "filler", "cure", "dir"];
 

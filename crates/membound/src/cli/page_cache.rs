@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use clap::Args;
 
-use crate::cli::args::{Done, RunArgs};
+use crate::cli::args::{Done, RunArgs, number};
 use crate::cli::count::Threads;
 use crate::cli::measure::{Page, Session};
 use crate::cli::report::present;
@@ -37,7 +37,7 @@ pub struct PageCacheArgs {
     pub share: Option<f64>,
     /// Sizes of the file, beside none at all; without --share those up to half of the memory
     #[arg(long, value_name = "N", default_value_t = 6, requires = "page_cache")]
-    #[arg(value_parser = clap::value_parser!(u32).range(1..=100))]
+    #[arg(value_parser = number(1, 100))]
     pub steps: u32,
     /// Threads [default: one on each CPU]
     #[arg(long, value_name = "N", requires = "page_cache", value_parser = threads(), hide_possible_values = true)]
@@ -56,7 +56,7 @@ pub struct PageCacheArgs {
     pub dir: Option<PathBuf>,
 }
 
-const BUDGET: Duration = Duration::from_secs(300);
+pub(crate) const BUDGET: Duration = Duration::from_secs(300);
 /// Share of the time that the curve over file sizes gets where cures follow.
 const CURVE: f64 = 0.5;
 

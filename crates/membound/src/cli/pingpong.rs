@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use clap::Args;
 
-use crate::cli::args::{Done, RunArgs};
+use crate::cli::args::{Done, RunArgs, number};
 use crate::cli::measure;
 use crate::cli::measure::{Page, Session};
 use crate::cli::report::present;
@@ -40,7 +40,7 @@ pub struct PingPongArgs {
     #[arg(long = "size", value_name = "LIST", value_delimiter = ',')]
     pub sizes: Vec<Sizes>,
     /// Sizes of a range for each doubling
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=16))]
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = number(1, 16))]
     pub steps: u32,
     /// Where messages lie: same (one buffer to send from, one to receive to: small ones stay in caches), rotating (through
     /// more than the caches hold), in-place (sent back from where they were received) [default: same]
@@ -62,7 +62,7 @@ pub struct PingPongArgs {
     pub run: RunArgs,
 }
 
-const BUDGET: Duration = Duration::from_secs(60);
+pub(crate) const BUDGET: Duration = Duration::from_secs(60);
 /// A launcher ends all processes when the first one fails: the others leave rank 0 the time to say why.
 const AFTER_YOU: Duration = Duration::from_millis(500);
 

@@ -18,7 +18,7 @@ use membound_core::plain::{EXPERIMENTS, Experiment};
 use membound_core::units::Bytes;
 
 /// Enough for the usual sizes on a quiet machine.
-const BUDGET: Duration = Duration::from_secs(30);
+pub(crate) const BUDGET: Duration = Duration::from_secs(30);
 
 /// A plain experiment, and its flags.
 #[derive(Debug, Clone)]

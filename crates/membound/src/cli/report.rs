@@ -5,15 +5,15 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 
-#[cfg(feature = "report")]
 use crate::cli::args;
 use crate::cli::args::{DetailArgs, Done, Format};
+use crate::cli::say;
 use crate::cli::usage;
 use membound_analyze::across::sections;
 use membound_analyze::report::Report;
 use membound_analyze::section::Section;
 use membound_analyze::{of_record as model, output as view};
-use membound_core::record::{Record, records_in};
+use membound_core::record::{Record, RecordError, records_in};
 
 /// Flags of `membound report`.
 #[derive(Debug, Clone, Args)]
@@ -28,16 +28,16 @@ pub struct ReportArgs {
     #[arg(long, value_name = "FILE", conflicts_with = "out")]
     pub html: Option<PathBuf>,
     /// Print the warnings alone, with their cures
-    #[arg(long)]
+    #[arg(long, conflicts_with_all = ["all", "section"])]
     pub warnings: bool,
     /// Print the verdict alone: why memory-bound code is not faster here, causes ranked
-    #[arg(long, conflicts_with = "warnings")]
+    #[arg(long, conflicts_with_all = ["warnings", "all", "section"])]
     pub verdict: bool,
     /// Print where the time of the run went
-    #[arg(long, conflicts_with_all = ["warnings", "verdict"])]
+    #[arg(long, conflicts_with_all = ["warnings", "verdict", "all", "section"])]
     pub where_time_went: bool,
     /// Print what the rows come to, as JSON: levels, limits, roofline, what costs most, verdict, warnings
-    #[arg(long, conflicts_with_all = ["warnings", "verdict", "where_time_went"])]
+    #[arg(long, conflicts_with_all = ["warnings", "verdict", "where_time_went", "all", "section"])]
     pub answers: bool,
     /// Print as; csv and json print the rows of all records, markdown the answers
     #[arg(long, value_enum, default_value_t = Format::Table)]
@@ -49,7 +49,8 @@ pub struct ReportArgs {
 
 /// Redraws.
 pub fn run(args: &ReportArgs) -> anyhow::Result<Done> {
-    let records = files(&args.records)?;
+    let records = ours(files(&args.records)?, &args.records)?;
+    args.detail.refuse_unless(args.format == Format::Table)?;
     if args.html.is_some() && records.len() > 1 {
         return Err(usage(format!("--html writes one page, and there are {} records; give --out DIR", records.len())));
     }
@@ -108,9 +109,7 @@ fn shown(args: &ReportArgs, reports: &[(&PathBuf, Report)]) -> anyhow::Result<St
 /// The pages that were asked for.
 fn write_pages(args: &ReportArgs, reports: &[(&PathBuf, Report)], mut done: Done) -> anyhow::Result<Done> {
     if let Some(folder) = &args.out {
-        std::fs::create_dir_all(folder).map_err(|fault| {
-            usage(format!("cannot use {} for pages: {fault}; choose another folder with --out", folder.display()))
-        })?;
+        args::make_folder(folder)?;
     }
     for (path, report) in reports {
         let stem = path.file_stem().map_or_else(|| "report".into(), |stem| stem.to_string_lossy().into_owned());
@@ -140,6 +139,25 @@ pub(crate) fn files(paths: &[PathBuf]) -> anyhow::Result<Vec<PathBuf>> {
     let mut seen = HashSet::new();
     files.retain(|file| seen.insert(file.clone()));
     Ok(files)
+}
+
+/// Without what others keep as `.jsonl` in folders that were named, unless there is nothing else.
+fn ours(found: Vec<PathBuf>, named: &[PathBuf]) -> anyhow::Result<Vec<PathBuf>> {
+    let (mut own, mut foreign) = (Vec::new(), Vec::new());
+    for path in found {
+        match Record::header(&path) {
+            Err(fault @ RecordError::Foreign { .. }) if !named.contains(&path) => foreign.push(fault),
+            // What is wrong with one of ours is said when it is read.
+            _ => own.push(path),
+        }
+    }
+    if own.is_empty() {
+        return foreign.into_iter().next().map_or(Ok(own), |fault| Err(usage(fault)));
+    }
+    for fault in foreign {
+        say::note(format_args!("passed over: {fault}"));
+    }
+    Ok(own)
 }
 
 /// The reports of records. One that can't be read is wrong usage.

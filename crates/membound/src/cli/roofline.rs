@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use anyhow::Context;
 use clap::Args;
 
-use crate::cli::args::{Done, Format, RunArgs};
+use crate::cli::args::{Done, Format, RunArgs, refuse};
 use crate::cli::measure::{Job, reserve};
 use crate::cli::say;
 use crate::cli::usage;
@@ -38,7 +38,7 @@ pub struct RooflineArgs {
     pub run: RunArgs,
 }
 
-const BUDGET: Duration = Duration::from_secs(30);
+pub(crate) const BUDGET: Duration = Duration::from_secs(30);
 
 /// Measures or reads, and shows.
 pub fn run(args: &RooflineArgs) -> anyhow::Result<Done> {
@@ -70,14 +70,12 @@ pub fn run(args: &RooflineArgs) -> anyhow::Result<Done> {
 
 /// A flag that would be ignored is refused.
 fn refuse_what_measures(run: &RunArgs) -> anyhow::Result<()> {
-    let given = run.flags_of_measuring();
-    match given.first() {
-        Some(&"--html") => {
-            Err(usage("records are drawn and nothing is measured; draw pages with membound report instead of --html"))
-        }
-        Some(flag) => Err(usage(format!("records are drawn and nothing is measured; leave out {flag}"))),
-        None => Ok(()),
+    if run.html.is_some() {
+        return Err(usage(
+            "records are drawn and nothing is measured; draw pages with membound report instead of --html",
+        ));
     }
+    refuse(run.flags_of_measuring(), "records are drawn and nothing is measured")
 }
 
 fn measured(

@@ -31,7 +31,7 @@ pub struct RoundingArgs {
     pub run: RunArgs,
 }
 
-const BUDGET: Duration = Duration::from_secs(15);
+pub(crate) const BUDGET: Duration = Duration::from_secs(15);
 
 /// Measures and shows.
 pub fn run(args: &RoundingArgs) -> anyhow::Result<Done> {

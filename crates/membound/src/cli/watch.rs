@@ -6,7 +6,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use anyhow::Context;
 use clap::Args;
 
-use crate::cli::args::{Done, Format, kernels_named, working_set};
+use crate::cli::args::{Done, Format, kernels_named, number, working_set};
 use crate::cli::check::percent;
 use crate::cli::measure::{Session, header, host, list};
 use crate::cli::say;
@@ -65,7 +65,7 @@ pub struct WatchArgs {
     #[arg(long)]
     pub no_latency: bool,
     /// Samples of one case and probe, spread over up to 10 s
-    #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u32).range(3..=1000))]
+    #[arg(long, value_name = "N", default_value_t = 20, value_parser = number(3, 1000))]
     pub samples: u32,
     /// Probe also while others use the machine; what they disturb still has no figure
     #[arg(long)]

@@ -82,7 +82,7 @@ fn bad_input_is_refused_with_a_cure() {
     refuses(&["stream", "--kernel", "dot"], &["--kernel does not apply"]);
     refuses(&["stores", "--store", "nt"], &["--store does not apply"]);
     refuses(&["latency", "--order", "sideways"], &["sideways", "page-ordered"]);
-    refuses(&["latency", "--chains", "33"], &["1..=32"]);
+    refuses(&["latency", "--chains", "33"], &["give a number from 1 to 32"]);
     refuses(&["latency", "--stride", "12"], &["multiple of 8"]);
     refuses(&["latency", "--stride", "far"], &["'far' is no stride; give bytes, such as 64 or 4KiB"]);
     refuses(&["latency", "--stride", "8GiB"], &["'8GiB' is no stride"]);
@@ -96,7 +96,8 @@ fn bad_input_is_refused_with_a_cure() {
     refuses(&["c2c", "--home", "third"], &["third", "first, second"]);
     refuses(&["c2c", "--cpus", "99999"], &["CPU 99999", "usable CPUs are"]);
     refuses(&["loaded", "--mix", "90:10"], &["90:10", "75:25"]);
-    refuses(&["loaded", "--steps", "0"], &["1..=100"]);
+    refuses(&["loaded", "--steps", "0"], &["give a number from 1 to 100"]);
+    refuses(&["bandwidth", "--samples", "0"], &["give a number from 3 to 10000"]);
     refuses(&["loaded", "--threads", "0"], &["--threads 1"]);
     refuses(&["loaded", "--threads", "100000"], &["--threads"]);
     let advise = ["advise", "triad", "--size", "3GiB", "--tier"];

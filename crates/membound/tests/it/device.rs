@@ -133,7 +133,7 @@ fn a_name_of_no_device_and_parts_of_none_are_refused() {
     };
     refuses(&["kinds", "--part", "kernels"], "--part kernels is one of a device with a driver");
     refuses(&["kinds", "--device", "opencl:0", "--part", "pages"], "--part pages is one of the processor's own memory");
-    refuses(&["kinds", "--device", "opencl:0", "--memory", "thp"], "leave --memory and --node out");
+    refuses(&["kinds", "--device", "opencl:0", "--memory", "thp"], "leave out --memory");
     refuses(&["bandwidth", "--device", "opencl:0"], "membound kinds --device opencl:0");
 }
 

@@ -46,12 +46,18 @@ fn furnish(folder: &Path) {
     write("slow.csv", "name,unit,better,value\nmine,GB/s,higher,10\nmine,GB/s,higher,10.1\nmine,GB/s,higher,9.9\n");
     write("once.csv", "name,unit,better,value\nmine,GB/s,higher,20\n");
     std::fs::create_dir(folder.join("empty")).unwrap();
+    std::fs::create_dir(folder.join("mixed")).unwrap();
+    write("mixed/list.jsonl", "{\"name\":\"somebody else's\"}\n");
     for (command, record) in [("bandwidth", "good.jsonl"), ("latency", "latency.jsonl")] {
         let kernel: &[&str] = if command == "bandwidth" { &["--kernel", "load", "--threads", "1"] } else { &[] };
         let words = [&[command, "--size", "16KiB", "--budget", "1s", "--record", record], kernel].concat();
         let output = run(folder, &words);
         assert_eq!(output.status.code(), Some(0), "{words:?}: {output:?}");
     }
+    let good = std::fs::read_to_string(folder.join("good.jsonl")).unwrap();
+    write("mixed/good.jsonl", &good);
+    let (whole, last) = good.trim_end().rsplit_once('\n').unwrap();
+    write("cut.jsonl", &format!("{whole}\n{}", &last[..last.len() / 2]));
 }
 
 #[test]
