@@ -257,6 +257,10 @@ fn a_sheet_is_a_ground_too() {
     let line = scene.look(&mut fake(2, 1.0)).line();
     assert_eq!(line, "memory read 75 % of 16.0 GB/s (spec, limit 90 %)");
     scene.criteria.reach = 0.6;
+    let mut crashing = fake(2, 1.0);
+    crashing.crashes = Some("triad".into());
+    let line = scene.look(&mut crashing).line();
+    assert!(line.contains("crashed"), "no sheet tells of a triad, and it must run all the same: {line}");
     scene.machine.dimms = Fact::Known(vec![by_hand::module(); 7]);
     let line = scene.look(&mut fake(2, 1.0)).line();
     assert!(line.ends_with("7 of 8 channels"), "{line}");
