@@ -102,7 +102,9 @@ impl Region {
     }
 
     fn release(&mut self) {
-        self.claim = None;
+        if !self.is_kept_by_its_file() {
+            self.claim = None;
+        }
         let Some(mapping) = self.mapping.take() else { return };
         if matches!(self.recipe.backing, Backing::Heap) {
             // Whoever gets these pages next has not asked for their node.
@@ -116,6 +118,11 @@ impl Region {
             // SAFETY: `map` made the mapping with this length, `self` owned it, and no borrow of it exists.
             unsafe { memory::unmap(mapping, self.recipe.mapped()) }
         }
+    }
+
+    /// Whether unmapping gives nothing back: buffers for devices hold their pages as long as they are open.
+    fn is_kept_by_its_file(&self) -> bool {
+        matches!(self.recipe.backing, Backing::File { cached: Cached::Unasked, .. })
     }
 
     fn is_cold(&self) -> bool {
@@ -148,7 +155,9 @@ impl Region {
     pub fn map(&mut self) -> Result<(), NoMemory> {
         self.unmap();
         let recipe = &self.recipe;
-        self.claim = claim(recipe.kind, recipe.bytes, &self.allowance)?;
+        if self.claim.is_none() {
+            self.claim = claim(recipe.kind, recipe.bytes, &self.allowance)?;
+        }
         let mapping = recipe.map().map_err(|fault| recipe.refused(fault))?;
         self.mapping = Some(mapping);
         self.start = mapping.next_multiple_of(recipe.page);
