@@ -5,8 +5,7 @@
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
-use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use membound_analyze::across::fleet::finding::Options;
 use membound_analyze::across::fleet::gather::gather;
@@ -20,22 +19,16 @@ use membound_core::stats::family::{Sides, differences};
 use membound_core::stats::quantiles::{median, quantile};
 use membound_core::stats::states::{Better, Capability, Ends, States, Visit, states};
 
+use crate::records::{self, GUESTS, Run, headlines};
+
 /// Payload rates, sample by sample.
 type Rates = Vec<f64>;
 
-fn unpacked(path: &Path) -> Record {
-    let mut plain = tempfile::NamedTempFile::new().unwrap();
-    std::io::copy(&mut bzip2::read::MultiBzDecoder::new(fs::File::open(path).unwrap()), &mut plain).unwrap();
-    Record::read(plain.path()).unwrap()
-}
-
-/// Six default runs of one guest, of which all visits to kernels are kept. For each case, of each run, the visits.
+/// Six default runs of one guest: for each case, of each run, the visits.
 fn guest() -> BTreeMap<Case, Vec<Vec<Rates>>> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../core/tests/records");
     let mut cases: BTreeMap<Case, Vec<Vec<Rates>>> = BTreeMap::new();
-    for run in 0..6 {
-        let record = unpacked(&folder.join(format!("zen4-guest-{}.jsonl.bz2", run + 1)));
-        for (case, visits) in rates(&record) {
+    for (run, recorded) in records::whole().iter().enumerate() {
+        for (case, visits) in rates(recorded.record()) {
             cases.entry(case).or_insert_with(|| vec![Vec::new(); 6])[run] = visits;
         }
     }
@@ -88,16 +81,6 @@ fn intervals_hold_the_other_half() {
     }
 }
 
-/// Ten default runs of a guest, of which the visits to kernels that a run comes back to are kept, with what probes told.
-fn headlines(guest: &str) -> impl Iterator<Item = Record> {
-    headline_files(guest).map(|file| unpacked(&file))
-}
-
-fn headline_files(guest: &str) -> impl Iterator<Item = PathBuf> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../core/tests/records");
-    (1..=10).map(move |run| folder.join(format!("{guest}-guest-headline-{run}.jsonl.bz2")))
-}
-
 /// Every other visit of each case, and the others, as records of their own: what each half says goes the whole way to a row.
 fn halved(record: &Record) -> [Report; 2] {
     [0, 1].map(|half| {
@@ -118,8 +101,8 @@ fn halved(record: &Record) -> [Report; 2] {
 #[test]
 fn headline_intervals_hold_the_other_half() {
     let mut counts = Counts::new();
-    for record in ["zen4", "zen3"].into_iter().flat_map(headlines) {
-        let [a, b] = halved(&record);
+    for run in ["zen4", "zen3"].into_iter().flat_map(headlines) {
+        let [a, b] = halved(run.record());
         compare(&a, &b, &mut counts);
     }
     let (share, all) = told_of(&counts);
@@ -130,10 +113,10 @@ fn headline_intervals_hold_the_other_half() {
 /// what costs a triad most.
 #[test]
 fn each_recorded_run_names_the_write_allocate_first() {
-    for guest in ["emr", "zen3", "zen4"] {
-        for (run, record) in headlines(guest).enumerate() {
-            let causes: Vec<CauseKind> = report(&record).verdict.causes.iter().map(|cause| cause.cause).collect();
-            assert_eq!(causes.first(), Some(&CauseKind::WriteAllocate), "{guest} {run}: {causes:?}");
+    for guest in GUESTS {
+        for (number, run) in headlines(guest).iter().enumerate() {
+            let causes: Vec<CauseKind> = run.report().verdict.causes.iter().map(|cause| cause.cause).collect();
+            assert_eq!(causes.first(), Some(&CauseKind::WriteAllocate), "{guest} {number}: {causes:?}");
         }
     }
 }
@@ -143,15 +126,14 @@ fn each_recorded_run_names_the_write_allocate_first() {
 fn ten_runs_of_a_guest_are_no_ten_odd_nodes() {
     /// Seconds since 1970: after all of them.
     const LATER: u64 = 4_000_000_000;
-    for guest in ["emr", "zen3", "zen4"] {
+    for guest in GUESTS {
         let folder = tempfile::tempdir().unwrap();
-        let unpacked = |(run, record): (usize, PathBuf)| {
-            let path = folder.path().join(format!("run-{run}.jsonl"));
-            let mut packed = bzip2::read::MultiBzDecoder::new(fs::File::open(record).unwrap());
-            std::io::copy(&mut packed, &mut fs::File::create(&path).unwrap()).unwrap();
+        let unpacked = |(number, run): (usize, &Run)| {
+            let path = folder.path().join(format!("run-{number}.jsonl"));
+            run.unpack(&path);
             path
         };
-        let files: Vec<PathBuf> = headline_files(guest).enumerate().map(unpacked).collect();
+        let files: Vec<PathBuf> = headlines(guest).iter().enumerate().map(unpacked).collect();
         let fleet = gather(&files, 2, LATER).fleet;
         let findings = screen(&fleet, None, None, Options::default()).findings;
         assert_eq!(fleet.nodes.len(), 10);
@@ -164,8 +146,7 @@ fn ten_runs_of_a_guest_are_no_ten_odd_nodes() {
 #[test]
 fn what_nt_stores_gain_is_the_ratio_of_what_is_shown() {
     let mut checked = 0;
-    for record in ["emr", "zen3", "zen4"].into_iter().flat_map(headlines) {
-        let report = report(&record);
+    for report in GUESTS.into_iter().flat_map(headlines).map(Run::report) {
         let shown = |row: usize| report.rows[row].payload_bps.unwrap().capability.value;
         for pair in &report.write_allocate {
             let ratio = shown(pair.nt) / shown(pair.regular);
@@ -190,9 +171,8 @@ fn what_nt_stores_gain_is_the_ratio_of_what_is_shown() {
 fn headline_intervals_hold_the_next_run() {
     for guest in ["zen4", "emr"] {
         println!("{guest}");
-        let reports: Vec<Report> = headlines(guest).map(|record| report(&record)).collect();
         let mut counts = Counts::new();
-        reports.windows(2).for_each(|pair| compare(&pair[0], &pair[1], &mut counts));
+        headlines(guest).windows(2).for_each(|pair| compare(pair[0].report(), pair[1].report(), &mut counts));
         let (share, all) = told_of(&counts);
         assert!(all > 150 && share >= 85.0, "{guest}: {share} of {all}");
     }
@@ -202,8 +182,8 @@ fn headline_intervals_hold_the_next_run() {
 #[test]
 fn runs_of_one_machine_are_seldom_told_apart() {
     let (mut alarms, mut pairs) = (0, 0);
-    for guest in ["emr", "zen4", "zen3"] {
-        let runs: Vec<BTreeMap<Case, Vec<Rates>>> = headlines(guest).map(|record| rates(&record)).collect();
+    for guest in GUESTS {
+        let runs: Vec<BTreeMap<Case, Vec<Rates>>> = headlines(guest).iter().map(|run| rates(run.record())).collect();
         let of_pair = |(a, b): (usize, usize)| {
             let both = runs[a].iter().filter_map(|(case, visits)| Some((case, visits, runs[b].get(case)?)));
             let families: Vec<Sides<'_>> = both.map(|(case, a, b)| sides(case, a, b)).collect();

@@ -10,4 +10,5 @@ mod levels;
 mod machines;
 mod modules;
 mod pingpong;
+mod records;
 mod stream;
