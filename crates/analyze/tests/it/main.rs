@@ -12,3 +12,4 @@ mod modules;
 mod pingpong;
 mod records;
 mod stream;
+mod watch;

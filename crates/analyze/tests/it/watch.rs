@@ -4,14 +4,14 @@
 //! `cargo test -p membound-analyze --test it watch -- --nocapture` prints the lines of docs/experiments/watch.md.
 
 use std::collections::BTreeMap;
-use std::fs;
-use std::path::Path;
 
 use membound_core::case::Case;
-use membound_core::record::{Outcome, Record};
+use membound_core::record::Outcome;
 use membound_core::stats::change_point::{Turn, Watcher};
 use membound_core::stats::states::{Better, level, undisturbed_level};
 use membound_core::units::Bytes;
+
+use crate::records;
 
 /// Probes that are played, and samples of one.
 const PROBES: usize = 10_000;
@@ -21,17 +21,13 @@ const APART: usize = 2;
 
 /// How far each visit of a thread alone lay from what its case comes to over all runs, in the order of time, run by run.
 fn noise(is_own: impl Fn(&Case) -> bool) -> Vec<Vec<f64>> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../core/tests/records");
-    let mut visits: Vec<(usize, Case, f64)> = Vec::new();
-    for run in 0..6 {
-        let file = fs::File::open(folder.join(format!("zen4-guest-{}.jsonl.bz2", run + 1))).unwrap();
-        let mut plain = tempfile::NamedTempFile::new().unwrap();
-        std::io::copy(&mut bzip2::read::MultiBzDecoder::new(file), &mut plain).unwrap();
-        let record = Record::read(plain.path()).unwrap();
-        for visit in record.measurements.into_iter().filter(|visit| visit.case.threads() == 1 && is_own(&visit.case)) {
+    let mut visits: Vec<(usize, &Case, f64)> = Vec::new();
+    for (run, recorded) in records::whole().iter().enumerate() {
+        let own = recorded.record().measurements.iter();
+        for visit in own.filter(|visit| visit.case.threads() == 1 && is_own(&visit.case)) {
             let Outcome::Measured(measured) = &visit.outcome else { panic!("only measured visits are kept") };
             let costs = measured.samples.ticks.iter().map(|ticks| *ticks as f64 / measured.repetitions as f64);
-            visits.push((run, visit.case.clone(), level(costs, Better::Lower).unwrap()));
+            visits.push((run, &visit.case, level(costs, Better::Lower).unwrap()));
         }
     }
     let mut cases: BTreeMap<&Case, Vec<f64>> = BTreeMap::new();
