@@ -210,7 +210,7 @@ fn the_last_two_records_of_this_host_are_compared() {
     let output = run(folder.path(), &["diff"]);
     let said = text(&output.stdout);
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
-    assert!(said.contains("a.jsonl against c.jsonl") || said.contains("c.jsonl"), "{said}");
+    assert!(said.contains("A: c.jsonl, 1 record of") && said.contains("B: a.jsonl, 1 record of"), "{said}");
     assert!(!said.contains("b.jsonl") && !said.contains("d.jsonl"), "{said}");
     std::fs::remove_file(folder.path().join("a.jsonl")).unwrap();
     std::fs::remove_file(folder.path().join("c.jsonl")).unwrap();
