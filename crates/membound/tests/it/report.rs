@@ -35,6 +35,13 @@ impl Drawn {
         let [wide, room] = ["scroll-width", "inner-width"].map(|name| self.data(name).parse::<u32>().unwrap());
         assert!(wide <= room, "the page is {wide} px wide in a window of {room} px");
     }
+
+    /// What MEASURE told of its boxes.
+    fn assert_in_place(&self, what: &str) {
+        for key in ["over", "upon", "faint", "deaf"] {
+            assert_eq!(self.data(key), "0", "{what}: {key}");
+        }
+    }
 }
 
 /// The page in a file that stays for a look: target/tmp/NAME.html.
@@ -102,12 +109,17 @@ fn foreign_text_is_only_text() {
     assert!(page.contains("&lt;script&gt;alert(1)&lt;/script&gt;"));
 }
 
+/// In light and in dark; nothing overflows, overlaps, is too faint or out of the keyboard's reach.
 #[test]
 fn a_rich_report_is_drawn() {
-    let report = crate::common::reports::rich();
-    let path = file("rich", &html::page(&report));
+    let path = file("rich", &and_then(&html::page(&crate::common::reports::rich()), MEASURE));
     let Some(light) = draw(&path, &[LIGHT, "--window-size=1200,900"]) else { return };
     light.assert_sound();
+    light.assert_in_place("light");
+    assert!(
+        light.count("class=\"level\"") == 4 && light.count("class=\"tools\"") >= 1,
+        "levels are drawn, rows have tools"
+    );
     // Bandwidth 2, store kinds 6, scaling 2, widths 4, pages 1, samples 8.
     assert_eq!(light.data("charts"), "23");
     assert_eq!(light.count("<svg"), 23);
@@ -122,6 +134,7 @@ fn a_rich_report_is_drawn() {
     assert!(!drawn.into_iter().any(|svg| svg.contains("NaN")), "a coordinate could not be worked out");
     let dark = draw(&path, &[DARK, "--window-size=1200,900"]).unwrap();
     dark.assert_sound();
+    dark.assert_in_place("dark");
     assert_ne!(light.data("background"), dark.data("background"));
 }
 
@@ -239,7 +252,9 @@ fn whiskers_do_not_decide_how_far_an_axis_reaches() {
 
 #[test]
 fn a_narrow_page_does_not_scroll_sideways() {
-    let Some(narrow) = draw_narrow("narrow", &html::page(&crate::common::reports::rich()), 360) else { return };
+    let page = and_then(&html::page(&crate::common::reports::rich()), MEASURE);
+    let Some(narrow) = draw_narrow("narrow", &page, 360) else { return };
+    narrow.assert_in_place("360 px");
     assert_eq!((narrow.data("ready"), narrow.data("errors"), narrow.data("charts")), ("1", "0", "23"));
     assert!(narrow.data("scroll-width").parse::<u32>().unwrap() <= 360);
 }
@@ -274,7 +289,7 @@ const MEASURE: &str = r#"
     const isSeen = e => e.getClientRects().length && getComputedStyle(e).visibility !== 'hidden';
     for (const e of document.querySelectorAll('body *')) {
       const box = e.getBoundingClientRect();
-      if (isSeen(e) && !e.closest('.box table') && !e.closest('.box pre') && !e.closest('.chart') && (box.right > innerWidth + 1 || box.left < -1)) told.over.push(name(e));
+      if (!e.closest('.box table, .box pre, .chart') && isSeen(e) && (box.right > innerWidth + 1 || box.left < -1)) told.over.push(name(e));
       if (e.matches('.level, .costs > div, summary, .trust') && e.scrollWidth > e.clientWidth + 1) told.over.push(name(e));
     }
     for (const group of ['.levels > li', '.costs > div', 'nav > a', 'main > section', 'figure', '.tools > *', '.level > *']) {
@@ -290,10 +305,17 @@ const MEASURE: &str = r#"
       return colour.startsWith('color') ? [...numbers.slice(0, 3), numbers[3] ?? 1] : [...numbers.slice(0, 3).map(n => n / 255), numbers[3] ?? 1];
     };
     const light = ([r, g, b]) => .2126 * channel(r) + .7152 * channel(g) + .0722 * channel(b);
-    const ground = e => { for (let at = e; at; at = at.parentElement) { const own = parts(getComputedStyle(at).backgroundColor); if (own[3] > .9) return own; } return [1, 1, 1, 1]; };
+    const grounds = new Map([[null, [1, 1, 1, 1]]]);
+    const ground = e => {
+      if (!grounds.has(e)) {
+        const own = parts(getComputedStyle(e).backgroundColor);
+        grounds.set(e, own[3] > .9 ? own : ground(e.parentElement));
+      }
+      return grounds.get(e);
+    };
     for (const e of document.querySelectorAll('body *')) {
       const own = [...e.childNodes].some(node => node.nodeType === 3 && node.textContent.trim());
-      if (!own || !isSeen(e) || e.closest('.chart') || e.closest('svg') || e.closest('script') || e.closest('noscript')) continue;
+      if (!own || e.closest('.chart, svg, script, noscript') || !isSeen(e)) continue;
       const style = getComputedStyle(e), [a, b] = [light(parts(style.color)), light(ground(e))].sort((x, y) => y - x);
       const isLarge = parseFloat(style.fontSize) >= 24 || parseFloat(style.fontSize) >= 18.66 && Number(style.fontWeight) >= 700;
       if ((a + .05) / (b + .05) < (isLarge ? 3 : 4.5)) told.faint.push(((a + .05) / (b + .05)).toFixed(2) + ' ' + name(e));
@@ -302,31 +324,11 @@ const MEASURE: &str = r#"
     for (const [key, found] of Object.entries(told)) root.dataset[key] = found.length + (found.length ? ' ' + found.slice(0, 6).join(' | ') : '');
 "#;
 
-/// Wide, narrow, light and dark: nothing overflows, overlaps, is too faint or out of the keyboard's reach.
-#[test]
-fn boxes_stay_in_their_places() {
-    let page = html::page(&crate::common::reports::rich());
-    let measured =
-        page.replace("    root.dataset.ready = \"1\";", &format!("{MEASURE}\n    root.dataset.ready = \"1\";"));
-    assert_ne!(page, measured);
-    let sound = |drawn: &Drawn, what: &str| {
-        assert_eq!((drawn.data("ready"), drawn.data("errors")), ("1", "0"), "{what}");
-        for key in ["over", "upon", "faint", "deaf"] {
-            assert_eq!(drawn.data(key), "0", "{what}: {key}");
-        }
-    };
-    for (scheme, name) in [(LIGHT, "light"), (DARK, "dark")] {
-        let Some(wide) = draw(&file(&format!("boxes-{name}"), &measured), &[scheme, "--window-size=1280,900"]) else {
-            return;
-        };
-        sound(&wide, name);
-        assert!(
-            wide.count("class=\"level\"") == 4 && wide.count("class=\"tools\"") >= 1,
-            "levels are drawn, rows have tools"
-        );
-    }
-    let Some(narrow) = draw_narrow("boxes-narrow", &measured, 400) else { return };
-    sound(&narrow, "400 px");
+/// The page with more of a script, which runs once all is drawn.
+fn and_then(page: &str, script: &str) -> String {
+    let ready = "    root.dataset.ready = \"1\";";
+    assert_eq!(page.matches(ready).count(), 1);
+    page.replace(ready, &format!("{script}\n{ready}"))
 }
 
 /// Rows are found, sorted and taken along.
@@ -351,8 +353,7 @@ fn rows_are_found_and_sorted() {
     box.previousElementSibling.querySelectorAll('button').forEach(button => button.click());
     root.dataset.kept = kept.join(', ');
 "#;
-    let page = html::page(&crate::common::reports::rich());
-    let page = page.replace("    root.dataset.ready = \"1\";", &format!("{act}\n    root.dataset.ready = \"1\";"));
+    let page = and_then(&html::page(&crate::common::reports::rich()), act);
     let Some(drawn) = draw(&file("found", &page), &[LIGHT, "--window-size=1280,900"]) else { return };
     let number = |name: &str| drawn.data(name).parse::<usize>().unwrap();
     assert!(number("found") > 0 && number("found") < number("all"), "{} of {}", number("found"), number("all"));
@@ -369,6 +370,8 @@ fn rows_are_found_and_sorted() {
 fn few_pages_are_printed() {
     let path = file("printed", &html::page(&crate::common::reports::rich()));
     let pdf = path.with_extension("pdf");
+    // The last run's stays for a look, too.
+    let _ = std::fs::remove_file(&pdf);
     for browser in BROWSERS {
         let profile = tempfile::tempdir().unwrap();
         let output = Command::new(browser)
@@ -378,8 +381,10 @@ fn few_pages_are_printed() {
             .arg(format!("--print-to-pdf={}", pdf.display()))
             .arg(format!("file://{}", path.display()))
             .output();
-        let Ok(_) = output else { continue };
-        let bytes = std::fs::read(&pdf).unwrap();
+        let Ok(output) = output else { continue };
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{browser}: {}: {said}", output.status);
+        let bytes = std::fs::read(&pdf).unwrap_or_else(|fault| panic!("{browser}: {fault}: {said}"));
         let pages = String::from_utf8_lossy(&bytes).matches("/Type /Page\n").count();
         assert!((1..=6).contains(&pages), "{pages} pages");
         return;
