@@ -1,6 +1,9 @@
 //! Fifty system calls that fail, in starting, mapping, opening, renaming and waiting: whichever it is, the command ends in its
 //! time with an exit code, and says what happened.
 
+use std::panic::resume_unwind;
+use std::path::Path;
+use std::thread::ScopedJoinHandle;
 use std::time::Duration;
 
 use crate::common::seccomp::{Where, refuse};
@@ -26,7 +29,9 @@ const LARGE: Where = Where::Least(1, 24 << 20);
 const CODE: Where = Where::Bits(2, libc::PROT_EXEC as u32);
 
 /// The call, its error, of which calls, and what is done meanwhile.
-const FAULTS: [(libc::c_long, i32, Where, Doing); 54] = [
+type Fault = (libc::c_long, i32, Where, Doing);
+
+const FAULTS: [Fault; 54] = [
     // Starting.
     (libc::SYS_clone3, libc::EAGAIN, ALL, Doing::Latency),
     (libc::SYS_clone3, libc::EAGAIN, ALL, Doing::Threads),
@@ -88,100 +93,70 @@ const FAULTS: [(libc::c_long, i32, Where, Doing); 54] = [
     (libc::SYS_getrandom, libc::ENOSYS, ALL, Doing::Redraw),
 ];
 
+/// What is typed, and how many seconds of measuring are asked for.
+fn typed(doing: Doing, base: &Path, folder: &Path) -> (Vec<String>, u64) {
+    let at = |name: &str| folder.join(name).display().to_string();
+    let and = |text: &str, more: &[(&str, String)]| {
+        let more = more.iter().flat_map(|(flag, path)| [flag.to_string(), path.clone()]);
+        text.split(' ').map(String::from).chain(more).collect::<Vec<String>>()
+    };
+    match doing {
+        Doing::Latency => (and("latency --size 16KiB,32MiB --budget 2s", &[("--record", at("r.jsonl"))]), 2),
+        Doing::Threads => {
+            let copies = "bandwidth --size 256KiB,48MiB --kernel copy --budget 2s";
+            (and(copies, &[("--record", at("r.jsonl"))]), 2)
+        }
+        Doing::File => {
+            let copies = "bandwidth --memory file-shared --size 4MiB --threads 1 --kernel copy --budget 2s";
+            (and(copies, &[("--dir", folder.display().to_string())]), 2)
+        }
+        Doing::Check => {
+            let check = "check --spec grace --reach 1% --force --budget 2s";
+            (and(check, &[("--lock", at("turn")), ("--prometheus", at("n.prom"))]), 6)
+        }
+        Doing::Redraw => (["report", p(base), "--out", p(folder)].map(String::from).into(), 0),
+        Doing::Everything => (and("--budget 3s --cpus 0", &[("--out", at("out"))]), 3),
+    }
+}
+
+/// Runs a command whose calls fail, which must end as it should; a line on how it did.
+fn tried((call, errno, of, doing): Fault, base: &Path) -> String {
+    let folder = tempfile::tempdir().unwrap();
+    let (arguments, budget) = typed(doing, base, folder.path());
+    let mut command = membound();
+    refuse(command.args(&arguments), call, errno, of);
+    let ended = run(&mut command);
+    let fault = std::io::Error::from_raw_os_error(errno);
+    let first = ended.stderr.lines().find(|line| line.starts_with("membound")).unwrap_or_default();
+    let line = format!(
+        "{call:4} {:24} {:34} {:?} {:5.1} s  {first}\n",
+        arguments[0],
+        fault.to_string(),
+        ended.code(),
+        ended.took.as_secs_f64()
+    );
+    assert!(ended.is_orderly(), "{line}{:?} {}", ended.status, ended.stderr);
+    assert!(
+        ended.code() == Some(0) || !ended.stderr.is_empty() || ended.stdout.contains("crashed"),
+        "it says nothing: {line}"
+    );
+    // Twice: the machine is busy with other tests.
+    assert!(ended.took < 2 * Duration::from_secs(budget + 10) && ended.took < PATIENCE, "{line}");
+    line
+}
+
 #[test]
 fn whatever_fails_a_command_ends_and_says_so() {
+    const THREADS: usize = 3;
     let top = tempfile::tempdir().unwrap();
-    let base = recorded(top.path(), "base.jsonl");
-    let mut table = String::new();
-    for (call, errno, of, doing) in FAULTS {
-        let folder = tempfile::tempdir().unwrap();
-        let at = |name: &str| folder.path().join(name).display().to_string();
-        let (arguments, budget): (Vec<String>, u64) = match doing {
-            Doing::Latency => (
-                ["latency", "--size", "16KiB,32MiB", "--budget", "2s", "--record", &at("r.jsonl")]
-                    .map(String::from)
-                    .into(),
-                2,
-            ),
-            Doing::Threads => (
-                [
-                    "bandwidth",
-                    "--size",
-                    "256KiB,48MiB",
-                    "--kernel",
-                    "copy",
-                    "--budget",
-                    "2s",
-                    "--record",
-                    &at("r.jsonl"),
-                ]
-                .map(String::from)
-                .into(),
-                2,
-            ),
-            Doing::File => (
-                [
-                    "bandwidth",
-                    "--memory",
-                    "file-shared",
-                    "--size",
-                    "4MiB",
-                    "--threads",
-                    "1",
-                    "--kernel",
-                    "copy",
-                    "--budget",
-                    "2s",
-                    "--dir",
-                    p(folder.path()),
-                ]
-                .map(String::from)
-                .into(),
-                2,
-            ),
-            Doing::Check => (
-                [
-                    "check",
-                    "--spec",
-                    "grace",
-                    "--reach",
-                    "1%",
-                    "--force",
-                    "--budget",
-                    "2s",
-                    "--lock",
-                    &at("turn"),
-                    "--prometheus",
-                    &at("n.prom"),
-                ]
-                .map(String::from)
-                .into(),
-                6,
-            ),
-            Doing::Redraw => (["report", p(&base), "--out", p(folder.path())].map(String::from).into(), 0),
-            Doing::Everything => (["--budget", "3s", "--out", &at("out"), "--cpus", "0"].map(String::from).into(), 3),
-        };
-        let mut command = membound();
-        refuse(command.args(&arguments), call, errno, of);
-        let ended = run(&mut command);
-        let fault = std::io::Error::from_raw_os_error(errno);
-        let first = ended.stderr.lines().find(|line| line.starts_with("membound")).unwrap_or_default();
-        let line = format!(
-            "{call:4} {:24} {:34} {:?} {:5.1} s  {first}\n",
-            arguments[0],
-            fault.to_string(),
-            ended.code(),
-            ended.took.as_secs_f64()
-        );
-        assert!(ended.is_orderly(), "{line}{:?} {}", ended.status, ended.stderr);
-        assert!(
-            ended.code() == Some(0) || !ended.stderr.is_empty() || ended.stdout.contains("crashed"),
-            "it says nothing: {line}"
-        );
-        // Twice: the machine is busy with other tests.
-        assert!(ended.took < 2 * Duration::from_secs(budget + 10) && ended.took < PATIENCE, "{line}");
-        table.push_str(&line);
-    }
+    let base = &recorded(top.path(), "base.jsonl");
+    let work = |first: usize| FAULTS.iter().skip(first).step_by(THREADS).map(|fault| tried(*fault, base)).collect();
+    let table: String = std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..THREADS).map(|first| scope.spawn(move || work(first))).collect();
+        // What a thread has panicked with is the test's own panic.
+        let lines = |thread: ScopedJoinHandle<'_, String>| thread.join().unwrap_or_else(|panic| resume_unwind(panic));
+        threads.into_iter().map(lines).collect()
+    });
     assert!(FAULTS.len() >= 50);
     // For whoever runs this test alone.
     eprintln!("{table}");
