@@ -122,6 +122,38 @@ fn check(rule: impl Fn(&str, &str) -> Vec<String>, cure: &str) {
     assert!(faults.is_empty(), "{}\n{cure}\n", faults.join("\n"));
 }
 
+/// Files of tests that nothing makes a module: they are never compiled.
+fn orphans(files: &[(String, String)]) -> Vec<&str> {
+    let is_named = |path: &str| {
+        let folder = path.strip_suffix("/mod.rs").unwrap_or(path.strip_suffix(".rs").unwrap());
+        let (above, name) = folder.rsplit_once('/').unwrap();
+        let parents = [format!("{above}/main.rs"), format!("{above}/mod.rs"), format!("{above}.rs")];
+        // Another crate may include it by its path.
+        let included = format!("/{}/{name}.rs\"]", above.rsplit('/').next().unwrap());
+        files.iter().any(|(other, text)| {
+            parents.contains(other) && !places(&bare(text), &format!("mod {name};")).is_empty()
+                || text.contains(&included)
+        })
+    };
+    files
+        .iter()
+        .map(|(path, _)| path.as_str())
+        .filter(|path| !path.ends_with("/it/main.rs") && !is_named(path))
+        .collect()
+}
+
+#[test]
+fn every_file_of_tests_is_a_module() {
+    let of_crate = |krate: &&str| files(&format!("crates/{krate}/tests/it"));
+    let paths = CRATES.iter().flat_map(of_crate).filter(|path| path.ends_with(".rs"));
+    let all: Vec<(String, String)> = paths.map(|path| (path.clone(), read(&path))).collect();
+    assert!(all.len() > 100, "{}", all.len());
+    assert_eq!(orphans(&all), [] as [&str; 0], "name them in main.rs, or strike them");
+    let planted = [("t/it/main.rs", "mod a;\n// mod b;"), ("t/it/a.rs", ""), ("t/it/b.rs", ""), ("t/it/c/mod.rs", "")];
+    let planted = planted.map(|(path, text)| (path.to_string(), text.to_string()));
+    assert_eq!(orphans(&planted), ["t/it/b.rs", "t/it/c/mod.rs"]);
+}
+
 /// A crate's name and the path below its `src`.
 fn parts(path: &str) -> (&str, &str) {
     path.strip_prefix("crates/").and_then(|path| path.split_once("/src/")).unwrap_or(("", path))
