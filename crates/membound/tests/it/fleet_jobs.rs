@@ -2,7 +2,7 @@
 //! it too. Nodes are told apart by the name that Slurm gives them. Faults are planted from outside, by signals to processes
 //! that the test finds by its own mark.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
@@ -390,11 +390,13 @@ fn a_plan_that_measures_nothing_is_refused_by_one_rank() {
     if is_missing(MPICH) {
         return;
     }
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().join("never");
     let mut command = Command::new(MPICH[0]);
-    command.args(["-np", "3", env!("CARGO_BIN_EXE_membound"), "fleet", "run", "--out", "never", "--", "machine"]);
-    let output = command.current_dir(std::env::temp_dir()).output().unwrap();
+    command.args(["-np", "3", env!("CARGO_BIN_EXE_membound"), "fleet", "run", "--out"]).arg(&out);
+    let output = command.args(["--", "machine"]).output().unwrap();
     let stderr = String::from_utf8_lossy(&output.stderr);
     assert_eq!(stderr.matches("measures nothing").count(), 1, "{stderr}");
     assert_eq!(output.status.code(), Some(2), "{stderr}");
-    assert!(!Path::new("never").exists());
+    assert!(!out.exists());
 }
