@@ -127,12 +127,10 @@ impl Slurm {
 
     /// The nodes' states, n1 first, as sinfo calls them: `idle`, `allocated`, `drained`, `down*`.
     pub fn states(&self) -> Vec<String> {
-        (1..=NODES)
-            .map(|node| {
-                let said = self.output("sinfo", &["-h", "-n", &name(node), "-o", "%T"]);
-                said.trim().to_string()
-            })
-            .collect()
+        let said = self.output("sinfo", &["-h", "-N", "-o", "%N %T"]);
+        let state = |node| said.lines().find_map(|line| line.trim().strip_prefix(&format!("{} ", name(node))));
+        // What is said instead tells why.
+        (1..=NODES).map(|node| state(node).unwrap_or(&said).trim().to_string()).collect()
     }
 
     /// The process of a node's slurmd; absent where it was stopped.
