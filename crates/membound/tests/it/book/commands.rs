@@ -6,8 +6,7 @@ use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{LazyLock, Mutex};
 
 use membound::cli;
 use tempfile::TempDir;
@@ -71,6 +70,23 @@ const REFUSED: [(&str, &str); 8] = [
     ("numa.jsonl", "no record tells how fast"),
 ];
 
+/// Commands that come to no figure on a machine as small as this one, or in a time as short as these have, and what is said of it.
+const FAILED: [(&str, &str); 11] = [
+    ("huge-", " memory were refused"),
+    ("--map --memory huge-2m", "in free huge pages"),
+    ("node1", "there is no node 1"),
+    ("--energy", "nothing could be measured: no zone in /sys/class/powercap"),
+    ("--device opencl", "no OpenCL"),
+    ("--device cuda", "no CUDA driver"),
+    ("--device vulkan", "no Vulkan"),
+    // A budget of a second may be over before the first case, or before a driver has compiled what it runs.
+    ("membound", "so nothing was measured; give a longer --budget"),
+    ("--device opencl", "stopped after twice its budget"),
+    ("numa --hwloc", "nothing was measured that hwloc has an attribute for"),
+    // The machine is busier than when it was recorded as healthy.
+    ("membound check", "degraded"),
+];
+
 /// Commands whose output can't come in the shown form here, and why.
 const ELSEWHERE: [(&str, &str); 5] = [
     ("bandwidth --energy", "why there is no meter differs"),
@@ -96,7 +112,8 @@ fn shown(page: &Path, text: &str) -> Vec<Shown> {
 fn of_block(page: &Path, block: &str) -> Vec<Shown> {
     let lines: Vec<&str> = block.lines().skip(1).collect();
     // Tables of results and screens name the program, too.
-    let is_output = |line: &str| line.starts_with("membound 0.") || line.split("  #").next().unwrap().contains("   ");
+    let is_output =
+        |line: &str| line.starts_with("membound 0.") || line.split("  #").next().unwrap().trim_end().contains("   ");
     if lines.first().is_some_and(|line| is_output(line)) {
         return Vec::new();
     }
@@ -121,6 +138,18 @@ fn of_block(page: &Path, block: &str) -> Vec<Shown> {
     found
 }
 
+/// A small record of this machine.
+static SMALL: LazyLock<Vec<u8>> = LazyLock::new(|| {
+    let folder = TempDir::new().unwrap();
+    let record = folder.path().join("one.jsonl");
+    let cases = ["--kernel", "load,copy,triad", "--size", "16KiB,256KiB,64MiB", "--threads", "1", "--budget", "3s"];
+    membound(&[&["bandwidth", "--quiet", "--record", record.to_str().unwrap()], &cases[..]].concat());
+    fs::read(record).unwrap()
+});
+
+/// A whole run.
+static WHOLE: LazyLock<Vec<u8>> = LazyLock::new(readme_record);
+
 /// A folder with what pages name, and with stand-ins for programs.
 fn furnished(commands: &[Shown]) -> TempDir {
     let folder = TempDir::new().unwrap();
@@ -129,28 +158,28 @@ fn furnished(commands: &[Shown]) -> TempDir {
         fs::create_dir_all(path.parent().unwrap()).unwrap();
         path
     };
-    let cases = ["--kernel", "load,copy,triad", "--size", "16KiB,256KiB,64MiB", "--threads", "1", "--budget", "3s"];
-    let small = at("one.jsonl");
-    membound(&[&["bandwidth", "--quiet", "--record", small.to_str().unwrap()], &cases[..]].concat());
+    fs::write(at("one.jsonl"), &*SMALL).unwrap();
     // What a page has its reader measure is not there before.
     let is_made = |name: &str| commands.iter().any(|one| one.command.contains(&format!("--record {name}")));
     for name in RECORDS.into_iter().filter(|name| !is_made(name)) {
-        fs::copy(&small, at(name)).unwrap();
+        fs::write(at(name), &*SMALL).unwrap();
     }
     let whole = ["RECORD", "run.jsonl", "today/membound-node1-20261123T080000Z.jsonl"];
     for name in whole.into_iter().filter(|name| !is_made(name)) {
-        fs::write(at(name), readme_record()).unwrap();
+        fs::write(at(name), &*WHOLE).unwrap();
     }
     let host = fs::read_to_string("/proc/sys/kernel/hostname").unwrap();
     fs::create_dir_all(at(&format!("etc/membound/{}", host.trim()))).unwrap();
     let own = (!commands.iter().any(|one| one.command.contains("--record /etc/membound/$(hostname).jsonl")))
         .then(|| host.trim());
     for name in own.into_iter().chain(["n3"]) {
-        fs::copy(&small, at(&format!("etc/membound/{name}.jsonl"))).unwrap();
+        fs::write(at(&format!("etc/membound/{name}.jsonl")), &*SMALL).unwrap();
     }
     fs::copy(root().join("crates/core/specs/zen4.toml"), at("my-machine.toml")).unwrap();
     fs::write(at("etc/slurm/topology.conf"), "SwitchName=s0 Nodes=n[0-9]\n").unwrap();
-    for folder in ["data", "var/lib/membound", "var/lib/prometheus/node-exporter"] {
+    for folder in
+        ["data", "var/lib/membound", "var/lib/prometheus/node-exporter", ".local/share/bash-completion/completions"]
+    {
         fs::create_dir_all(at(folder)).unwrap();
     }
     for year in ["2023", "2026"] {
@@ -171,21 +200,25 @@ fn membound(arguments: &[&str]) {
     assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
 }
 
-/// Subcommands that take a budget, between blanks.
-fn take_budget() -> String {
+/// Subcommands that take a flag, between blanks.
+fn take(flag: &str) -> String {
     let command = cli::command();
     let all = command.get_subcommands().flat_map(|one| std::iter::once(one).chain(one.get_subcommands()));
-    let takes = |one: &&clap::Command| one.get_arguments().any(|flag| flag.get_long() == Some("budget"));
+    let takes = |one: &&clap::Command| one.get_arguments().any(|own| own.get_long() == Some(flag));
     all.filter(takes).fold(String::from(" membound "), |text, one| format!("{text}{} ", one.get_name()))
 }
 
-/// Runs a command as a shell would in this folder, whose own folders stand for the system's.
-fn run(folder: &Path, command: &str) -> Output {
-    let typed = SYSTEM.iter().fold(command.to_string(), |typed, path| typed.replace(path, &path[1..]));
+/// Runs a command as a shell would in this folder, whose own folders stand for the system's. What is neither shown nor recorded is
+/// visited once.
+fn run(folder: &Path, one: &Shown) -> Output {
+    let typed = SYSTEM.iter().fold(one.command.clone(), |typed, path| typed.replace(path, &path[1..]));
+    let is_kept = !one.output.is_empty() || one.command.contains("--record");
+    let take_one_round = if is_kept { String::new() } else { take("rounds") };
     let path = format!("{}:{}", folder.join("bin").display(), std::env::var("PATH").unwrap());
     let mut shell = Command::new("timeout");
     shell.args(["120", "bash", "-c", &typed]).current_dir(folder).env("PATH", path).env("HOME", folder);
-    shell.env("MEMBOUND", env!("CARGO_BIN_EXE_membound")).env("TAKES_BUDGET", take_budget()).output().unwrap()
+    shell.env("MEMBOUND", env!("CARGO_BIN_EXE_membound")).env("TAKES_BUDGET", take("budget"));
+    shell.env("TAKES_ONE_ROUND", take_one_round).output().unwrap()
 }
 
 fn lacks(command: &str) -> Option<&'static str> {
@@ -197,10 +230,13 @@ fn lacks(command: &str) -> Option<&'static str> {
 /// What is wrong with how a command ended: it must have done what its page says, or have said why this machine can't.
 fn fault(command: &str, output: &Output) -> Option<String> {
     let (said, noted) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    let is_in = |known: &[(&str, &str)], told: &str| {
+        known.iter().any(|(part, why)| command.contains(part) && told.contains(why))
+    };
     let is_understood = match output.status.code() {
         Some(0) => true,
-        Some(1) => said.lines().chain(noted.lines()).any(|line| line.contains(' ')),
-        Some(2) => REFUSED.iter().any(|(part, why)| command.contains(part) && noted.contains(why)),
+        Some(1) => is_in(&FAILED, &noted) || is_in(&FAILED, &said),
+        Some(2) => is_in(&REFUSED, &noted),
         _ => false,
     };
     let is_fine = is_understood && !noted.contains("panicked");
@@ -269,10 +305,6 @@ fn try_page(commands: &[Shown]) -> Vec<String> {
 /// What is wrong with a command. A check has ten seconds, and says so where a busy machine takes them: whatever went wrong is tried once
 /// more, without the records that the first try has begun, since nothing is overwritten.
 fn fault_of(folder: &Path, one: &Shown) -> Option<String> {
-    // One at a time: a check waits while another one measures, or a watch.
-    static CHECKS: Mutex<()> = Mutex::new(());
-    let takes_turns = ["membound check", "membound watch"].iter().any(|command| one.command.contains(command));
-    let _turn = takes_turns.then(|| CHECKS.lock().unwrap_or_else(|poisoned| poisoned.into_inner()));
     let before = files(folder);
     tried(folder, one).and_then(|_| {
         for begun in files(folder).difference(&before) {
@@ -280,6 +312,10 @@ fn fault_of(folder: &Path, one: &Shown) -> Option<String> {
         }
         tried(folder, one)
     })
+}
+
+fn takes_turns(one: &Shown) -> bool {
+    ["membound check", "membound watch"].iter().any(|command| one.command.contains(command))
 }
 
 /// Whether a command was refused since the disk has too little room for its files, which take half of all memory.
@@ -290,8 +326,9 @@ fn is_full(why: &str) -> bool {
 /// What was wrong with what came of a command.
 fn tried(folder: &Path, one: &Shown) -> Option<String> {
     let start = std::time::Instant::now();
-    let output = run(folder, &one.command);
-    println!("{:6.1} s, {}: {}", start.elapsed().as_secs_f64(), output.status, one.command);
+    let output = run(folder, one);
+    let page = one.page.file_name().unwrap().display();
+    println!("{:6.1} s, {}: {page}: {}", start.elapsed().as_secs_f64(), output.status, one.command);
     let came = format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     let is_elsewhere = ELSEWHERE.iter().any(|(part, _)| one.command.contains(part));
     let shown: &[String] = if is_elsewhere { &[] } else { &one.output };
@@ -313,21 +350,33 @@ fn by_page() -> Vec<Vec<Shown>> {
     pages.map(of_page).filter(|commands| !commands.is_empty()).collect()
 }
 
+/// The pages that one thread must try one after another, since a check waits while another one measures, or a watch; and the others.
+/// The longest are last.
+fn shared_out(pages: &[Vec<Shown>]) -> (Vec<&Vec<Shown>>, Vec<&Vec<Shown>>) {
+    let mut pages: Vec<&Vec<Shown>> = pages.iter().collect();
+    pages.sort_by_key(|page| page.len());
+    pages.into_iter().partition(|page| page.iter().any(takes_turns))
+}
+
 #[test]
 fn what_pages_show_runs() {
     let pages = by_page();
     let count: usize = pages.iter().map(Vec::len).sum();
-    assert!(count > 130, "{count} commands");
-    let (next, wrong) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
-    let work = || {
-        while let Some(page) = pages.get(next.fetch_add(1, Ordering::Relaxed)) {
+    assert!(count > 180, "{count} commands");
+    let (in_turn, others) = shared_out(&pages);
+    let (others, wrong) = (Mutex::new(others), Mutex::new(Vec::new()));
+    let work = |mut own: Vec<&Vec<Shown>>| {
+        // The queue is not held while a page is tried.
+        let mut next = || own.pop().or_else(|| others.lock().unwrap().pop());
+        while let Some(page) = next() {
             let found = try_page(page);
             wrong.lock().unwrap().extend(found);
         }
     };
     std::thread::scope(|scope| {
-        for _ in 0..3 {
-            thread_of_test().spawn_scoped(scope, work).unwrap();
+        for own in [in_turn, Vec::new(), Vec::new()] {
+            let work = &work;
+            thread_of_test().spawn_scoped(scope, move || work(own)).unwrap();
         }
     });
     let wrong = wrong.into_inner().unwrap();
