@@ -528,6 +528,61 @@ fn an_interrupted_or_killed_run_keeps_what_is_finished() {
     }
 }
 
+/// A default run, and one whose cases follow from its answers: what is finished is recorded, drawn and told.
+#[test]
+fn what_is_interrupted_tells_what_it_has() {
+    let folder = tempfile::tempdir().unwrap();
+    let [out, record, page] = ["out", "run.jsonl", "run.html"].map(|name| folder.path().join(name));
+    let adaptive = ["addrmap", "--record", path(&record), "--html", path(&page)];
+    // Without the feature there is no page to ask for.
+    let adaptive = if cfg!(feature = "report") { &adaptive[..] } else { &adaptive[..3] };
+    for (arguments, into, told) in
+        [(&["--out", path(&out)][..], out.as_path(), "Written: "), (adaptive, folder.path(), "Where lines live")]
+    {
+        let mut command = membound();
+        command.args(arguments).args(["--budget", "60s"]).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let child = command.spawn().unwrap();
+        let of_kind = |end: &str| {
+            let mut files = std::fs::read_dir(into).ok()?.map(|file| file.unwrap().path());
+            files.find(|file| file.extension().is_some_and(|own| own == end))
+        };
+        let lines = || std::fs::read_to_string(of_kind("jsonl")?).ok().map(|text| text.lines().count());
+        let patience = Instant::now() + Duration::from_secs(50);
+        // A header and two visits.
+        while lines().unwrap_or(0) < 3 {
+            assert!(Instant::now() < patience, "{arguments:?}: nothing was recorded");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
+        let output = child.wait_with_output().unwrap();
+        let (stdout, stderr) = (text(&output.stdout), text(&output.stderr));
+        assert_eq!(output.status.code(), Some(1), "{arguments:?}: {stderr}");
+        assert!(stderr.contains("interrupted; every finished case is kept"), "{arguments:?}: {stderr}");
+        assert!(stdout.contains(told), "{arguments:?}: {stdout}");
+        let read = membound_core::record::Record::read(&of_kind("jsonl").unwrap()).unwrap();
+        assert!(read.end.unwrap().interrupted && !read.measurements.is_empty(), "{arguments:?}");
+        if cfg!(feature = "report") {
+            let page = std::fs::read_to_string(of_kind("html").unwrap()).unwrap();
+            assert!(page.contains("the run was interrupted"), "{arguments:?}");
+        }
+    }
+}
+
+/// The shortest run of all, for real: its record alone gives the same summary again.
+#[test]
+fn a_quick_run_is_redrawn() {
+    let folder = tempfile::tempdir().unwrap();
+    let record = folder.path().join("run.jsonl");
+    // Its page lies where it is called.
+    let output = membound().args(["--quick", "--record", path(&record)]).current_dir(folder.path()).output().unwrap();
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let said = text(&output.stdout);
+    let again = succeeds(&["report", path(&record)]);
+    // Beside other tests it may be too few visits for the first screen; then the plain answers stand there.
+    assert!(said.starts_with("membound ") && said.contains("GB/s"), "{said}");
+    assert!(said.starts_with(&again), "{said}\n--- again:\n{again}");
+}
+
 /// A terminal that goes ends a run as SIGTERM does, so that no empty page stays behind; under nohup it ends nothing.
 #[test]
 fn a_hangup_is_an_interruption_unless_it_is_ignored() {
