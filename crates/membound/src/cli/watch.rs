@@ -138,7 +138,7 @@ impl WatchArgs {
 
     /// What lies between two samples of a visit.
     fn apart(&self, cases: usize) -> Duration {
-        let every = self.every.unwrap_or(EVERY);
+        let every = self.every.unwrap_or(EVERY).min(self.lasts.unwrap_or(Duration::MAX));
         SPREAD.min(every.mul_f64(SPREAD_SHARE) / cases.max(1) as u32) / self.samples
     }
 }

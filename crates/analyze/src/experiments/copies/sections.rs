@@ -38,9 +38,10 @@ impl Answer for Copies {
                     to its end."
                 .into(),
             sentences: self.sentences(),
-            tables: vec![table(self)],
+            tables: if self.rows.iter().any(|row| row.ns.is_some()) { vec![table(self)] } else { Vec::new() },
             charts: chart(self).into_iter().collect(),
-            notes: self.devices.iter().map(device).collect(),
+            // One that is not there has no title.
+            notes: self.devices.iter().filter(|found| !found.title.is_empty()).map(device).collect(),
             missing: reasons(&self.rows),
             ..Section::default()
         }]
