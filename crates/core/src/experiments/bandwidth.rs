@@ -3,7 +3,6 @@
 use crate::case::{Case, Protocol, USUAL_MEMORY, distinct, product, product4, steady};
 use crate::experiments::choice::{Choice, check_size};
 use crate::experiments::frame::{Frame, PlanError, all_and_one};
-use crate::in_order::InOrder;
 use crate::kernel::catalog::Kernel;
 use crate::kernel::{StoreKind, Width};
 use crate::memory::MemorySpec;
@@ -113,10 +112,11 @@ pub fn stores(frame: &Frame, choice: &Choice) -> Result<Vec<Case>, PlanError> {
             }
         }
     }
-    // What the question is about comes first, where time is too short for all.
-    cases.order_by_key(|case| case.variant().is_some_and(|variant| RARE_STORES.contains(&variant.store)));
     Ok(distinct(cases))
 }
 
-/// Stores that few programs have a choice of.
-const RARE_STORES: [StoreKind; 3] = [StoreKind::NtMasked, StoreKind::Rep, StoreKind::Zero];
+/// Whether a case stores in a way that few programs have a choice of: where time is short, others come first.
+pub fn stores_rarely(case: &Case) -> bool {
+    const RARE: [StoreKind; 3] = [StoreKind::NtMasked, StoreKind::Rep, StoreKind::Zero];
+    case.variant().is_some_and(|variant| RARE.contains(&variant.store))
+}

@@ -146,5 +146,6 @@ pub fn run(args: &BandwidthArgs, what: What) -> anyhow::Result<Done> {
     let what = what.or_special(args)?;
     let cases = what.cases(&frame, args)?;
     let deadline = started + args.run.budget.unwrap_or(what.budget());
-    Job::new(&args.run, machine, deadline, what.view()).placed(&args.places).finish(&cases)
+    let job = Job::new(&args.run, machine, deadline, what.view()).placed(&args.places);
+    if what == What::Stores { job.last(bandwidth::stores_rarely) } else { job }.finish(&cases)
 }

@@ -176,6 +176,7 @@ pub struct Job<'a> {
     table: fn(&Report) -> String,
     places: Option<&'a PlaceArgs>,
     no_device: Option<String>,
+    is_last: fn(&Case) -> bool,
 }
 
 impl<'a> Job<'a> {
@@ -187,7 +188,13 @@ impl<'a> Job<'a> {
             table,
             places: None,
             no_device: None,
+            is_last: |_| false,
         }
+    }
+
+    /// With these cases visited once all others were.
+    pub fn last(self, is_last: fn(&Case) -> bool) -> Self {
+        Job { is_last, ..self }
     }
 
     /// With streams where the user wants them.
@@ -227,14 +234,15 @@ impl<'a> Job<'a> {
         cases: &[Case],
         also: &mut dyn FnMut(&Report) -> anyhow::Result<()>,
     ) -> anyhow::Result<Done> {
-        let Job { args, session, table, places, no_device } = self;
+        let Job { args, session, table, places, no_device, is_last } = self;
         if args.list {
             return Ok(Done::ok(list(cases)));
         }
         let places = places.map_or_else(|| Ok(Places::default()), PlaceArgs::places)?;
         let mut here = Here::new(cases, Places { no_device, ..places }, args.verify)?;
         let page = Page::reserve(args)?;
-        let finished = measure(cases, &mut here, &session)?;
+        let (last, first): (Vec<Case>, Vec<Case>) = cases.iter().cloned().partition(is_last);
+        let finished = measure_plan(&Plan::new(Vec::new(), vec![first, last]), &mut here, &session)?;
         tell(&finished, &session);
         let report = model::report(&finished.record);
         let fault = also(&report).err();
