@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use crate::executor::device::{self, OnDevices};
-use crate::executor::memory_types;
 use crate::executor::native::Native;
+use crate::executor::{memory_types, with_room};
 use crate::memory::allowance::Allowance;
 use crate::memory::places::Places;
 use crate::no_visit::NoVisit;
@@ -62,15 +62,8 @@ impl Executor for Here {
         if let Some(name) = device::device_of(case) {
             return self.devices.visit(case, name, quota);
         }
-        let visited = match self.try_visit(case, quota) {
-            // Both keep memory for cases to come.
-            Err(why) if why.is_beyond_allowance() => {
-                self.begin_round();
-                self.try_visit(case, quota)
-            }
-            visited => visited,
-        };
-        in_place(visited.map_or_else(Into::into, |measured| Outcome::Measured(Box::new(measured))))
+        // Both keep memory for cases to come.
+        in_place(with_room(self, |here| here.try_visit(case, quota)))
     }
 }
 

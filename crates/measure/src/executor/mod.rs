@@ -12,9 +12,24 @@ pub mod native;
 pub mod typed;
 pub mod worker;
 
+use crate::no_visit::NoVisit;
+use crate::schedule::Executor;
 use membound_core::case::Case;
 use membound_core::kernel::Variant;
 use membound_core::memory::MemoryKind;
+use membound_core::record::{Measured, Outcome};
+
+/// A visit; where memory has no room for it that is kept for cases to come, once more without that.
+fn with_room<E: Executor>(executor: &mut E, visit: impl Fn(&mut E) -> Result<Measured, NoVisit>) -> Outcome {
+    let visited = match visit(executor) {
+        Err(why) if why.is_beyond_allowance() => {
+            executor.begin_round();
+            visit(executor)
+        }
+        visited => visited,
+    };
+    visited.map_or_else(Into::into, |measured| Outcome::Measured(Box::new(measured)))
+}
 
 /// The types of memory that a case asks for, each once: most cases ask for none.
 pub(crate) fn memory_types(case: &Case) -> Vec<MemoryKind> {

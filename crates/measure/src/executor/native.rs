@@ -13,6 +13,7 @@ use crate::chaser::Chaser;
 use crate::code::{Call, Executable};
 use crate::controllers::Controllers;
 use crate::crew::{Line, Part};
+use crate::executor::with_room;
 use crate::experiments::addrmap::Prober;
 use crate::experiments::c2c::Passer;
 use crate::experiments::loaded::Loader;
@@ -126,17 +127,7 @@ impl Executor for Native {
     }
 
     fn visit(&mut self, case: &Case, quota: &Quota<'_>) -> Outcome {
-        let visited = match self.try_visit(case, quota) {
-            Err(why) if why.is_beyond_allowance() => {
-                self.begin_round();
-                self.try_visit(case, quota)
-            }
-            visited => visited,
-        };
-        match visited {
-            Ok(measured) => Outcome::Measured(Box::new(measured)),
-            Err(why) => why.into(),
-        }
+        with_room(self, |native| native.try_visit(case, quota))
     }
 }
 

@@ -4,8 +4,8 @@
 use std::collections::HashMap;
 
 use crate::behaviour::{PROBE, prove};
-use crate::executor::memory_types;
 use crate::executor::native::Native;
+use crate::executor::{memory_types, with_room};
 use crate::memory::places::Places;
 use crate::memory::region::Region;
 use crate::no_visit::NoVisit;
@@ -98,7 +98,6 @@ impl Executor for Typed {
     }
 
     fn visit(&mut self, case: &Case, quota: &Quota<'_>) -> Outcome {
-        let visited = self.try_visit(case, quota);
-        visited.map_or_else(Into::into, |measured| Outcome::Measured(Box::new(measured)))
+        with_room(self, |typed| typed.try_visit(case, quota))
     }
 }

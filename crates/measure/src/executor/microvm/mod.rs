@@ -21,6 +21,7 @@ use crate::behaviour::{PROBE, TOUCHES};
 use crate::bench::{StealMeter, check_whole_accesses, compile, volume};
 use crate::code::{Call, MachineCode};
 use crate::executor::microvm::guest::{Backed, Guest};
+use crate::executor::with_room;
 use crate::memory::places::Places;
 use crate::memory::region::Region;
 use crate::no_visit::NoVisit;
@@ -134,10 +135,7 @@ impl Executor for MicroVm {
     }
 
     fn visit(&mut self, case: &Case, quota: &Quota<'_>) -> Outcome {
-        match self.try_visit(case, quota) {
-            Ok(measured) => Outcome::Measured(Box::new(measured)),
-            Err(why) => why.into(),
-        }
+        with_room(self, |microvm| microvm.try_visit(case, quota))
     }
 }
 
