@@ -231,7 +231,7 @@ fn shared_cores(report: &Report) -> Option<Loss> {
         ),
         factor: [ratio, high, low].map(|ratio| 1.0 / ratio),
         than: "slower",
-        cure: if report.machine.is_virtual() { cure::SHARED_CORE } else { cure::TIME }.into(),
+        cure: cure::shared_core(report.machine.is_virtual()).into(),
     })
 }
 

@@ -41,9 +41,11 @@ pub struct SharedCores {
 
 impl SharedCores {
     pub(crate) fn of(visits: &Visits<'_>, rows: &[BandwidthRow], machine: &Machine) -> SharedCores {
-        let all = visits.record.measured().map(|(case, visit)| (&case.cpus[..], &visit.samples));
-        let of_several = all.filter(|(cpus, _)| cpus.len() > 1 && !share_cores(machine, cpus));
-        let shares = of_several.flat_map(|(cpus, samples)| samples.shares(cpus, &visits.gauge.undisturbed));
+        let is_of_several = |cpus: &[u32]| cpus.len() > 1 && !share_cores(machine, cpus);
+        // Once a case: hundreds of threads have as many cores to look at.
+        let of_several = visits.cases.iter().filter(|of_case| is_of_several(&of_case[0].case.cpus)).flatten();
+        let all = of_several.filter_map(|visit| Some((&visit.case.cpus, visit.outcome.measured()?)));
+        let shares = all.flat_map(|(cpus, visit)| visit.samples.shares(cpus, &visits.gauge.undisturbed));
         let count = |[known, shared]: [usize; 2], share: f64| [known + 1, shared + usize::from(share < WHOLE)];
         let [probed, shared] = shares.flatten().fold([0, 0], count);
         let rows: HashMap<&Case, &BandwidthRow> =

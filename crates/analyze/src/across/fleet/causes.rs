@@ -296,7 +296,7 @@ fn time_taken(scene: &Scene<'_>) -> Option<Reason> {
         format!("another task ran during {} of the samples, usual are {}", percent(own), percent(usual))
     });
     let evidence: Vec<String> = [steal, disturbed].into_iter().flatten().collect();
-    let cure = if scene.facts.is_virtual { cure::TIME_OF_GUEST } else { cure::TIME };
+    let cure = cure::time(scene.facts.is_virtual);
     (!evidence.is_empty()).then(|| ("others take its time".into(), evidence.join("; "), cure))
 }
 

@@ -78,10 +78,20 @@ pub(crate) mod cure {
     pub const CLOCK: &str =
         "look for heat, a power limit or a cap on the clock: turbostat, cpupower frequency-info, dmesg";
     pub const NUMA_BALANCING: &str = "sysctl kernel.numa_balancing=0, and pin threads and memory";
-    pub const TIME_OF_GUEST: &str = "ask for dedicated cores, or for a host that interrupts its guests less (timers, interrupts); repeat when it is quiet";
-    pub const SHARED_CORE: &str = "ask the host for whole cores (no two virtual CPUs of a guest on one core: pinned vCPUs, core scheduling), or repeat when it is quiet";
-    pub const TIME: &str = "keep other work and interrupts off these cores (isolcpus, irqbalance, systemd slices)";
+    const TIME_OF_GUEST: &str = "ask for dedicated cores, or for a host that interrupts its guests less (timers, interrupts); repeat when it is quiet";
+    const SHARED_CORE: &str = "ask the host for whole cores (no two virtual CPUs of a guest on one core: pinned vCPUs, core scheduling), or repeat when it is quiet";
+    const TIME: &str = "keep other work and interrupts off these cores (isolcpus, irqbalance, systemd slices)";
     pub const NEIGHBOUR: &str = "repeat when others are quiet, or take the machine alone; pqos -m all shows who uses memory where that is allowed";
+
+    /// Others take time from cores: of a guest the host does.
+    pub fn time(is_virtual: bool) -> &'static str {
+        if is_virtual { TIME_OF_GUEST } else { TIME }
+    }
+
+    /// Threads have less than a core each.
+    pub fn shared_core(is_virtual: bool) -> &'static str {
+        if is_virtual { SHARED_CORE } else { TIME }
+    }
 }
 
 type Rule = fn(&Scene<'_>) -> Option<Found>;
@@ -474,8 +484,7 @@ fn shared_core(scene: &Scene<'_>) -> Option<Found> {
         }
     };
     let test = format!("membound bandwidth --kernel load --size 16KiB --threads 1,{} --samples 1000", plain.threads());
-    let cure = if scene.report.machine.is_virtual() { cure::SHARED_CORE } else { cure::TIME };
-    told.then(|| found(evidence.join("; "), back, cure, test))?
+    told.then(|| found(evidence.join("; "), back, cure::shared_core(scene.report.machine.is_virtual()), test))?
 }
 
 /// Visits of several threads to caches of their own that run at about half their case's speed, while those of one thread do not.
@@ -749,7 +758,7 @@ fn time_taken(scene: &Scene<'_>) -> Option<Found> {
     }));
     evidence.extend(stolen.map(|share| format!("the hypervisor says that it took {} of all CPU time", percent(share))));
     let share = taken.map_or(0.0, |taken| taken.0).max(stolen.unwrap_or(0.0)).min(0.9);
-    let cure = if scene.report.machine.is_virtual() { cure::TIME_OF_GUEST } else { cure::TIME };
+    let cure = cure::time(scene.report.machine.is_virtual());
     let back = GivesBack::Estimated(scene.gap.reached_bps * share / (1.0 - share));
     let test = "membound bandwidth --kernel load --size 16KiB --threads 1 --samples 1000";
     (!evidence.is_empty()).then(|| found(evidence.join("; "), back, cure, test))?
