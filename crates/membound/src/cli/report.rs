@@ -145,9 +145,10 @@ pub(crate) fn files(paths: &[PathBuf]) -> anyhow::Result<Vec<PathBuf>> {
 fn ours(found: Vec<PathBuf>, named: &[PathBuf]) -> anyhow::Result<Vec<PathBuf>> {
     let (mut own, mut foreign) = (Vec::new(), Vec::new());
     for path in found {
-        match Record::header(&path) {
-            Err(fault @ RecordError::Foreign { .. }) if !named.contains(&path) => foreign.push(fault),
-            // What is wrong with one of ours is said when it is read.
+        // What is wrong with one of ours, or with one that was named, is said when it is read.
+        let fault = if named.contains(&path) { None } else { Record::header(&path).err() };
+        match fault {
+            Some(fault @ RecordError::Foreign { .. }) => foreign.push(fault),
             _ => own.push(path),
         }
     }
