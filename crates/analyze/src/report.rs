@@ -135,9 +135,17 @@ impl Report {
         self.end.is_none() && self.subcommand() != Some("watch")
     }
 
+    /// The first word behind the program's name that is no flag; before it stand only those that all commands take.
     fn subcommand(&self) -> Option<&str> {
-        let mut words = self.command.iter().skip(1).filter(|word| !["-q", "--quiet"].contains(&word.as_str()));
-        words.next().map(String::as_str).filter(|word| !word.starts_with('-'))
+        let mut words = self.command.iter().skip(1).map(String::as_str);
+        loop {
+            match words.next()? {
+                "-q" | "--quiet" => {}
+                "--color" => drop(words.next()),
+                word if word.starts_with("--color=") => {}
+                word => return Some(word).filter(|word| !word.starts_with('-')),
+            }
+        }
     }
 
     /// What kernels over streams tell.

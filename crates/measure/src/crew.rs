@@ -11,7 +11,7 @@
 
 use std::io;
 use std::io::{BufRead, BufReader, Write};
-use std::process::Child;
+use std::process::{Child, ExitStatus};
 use std::time::{Duration, Instant};
 
 use serde::de::DeserializeOwned;
@@ -169,9 +169,34 @@ fn sample<T: Task>(task: &mut T, cpu: u32, tools: &Tools<'_>, at: u64, repetitio
     Ok(Taken { start, end, lost_us, switches, faults, is_moved, probes: [before, probe()] })
 }
 
-/// A process that was started, ended with this value.
+/// This program once more, as a worker; ended with this value.
+#[derive(Debug)]
+pub(crate) struct WorkerProcess(Child);
+
+impl WorkerProcess {
+    /// Starts one, and what to talk to it over.
+    pub fn start() -> io::Result<(Self, Talk)> {
+        let (child, talk) = start_worker()?;
+        Ok((WorkerProcess(child), talk))
+    }
+
+    /// Waits for its end.
+    pub fn wait(&mut self) -> io::Result<ExitStatus> {
+        self.0.wait()
+    }
+}
+
+impl Drop for WorkerProcess {
+    fn drop(&mut self) {
+        // It has ended, or nobody needs what it does.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// A process that measures its part.
 struct Worker {
-    process: Child,
+    _process: WorkerProcess,
     line: Line,
     cpu: u32,
 }
@@ -184,9 +209,9 @@ impl Worker {
                  control group), or run threads"
             ))
         };
-        let (process, talk) = start_worker().map_err(refused)?;
+        let (process, talk) = WorkerProcess::start().map_err(refused)?;
         let cpu = part.case.cpus.first().copied().unwrap_or_default();
-        let mut worker = Worker { process, line: Line::over(talk).map_err(broken)?, cpu };
+        let mut worker = Worker { _process: process, line: Line::over(talk).map_err(broken)?, cpu };
         worker.line.say(&Errand::Part(part)).map_err(broken)?;
         Ok(worker)
     }
@@ -206,14 +231,6 @@ impl Worker {
         let cpu = self.cpu;
         let astray = || NoVisit::Broken(format!("the measuring process on CPU {cpu} has lost its place"));
         of(self.hear()?).ok_or_else(astray)
-    }
-}
-
-impl Drop for Worker {
-    fn drop(&mut self) {
-        // It has ended, or nobody needs what it does.
-        let _ = self.process.kill();
-        let _ = self.process.wait();
     }
 }
 

@@ -103,7 +103,14 @@ fn write(folder: &std::path::Path, count: usize) -> Vec<PathBuf> {
         };
         let node = if index % 1000 == 7 { 1.1 } else { 1.0 };
         let after = Environment::default();
-        let end = End { wall_s: 1.0, interrupted: false, planned: cases.len() as u64, peak_memory: None, after };
+        let end = End {
+            wall_s: 1.0,
+            interrupted: false,
+            overran: false,
+            planned: cases.len() as u64,
+            peak_memory: None,
+            after,
+        };
         let lines = std::iter::once(Line::Header(Box::new(header)))
             .chain(cases.iter().map(|case| Line::Measurement(Box::new(visit(case, &mut random, node)))))
             .chain(std::iter::once(Line::End(end)));

@@ -143,7 +143,12 @@ fn unfinished(report: &Report, visits: &Visits<'_>) -> Vec<Words> {
             "its finished cases are complete; run again for the rest",
         )),
         Some(end) => {
-            if end.interrupted {
+            if end.overran {
+                found.push(words(
+                    "the run was stopped after twice its budget, since visits took longer than planned",
+                    "its finished cases are complete; give a longer --budget",
+                ));
+            } else if end.interrupted {
                 found.push(words("the run was interrupted", "its finished cases are complete; run again for the rest"));
             }
             let missing = end.planned.saturating_sub(visits.cases.len() as u64);

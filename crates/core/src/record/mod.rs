@@ -474,8 +474,11 @@ impl Samples {
 pub struct End {
     /// Wall time of the run in seconds.
     pub wall_s: f64,
-    /// Whether the user stopped it.
+    /// Whether it was stopped before its end.
     pub interrupted: bool,
+    /// Whether that was by its watchdog, after twice its budget, and not by the user.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub overran: bool,
     /// Cases that were planned.
     pub planned: u64,
     /// Largest resident set of the process.

@@ -189,6 +189,7 @@ struct Flat<C> {
     obtained: Option<Obtained>,
     wall_s: Option<f64>,
     interrupted: Option<bool>,
+    overran: Option<bool>,
     planned: Option<u64>,
     peak_memory: Option<Bytes>,
     after: Option<Environment>,
@@ -239,6 +240,7 @@ impl<C> Flat<C> {
         Ok(End {
             wall_s: needed(self.wall_s, "wall_s")?,
             interrupted: needed(self.interrupted, "interrupted")?,
+            overran: self.overran.unwrap_or(false),
             planned: needed(self.planned, "planned")?,
             peak_memory: self.peak_memory,
             after: needed(self.after, "after")?,

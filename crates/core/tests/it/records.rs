@@ -71,6 +71,7 @@ fn lines() -> Vec<Line> {
         Line::End(End {
             wall_s: 1.5,
             interrupted: false,
+            overran: false,
             planned: 4,
             peak_memory: None,
             after: Environment::default(),

@@ -7,16 +7,15 @@
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::io::{self, BufRead, BufReader};
-use std::process::Child;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use crate::crew::{Errand, Line};
+use crate::crew::{Errand, Line, WorkerProcess};
 use crate::no_visit::NoVisit;
-use crate::os::processes::{signal_of, start_worker};
+use crate::os::processes::signal_of;
 use crate::schedule::Quota;
 use membound_core::case::{Case, Work};
 use membound_core::machine::devices::{Api, DeviceName, Devices, pci_memory};
@@ -108,7 +107,7 @@ impl OnDevices {
 /// The process that holds the drivers; it ends with this value.
 #[derive(Debug)]
 struct Process {
-    child: Child,
+    child: WorkerProcess,
     line: Line,
     /// What it says, line by line; a thread waits for it.
     said: Receiver<String>,
@@ -121,7 +120,7 @@ impl Process {
                 "a process for the device's driver could not be started ({fault}); raise the limit on processes (ulimit -u)"
             ))
         };
-        let (child, talk) = start_worker().map_err(refused)?;
+        let (child, talk) = WorkerProcess::start().map_err(refused)?;
         let from = talk.try_clone().map_err(refused)?;
         let (tell, said) = channel();
         let mut process = Process { child, line: Line::over(talk).map_err(refused)?, said };
@@ -177,13 +176,5 @@ impl Process {
             Err(fault) => format!("unseen ({fault})"),
         };
         NoVisit::Broken(format!("the process with the device's driver ended {how}"))
-    }
-}
-
-impl Drop for Process {
-    fn drop(&mut self) {
-        // It has ended, or nobody needs what it does.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
     }
 }

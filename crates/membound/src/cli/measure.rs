@@ -459,6 +459,7 @@ fn record(
     let end = End {
         wall_s: started.elapsed().as_secs_f64(),
         interrupted: signals::interrupted(),
+        overran: signals::has_overrun(),
         // A run that was left for want of a reader lacks no time.
         planned: match planned() {
             _ if is_left => visited(&record),

@@ -87,7 +87,14 @@ fn machine(caches: [u32; 2]) -> Machine {
 }
 
 fn record(measurements: Vec<Measurement>) -> Record {
-    let end = End { wall_s: 10.0, interrupted: false, planned: 1, peak_memory: None, after: Environment::default() };
+    let end = End {
+        wall_s: 10.0,
+        interrupted: false,
+        overran: false,
+        planned: 1,
+        peak_memory: None,
+        after: Environment::default(),
+    };
     Record { end: Some(end), ..imitation::record(machine([1024, 32768]), measurements) }
 }
 

@@ -383,8 +383,14 @@ fn node(host: &str, memory: f64, seed: u64) -> Record {
     record.header.host = host.into();
     record.header.before.page_cache = Some(Bytes::gib(2));
     let planned = cases().len() as u64;
-    record.end =
-        Some(End { wall_s: 10.0, interrupted: false, planned, peak_memory: None, after: Environment::default() });
+    record.end = Some(End {
+        wall_s: 10.0,
+        interrupted: false,
+        overran: false,
+        planned,
+        peak_memory: None,
+        after: Environment::default(),
+    });
     record
 }
 

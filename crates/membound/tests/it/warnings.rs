@@ -237,6 +237,7 @@ fn ended(record: Record, steal_s: f64) -> Record {
     let end = End {
         wall_s: 10.0,
         interrupted: false,
+        overran: false,
         planned: planned.min(1),
         peak_memory: None,
         after: state(5.0 + steal_s),

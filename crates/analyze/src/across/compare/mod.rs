@@ -380,7 +380,7 @@ fn notes(comparison: &Comparison, a: &Side, b: &Side) -> Vec<String> {
         }
         let stopped = records.iter().filter(|record| record.end.as_ref().is_some_and(|end| end.interrupted)).count();
         if stopped > 0 {
-            notes.push(format!("{word}: {stopped} of {} records were stopped by the user.", records.len()));
+            notes.push(format!("{word}: {stopped} of {} records were stopped before their end.", records.len()));
         }
     }
     if let (Source::Records(a), Source::Records(b)) = (&a.source, &b.source) {

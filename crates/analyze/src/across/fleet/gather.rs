@@ -130,7 +130,7 @@ fn gathered(files: &[PathBuf], all: Vec<(usize, Result<Gleaned, String>)>, cells
     }
     if !stopped.is_empty() {
         let names = some(&stopped, 4);
-        gathered.notes.push(format!("The user stopped {}, what was measured counts: {names}.", records(stopped.len())));
+        gathered.notes.push(format!("{} stopped early, what was measured counts: {names}.", records(stopped.len())));
     }
     gathered.notes.extend(keep_apart(&mut gathered.fleet.nodes));
     gathered

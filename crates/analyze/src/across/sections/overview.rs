@@ -339,6 +339,7 @@ fn unfinished(report: &Report) -> &'static str {
     match &report.end {
         None if report.is_cut_off() => "The record has no end: the run was killed. ",
         None => "",
+        Some(end) if end.overran => "The run was stopped after twice its budget. ",
         Some(end) if end.interrupted => "The run was interrupted. ",
         Some(_) => "",
     }

@@ -187,7 +187,11 @@ fn method(report: &Report) -> Section {
     }
     match &report.end {
         Some(end) => {
-            let stop = if end.interrupted { "; stopped by the user, finished cases are here" } else { "" };
+            let stop = match (end.interrupted, end.overran) {
+                (_, true) => "; stopped after twice its budget, finished cases are here",
+                (true, false) => "; stopped by the user, finished cases are here",
+                (false, false) => "",
+            };
             let took = Nanoseconds(end.wall_s * 1e9);
             facts.push(("run", format!("{took} for {} planned cases{stop}", end.planned)));
             facts.extend(end.peak_memory.map(|peak| ("peak memory", peak.to_string())));

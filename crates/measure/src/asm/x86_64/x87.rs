@@ -1,7 +1,7 @@
 //! Sums in the registers of the x87, 80 bits wide, as machine code.
 //!
 //! ```text
-//! the x87 as it is at a process's start: empty, 64 bits of significand, to nearest
+//! the x87 empty, 64 bits of significand, to nearest; its caller's control word is kept and given back: Windows rounds to 53 bits
 //! for each repetition:
 //!   sum = 0
 //!   for each element: load, multiply by memory, add; or, for a triad, store
@@ -22,6 +22,7 @@ use crate::code::{Call, MachineCode};
 pub(super) fn x87(streams: usize, is_stored: bool) -> Result<MachineCode, Unsupported> {
     let mut asm = Assembler::new(Assembler::BASELINE);
     asm.prologue();
+    asm.on_word(Code::Fnstcw_m2byte, control());
     asm.op0(Code::Fninit);
     let repeat = asm.here();
     let pointers = &Assembler::POINTERS[..streams];
@@ -40,6 +41,7 @@ pub(super) fn x87(streams: usize, is_stored: bool) -> Result<MachineCode, Unsupp
     // What a fault leaves on its stack would be in the way of whoever comes next.
     let fault_exit = asm.here();
     asm.op0(Code::Fninit);
+    asm.on_word(Code::Fldcw_m2byte, control());
     asm.epilogue();
     asm.finish(again, fault_exit)
 }
@@ -47,6 +49,11 @@ pub(super) fn x87(streams: usize, is_stored: bool) -> Result<MachineCode, Unsupp
 /// The place of the result. Until then operations are stored there that are rounded to a double.
 fn result() -> Address<Register> {
     Assembler::of_call(Call::SINGLES)
+}
+
+/// The place of the caller's control word.
+fn control() -> Address<Register> {
+    Assembler::of_call(Call::SPILL)
 }
 
 /// One element's products and sums; what is added up stays on the stack of the x87.
@@ -99,6 +106,7 @@ mod tests {
         assert_eq!([count(&kept, "fmul"), count(&kept, "faddp"), count(&kept, "fstp")], [1, 1, 1], "{kept}");
         let stored = listing(2, true);
         assert_eq!([count(&stored, "fstp"), count(&stored, "fld st")], [3, 3], "{stored}");
+        assert_eq!([count(&kept, "fnstcw"), count(&kept, "fldcw")], [1, 1], "{kept}");
         let triad = listing(3, false);
         assert_eq!([count(&triad, "fldz"), count(&triad, "fstp")], [0, 1], "{triad}");
     }

@@ -478,7 +478,8 @@ impl Simulated {
         record.header.before = state(0.0);
         record.header.clock.hz = Hertz(CLOCK_HZ[0]);
         let planned = cases.len() as u64;
-        record.end = Some(End { wall_s, interrupted: false, planned, peak_memory: None, after: state(stolen) });
+        record.end =
+            Some(End { wall_s, interrupted: false, overran: false, planned, peak_memory: None, after: state(stolen) });
         record
     }
 

@@ -187,6 +187,7 @@ pub fn rich() -> Report {
         end: Some(End {
             wall_s: 58.4,
             interrupted: false,
+            overran: false,
             planned: rows.len() as u64,
             peak_memory: Some(Bytes::gib(2)),
             after: environment(19 << 30, 1.87),

@@ -101,6 +101,7 @@ fn record(machine: &Machine, clock: Clock, measurements: Vec<Measurement>, plann
     let end = End {
         wall_s: 1.0,
         interrupted: false,
+        overran: false,
         planned: planned as u64,
         peak_memory: None,
         after: Environment::default(),
