@@ -115,6 +115,11 @@ pub(crate) trait Kernels: Send {
 
     /// Bytes of an element of STREAM's arrays.
     fn element_bytes(&self) -> usize;
+    /// Fills STREAM's arrays, as the loops touch them: a processor's pages then lie where its work items run. Returns whether it did; a
+    /// device with memory of its own need not.
+    fn fill(&mut self, _arrays: [&Self::Memory; 3], _values: [f64; 3]) -> Result<bool, NoVisit> {
+        Ok(false)
+    }
     /// Runs a loop over three arrays so many times: launched one after another, so that the device waits for the host once.
     fn stream(&mut self, which: Loop, arrays: [&Self::Memory; 3], times: u64) -> Result<(), NoVisit>;
     /// Has the device read `from` into `to`, as many words as both have.

@@ -6,7 +6,14 @@ typedef double real;
 typedef float real;
 #endif
 
-/* STREAM's loops: a work item for each element. */
+/* STREAM's arrays and loops: a work item for each element. */
+kernel void fill(global real *restrict a, global real *restrict b, global real *restrict c, real x, real y, real z) {
+    size_t i = get_global_id(0);
+    a[i] = x;
+    b[i] = y;
+    c[i] = z;
+}
+
 kernel void copy(global real *restrict a, global const real *restrict b, global const real *restrict c, real s) {
     size_t i = get_global_id(0);
     a[i] = b[i];

@@ -15,6 +15,7 @@ const SOURCE: &str = include_str!("kernels.cl");
 /// The kernels, compiled for a device.
 pub(crate) struct Kernels {
     session: Arc<Session>,
+    fill: Kernel,
     stream: [Kernel; 4],
     words: Kernel,
     put: Kernel,
@@ -29,6 +30,7 @@ impl Kernels {
         let program = Arc::new(session.build(SOURCE, options).map_err(refused)?);
         Ok(Kernels {
             session: session.clone(),
+            fill: program.kernel(c"fill")?,
             stream: [
                 program.kernel(c"copy")?,
                 program.kernel(c"scale")?,
@@ -41,6 +43,16 @@ impl Kernels {
             has_double,
         })
     }
+
+    /// How many elements each of STREAM's arrays has: those of the first.
+    fn elements(&self, [a, b, c]: [&Memory; 3]) -> usize {
+        assert!(b.bytes() >= a.bytes() && c.bytes() >= a.bytes());
+        a.bytes() / if self.has_double { 8 } else { 4 }
+    }
+
+    fn number(&self, value: f64) -> Argument<'static> {
+        if self.has_double { Argument::Double(value) } else { Argument::Single(value as f32) }
+    }
 }
 
 impl driver::Kernels for Kernels {
@@ -51,13 +63,19 @@ impl driver::Kernels for Kernels {
         if self.has_double { 8 } else { 4 }
     }
 
+    fn fill(&mut self, [a, b, c]: [&Memory; 3], values: [f64; 3]) -> Result<bool, NoVisit> {
+        let items = self.elements([a, b, c]);
+        let [x, y, z] = values.map(|value| self.number(value));
+        let arguments = [Argument::Memory(a), Argument::Memory(b), Argument::Memory(c), x, y, z];
+        // SAFETY: three arrays and three numbers, as in kernels.cl; a work item touches its own element, and all arrays have so many.
+        unsafe { self.fill.run(&arguments, items, 1) }?;
+        Ok(true)
+    }
+
     fn stream(&mut self, which: Loop, [a, b, c]: [&Memory; 3], times: u64) -> Result<(), NoVisit> {
-        let items = a.bytes() / self.element_bytes();
-        assert!(b.bytes() >= a.bytes() && c.bytes() >= a.bytes());
-        let scalar = if self.has_double { Argument::Double(SCALAR) } else { Argument::Single(SCALAR as f32) };
-        let arguments = [Argument::Memory(a), Argument::Memory(b), Argument::Memory(c), scalar];
-        // SAFETY: three arrays and a scalar, as in kernels.cl; a work item touches its own element, and all arrays have so many,
-        // as asserted.
+        let items = self.elements([a, b, c]);
+        let arguments = [Argument::Memory(a), Argument::Memory(b), Argument::Memory(c), self.number(SCALAR)];
+        // SAFETY: three arrays and a scalar, as in kernels.cl; a work item touches its own element, and all arrays have so many.
         Ok(unsafe { self.stream[which as usize].run(&arguments, items, times) }?)
     }
 

@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 typedef struct { char *host, *device; size_t bytes; int owns_host, owns_device; } buffer;
-typedef struct { char name[16]; uint64_t argument[4]; uint32_t svm; int refuses; } kernel;
+typedef struct { char name[16]; uint64_t argument[6]; uint32_t svm; int refuses; } kernel;
 
 static int is(const char *mode) {
     const char *asked = getenv("FAKE_OPENCL");
@@ -183,7 +183,14 @@ int clEnqueueNDRangeKernel(uintptr_t q, kernel *k, uint32_t d, void *o, const si
         for (uint64_t link = 0; link < k->argument[2]; link++) *at = words[*at];
         return 0;
     }
-    const double *c = (double *)memory(k, 2);
+    double *c = (double *)memory(k, 2);
+    if (!strcmp(k->name, "fill")) {
+        double *all[] = {a, (double *)b, c}, value[3];
+        memcpy(value, &k->argument[3], sizeof value);
+        for (int array = 0; array < 3; array++)
+            for (size_t i = 0; i < *items; i++) all[array][i] = value[array];
+        return 0;
+    }
     const double off = is("wrong") && !strcmp(k->name, "triad");
     /* copy, scale, add, triad: how much of b and of c. */
     const double of_b = strcmp(k->name, "scale") ? 1 : s;

@@ -149,13 +149,18 @@ impl<'a, D: Driver> Operation<'a, D> {
 
     /// STREAM's arrays: a = 1, b = 2, c = 3.
     fn fill_arrays(&mut self) -> Result<(), NoVisit> {
+        const VALUES: [f64; 3] = [1.0, 2.0, 3.0];
         let bytes = array_bytes(self.bytes as u64) as usize;
+        self.arrays = (0..VALUES.len()).map(|_| self.maker.fresh(bytes)).collect::<Result<_, NoVisit>>()?;
+        if let [a, b, c] = &self.arrays[..]
+            && self.kernels.fill([a, b, c], VALUES)?
+        {
+            return Ok(());
+        }
         let mut contents = HostMemory::in_large_pages(bytes);
-        for value in [1.0, 2.0, 3.0] {
-            let mut memory = self.maker.fresh(bytes)?;
+        for (index, value) in VALUES.into_iter().enumerate() {
             contents.words().fill(self.word_of(value));
-            memory.write(contents.words())?;
-            self.arrays.push(memory);
+            self.arrays[index].write(contents.words())?;
         }
         Ok(())
     }
