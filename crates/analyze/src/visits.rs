@@ -2,6 +2,7 @@
 
 use membound_core::case::Case;
 use membound_core::index::index;
+use membound_core::machine::Machine;
 use membound_core::parallel;
 use membound_core::record::hand_overs::{Distance, Moved};
 use membound_core::record::probes::Undisturbed;
@@ -63,6 +64,11 @@ impl Gauge {
         Gauge { hz, undisturbed, moved: Moved::seen(measured) }
     }
 
+    /// On a machine that tells which CPUs are threads of one core.
+    fn on(self, machine: &Machine) -> Gauge {
+        Gauge { undisturbed: self.undisturbed.on(machine), ..self }
+    }
+
     /// Where the CPUs were in these visits to a case.
     pub fn place(&self, case: &Case, visits: &[&Measured]) -> Place {
         let Some(moved) = self.moved.as_ref().filter(|_| case.threads() > 1) else { return Place::Any };
@@ -92,7 +98,7 @@ impl<'a> Visits<'a> {
             cases[at].push(measurement);
             case_of.push(at);
         }
-        let gauge = Gauge::of(record.measurements.iter(), record.header.clock.hz.0);
+        let gauge = Gauge::of(record.measurements.iter(), record.header.clock.hz.0).on(&record.header.machine);
         Visits { record, cases, case_of, gauge }
     }
 

@@ -13,6 +13,8 @@ use std::collections::HashMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::machine::Machine;
+use crate::machine::cpuset::CpuSet;
 use crate::stats::quantiles::quantile;
 
 /// Of all readings on a CPU, the quantile of additions per cycle that counts as undisturbed: a fast reading is one, unless
@@ -118,16 +120,21 @@ impl ProbeSamples {
         (!clocks.is_empty()).then(|| clocks.iter().sum::<f64>() / clocks.len() as f64)
     }
 
-    /// Each sample's share of its core: the least over threads and both sides, from 0 to 1. `None` where no thread was
-    /// probed, or what its CPU can is not known.
+    /// Each sample's share of its core, or of the part of it that the case's other threads leave: the least over threads and both
+    /// sides, from 0 to 1. `None` where no thread was probed, or what its CPU can is not known.
     pub fn shares(&self, cpus: &[u32], undisturbed: &Undisturbed) -> Vec<Option<f64>> {
         let samples = self.threads.first().map_or(0, |thread| thread.chain_ticks[0].len());
-        let of_thread = |sample: usize, (thread, &cpu): (&ThreadProbes, &u32)| {
+        let threads: Vec<(&ThreadProbes, f64)> = self
+            .threads
+            .iter()
+            .zip(undisturbed.parts(cpus))
+            .filter_map(|(thread, part)| Some((thread, part?)))
+            .collect();
+        let of_thread = |sample: usize, (thread, part): &(&ThreadProbes, f64)| {
             let least = thread.around(sample).map(|reading| self.width(reading)).reduce(f64::min)?;
-            Some((least / undisturbed.width(cpu)?).min(1.0))
+            Some((least / part).min(1.0))
         };
-        let of_sample =
-            |sample| self.threads.iter().zip(cpus).filter_map(|thread| of_thread(sample, thread)).reduce(f64::min);
+        let of_sample = |sample| threads.iter().filter_map(|thread| of_thread(sample, thread)).reduce(f64::min);
         (0..samples).map(of_sample).collect()
     }
 }
@@ -135,7 +142,11 @@ impl ProbeSamples {
 /// Additions per core cycle of each CPU when nothing else uses its core: a constant of the machine. Cores of several kinds
 /// differ.
 #[derive(Debug, Clone, PartialEq, Default)]
-pub struct Undisturbed(HashMap<u32, f64>);
+pub struct Undisturbed {
+    widths: HashMap<u32, f64>,
+    /// The hardware threads of cores that have several.
+    cores: HashMap<u32, CpuSet>,
+}
 
 impl Undisturbed {
     /// As all visits to a record tell, each with the CPUs of its case.
@@ -152,12 +163,26 @@ impl Undisturbed {
             widths.sort_by(f64::total_cmp);
             (!widths.is_empty()).then(|| (cpu, quantile(&widths, UNDISTURBED)))
         };
-        Undisturbed(widths.into_iter().filter_map(high).collect())
+        Undisturbed { widths: widths.into_iter().filter_map(high).collect(), cores: HashMap::new() }
+    }
+
+    /// On a machine that tells which CPUs are threads of one core.
+    pub fn on(mut self, machine: &Machine) -> Undisturbed {
+        let several = machine.cpus.iter().filter(|cpu| cpu.core_cpus.len() > 1);
+        self.cores = several.map(|cpu| (cpu.id, cpu.core_cpus.clone())).collect();
+        self
+    }
+
+    /// Of each of these CPUs, while all of them compute: threads of one core get equal parts of it.
+    fn parts(&self, cpus: &[u32]) -> Vec<Option<f64>> {
+        let all: CpuSet = cpus.iter().copied().collect();
+        let threads = |cpu: &u32| self.cores.get(cpu).map_or(1, |core| core.intersection(&all).len().max(1));
+        cpus.iter().map(|cpu| Some(self.width(*cpu)? / threads(cpu) as f64)).collect()
     }
 
     /// Additions per core cycle of this CPU; `None` where it was never probed.
     pub fn width(&self, cpu: u32) -> Option<f64> {
-        self.0.get(&cpu).copied()
+        self.widths.get(&cpu).copied()
     }
 }
 
@@ -166,7 +191,7 @@ mod tests {
     use super::*;
 
     /// 4000 links and 16,000 additions at a tick a cycle: four additions per cycle.
-    fn probes(wide_ticks: &[[[u32; 2]; 2]]) -> ProbeSamples {
+    fn probes<const THREADS: usize>(wide_ticks: &[[[u32; 2]; THREADS]]) -> ProbeSamples {
         let mut probes = ProbeSamples { chain_links: 4000, wide_adds: 16_000, ..ProbeSamples::default() };
         for threads in wide_ticks {
             let reading = |wide_ticks| Reading { chain_ticks: 4000, wide_ticks };
@@ -188,12 +213,25 @@ mod tests {
         assert_eq!(odd.shares(&[3, 5], &undisturbed)[0], Some(1.0));
     }
 
+    /// Two threads on one core get half of it each, as was asked for; alone, either has all of it.
+    #[test]
+    fn hyperthreads_of_a_case_leave_each_other_a_part() {
+        let (alone, both) = (probes(&[[[4000; 2]]; 9]), probes(&[[[8000; 2]; 2], [[8000; 2], [16_000; 2]]]));
+        let visits = [(&[3][..], &alone), (&[5][..], &alone), (&[3, 5][..], &both)];
+        let mut undisturbed = Undisturbed::of(visits);
+        assert_eq!(both.shares(&[3, 5], &undisturbed), [Some(0.5), Some(0.25)], "two cores");
+        let core: CpuSet = [3, 5].into_iter().collect();
+        undisturbed.cores = HashMap::from([(3, core.clone()), (5, core)]);
+        assert_eq!(both.shares(&[3, 5], &undisturbed), [Some(1.0), Some(0.5)]);
+        assert_eq!(both.shares(&[3, 4], &undisturbed), [Some(0.5); 2], "one of them alone");
+    }
+
     /// Of four additions a cycle: a chain that took half as long again beside as many of them, and one at a lower clock.
     #[test]
     fn a_chain_that_was_held_up_does_not_make_the_clock_lower() {
-        let undisturbed = Undisturbed(HashMap::from([(3, 4.0)]));
+        let undisturbed = Undisturbed { widths: HashMap::from([(3, 4.0)]), ..Undisturbed::default() };
         let clock = |chain_ticks: u32, wide_ticks: u32| {
-            let mut all = probes(&[]);
+            let mut all = probes::<1>(&[]);
             all.push([[Reading { chain_ticks, wide_ticks }; 2]].into_iter());
             all.clock(0, &[3], &undisturbed)
         };
