@@ -602,10 +602,10 @@ impl Filled {
     }
 }
 
-/// How much longer than planned visits take on this machine: the most that a long visit did. Some can only be known by
-/// that: pages that a host backs anew, memory slower than most.
+/// How much longer than planned visits take on this machine: the most that two long visits did, since one may have been stopped. Some
+/// can only be known by that: pages that a host backs anew, memory slower than most. The greatest, and the second.
 #[derive(Clone, Copy, Default)]
-struct Pace(f64);
+struct Pace([f64; 2]);
 
 impl Pace {
     /// Shorter visits say nothing: what they take is their samples.
@@ -613,12 +613,14 @@ impl Pace {
 
     fn note(&mut self, case: &Case, outcome: &Outcome, cost: Duration) {
         if case.least_time() > Pace::LONG && outcome.measured().is_some() {
-            self.0 = self.0.max(cost.as_secs_f64() / case.least_time().as_secs_f64());
+            let [most, second] = self.0;
+            let own = cost.as_secs_f64() / case.least_time().as_secs_f64();
+            self.0 = [most.max(own), second.max(own.min(most))];
         }
     }
 
     fn expected(self, case: &Case) -> Duration {
-        case.least_time().mul_f64(self.0.max(1.0))
+        case.least_time().mul_f64(self.0[1].max(1.0))
     }
 }
 
@@ -841,6 +843,20 @@ mod tests {
             order[..20].iter().all(|index| *index < 20) && order[20..].iter().all(|index| *index >= 20),
             "{order:?}"
         );
+    }
+
+    /// A visit that was stopped for seconds says nothing of the next; two slow ones are a slow machine.
+    #[test]
+    fn one_slow_visit_makes_no_slow_machine() {
+        let large = steady("load", Width::Scalar, StoreKind::Regular, USUAL_MEMORY, vec![0], Bytes::gib(1));
+        let quota = Quota { least_samples: 1, most_samples: 1, time: Duration::ZERO, interrupted: &|| false };
+        let outcome = Machine::new(VISIT).visit(&case(1), &quota);
+        let (planned, mut pace) = (large.least_time(), Pace::default());
+        pace.note(&large, &outcome, 60 * planned);
+        assert_eq!(pace.expected(&large), planned);
+        pace.note(&large, &outcome, 3 * planned);
+        let expected = pace.expected(&large).as_secs_f64() / planned.as_secs_f64();
+        assert!((expected - 3.0).abs() < 1e-6, "{expected}");
     }
 
     #[test]
