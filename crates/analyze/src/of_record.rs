@@ -36,7 +36,6 @@ pub(crate) fn of_visits(visits: &Visits<'_>) -> Report {
     crate::across::limits::mark_impossible(&mut rows, &known, &header.machine);
     bandwidth::levels::best_of_levels(&mut levels.all, &rows);
     let streaming = streaming(&levels.all, &rows);
-    let line = header.machine.line(first_cpu(record));
     let is_beside_bandwidth = levels.iter().any(|level| !level.best.is_empty());
     let mut report = Report {
         host: header.host.clone(),
@@ -52,7 +51,7 @@ pub(crate) fn of_visits(visits: &Visits<'_>) -> Report {
         copies: crate::experiments::copies::rows::copies(visits),
         pages: crate::experiments::pages::rows::rows(visits),
         offsets: crate::experiments::offsets::rows::rows(visits),
-        latency: chases.latency(&mut levels, streaming, is_beside_bandwidth, line),
+        latency: chases.latency(&mut levels, streaming, is_beside_bandwidth, &header.machine),
         page_cache: crate::experiments::page_cache::rows::page_cache(visits),
         handovers: crate::experiments::c2c::rows::handovers(visits),
         loaded: crate::experiments::loaded::rows::under_load(visits),
@@ -86,6 +85,7 @@ pub(crate) fn of_visits(visits: &Visits<'_>) -> Report {
     for best in report.levels.all.iter_mut().flat_map(|level| &mut level.best) {
         best.share = report.limits.share(&report.rows[best.row], &report.machine);
     }
+    let line = report.machine.line(first_cpu(record));
     report.roofline = crate::across::roofline::roofline(&report.flops, &report.rows, &report.limits, &report.machine)
         .with_chases(line, report.latency.rows.iter().chain(&report.latency.together));
     report.findings = crate::experiments::sentences(&report);

@@ -218,11 +218,17 @@ impl Case {
     }
 
     /// What it is visited together with: cases that have the same here. They share what the first visit prepares, or are held against
-    /// each other: what a device and the processor do alone, and at once. STREAM is four kernels: a short run has all of one store kind.
+    /// each other: what a device and the processor do alone, and at once. STREAM is four kernels: a short run has all of one store kind. A
+    /// CPU of the map has several blocks, of which a mean is taken.
     pub fn group(&self) -> Option<Case> {
         if let (Protocol::Stream, Work::Kernel(variant)) = (self.protocol, &self.work) {
             let first = Variant { kernel: "copy".into(), ..variant.clone() };
             return Some(Case { work: Work::Kernel(first), working_set: Bytes(0), ..self.clone() });
+        }
+        if let (Work::Chase(chase), Some(shared)) = (&self.work, self.shares())
+            && chase.order == Order::PageOrdered
+        {
+            return Some(Case { work: Work::Chase(Chase { block_bytes: 0, chains: 1, ..*chase }), ..shared });
         }
         let Work::Device(work) = self.work else { return self.shares() };
         let alone = DeviceWork::new(work.device, Buffer::Regular, Action::HostTriad);

@@ -49,7 +49,7 @@ pub struct LatencyChoice {
 /// A page and a line: each place in a page of its own, and lines spread over the sets of the caches. They fill the caches
 /// as the same number of lines does that lie side by side; what they cost more is translation.
 pub const SPARSE_STRIDE: u32 = 4096 + 64;
-/// Even-numbered lines: what a prefetcher fetches of a pair of lines is never asked for.
+/// Even-numbered lines, or as many of a larger size: what a prefetcher fetches of a pair of lines is never asked for.
 pub const MAP_STRIDE: u32 = 128;
 /// Blocks within which the map permutes lines.
 const MAP_BLOCKS: [u32; 3] = [64 << 10, 512 << 10, 2 << 20];
@@ -137,12 +137,14 @@ pub fn latency_choice(frame: &Frame, choice: &LatencyChoice) -> Result<Vec<Case>
 /// Each CPU x memory kind x block: even lines in random order within a block, blocks one after the other.
 pub fn latency_map(frame: &Frame, memory: &[MemorySpec], sizes: &[Bytes]) -> Result<Vec<Case>, PlanError> {
     let sizes = if sizes.is_empty() { vec![frame.memory_size(1)] } else { sizes.to_vec() };
+    let line = frame.shared.iter().map(|(cache, _)| cache.line.0 as u32).max().unwrap_or(0);
+    let stride_bytes = MAP_STRIDE.max(2 * line);
     let mut cases = Vec::new();
     for &cpu in &frame.placement.first(frame.placement.most())? {
         for ((&memory, &size), block_bytes) in
             crate::case::product(memory, &sizes).flat_map(|at| MAP_BLOCKS.map(|b| (at, b)))
         {
-            let chase = Chase { stride_bytes: MAP_STRIDE, block_bytes, ..Chase::of(Order::PageOrdered) };
+            let chase = Chase { stride_bytes, block_bytes, ..Chase::of(Order::PageOrdered) };
             cases.push(Case { cpus: vec![cpu], ..over_chase(frame, chase, memory, size)? });
         }
     }

@@ -8,7 +8,7 @@ use crate::experiments::latency::map::{MapLine, map};
 use crate::experiments::latency::parallelism::{Parallelism, parallelism};
 use crate::experiments::latency::rows::{LatencyRow, has_matrix, is_node_chase};
 use crate::experiments::latency::translation::{TranslationLevel, translation};
-use crate::hierarchy::names::{Level, LevelLatency, Levels};
+use crate::hierarchy::names::{self, Level, LevelLatency, Levels};
 use crate::quality::summarize;
 use crate::rate::Rate;
 use crate::visits::Visits;
@@ -17,6 +17,7 @@ use membound_core::curves::hierarchy::ladder::{Translation, latencies_between};
 use membound_core::curves::hierarchy::model::{Curve as Shared, Touch};
 use membound_core::in_order::InOrder;
 use membound_core::kernel::chase::{Chase, Order};
+use membound_core::machine::Machine;
 use membound_core::memory::MemoryKind;
 use membound_core::stats::quantiles::{median, quantile};
 use membound_core::units::Bytes;
@@ -58,8 +59,10 @@ pub(crate) fn chases(visits: &Visits<'_>) -> Chases {
     chases.order_by(|a, b| (a.key(), &a.case).cmp(&(b.key(), &b.case)));
     let (chases, together): (Vec<Chased>, Vec<Chased>) =
         chases.into_iter().partition(|chased| chased.case.threads() < 2);
-    let pages = &visits.header().machine.pages;
-    let translation = translation(&chases, pages.base_bytes());
+    let machine = &visits.header().machine;
+    let pages = &machine.pages;
+    let line = machine.line(first_cpu(&chases));
+    let translation = translation(&chases, pages.base_bytes(), line);
     Chases { chases, together, translation, huge_page: pages.huge_bytes() }
 }
 
@@ -107,18 +110,19 @@ impl Chases {
         }
     }
 
-    /// All that they tell. `streaming`: what loads of one core get from memory, to hold against it; `line`: what memory moves at once.
+    /// All that they tell. `streaming`: what loads of one core get from memory, to hold against it.
     pub(crate) fn latency(
         self,
         levels: &mut Levels,
         streaming: Option<Rate>,
         is_beside_bandwidth: bool,
-        line: Bytes,
+        machine: &Machine,
     ) -> Latency {
         let Chases { mut chases, mut together, translation, .. } = self;
-        for chase in chases.iter_mut().chain(&mut together) {
-            chase.row.level = level_of(chase, &levels.all);
-        }
+        let line = machine.line(first_cpu(&chases));
+        chases.iter_mut().for_each(|chase| chase.row.level = level_of(chase, &levels.all));
+        // Threads share caches, and each may have some of its own.
+        together.iter_mut().for_each(|chase| chase.row.level = names::level_of(&chase.case, &levels.all, machine));
         // A cache is the last one if nothing but memory comes after it.
         let last = levels.iter().rev().find(|level| level.name != "memory").map(|level| level.name.clone());
         for chase in chases.iter_mut().filter(|chase| chase.level.is_some() && chase.level == last) {
@@ -136,6 +140,10 @@ impl Chases {
             together: together.into_iter().map(|chased| chased.row).collect(),
         }
     }
+}
+
+fn first_cpu(chases: &[Chased]) -> u32 {
+    chases.first().and_then(|chase| chase.case.cpus.first().copied()).unwrap_or(0)
 }
 
 /// What a load from memory takes by the one chase that was visited more often than all others there together, if there is one. Nothing

@@ -26,7 +26,7 @@ pub struct MapLine {
     pub min: f64,
     /// Standard deviation of the cores (n - 1), ns; 0 for a single core.
     pub sd: f64,
-    /// CPU, and its latency: the mean over blocks of their medians, ns.
+    /// CPU, and its latency: the mean over blocks of their medians, ns. Of CPUs with all blocks.
     pub cores: Vec<(u32, f64)>,
     /// Sizes of the blocks within which lines were permuted.
     pub blocks: Vec<Bytes>,
@@ -42,7 +42,7 @@ impl MapLine {
 /// Even lines permuted within blocks: for each memory and node a line over cores.
 pub(super) fn map(chases: &[Chased]) -> Vec<MapLine> {
     let is_mapped =
-        |c: &&Chased| c.is_plain() && c.chase().order == Order::PageOrdered && c.chase().stride_bytes == MAP_STRIDE;
+        |c: &&Chased| c.is_plain() && c.chase().order == Order::PageOrdered && c.chase().stride_bytes >= MAP_STRIDE;
     let mut lines: BTreeMap<_, Vec<&Chased>> = BTreeMap::new();
     for chased in chases.iter().filter(is_mapped) {
         lines.entry((chased.case.memory.kind, chased.node, chased.case.working_set)).or_default().push(chased);
@@ -55,6 +55,9 @@ fn map_line(memory: MemoryKind, node: Option<u32>, chases: &[&Chased]) -> Option
     for (chased, [median, ..]) in chases.iter().filter_map(|chased| Some((chased, chased.figure()?))) {
         of_core.entry(*chased.case.cpus.first()?).or_default().push(median);
     }
+    // Blocks differ more than CPUs do: means over other blocks cannot be compared.
+    let all = of_core.values().map(Vec::len).max()?;
+    of_core.retain(|_, blocks| blocks.len() == all);
     let mean = |values: &[f64]| values.iter().sum::<f64>() / values.len() as f64;
     let cores: Vec<(u32, f64)> = of_core.iter().map(|(&cpu, blocks)| (cpu, mean(blocks))).collect();
     let values: Vec<f64> = cores.iter().map(|core| core.1).collect();

@@ -81,7 +81,7 @@ pub(super) fn parallelism(chases: &[Chased], streaming: Option<Rate>, line: Byte
     points.order_by_key(|point| point.chains);
     let alone = points.first().filter(|point| point.chains == 1)?.latency_ns.value();
     let greatest = points.iter().max_by(|a, b| a.bps.total_cmp(&b.bps))?;
-    let (greatest_bps, is_shared) = (greatest.bps, greatest.latency_ns.undisturbed == 0.0);
+    let (greatest_bps, is_shared) = (greatest.bps, greatest.latency_ns.undisturbed_share == 0.0);
     Some(Parallelism {
         memory: group[0].0.case.memory.kind,
         working_set: group[0].0.case.working_set,

@@ -14,7 +14,6 @@ use crate::hierarchy::table::{latencies, sizes};
 use crate::section::{Section, Table};
 use crate::wording::{SPREAD_CAPTION, gbps, reasons, spread_of, with_own_spread, with_spread};
 use membound_core::case::{Protocol, USUAL_MEMORY};
-use membound_core::experiments::latency::MAP_STRIDE;
 use membound_core::kernel::chase::Order;
 use membound_core::memory::MemoryKind;
 use membound_core::units::{Bytes, BytesPerSecond, Nanoseconds, significant};
@@ -62,10 +61,11 @@ fn prefetch_sentence(latency: &Latency) -> Option<String> {
     let figure = |order: Order, size: Bytes| {
         let is_ours = |row: &&LatencyRow| {
             row.is_over_lines()
+                && !row.is_hit()
                 && (row.chase().order, row.case.working_set, row.case.memory.kind) == (order, size, USUAL_MEMORY.kind)
                 && row.level.as_deref() == Some("memory")
         };
-        latency.rows.iter().find(is_ours)?.latency_ns.map(|cost| cost.value())
+        latency.rows.iter().find(is_ours)?.cost().map(|cost| cost.value())
     };
     let sizes: BTreeSet<Bytes> = latency.rows.iter().map(|row| row.case.working_set).collect();
     let all = |&size: &Bytes| -> Vec<String> {
@@ -145,26 +145,29 @@ fn ladder(latency: &Latency) -> Option<Table> {
 }
 
 /// Chases of one chain over every line, in the usual state of the caches: of each order and cache the one nearest to the cache's
-/// middle, since others evict most near its end; in memory the one with the largest working set. Nothing where there is one order alone, or no ladder.
+/// middle, since others evict most near its end; in memory the working set that most of them have, the largest of those, or the nearest to
+/// it. Nothing where there is one order alone, or no ladder.
 fn orders(latency: &Latency) -> Option<Table> {
-    let is_plain = |row: &&LatencyRow| row.is_over_lines() && row.latency_ns.is_some() && !row.is_hit();
+    let is_plain = |row: &&LatencyRow| row.is_over_lines() && row.cost().is_some() && !row.is_hit();
     let key = |row: &LatencyRow| (row.case.memory.kind, row.chase().order);
     let rows = || latency.rows.iter().filter(is_plain);
     let keys: BTreeSet<(MemoryKind, Order)> = rows().map(key).collect();
-    let about = "By order and page size, ns, undisturbed, in the middle of each cache and in the largest working set in memory, with \
+    let about = "By order and page size, ns, undisturbed, in the middle of each cache and in memory in sets about alike, with \
                  what others evict meanwhile: what prefetchers hide of the latency, and what translating addresses adds";
     let mut table = Table::new(about)
         .left("memory", keys.iter().map(|(memory, _)| memory.to_string()))
         .left("order", keys.iter().map(|(_, order)| order.to_string()));
     for level in &latency.levels {
+        let there = || rows().filter(|row| row.level.as_ref() == Some(&level.name)).map(|row| row.case.working_set);
+        let most = there().max_by_key(|size| (there().filter(|other| other == size).count(), *size));
+        let target = match level.capacity {
+            Some(_) => (level.from.0.max(1) as f64 * level.to.0.max(1) as f64).sqrt(),
+            None => most.map_or(1.0, |size| size.0 as f64),
+        };
+        let off = |row: &LatencyRow| (row.case.working_set.0 as f64 / target).ln().abs();
         let figure = |own: &(MemoryKind, Order)| {
             let ours = rows().filter(|row| key(row) == *own && row.level.as_ref() == Some(&level.name));
-            let middle = (level.from.0.max(1) as f64 * level.to.0.max(1) as f64).sqrt();
-            let off = |row: &LatencyRow| (row.case.working_set.0 as f64 / middle).ln().abs();
-            let row = match level.capacity {
-                Some(_) => ours.min_by(|a, b| off(a).total_cmp(&off(b))),
-                None => ours.max_by_key(|row| row.case.working_set),
-            };
+            let row = ours.min_by(|a, b| off(a).total_cmp(&off(b)));
             row?.latency_ns.map(|cost| significant(cost.value()))
         };
         table = table.right(&level.name, keys.iter().map(figure));
@@ -314,8 +317,7 @@ fn map_chart(latency: &Latency) -> Option<Chart> {
         Series { colour: index, symbol: index, ..line(of_node.name(), points) }
     };
     let series: Vec<Series> = latency.map.iter().enumerate().map(series).collect();
-    let about =
-        format!("Mean over blocks; within a block, places {MAP_STRIDE} bytes apart are visited in random order.");
+    let about = "Mean over blocks; within a block, every other line is visited, in random order.".into();
     let (x, y) = (Axis::new("CPU", "", Scale::Close), Axis::new("memory latency, ns", "ns", Scale::Close));
     let is_chart = series.iter().any(|series| series.points.len() > 1);
     is_chart.then(|| Chart::new("Memory latency by CPU and node".into(), about, x, y, series))

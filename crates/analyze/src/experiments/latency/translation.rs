@@ -12,7 +12,7 @@ use membound_core::experiments::latency::SPARSE_STRIDE;
 use membound_core::kernel::chase::Order;
 use membound_core::memory::MemoryKind;
 use membound_core::stats::quantiles::median;
-use membound_core::units::{BASE_PAGE, Bytes};
+use membound_core::units::{BASE_PAGE, Bytes, LINE};
 
 /// Working sets that say what the nearest cache takes: the first eight fit in it.
 const NEAREST_POINTS: usize = 8;
@@ -34,10 +34,10 @@ pub struct TranslationLevel {
     pub miss_cycles: Option<f64>,
 }
 
-/// Translation buffers: chases over one line in each base page, against as many lines side by side in huge pages. Both
+/// Translation buffers: chases over one line, of so many bytes, in each base page, against as many lines side by side in huge pages. Both
 /// fill the caches alike. Huge pages with one line in each would not do instead: where a host backs them with base pages,
 /// the processor translates them as such.
-pub(super) fn translation(chases: &[Chased], base_page: Bytes) -> Vec<TranslationLevel> {
+pub(super) fn translation(chases: &[Chased], base_page: Bytes, line: Bytes) -> Vec<TranslationLevel> {
     let all = ladders(chases);
     let side_by_side = all.iter().find(|((memory, _), _)| memory.kind == USUAL_MEMORY.kind).map(|(_, ladder)| ladder);
     let dense: BTreeMap<usize, [f64; 3]> =
@@ -53,7 +53,9 @@ pub(super) fn translation(chases: &[Chased], base_page: Bytes) -> Vec<Translatio
     let more = |c: &&Chased| {
         // Fewer lines than the smallest working set has lie in the same cache.
         let [base, low, high] = c.figure()?;
-        let other = if c.places() < fewest { [nearest; 3] } else { *dense.get(&c.places())? };
+        // Places side by side that fill as many lines.
+        let filled = c.places() * (line.0.max(LINE) / LINE) as usize;
+        let other = if filled < fewest { [nearest; 3] } else { *dense.get(&filled)? };
         // As a curve of latencies: what a load would take from the nearest cache.
         let latency = nearest + base - other[0];
         let error = ((high - low) / 2.0).hypot((other[2] - other[1]) / 2.0);
