@@ -164,7 +164,7 @@ impl<'a> Sampled<'a> {
         if let Some(every) = &self.every {
             figure.experienced = self::figure(every, &[], better)?.experienced;
         }
-        self.quality.flag([(Flag::Disturbed, figure.undisturbed < threshold::UNDISTURBED)]);
+        self.quality.flag([(Flag::Disturbed, figure.undisturbed_share < threshold::UNDISTURBED)]);
         Some(figure)
     }
 

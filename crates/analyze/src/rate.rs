@@ -20,7 +20,7 @@ pub struct Figure {
     /// What one gets, disturbed or not: work over time of all visits, wherever the host had the CPUs.
     pub experienced: f64,
     /// Share of the visits that were undisturbed.
-    pub undisturbed: f64,
+    pub undisturbed_share: f64,
 }
 
 /// A rate; best is the greatest.
@@ -33,14 +33,14 @@ impl Figure {
     pub fn plain(best: f64, value: f64, ci95: [f64; 2]) -> Figure {
         let [low, high] = ci95;
         let capability = Capability { value, low, high, ends: Ends::Ci95 };
-        Figure { best, median: value, ci95, capability, experienced: value, undisturbed: 1.0 }
+        Figure { best, median: value, ci95, capability, experienced: value, undisturbed_share: 1.0 }
     }
 
     pub(crate) fn new(best: f64, summary: &Summary, states: Option<States>) -> Figure {
         let Summary { median, ci95, .. } = *summary;
         match states {
-            Some(States { capability, experienced, undisturbed }) => {
-                Figure { best, median, ci95, capability, experienced, undisturbed }
+            Some(States { capability, experienced, undisturbed: undisturbed_share }) => {
+                Figure { best, median, ci95, capability, experienced, undisturbed_share }
             }
             // Nothing is positive.
             None => Figure::plain(best, median, ci95),
@@ -117,7 +117,7 @@ impl Figure {
             ci95: ends(self.ci95),
             capability: Capability { value: of(value), low, high, ends: kind },
             experienced: of(self.experienced),
-            undisturbed: self.undisturbed,
+            undisturbed_share: self.undisturbed_share,
         }
     }
 }

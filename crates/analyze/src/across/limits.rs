@@ -16,6 +16,7 @@ use crate::wording;
 use membound_core::kernel::catalog::Kernel;
 use membound_core::kernel::{Element, StoreKind, Width};
 use membound_core::machine::Machine;
+use membound_core::machine::cpus::CoreKind;
 use membound_core::machine::cpuset::CpuSet;
 use membound_core::machine::nature::{NodeKind, NodeNature};
 use membound_core::machine::spec::{Balance, Channels, Cores, Sheet, SheetCache};
@@ -79,6 +80,9 @@ pub struct Limits {
     pub caches: Vec<CacheLimit>,
     /// What one core computes, by element, width and balance.
     pub flops: Vec<FlopsLimit>,
+    /// Channels of memory by the sheet, over all packages.
+    #[serde(skip)]
+    pub channels: Option<usize>,
     /// The highest clock by number of threads: with more of them some processors run slower.
     #[serde(skip)]
     pub clocks: Vec<(usize, f64)>,
@@ -140,6 +144,7 @@ pub fn limits(machine: &Machine, sheet: Option<&Sheet>, rows: &[BandwidthRow]) -
         modules_bps: machine.dimm_peak().map(|peak| peak.0),
         caches: caches(cores, clock.as_ref(), rows),
         flops: cores.map(|cores| flops(cores, clock.as_ref())).unwrap_or_default(),
+        channels: sheet.as_ref().and_then(|sheet| channels(sheet, machine)),
         clock_hz: clock,
         clocks,
     }
@@ -162,6 +167,12 @@ fn clock(cores: Option<&Cores>, clocks: &[(usize, f64)]) -> Option<Limit> {
     let specified = || Some((cores?.clock_ghz? * 1e9, LimitBasis::Specified, "by the sheet"));
     let (value, basis, says) = measured.or_else(specified)?;
     Some(Limit { value, basis, says: format!("{} {says}", Hertz(value)) })
+}
+
+/// Whether all of these CPUs are cores that limits are of: a sheet's first, which are a machine's strongest.
+pub(crate) fn are_of_sheet(machine: &Machine, cpus: &CpuSet) -> bool {
+    let kinds = cpus.iter().filter_map(|cpu| machine.cpu(cpu)?.kind.get());
+    kinds.into_iter().all(|kind| [CoreKind::Uniform, CoreKind::Performance].contains(&kind))
 }
 
 /// Nodes of one kind, one side cache and one package are one memory.
@@ -369,7 +380,7 @@ impl Limits {
     }
 
     /// The highest clock of a core while so many threads run.
-    fn clock(&self, threads: usize) -> Option<f64> {
+    pub(crate) fn clock(&self, threads: usize) -> Option<f64> {
         let measured = self.clocks.iter().find(|(count, _)| *count == threads).map(|(_, hz)| *hz);
         measured.or_else(|| Some(self.clock_hz.as_ref()?.value))
     }
@@ -402,10 +413,13 @@ impl Limits {
         if row.case.share().0 < kept.map_or(0, |kept| kept.0.saturating_mul(HARDLY_KEPT)) {
             return None;
         }
+        let cpus: CpuSet = row.case.cpus.iter().copied().collect();
+        if !are_of_sheet(machine, &cpus) {
+            return None;
+        }
         let is_cached = stored == 0.0 || row.store() == StoreKind::Regular;
         let cycles = ports.cycles(loaded, stored, row.width().bytes(row.element()) as f64).filter(|_| is_cached)?;
         // Threads of one core share its ports.
-        let cpus: CpuSet = row.case.cpus.iter().copied().collect();
         let cores = machine.one_per_core(&cpus).len().max(1) as f64;
         Some(cycles / self.clock(row.threads())? / cores)
     }

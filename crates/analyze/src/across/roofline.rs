@@ -18,7 +18,7 @@ use membound_core::kernel::flops::Flops;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::across::limits::{Limits, WRONG_ABOVE};
+use crate::across::limits::{Limits, WRONG_ABOVE, are_of_sheet};
 use crate::experiments::bandwidth::rows::BandwidthRow;
 use crate::experiments::flops::FlopsRow;
 use crate::experiments::latency::rows::LatencyRow;
@@ -405,14 +405,17 @@ impl Ceilings<'_> {
         self.flops.iter().filter_map(of).collect()
     }
 
-    /// Flops a second of the cores of these CPUs by the sheet: threads of one core share it.
+    /// Flops a second of the cores of these CPUs by the sheet, at the clock of so many threads: threads of one core share it.
     fn specified(&self, element: Element, width: Width, balance: Balance, cpus: &[u32]) -> Option<f64> {
         let ours = |limit: &&crate::across::limits::FlopsLimit| {
             (limit.element, limit.width, limit.balance) == (element, width, balance)
         };
         let cpus: CpuSet = cpus.iter().copied().collect();
+        if !are_of_sheet(self.machine, &cpus) {
+            return None;
+        }
         let cores = self.machine.one_per_core(&cpus).len().max(1) as f64;
-        Some(cores * self.limits.flops.iter().find(ours)?.per_s.as_ref()?.value)
+        Some(cores * self.limits.flops.iter().find(ours)?.per_cycle * self.limits.clock(cpus.len())?)
     }
 
     fn bandwidth(&self) -> Vec<BandwidthCeiling> {
@@ -733,7 +736,7 @@ impl Roofline {
         if let Some((all, peak, memory)) = ridge {
             let [they_do, get] = if all == 1 { ["it does", "gets"] } else { ["they do", "get"] };
             answer = format!(
-                "From memory, {} can only be fully used by loops with more than {} flops for each byte of the bus: {they_do} \
+                "From memory, {} can only be fully used by loops with more than {} flops for each byte of the bus: at best {they_do} \
                  {} GF/s and {get} {} GB/s (machine balance {} B/flop). ",
                 threads_word(all),
                 significant(peak / memory),

@@ -147,23 +147,32 @@ pub(crate) fn assumed(claimed: &[Bytes]) -> Levels {
 /// sum, less what their own caches hold beside it, and is left behind where that sum is too large for it. Memory begins at four times
 /// the caches, from where on they no longer help (STREAM's rule). In a virtual machine the threads may lie behind more caches than it
 /// is told: spread evenly over as many as there may be, those behind one must have too much for it as well. Between two levels there is
-/// none.
+/// none, nor where kinds of cores differ.
 pub(crate) fn level_of(case: &Case, levels: &[Level], machine: &Machine) -> Option<String> {
+    let cpus: CpuSet = case.cpus.iter().copied().collect();
+    let of_kinds: Vec<u32> = machine.kinds().iter().filter_map(|(_, own)| own.intersection(&cpus).first()).collect();
+    let firsts = if of_kinds.is_empty() { vec![cpus.first()?] } else { of_kinds };
+    let mut found = firsts.into_iter().map(|first| level_seen_from(first, &cpus, case, levels, machine));
+    let level = found.next()??;
+    found.all(|other| other.as_ref() == Some(&level)).then_some(level)
+}
+
+/// The same by the caches of one of the CPUs.
+fn level_seen_from(first: u32, cpus: &CpuSet, case: &Case, levels: &[Level], machine: &Machine) -> Option<String> {
     let share = case.share().0;
     let is_virtual = machine.is_virtual();
-    let (first, cpus): (u32, CpuSet) = (*case.cpus.first()?, case.cpus.iter().copied().collect());
     let number = |level: &Level| level.name.strip_prefix('L')?.parse::<u32>().ok();
     let sharers = |level: &Level| {
         let caches = machine.data_caches(first);
         let cache = caches.iter().find(|cache| Some(cache.level) == number(level))?;
         // In a first level undisturbed visits tell who had a core alone.
         let hidden = if cache.level == 1 { 1 } else { machine.hidden_sharers(cache).min(case.threads()) };
-        Some(cache.cpus.intersection(&cpus).len().max(hidden) as u64)
+        Some(cache.cpus.intersection(cpus).len().max(hidden) as u64)
     };
     // Which threads of a virtual machine share what, nobody knows.
     let own = |level: &Level| number(level).filter(|_| !is_virtual);
-    let beside = |level: &Level| own(level).map_or(0, |number| machine.beside(first, number, &cpus).0);
-    let claimed = machine.last_level_bytes(&cpus).map_or(0, |size| size.0);
+    let beside = |level: &Level| own(level).map_or(0, |number| machine.beside(first, number, cpus).0);
+    let claimed = machine.last_level_bytes(cpus).map_or(0, |size| size.0);
     // Where a tenant gets a part of the last cache, that part counts: of each thread's own, at the most.
     let found = levels.iter().rev().find_map(|level| level.capacity).filter(|_| is_virtual);
     let caches = found.map_or(claimed, |found| claimed.min(found.0.saturating_mul(case.threads() as u64)));

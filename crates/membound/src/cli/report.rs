@@ -210,9 +210,13 @@ fn verdicts(reports: &[(&PathBuf, Report)], format: Format) -> anyhow::Result<St
         Format::Csv | Format::Jsonl => {
             Err(usage("a verdict is sentences, not a table; print it with --format table, json or markdown"))
         }
-        format => {
-            Ok(of_each(reports, |report| alone(section(report), "No verdict: nothing was measured in memory.", format)))
-        }
+        format => Ok(of_each(reports, |report| {
+            alone(
+                section(report),
+                "No verdict: it needs triad, copy, add, scale, store or load in memory, with regular stores in usual pages.",
+                format,
+            )
+        })),
     }
 }
 

@@ -92,6 +92,17 @@ fn a_short_run_says_what_it_left_out() {
     assert!(text.contains("10 (~) rest on fewer than 5"), "{text}");
 }
 
+/// Where one CPU is all, each figure is shown once.
+#[test]
+fn one_cpu_counts_no_figure_twice() {
+    let mut report = crate::common::reports::rich();
+    let text = plain(&terminal::overview(&report));
+    assert!(text.contains(" of 18 figures "), "{text}");
+    report.rows.retain(|row| row.threads() == 1);
+    let text = plain(&terminal::overview(&report));
+    assert!(text.contains(" of 9 figures "), "{text}");
+}
+
 /// A run of one experiment had no others in its plan, and the answer that it was made for is on the first screen.
 #[test]
 fn a_run_of_one_experiment_leaves_no_others_out() {
@@ -103,6 +114,8 @@ fn a_run_of_one_experiment_leaves_no_others_out() {
     let words = crate::common::on_one_line(&plain(&terminal::overview(&report)));
     assert!(words.contains("Left out for lack of time: 874 of 934 cases; a longer"), "{words}");
     assert!(words.contains(&answer), "{words}");
+    report.command = ["membound", "--color", "never", "roofline"].map(String::from).into();
+    assert!(crate::common::on_one_line(&plain(&terminal::overview(&report))).contains(&answer));
     report.command = ["membound", "--budget", "5s"].map(String::from).into();
     let words = crate::common::on_one_line(&plain(&terminal::overview(&report)));
     assert!(words.contains(", with all of arithmetic, ") && !words.contains(&answer), "{words}");

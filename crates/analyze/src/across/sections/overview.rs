@@ -95,6 +95,14 @@ struct Line<'a> {
     latency: Option<([f64; 3], Option<f64>)>,
 }
 
+/// A rate of the table, and what stands behind it.
+struct ShownFigure<'a> {
+    name: String,
+    rate: Rate,
+    is_of_few: bool,
+    quality: &'a Quality,
+}
+
 struct Figures<'a> {
     report: &'a Report,
     lines: Vec<Line<'a>>,
@@ -107,10 +115,9 @@ struct Figures<'a> {
 impl<'a> Figures<'a> {
     fn of(report: &'a Report) -> Self {
         let most = report.rows.iter().map(BandwidthRow::threads).max().unwrap_or(1);
-        let counts = [1, most];
+        let pair = |of: &dyn Fn(usize) -> Option<&'a BandwidthRow>| [of(1), of(most).filter(|_| most > 1)];
         let line = |level: &'a Level| {
-            let of_store =
-                |kernel: &'static str, is_nt: bool| counts.map(|threads| best(report, level, kernel, threads, is_nt));
+            let of_store = |kernel, is_nt| pair(&|threads| best(report, level, kernel, threads, is_nt));
             Line {
                 level,
                 read: of_store("load", false),
@@ -120,7 +127,7 @@ impl<'a> Figures<'a> {
             }
         };
         let memory = report.levels.iter().find(|level| level.name == "memory");
-        let nt = memory.map_or([None, None], |level| counts.map(|threads| best(report, level, "copy", threads, true)));
+        let nt = memory.map_or([None, None], |level| pair(&|threads| best(report, level, "copy", threads, true)));
         Figures { report, lines: report.levels.iter().map(line).collect(), nt, most }
     }
 
@@ -130,38 +137,63 @@ impl<'a> Figures<'a> {
         seen(&|line| line.read[0].is_some()) > 1 && seen(&|line| line.latency.is_some()) > 1
     }
 
-    /// Those of the table, which has stores where there is room.
-    fn rows(&self, columns: usize) -> impl Iterator<Item = &'a BandwidthRow> {
-        let write = move |line: &Line<'a>| if columns < WITH_STORES { [None; 2] } else { line.write };
-        let of_lines = self.lines.iter().flat_map(move |line| [line.read, write(line), line.copy]).flatten().flatten();
-        of_lines.chain(self.nt.into_iter().flatten())
+    /// All rates of the table, which has stores where there is room: of rows, and where the host seldom had their CPUs.
+    fn rates(&self, columns: usize) -> Vec<ShownFigure<'a>> {
+        let rows = |line: &Line<'a>| [line.read, if columns < WITH_STORES { [None; 2] } else { line.write }, line.copy];
+        let lines = self.lines.iter().enumerate().map(|(at, line)| (rows(line), self.is_shared(at)));
+        let all = lines.chain([([self.nt, [None; 2], [None; 2]], true)]);
+        let figures = all.flat_map(|(rows, is_shared)| {
+            let of_row = |row: &'a BandwidthRow| {
+                let figure = |name, rate, visits| ShownFigure {
+                    name,
+                    rate,
+                    is_of_few: is_of_few(rate, visits),
+                    quality: &row.quality,
+                };
+                let name = self::of_row(row);
+                let seldom = self.seldom_of(row).filter(|_| is_shared);
+                let seldom = seldom.map(|(place, rate, visits)| figure(format!("{name}, {place}"), rate, visits));
+                [row.payload_bps.map(|rate| figure(name, rate, row.batches.len())), seldom]
+            };
+            rows.into_iter().flatten().flatten().flat_map(of_row).flatten().collect::<Vec<_>>()
+        });
+        figures.collect()
+    }
+
+    /// Whether threads share the level: the last cache, and memory.
+    fn is_shared(&self, at: usize) -> bool {
+        at >= self.lines.len().saturating_sub(2)
     }
 
     /// How many of the figures are sure, how many rest on too few visits, and what spoils the one that is least sure.
     fn trust(&self, report: &Report, columns: usize) -> String {
-        let rows = self.rows(columns).filter_map(|row| Some((of_row(row), row.payload_bps?.interval(), Some(row))));
-        let latency = |line: &Line<'a>| Some((format!("latency of {}", line.level.name), line.latency?.0, None));
-        let latencies = self.lines.iter().filter_map(latency);
-        let figures: Vec<_> = rows.chain(latencies).collect();
-        if figures.is_empty() {
+        let rates = self.rates(columns);
+        let of_rate = |figure: &ShownFigure<'_>| {
+            let ShownFigure { name, rate, quality, .. } = figure;
+            (name.clone(), rate.interval(), spread_as('±', rate.interval(), gbps) + &why(quality))
+        };
+        let latency = |line: &Line<'_>| {
+            let figure = line.latency?.0;
+            Some((format!("latency of {}", line.level.name), figure, spread_as('±', figure, significant)))
+        };
+        let known = rates.iter().filter(|figure| !figure.is_of_few).map(of_rate);
+        let known: Vec<_> = known.chain(self.lines.iter().filter_map(latency)).collect();
+        let few = rates.iter().filter(|figure| figure.is_of_few).count();
+        let all = known.len() + few;
+        if all == 0 {
             return String::new();
         }
-        let is_few = |row: Option<&BandwidthRow>| row.is_some_and(rests_on_few);
-        let few = figures.iter().filter(|(.., row)| is_few(*row)).count();
-        let sure = figures.iter().filter(|(_, figure, row)| farther(*figure) <= SURE && !is_few(*row)).count();
+        let sure = known.iter().filter(|(_, figure, _)| farther(*figure) <= SURE).count();
+        let unsure = known.iter().filter(|(_, figure, _)| farther(*figure) > SURE);
+        let worst = unsure.max_by(|a, b| farther(a.1).total_cmp(&farther(b.1)));
+        let rest = if few > 0 { "of the others the widest is" } else { "widest:" };
+        let worst = worst.map_or(String::new(), |(name, _, spread)| format!("; {rest} {name}, {spread}"));
         let few = match few {
             0 => String::new(),
             few => format!("; {few} (~) rest on fewer than {VISITS_MIN} undisturbed visits -> a longer --budget"),
         };
-        let unsure = figures.iter().filter(|(_, figure, row)| farther(*figure) > SURE && !is_few(*row));
-        let worst = unsure.max_by(|a, b| farther(a.1).total_cmp(&farther(b.1)));
-        let worst = worst.map_or(String::new(), |(name, figure, row)| {
-            let shown = |value: f64| if row.is_some() { gbps(value) } else { significant(value) };
-            let why = row.map_or(String::new(), |row| why(&row.quality));
-            format!("; widest: {name}, {}{why}", spread_as('±', *figure, shown))
-        });
         let cut = unfinished(report);
-        format!("{cut}Trust: {sure} of {} figures are within ±{}{few}{worst}.", figures.len(), percent(SURE))
+        format!("{cut}Trust: {sure} of {all} figures are within ±{}{few}{worst}.", percent(SURE))
     }
 
     fn table(&self, columns: usize) -> Option<Table> {
@@ -191,8 +223,6 @@ impl<'a> Figures<'a> {
     /// Below each level what the host's other state gives, where it was met.
     fn table_lines(&self, with_stores: bool) -> Vec<TableLine> {
         let mut all = Vec::new();
-        // What threads share: the last cache, and memory.
-        let shared = self.lines.len().saturating_sub(2);
         for (at, line) in self.lines.iter().enumerate() {
             let level = line.level;
             let rows = [line.read, if with_stores { line.write } else { [None; 2] }, line.copy];
@@ -204,7 +234,7 @@ impl<'a> Figures<'a> {
                 rates: rows.map(|pair| pair.map(|row| row.and_then(shown_rate))),
                 latency: [ns, cycles.flatten()].map(|figure| figure.map(significant)),
             });
-            all.extend(self.seldom("  ", rows).filter(|_| at >= shared));
+            all.extend(self.seldom("  ", rows).filter(|_| self.is_shared(at)));
         }
         if self.nt.iter().any(Option::is_some) {
             let rows = [[None; 2], [None; 2], self.nt];
@@ -345,25 +375,21 @@ fn unfinished(report: &Report) -> &'static str {
     }
 }
 
-/// Whether a row rests on too few undisturbed visits for an interval.
-fn rests_on_few(row: &BandwidthRow) -> bool {
-    row.payload_bps.is_some_and(|rate| is_of_few(rate, row.batches.len()))
-}
-
-/// Whether a figure of so many visits does.
+/// Whether a figure of so many visits rests on too few undisturbed ones to be trusted with its interval.
 fn is_of_few(rate: Rate, visits: usize) -> bool {
-    let undisturbed = rate.undisturbed * visits as f64;
-    !rate.has_interval() || rate.undisturbed < 1.0 && undisturbed < VISITS_MIN as f64
+    let undisturbed = rate.undisturbed_share * visits as f64;
+    !rate.has_interval() || rate.undisturbed_share < 1.0 && undisturbed < VISITS_MIN as f64
 }
 
 /// `186`, or `~186` where too few visits stand behind it.
-fn shown_rate(row: &BandwidthRow) -> Option<String> {
-    row.payload_bps.map(|rate| shown(rate, row.batches.len()))
-}
-
 fn shown(rate: Rate, visits: usize) -> String {
     let mark = if is_of_few(rate, visits) { "~" } else { "" };
     format!("{mark}{}", gbps(rate.value()))
+}
+
+/// The same of a row.
+fn shown_rate(row: &BandwidthRow) -> Option<String> {
+    row.payload_bps.map(|rate| shown(rate, row.batches.len()))
 }
 
 /// `load in L2 with 2 threads`

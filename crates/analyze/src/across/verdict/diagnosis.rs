@@ -94,7 +94,7 @@ pub struct Cause {
     /// Payload bytes a second that the plain case would gain without it. Absent where nothing tells.
     #[serde(rename = "gives_back_Bps")]
     pub gives_back_bps: Option<f64>,
-    /// The same as a share of the gap, 0 to 1.
+    /// The same as a share of the gap, 0 to 1; absent where there is no gap.
     pub share: Option<f64>,
     /// How that is known.
     pub basis: GainBasis,
@@ -143,13 +143,14 @@ impl Diagnosis {
 }
 
 impl Cause {
-    /// `gives back 12.0 GB/s, 34% of the gap (measured)`
+    /// `gives back 12.0 GB/s, 34% of the gap (measured)`; without a share where there is no gap.
     pub fn gain_words(&self) -> String {
         match (self.gives_back_bps, self.share) {
             (Some(bps), Some(share)) => {
                 format!("gives back {}, {} of the gap ({})", BytesPerSecond(bps), percent(share), self.basis)
             }
-            _ => "what it gives back was not measured".into(),
+            (Some(bps), None) => format!("gives back {} ({})", BytesPerSecond(bps), self.basis),
+            (None, _) => "what it gives back was not measured".into(),
         }
     }
 }

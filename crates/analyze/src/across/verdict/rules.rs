@@ -4,7 +4,6 @@
 use membound_core::in_order::InOrder;
 use std::collections::BTreeSet;
 
-use crate::across::limits;
 use crate::across::numa::rows::NumaRow;
 use crate::across::shared_cores::{SHARED, share_cores};
 use crate::across::traffic::pooled;
@@ -19,7 +18,6 @@ use crate::rate::Rate;
 use crate::wording::times;
 use membound_core::machine::Machine;
 use membound_core::machine::cpuset::CpuSet;
-use membound_core::machine::spec::Sheet;
 use membound_core::memory::MemoryKind;
 use membound_core::stats::compare;
 use membound_core::stats::quantiles::median;
@@ -385,7 +383,7 @@ fn few_channels(scene: &Scene<'_>) -> Option<Found> {
     if let (Some(modules), Some(slots)) = (machine.modules(), machine.module_slots()) {
         let sizes: Vec<Bytes> = modules.iter().filter_map(|module| module.size.get()).collect();
         let filled = sizes.len();
-        let told = Sheet::of(machine).and_then(|sheet| limits::channels(&sheet, machine));
+        let told = scene.report.limits.channels;
         let channels = told.unwrap_or(slots / 2);
         if filled > 0 && filled < channels {
             let empty = counted(channels - filled, "channel");

@@ -61,9 +61,10 @@ impl Found {
         // Nothing goes beyond a limit that is known. The best measured met most causes itself; nt stores it had, too.
         let most = if scene.is_known || cause == CauseKind::WriteAllocate { scene.gap.bps() } else { f64::INFINITY };
         let gives_back_bps = gives_back_bps.map(|bps| bps.min(most));
-        let share = |bps: f64| if scene.gap.bps() > 0.0 { (bps / scene.gap.bps()).clamp(0.0, 1.0) } else { 0.0 };
+        // Where nothing was faster than the plain case there is no gap to have a share of.
+        let share = |bps: f64| Some((bps / scene.gap.bps()).clamp(0.0, 1.0)).filter(|_| scene.gap.bps() > 0.0);
         let Found { evidence, cure, test, .. } = self;
-        Some(Cause { cause, evidence, gives_back_bps, share: gives_back_bps.map(share), basis, cure, test })
+        Some(Cause { cause, evidence, gives_back_bps, share: gives_back_bps.and_then(share), basis, cure, test })
     }
 }
 
@@ -84,8 +85,17 @@ impl<'a> Scene<'a> {
         let sure = best_of(&mut alike.iter().filter(is_sure)).filter(|best| rate(best) >= reached_bps);
         let best = sure.or_else(|| best_of(&mut alike.iter())).unwrap_or(plain);
         let measured = || {
-            let what = format!("the best measured: {}", what_ran(best.kernel(), best.store(), best.threads()));
-            (rate(best).max(reached_bps), what)
+            let ran = what_ran(best.kernel(), best.store(), best.threads());
+            let size = match best.case.working_set {
+                size if size == plain.case.working_set => String::new(),
+                size => format!(", {size}"),
+            };
+            let few = if best.payload_bps.is_some_and(|rate| rate.has_interval()) {
+                ""
+            } else {
+                "; too few visits to be sure"
+            };
+            (rate(best).max(reached_bps), format!("the best measured: {ran}{size}{few}"))
         };
         // A peak that was exceeded is none: the figures are a cache's, or the modules not all there are.
         let known = peak(report, plain).filter(|peak| peak.0 >= rate(best));
@@ -123,7 +133,11 @@ pub(crate) fn plain(report: &Report) -> Option<(usize, &BandwidthRow)> {
     let main = main_width(&report.rows);
     let place = |row: &BandwidthRow| KERNELS.iter().position(|kernel| *kernel == row.kernel());
     let is_in_memory = |row: &BandwidthRow| row.is_in_memory(&report.machine);
-    let is_plain = |row: &&BandwidthRow| row.store() == StoreKind::Regular && place(row).is_some();
+    // Where kinds of memory are held against each other, none of the others is the plain one.
+    let is_usual = |row: &BandwidthRow| {
+        report.kinds.is_none() || matches!(row.case.memory.kind, MemoryKind::Base | MemoryKind::Thp)
+    };
+    let is_plain = |row: &&BandwidthRow| row.store() == StoreKind::Regular && place(row).is_some() && is_usual(row);
     let key = |row: &BandwidthRow| {
         (
             is_in_memory(row),

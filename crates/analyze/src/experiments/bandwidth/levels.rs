@@ -65,7 +65,7 @@ pub(crate) fn standing(
         let place = if level.name == "memory" { -size } else { (size / middle).ln().abs() };
         let is_usual = row.case.memory.kind == USUAL_MEMORY.kind && row.case.misaligned_bytes == 0;
         let is_usual = (row.case.protocol == Protocol::Steady, row.load() == LoadKind::Regular, is_usual);
-        let trust = (row.quality.is_of_headline(), row.payload_bps.is_some_and(|rate| rate.undisturbed > 0.0));
+        let trust = (row.quality.is_of_headline(), row.payload_bps.is_some_and(|rate| rate.undisturbed_share > 0.0));
         (is_usual, Some(row.width()) == main, row.width(), trust, Reverse((place * 1e6) as i64))
     };
     let is_ours = |row: &BandwidthRow| {

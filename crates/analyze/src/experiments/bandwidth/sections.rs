@@ -12,10 +12,10 @@ use crate::hierarchy::names::{Level, Levels};
 use crate::hierarchy::table::{latencies, sizes};
 use crate::row::Metric;
 use crate::section::{Cell, Room, Section, Table};
-use crate::wording::{SPREAD_CAPTION, gathered, gbps, is_known, ratio, spread, threads};
-use membound_core::case::Protocol;
-use membound_core::kernel::StoreKind;
+use crate::wording::{SPREAD_CAPTION, element_note, gathered, gbps, is_known, ratio, spread, threads};
+use membound_core::case::{Protocol, USUAL_MEMORY};
 use membound_core::kernel::catalog::Kernel;
+use membound_core::kernel::{LoadKind, StoreKind};
 use membound_core::units::{Bytes, BytesPerSecond, Hertz, percent, significant};
 
 /// How fast memory is, and how threads and stores change that.
@@ -23,14 +23,28 @@ pub(crate) fn sentences(found: &Bandwidth<'_>) -> Vec<String> {
     [level_sentence(found), threads_sentence(found), store_sentence(found)].into_iter().flatten().collect()
 }
 
-/// What is fastest at the largest working set, where there is no more to say.
+/// What is fastest at the level of the largest working set, where there is no more to say: of the figures with an interval, if any has
+/// one.
 pub(crate) fn fastest(found: &Bandwidth<'_>) -> Option<String> {
-    let measured = || found.rows.iter().filter_map(|row| Some((row, row.payload_bps?.value())));
-    let largest = measured().map(|(row, _)| row.case.working_set).max()?;
-    let there = measured().filter(|(row, _)| row.case.working_set == largest);
-    let (row, rate) = there.max_by(|a, b| a.1.total_cmp(&b.1))?;
-    let (what, many, speed) = (BandwidthFigures::what(row), threads(row.threads()), BytesPerSecond(rate));
-    Some(format!("Fastest over {largest} ({}): {what} with {many}, {speed} of payload.", level(row)))
+    let measured = || {
+        let rows = found.rows.iter().filter(|row| row.quality.is_measured());
+        rows.filter_map(|row| Some((row, row.payload_bps?)))
+    };
+    let (largest, _) = measured().max_by_key(|(row, _)| row.case.working_set)?;
+    let is_there = |row: &BandwidthRow| match &largest.level {
+        Some(level) => row.level.as_ref() == Some(level),
+        None => row.case.working_set == largest.case.working_set,
+    };
+    let there: Vec<_> = measured().filter(|(row, _)| is_there(row)).collect();
+    let is_sure = there.iter().any(|(_, rate)| rate.has_interval());
+    let (row, rate) = there
+        .into_iter()
+        .filter(|(_, rate)| rate.has_interval() || !is_sure)
+        .max_by(|(_, a), (_, b)| a.value().total_cmp(&b.value()))?;
+    let (what, many, size) = (BandwidthFigures::what(row), threads(row.threads()), row.case.working_set);
+    let place = row.level.as_ref().map_or(String::new(), |level| format!(" in {level}"));
+    let about = if is_sure { "" } else { "about " };
+    Some(format!("Fastest{place}: {what} with {many} over {size}, {about}{} of payload.", BytesPerSecond(rate.value())))
 }
 
 /// The levels, store kinds side by side, scaling, samples.
@@ -77,7 +91,11 @@ fn threads_sentence(found: &Bandwidth<'_>) -> Option<String> {
 fn store_sentence(found: &Bandwidth<'_>) -> Option<String> {
     let of = |count: usize| {
         let is_ours = |c: &&Crossover| c.kernel == "copy" && c.threads == count && c.store == StoreKind::Nt;
-        found.crossovers.iter().find(is_ours).map(|c| format!("{} ({})", c.says, threads(count)))
+        let place = |c: &Crossover| match c.memory == USUAL_MEMORY {
+            true => threads(count),
+            false => format!("{}, {}", threads(count), c.memory),
+        };
+        found.crossovers.iter().find(is_ours).map(|c| format!("{} ({})", c.says, place(c)))
     };
     let mut parts: Vec<String> = [1, found.most_threads()].into_iter().filter_map(of).collect();
     parts.dedup();
@@ -106,7 +124,7 @@ fn by_level(found: &Bandwidth<'_>) -> Section {
         tables: if is_bare {
             Vec::new()
         } else {
-            [hierarchy(found), level_table(found)].into_iter().chain(shares(found)).collect()
+            hierarchy(found).into_iter().chain([level_table(found)]).chain(shares(found)).collect()
         },
         notes: if is_bare { Vec::new() } else { conflicts(found.hierarchy) },
         charts: [charts::over_working_sets(found), charts::widths(found)].concat(),
@@ -114,14 +132,15 @@ fn by_level(found: &Bandwidth<'_>) -> Section {
     }
 }
 
-/// The levels: size, and latency where that was measured.
-fn hierarchy(found: &Bandwidth<'_>) -> Table {
+/// The levels: size, and latency where that was measured; nothing where sizes are all there is, and only claimed.
+fn hierarchy(found: &Bandwidth<'_>) -> Option<Table> {
     let levels = found.levels;
     let names = Table::default().left("", levels.iter().map(|level| level.name.clone()));
     let load = |level: &Level| found.best(level, "load", 1).and_then(|best| best.0.payload_bps);
+    let is_measured = |level: &Level| level.capacity.is_some() || level.latency.is_some() || load(level).is_some();
     let table = latencies(sizes(names, levels), levels)
         .right("load, 1 thread", levels.iter().map(|level| load(level).map(|rate| gbps(rate.value()))));
-    table.without_blanks()
+    levels.iter().any(is_measured).then(|| table.without_blanks())
 }
 
 /// What the curves say that the claims do not, and how sure a level is that is not plain.
@@ -160,17 +179,27 @@ fn other_store(found: &Bandwidth<'_>, kernel: &str) -> String {
     store.filter(|store| *store != StoreKind::Regular).map_or_else(String::new, |store| format!("\n{store}"))
 }
 
-/// The levels once for each number of threads, and a column for each kernel.
+/// For each number of threads the levels that have a cell, and a column for each kernel.
 fn level_cells(table: Table, found: &Bandwidth<'_>, cell: impl Fn(&Level, &str, usize) -> Cell) -> Table {
+    let (kernels, mut titles) = (level_kernels(found), Vec::new());
     let counts: BTreeSet<usize> = found.levels.iter().flat_map(|l| &l.best).map(|b| b.threads).collect();
-    let lines = || counts.iter().flat_map(|&count| found.levels.iter().map(move |level| (level, count)));
-    let mut table = table.left("", lines().map(|(level, _)| level.name.clone()));
-    for kernel in level_kernels(found) {
-        let head = format!("{kernel}{}", other_store(found, &kernel));
-        table = table.right(&head, lines().map(|(level, count)| cell(level, &kernel, count)));
+    let mut lines: Vec<(&Level, Vec<Cell>)> = Vec::new();
+    for &count in &counts {
+        let cells = |level| kernels.iter().map(|kernel| cell(level, kernel, count)).collect::<Vec<Cell>>();
+        let of_count = found.levels.iter().map(|level| (level, cells(level)));
+        let of_count: Vec<(&Level, Vec<Cell>)> =
+            of_count.filter(|(_, cells)| cells.iter().any(|cell| !cell.is_blank())).collect();
+        if !of_count.is_empty() {
+            titles.push((lines.len(), threads(count)));
+        }
+        lines.extend(of_count);
     }
-    table.titles = counts.iter().enumerate().map(|(at, &count)| (at * found.levels.len(), threads(count))).collect();
-    table
+    let mut table = table.left("", lines.iter().map(|(level, _)| level.name.clone()));
+    for (at, kernel) in kernels.iter().enumerate() {
+        let head = format!("{kernel}{}", other_store(found, kernel));
+        table = table.right(&head, lines.iter().map(|(_, cells)| cells[at].clone()));
+    }
+    Table { titles, ..table }
 }
 
 fn level_table(found: &Bandwidth<'_>) -> Table {
@@ -183,14 +212,13 @@ fn level_table(found: &Bandwidth<'_>) -> Table {
     })
 }
 
-/// How near the levels come to what is known of them without measuring; nothing where nothing is.
+/// How near the levels come to what is known of them without measuring, in caches and in memory; nothing where nothing is.
 fn shares(found: &Bandwidth<'_>) -> Option<Table> {
     let memory = found.memory_limit.as_ref().map_or(String::new(), |limit| format!(" Memory: {limit}."));
-    let table = Table::new(format!("The same as a share of the limit.{memory}"));
+    let table = Table::new(format!("The same as a share of what a core's ports move at its clock.{memory}"));
     let share = |level: &Level, kernel: &str, count| found.best(level, kernel, count).and_then(|best| best.1);
     let table = level_cells(table, found, |level, kernel, count| share(level, kernel, count).map(percent).into());
-    let is_known = table.columns[1..].iter().flat_map(|column| &column.cells).any(|cell| !cell.is_blank());
-    is_known.then_some(table)
+    (!table.titles.is_empty()).then_some(table)
 }
 
 fn store_kinds(found: &Bandwidth<'_>) -> Section {
@@ -199,10 +227,13 @@ fn store_kinds(found: &Bandwidth<'_>) -> Section {
         Table::default()
             .left("kernel", all.iter().map(|c| c.kernel.clone()))
             .right("threads", all.iter().map(|c| c.threads.to_string()))
-            .left("store", all.iter().map(|c| format!("{} {}", c.store, c.width)))
+            .left("store", all.iter().map(|c| format!("{} {}{}", c.store, c.width, element_note(c.element))))
+            .left("load", all.iter().map(|c| (c.load != LoadKind::Regular).then(|| c.load.to_string())))
+            .left("memory", all.iter().map(|c| (c.memory != USUAL_MEMORY).then(|| c.memory.to_string())))
             .left("as fast as regular at", all.iter().map(crossing))
             .right("speed-up", all.iter().map(|c| c.gain.map(ratio)))
             .right("by bytes", all.iter().map(|c| fraction(c.bound)))
+            .without_blanks()
     };
     Section {
         id: "stores",

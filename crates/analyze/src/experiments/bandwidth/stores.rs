@@ -11,6 +11,7 @@ use crate::wording::{element_note, is_known, ratio, threads};
 use membound_core::case::Protocol;
 use membound_core::kernel::catalog::Kernel;
 use membound_core::kernel::{Element, LoadKind, StoreKind, Width};
+use membound_core::memory::MemorySpec;
 use membound_core::stats::compare;
 use membound_core::units::{Bytes, significant};
 
@@ -25,6 +26,12 @@ pub struct Crossover {
     pub store: StoreKind,
     /// The width compared.
     pub width: Width,
+    /// How both load.
+    pub load: LoadKind,
+    /// What both compute with.
+    pub element: Element,
+    /// The memory of both.
+    pub memory: MemorySpec,
     /// Working set of equal speed, with its 95 % interval; absent where there is none in the range measured.
     pub at: Option<[f64; 3]>,
     /// In words: `regular is faster everywhere`, `beyond 24 MiB`, ...
@@ -103,7 +110,8 @@ fn regular_curve<'a>(
         .iter()
         .filter(|r| usable(r) && r.kernel() == kernel && r.threads() == threads)
         .filter(|r| r.store() == StoreKind::Regular && r.case.memory == other.case.memory)
-        .filter(|r| r.element() == other.element())
+        .filter(|r| r.element() == other.element() && r.load() == other.load())
+        .filter(|r| r.case.misaligned_bytes == other.case.misaligned_bytes)
         .collect();
     let of_width = |width| candidates.iter().copied().filter(|r| r.width() == width).collect::<Vec<_>>();
     let same = of_width(other.width());
@@ -141,7 +149,20 @@ fn crossover(kernel: &str, threads: usize, pairs: &[(&BandwidthRow, &BandwidthRo
         None if wins_first && wins_last => format!("{store} is faster at the smallest and the largest size"),
         None => format!("regular is faster at the largest size, {}", other.case.working_set),
     };
-    Crossover { kernel: kernel.into(), threads, store, width, at, says, gain, bound: bound(kernel) }
+    let (load, element, memory) = (other.load(), other.element(), other.case.memory);
+    Crossover {
+        kernel: kernel.into(),
+        threads,
+        store,
+        width,
+        load,
+        element,
+        memory,
+        at,
+        says,
+        gain,
+        bound: bound(kernel),
+    }
 }
 
 /// How much faster than regular stores others may be by the traffic alone: all of them can do without the
@@ -199,8 +220,12 @@ impl StoreGroup<'_> {
 
     /// Its cross-overs.
     pub fn own<'c>(&self, all: &'c [Crossover]) -> impl Iterator<Item = &'c Crossover> + use<'c> {
-        let (kernel, threads) = (self.curves[0][0].kernel().to_string(), self.threads());
-        all.iter().filter(move |c| c.kernel == kernel && c.threads == threads)
+        let first = self.curves[0][0];
+        let (kernel, threads, memory) = (first.kernel().to_string(), self.threads(), first.case.memory);
+        let (load, element) = (first.load(), first.element());
+        all.iter().filter(move |c| {
+            c.kernel == kernel && (c.threads, c.memory, c.load, c.element) == (threads, memory, load, element)
+        })
     }
 }
 

@@ -71,6 +71,7 @@ pub(crate) fn scaling(rows: &[BandwidthRow]) -> Vec<Scaling> {
     let mut curves: Vec<Scaling> = Vec::new();
     for (index, row) in rows.iter().enumerate() {
         if row.level.as_deref() != Some("memory")
+            || !row.quality.is_measured()
             || row.payload_bps.is_none()
             || row.case.protocol != Protocol::Steady
             || !row.is_plain()

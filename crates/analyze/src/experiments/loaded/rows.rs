@@ -200,8 +200,12 @@ fn beside_the_load(
         return (of_all, cycles_of_all);
     }
     let mut beside = Sampled::of(&heavy, &all.gauge, |visit| latency_ns(visit, all.hz()));
-    let of_both =
-        |(of_all, Cost { best, capability, undisturbed, .. })| Cost { best, capability, undisturbed, ..of_all };
+    let of_both = |(of_all, Cost { best, capability, undisturbed_share, .. })| Cost {
+        best,
+        capability,
+        undisturbed_share,
+        ..of_all
+    };
     (of_all.zip(beside.cost()).map(of_both), beside.cycles(all.hz()))
 }
 

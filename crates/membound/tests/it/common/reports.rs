@@ -20,7 +20,7 @@ use membound_analyze::quality::{Quality, Status};
 use membound_analyze::rate::{Cost, Rate};
 use membound_analyze::report::Report;
 use membound_analyze::warning::Warning;
-use membound_core::case::{Case, Protocol, Work};
+use membound_core::case::{Case, Protocol, USUAL_MEMORY, Work};
 use membound_core::kernel::catalog::Kernel;
 use membound_core::kernel::scan::Scan;
 use membound_core::kernel::{Element, LoadKind, StoreKind, Variant, Width};
@@ -332,8 +332,19 @@ fn environment(available: u64, load_average: f64) -> Environment {
 
 fn crossover(kernel: &str, threads: usize, at: Option<[f64; 3]>, says: &str, gain: Option<[f64; 3]>) -> Crossover {
     let bound = if kernel == "store" { 2.0 } else { 1.5 };
-    let (kernel, says) = (kernel.into(), says.into());
-    Crossover { kernel, threads, store: StoreKind::Nt, width: Width::W512, at, says, gain, bound }
+    Crossover {
+        kernel: kernel.into(),
+        threads,
+        store: StoreKind::Nt,
+        width: Width::W512,
+        load: LoadKind::Regular,
+        element: Element::Double,
+        memory: USUAL_MEMORY,
+        at,
+        says: says.into(),
+        gain,
+        bound,
+    }
 }
 
 fn stream() -> StreamTable {
