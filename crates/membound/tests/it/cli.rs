@@ -600,7 +600,9 @@ fn a_hangup_is_an_interruption_unless_it_is_ignored() {
         while lines() < 2 && Instant::now() < patience {
             std::thread::sleep(Duration::from_millis(5));
         }
-        Command::new("kill").args(["-HUP", &child.id().to_string()]).status().unwrap();
+        // Both the shell and the kernel tell a terminal's foreground job.
+        let twice = format!("kill -HUP {0}; sleep 0.001; kill -HUP {0}", child.id());
+        Command::new("bash").args(["-c", &twice]).stderr(Stdio::null()).status().unwrap();
         assert_eq!(child.wait().unwrap().code(), Some(code), "{start}");
         let end = membound_core::record::Record::read(&record).unwrap().end.unwrap();
         assert_eq!(end.interrupted, code == 1, "{start}");

@@ -7,12 +7,17 @@ use std::time::Duration;
 
 static INTERRUPTED: AtomicBool = AtomicBool::new(false);
 static HAS_OVERRUN: AtomicBool = AtomicBool::new(false);
+/// Whether somebody has asked this process to end before.
+static WAS_ASKED: AtomicBool = AtomicBool::new(false);
 
 /// From now on Ctrl-C (SIGINT), SIGTERM and a terminal that goes (SIGHUP, where nohup has not made it ignored) only raise
-/// [`interrupted`]; a second one ends the process at once. A file that outgrows the user's limit (SIGXFSZ) becomes an error of the write instead of the end of the process.
+/// [`interrupted`]; a second Ctrl-C or SIGTERM ends the process at once. A file that outgrows the user's limit (SIGXFSZ) becomes
+/// an error of the write instead of the end of the process.
 pub fn catch_interrupts() {
     extern "C" fn raise(signal: i32) {
-        if INTERRUPTED.swap(true, Ordering::Relaxed) {
+        INTERRUPTED.store(true, Ordering::Relaxed);
+        // A terminal that goes sends SIGHUP twice, by its shell and by the kernel: nobody lost patience.
+        if signal != libc::SIGHUP && WAS_ASKED.swap(true, Ordering::Relaxed) {
             // SAFETY: resetting a signal to its default and raising it are async-signal-safe.
             unsafe {
                 libc::signal(signal, libc::SIG_DFL);
@@ -22,7 +27,7 @@ pub fn catch_interrupts() {
     }
     let hangup = [libc::SIGHUP].into_iter().filter(|_| !is_ignored(libc::SIGHUP));
     for signal in [libc::SIGINT, libc::SIGTERM].into_iter().chain(hangup) {
-        // SAFETY: `raise` touches nothing but an atomic and async-signal-safe functions.
+        // SAFETY: `raise` touches nothing but atomics and async-signal-safe functions.
         unsafe { libc::signal(signal, raise as *const () as libc::sighandler_t) };
     }
     // SAFETY: ignoring a signal installs no code of ours.

@@ -6,7 +6,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use windows_sys::Win32::Storage::FileSystem::WriteFile;
-use windows_sys::Win32::System::Console::{GetStdHandle, STD_ERROR_HANDLE, SetConsoleCtrlHandler};
+use windows_sys::Win32::System::Console::{
+    CTRL_BREAK_EVENT, CTRL_C_EVENT, GetStdHandle, STD_ERROR_HANDLE, SetConsoleCtrlHandler,
+};
 use windows_sys::core::BOOL;
 
 static INTERRUPTED: AtomicBool = AtomicBool::new(false);
@@ -14,14 +16,19 @@ static HAS_OVERRUN: AtomicBool = AtomicBool::new(false);
 /// The watch that is on; its watchdog looks whether it still is.
 static WATCH: AtomicU64 = AtomicU64::new(0);
 
-/// From now on Ctrl-C, Ctrl-Break and the closing of the console only raise [`interrupted`]; a second one ends the process
-/// at once.
+/// From now on Ctrl-C, Ctrl-Break and the closing of the console only raise [`interrupted`]; a second Ctrl-C or Ctrl-Break ends
+/// the process at once, and the system ends it some seconds after a console was closed.
 pub fn catch_interrupts() {
-    unsafe extern "system" fn raise(_event: u32) -> BOOL {
+    unsafe extern "system" fn raise(event: u32) -> BOOL {
+        let was_asked = INTERRUPTED.swap(true, Ordering::Relaxed);
+        if ![CTRL_C_EVENT, CTRL_BREAK_EVENT].contains(&event) {
+            // When this returns, the system ends the process, however it is answered: the run needs the time to end itself.
+            std::thread::sleep(Duration::from_secs(60));
+        }
         // Not handled: the default handler ends the process.
-        BOOL::from(!INTERRUPTED.swap(true, Ordering::Relaxed))
+        BOOL::from(!was_asked)
     }
-    // SAFETY: `raise` touches nothing but an atomic.
+    // SAFETY: `raise` touches nothing but an atomic, on a thread that the system makes for it.
     unsafe { SetConsoleCtrlHandler(Some(raise), 1) };
 }
 
