@@ -207,6 +207,15 @@ pub fn rename(from: &Path, to: &Path) -> io::Result<()> {
     std::fs::rename(from, to)
 }
 
+/// Gives a finished file its name, which nothing may have had before. The name is taken first, by an empty file of ours: not every
+/// file system has links or a renaming that refuses to replace.
+pub fn rename_to_new(from: &Path, to: &Path) -> io::Result<()> {
+    create(to)?;
+    std::fs::rename(from, to).inspect_err(|_| {
+        let _ = std::fs::remove_file(to);
+    })
+}
+
 fn regular(file: File) -> io::Result<File> {
     kind(&file.metadata()?.file_type()).map_or(Ok(file), |kind| Err(refused(kind)))
 }
@@ -294,7 +303,8 @@ mod tests {
             let before = at(name).symlink_metadata().unwrap().ino();
             let fault = replace(&at(name), b"x", Readers::Usual).unwrap_err().to_string();
             assert!(fault.contains(kind), "{name}: {fault}");
-            assert!(rename(&at("new"), &at(name)).is_err() && create(&at(name)).is_err() && reopen(&at(name)).is_err());
+            assert!(rename(&at("new"), &at(name)).is_err() && rename_to_new(&at("new"), &at(name)).is_err());
+            assert!(create(&at(name)).is_err() && reopen(&at(name)).is_err());
             assert_eq!(at(name).symlink_metadata().unwrap().ino(), before);
         }
         assert_eq!(std::fs::read_to_string(at("victim")).unwrap(), "untouched");

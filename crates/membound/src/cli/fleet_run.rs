@@ -212,18 +212,25 @@ pub(crate) fn check(plan: &[String], node_timeout: Duration, read: Read) -> anyh
     Ok(())
 }
 
-/// The folder for results, made if need be. It must not hold those of another run.
+/// The folder for results, made if need be. It must not hold those of another run: whatever reads a fleet reads all records of a folder.
 fn folder(out: Option<&Path>) -> anyhow::Result<PathBuf> {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
     let folder = out.map_or_else(|| PathBuf::from(format!("membound-fleet-{}", utc_compact(now))), Path::to_path_buf);
     args::make_folder(&folder)?;
-    if [summary::FILE, MESSAGES].iter().any(|file| folder.join(file).exists()) {
-        return Err(usage(format!(
-            "{} holds the results of another run; choose another folder with --out",
+    match result_in(&folder) {
+        None => Ok(folder),
+        Some(file) => Err(usage(format!(
+            "{} holds the results of another run ({file}); choose another folder with --out",
             folder.display()
-        )));
+        ))),
     }
-    Ok(folder)
+}
+
+/// A result that lies in a folder, of whatever run.
+fn result_in(folder: &Path) -> Option<String> {
+    let names = std::fs::read_dir(folder).ok()?.flatten().map(|entry| entry.file_name().to_string_lossy().into_owned());
+    let is_result = |name: &String| name == summary::FILE || name.ends_with(".jsonl") || name.ends_with(".jsonl.part");
+    names.filter(is_result).min()
 }
 
 #[cfg(test)]
@@ -242,3 +249,15 @@ mod tests {
         check("latency --budget 5s", "latency --record /t/record.jsonl --budget 5s");
     }
 }
+
+    #[test]
+    fn results_of_another_run_are_not_joined() {
+        for name in ["fleet.json", "pingpong.jsonl", "n1.jsonl", "n1.jsonl.part"] {
+            let out = tempfile::tempdir().unwrap();
+            std::fs::write(out.path().join("notes.txt"), "").unwrap();
+            assert!(folder(Some(out.path())).is_ok());
+            std::fs::write(out.path().join(name), "").unwrap();
+            let said = folder(Some(out.path())).unwrap_err().to_string();
+            assert!(said.contains("another run") && said.contains(name), "{said}");
+        }
+    }

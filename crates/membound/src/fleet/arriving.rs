@@ -75,7 +75,7 @@ impl Arriving {
             std::fs::remove_file(&self.part)?;
             return Ok(Arrived::default());
         }
-        outfile::rename(&self.part, &self.whole)?;
+        outfile::rename_to_new(&self.part, &self.whole)?;
         let ends = ends(&file, self.complete)?;
         let name = self.whole.file_name().map(|name| name.to_string_lossy().into_owned());
         Ok(Arrived { file: name, bytes: self.complete, visits: self.lines.saturating_sub(1 + u64::from(ends)) })
@@ -125,6 +125,18 @@ mod tests {
             let (none, text, files) = arrived(nothing);
             assert_eq!((none, text, files), (Arrived::default(), None, 0));
         }
+    }
+
+    #[test]
+    fn a_record_that_is_there_already_stays() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        std::fs::write(at("n1.jsonl"), "of another run\n").unwrap();
+        let mut arriving = Arriving::new(folder.path(), "n1");
+        arriving.append(b"header\n").unwrap();
+        assert!(arriving.finish().unwrap_err().to_string().contains("nothing is overwritten"));
+        let texts = ["n1.jsonl", "n1.jsonl.part"].map(|name| std::fs::read_to_string(at(name)).unwrap());
+        assert_eq!(texts, ["of another run\n", "header\n"]);
     }
 
     #[test]
