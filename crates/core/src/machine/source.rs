@@ -70,15 +70,35 @@ pub struct Source {
 #[derive(Debug, Clone)]
 enum Files {
     /// Below this folder.
-    Below(PathBuf),
+    Below(Root),
     /// What a system without such files tells, as if it had them.
     Told { system: &'static str, texts: BTreeMap<String, String> },
+}
+
+/// The root folder of a machine's files.
+#[derive(Debug, Clone)]
+struct Root {
+    folder: PathBuf,
+    /// The same without links: a recording may come from anybody, and its links must not lead out of it. `sysfs` is full of links
+    /// within. Absent of the machine that the program runs on.
+    walls: Option<PathBuf>,
+}
+
+impl Root {
+    /// Where a path of the machine leads.
+    fn path(&self, path: &str) -> Result<PathBuf, Missing> {
+        let full = self.folder.join(path);
+        let Some(walls) = &self.walls else { return Ok(full) };
+        let real = full.canonicalize()?;
+        if real.starts_with(walls) { Ok(real) } else { Err(Missing::Outside) }
+    }
 }
 
 /// What keeps a file from being read.
 enum Missing {
     NotThere,
     Refused,
+    Outside,
     Broken(std::io::Error),
     Untold(&'static str),
 }
@@ -98,6 +118,7 @@ impl Missing {
         Fact::absent(match self {
             Missing::NotThere => format!("/{path} is not there"),
             Missing::Refused => format!("/{path} may not be read by this user"),
+            Missing::Outside => format!("/{path} is a link that leads out of the recorded machine"),
             Missing::Broken(error) => format!("/{path} cannot be read: {error}"),
             Missing::Untold(system) => format!("{system} does not tell it, or is not asked (Linux has /{path})"),
         })
@@ -107,7 +128,7 @@ impl Missing {
 impl Files {
     fn open(&self, path: &str) -> Result<Box<dyn Read + '_>, Missing> {
         match self {
-            Files::Below(root) => Ok(Box::new(input::open(&root.join(path))?)),
+            Files::Below(root) => Ok(Box::new(input::open(&root.path(path)?)?)),
             Files::Told { system, texts } => match texts.get(path) {
                 Some(text) => Ok(Box::new(text.as_bytes())),
                 None => Err(Missing::Untold(system)),
@@ -118,7 +139,9 @@ impl Files {
     fn names(&self, path: &str) -> BTreeSet<String> {
         match self {
             Files::Below(root) => {
-                let Ok(entries) = std::fs::read_dir(root.join(path)) else { return BTreeSet::new() };
+                let Some(entries) = root.path(path).ok().and_then(|path| std::fs::read_dir(path).ok()) else {
+                    return BTreeSet::new();
+                };
                 entries.flatten().filter_map(|entry| entry.file_name().into_string().ok()).collect()
             }
             Files::Told { texts, .. } => {
@@ -158,7 +181,7 @@ pub struct ArmRegisters {
 impl Source {
     /// The machine this program runs on.
     pub fn live(processor: Processor) -> Self {
-        Source { files: Files::Below("/".into()), processor: Some(processor) }
+        Source { files: Files::Below(Root { folder: "/".into(), walls: None }), processor: Some(processor) }
     }
 
     /// The machine this program runs on, where the system has no such files: what it tells otherwise, by the names and in
@@ -169,13 +192,13 @@ impl Source {
 
     /// A recorded machine: a folder with that machine's `sys/` or `proc/`.
     pub fn recorded(root: &Path) -> Result<Self, MachineError> {
-        if !root.is_dir() {
+        let Some(walls) = root.canonicalize().ok().filter(|root| root.is_dir()) else {
             return Err(MachineError::NoFolder { root: root.into() });
-        }
+        };
         if !root.join("sys").is_dir() && !root.join("proc").is_dir() {
             return Err(MachineError::NoTree { root: root.into() });
         }
-        Ok(Source { files: Files::Below(root.into()), processor: None })
+        Ok(Source { files: Files::Below(Root { folder: root.into(), walls: Some(walls) }), processor: None })
     }
 
     /// Whether this is the machine that the program runs on.
@@ -275,9 +298,12 @@ impl Source {
 
     /// The last part of the name that a symbolic link points to.
     pub fn link_name(&self, path: &str) -> Fact<String> {
-        let target = match &self.files {
-            Files::Below(root) => std::fs::read_link(root.join(path)).ok(),
-            Files::Told { .. } => None,
+        let target = match (&self.files, path.rsplit_once('/')) {
+            // The link itself may lead anywhere: only its name is told.
+            (Files::Below(root), Some((folder, name))) => {
+                root.path(folder).ok().and_then(|folder| std::fs::read_link(folder.join(name)).ok())
+            }
+            _ => None,
         };
         let name = target.and_then(|target| Some(target.file_name()?.to_string_lossy().into_owned()));
         Fact::from_option(name, || format!("/{path} is not there"))

@@ -11,3 +11,4 @@ mod records;
 #[path = "common/schema.rs"]
 mod schema;
 mod schemas;
+mod sources;
