@@ -62,7 +62,7 @@ impl Lines {
         Ok(Lines { reader: BufReader::with_capacity(64 << 10, file.take(most)), most, line: Vec::new() })
     }
 
-    /// The next line without its end, of at most so many bytes, and whether it is the last.
+    /// The next line without its end, of at most so many bytes, and whether it had one: the last may have been cut off.
     pub fn next(&mut self, most: usize) -> io::Result<Option<(&[u8], bool)>> {
         self.line.clear();
         // What a long line took is given back.
@@ -76,7 +76,7 @@ impl Lines {
         if is_last && self.reader.get_ref().limit() == 0 && self.most > 0 && !had_end {
             return Err(too_long("the file", self.most));
         }
-        Ok((read > 0).then_some((self.line.as_slice(), is_last)))
+        Ok((read > 0).then_some((self.line.as_slice(), had_end)))
     }
 }
 
@@ -99,16 +99,16 @@ mod tests {
         let check = |text: &str, most: usize, expect: &[(&str, bool)]| {
             std::fs::write(&path, text).unwrap();
             let mut lines = Lines::open(&path, 100).unwrap();
-            for (line, is_last) in expect {
-                assert_eq!(lines.next(most).unwrap(), Some((line.as_bytes(), *is_last)), "{text:?}");
+            for (line, had_end) in expect {
+                assert_eq!(lines.next(most).unwrap(), Some((line.as_bytes(), *had_end)), "{text:?}");
             }
             lines.next(most).map(|line| line.is_none()).map_err(|fault| fault.to_string())
         };
         assert_eq!(check("", 9, &[]), Ok(true));
-        assert_eq!(check("a\n\nbc\n", 9, &[("a", false), ("", false), ("bc", true)]), Ok(true));
-        assert_eq!(check("a\nbc", 2, &[("a", false), ("bc", true)]), Ok(true));
-        assert_eq!(check("ab\nabc\n", 2, &[("ab", false)]), Err("a line is longer than 2 bytes".into()));
-        assert_eq!(check("ab\nabc", 2, &[("ab", false)]), Err("a line is longer than 2 bytes".into()));
+        assert_eq!(check("a\n\nbc\n", 9, &[("a", true), ("", true), ("bc", true)]), Ok(true));
+        assert_eq!(check("a\nbc", 2, &[("a", true), ("bc", false)]), Ok(true));
+        assert_eq!(check("ab\nabc\n", 2, &[("ab", true)]), Err("a line is longer than 2 bytes".into()));
+        assert_eq!(check("ab\nabc", 2, &[("ab", true)]), Err("a line is longer than 2 bytes".into()));
     }
 
     #[test]

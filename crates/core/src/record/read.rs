@@ -38,7 +38,7 @@ impl Record {
             None => return Err(RecordError::Foreign { path: path.into(), fault: "it is empty".into() }),
         };
         let mut number = 1;
-        while let Some((line, is_last)) = lines.next(LINE_MOST).map_err(unreadable)? {
+        while let Some((line, had_end)) = lines.next(LINE_MOST).map_err(unreadable)? {
             number += 1;
             if line.iter().all(u8::is_ascii_whitespace) {
                 continue;
@@ -48,7 +48,8 @@ impl Record {
                 Ok(Part::Visit(visit)) => record.measurements.push(checked(*visit).map_err(damaged)?),
                 Ok(Part::End(end)) => record.end = Some(end),
                 Ok(Part::Header) => return Err(damaged("a second header".into())),
-                Err(_) if is_last => break,
+                // What the writer had no time to end.
+                Err(_) if !had_end => break,
                 Err(fault) => return Err(damaged(fault)),
             }
         }

@@ -129,8 +129,8 @@ impl<'a> Skim<'a> {
         if bytes.is_empty() {
             return Err(RecordError::Foreign { path: path.into(), fault: "it is empty".into() });
         }
-        let bytes = bytes.strip_suffix(b"\n").unwrap_or(bytes);
-        let mut lines = bytes.split(|byte| *byte == b'\n').enumerate().peekable();
+        let whole = bytes.strip_suffix(b"\n");
+        let mut lines = whole.unwrap_or(bytes).split(|byte| *byte == b'\n').enumerate().peekable();
         let first = lines.next().map_or(&[][..], |(_, line)| line);
         let mut skim = Skim::of_header(path, first)?;
         while let Some((index, line)) = lines.next() {
@@ -149,7 +149,7 @@ impl<'a> Skim<'a> {
                 Ok(Part::End(end)) => skim.end = Some(end),
                 Ok(Part::Header) => return Err(damaged("a second header".into())),
                 // What the writer had no time to end.
-                Err(_) if lines.peek().is_none() => break,
+                Err(_) if whole.is_none() && lines.peek().is_none() => break,
                 Err(fault) => return Err(damaged(fault)),
             }
         }

@@ -10,6 +10,7 @@ use membound_core::machine::Machine;
 use membound_core::memory::located::NodePages;
 use membound_core::memory::{MemoryKind, MemorySpec, Obtained};
 use membound_core::record::probes::{ProbeSamples, Reading};
+use membound_core::record::skim::{Cases, Skim};
 use membound_core::record::{
     Clock, End, Environment, Header, Line, Measured, Measurement, Outcome, Record, SCHEMA, Sample, Samples, Volume,
     Writer, records_in, schema,
@@ -150,6 +151,23 @@ fn damage_is_named_with_its_line_and_a_cure() {
     let second = bytes.iter().position(|b| *b == b'\n').unwrap() + 20;
     bytes[second] = b'\xff';
     check(&bytes, &[":2:", "damaged", "delete that line"]);
+}
+
+/// Only a line that the writer had no time to end is nobody's fault.
+#[test]
+fn damage_of_the_last_line_is_told_where_the_line_is_whole() {
+    let mut bytes = written(&lines()[..2]);
+    let last = bytes.len() - 5;
+    bytes[last] = b'\xff';
+    let skimmed = |bytes: &[u8]| {
+        let skim = Skim::read("x.jsonl".as_ref(), bytes, &mut Cases::default());
+        skim.map(|skim| skim.visits.len()).map_err(|fault| fault.to_string())
+    };
+    for fault in [read(&bytes).unwrap_err(), skimmed(&bytes).unwrap_err()] {
+        assert!(fault.contains(":2:") && fault.contains("damaged"), "{fault}");
+    }
+    bytes.pop();
+    assert_eq!((read(&bytes).unwrap().measurements.len(), skimmed(&bytes)), (0, Ok(0)));
 }
 
 #[test]
