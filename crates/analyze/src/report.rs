@@ -33,6 +33,7 @@ use crate::experiments::rounding::rows::Rounding;
 use crate::experiments::streams::rows::Congestion;
 use crate::hierarchy::names::Levels;
 use membound_core::machine::Machine;
+use membound_core::record;
 use membound_core::record::{Clock, End, Environment};
 
 /// Everything a view can show of one record.
@@ -127,25 +128,12 @@ pub struct Report {
 impl Report {
     /// Whether all experiments were planned: the command line names none. So it is taken to be where there is no command line.
     pub(crate) fn is_of_all(&self) -> bool {
-        self.subcommand().is_none()
+        record::subcommand(&self.command).is_none()
     }
 
-    /// Whether the run was killed: its record has no end. One that `membound watch` adds to never has one.
+    /// Whether the run was killed.
     pub(crate) fn is_cut_off(&self) -> bool {
-        self.end.is_none() && self.subcommand() != Some("watch")
-    }
-
-    /// The first word behind the program's name that is no flag; before it stand only those that all commands take.
-    fn subcommand(&self) -> Option<&str> {
-        let mut words = self.command.iter().skip(1).map(String::as_str);
-        loop {
-            match words.next()? {
-                "-q" | "--quiet" => {}
-                "--color" => drop(words.next()),
-                word if word.starts_with("--color=") => {}
-                word => return Some(word).filter(|word| !word.starts_with('-')),
-            }
-        }
+        record::is_cut_off(&self.command, self.end.as_ref())
     }
 
     /// What kernels over streams tell.

@@ -499,7 +499,38 @@ pub struct Record {
     pub end: Option<End>,
 }
 
+impl Header {
+    /// The subcommand that made the record; `None` of the default run, as of a record without a command line.
+    pub fn subcommand(&self) -> Option<&str> {
+        subcommand(&self.command)
+    }
+}
+
+/// The subcommand of a command line: the first word behind the program's name that is no flag. Before it stand only those that all
+/// commands take.
+pub fn subcommand(command: &[String]) -> Option<&str> {
+    let mut words = command.iter().skip(1).map(String::as_str);
+    loop {
+        match words.next()? {
+            "-q" | "--quiet" => {}
+            "--color" => drop(words.next()),
+            word if word.starts_with("--color=") => {}
+            word => return Some(word).filter(|word| !word.starts_with('-')),
+        }
+    }
+}
+
+/// Whether a run was killed: its record has no end. One that `membound watch` adds to never has one.
+pub fn is_cut_off(command: &[String], end: Option<&End>) -> bool {
+    end.is_none() && subcommand(command) != Some("watch")
+}
+
 impl Record {
+    /// Whether the run was killed.
+    pub fn is_cut_off(&self) -> bool {
+        is_cut_off(&self.header.command, self.end.as_ref())
+    }
+
     /// The visits that came to figures, each with its case.
     pub fn measured(&self) -> impl Iterator<Item = (&Case, &Measured)> + Clone {
         self.measurements.iter().filter_map(|visit| Some((&visit.case, visit.outcome.measured()?)))

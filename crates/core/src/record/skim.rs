@@ -45,6 +45,8 @@ pub struct Skim<'a> {
     pub host: Cow<'a, str>,
     /// Name and version of the tool.
     pub tool: Cow<'a, str>,
+    /// The command line.
+    pub command: Vec<String>,
     /// Start, seconds since 1970 (UTC).
     pub started_unix_s: u64,
     /// The clock that samples are counted in.
@@ -104,6 +106,7 @@ struct Head<'a> {
     #[serde(borrow)]
     host: Cow<'a, str>,
     started_unix_s: u64,
+    command: Vec<String>,
     clock: Clock,
     #[serde(borrow)]
     machine: SkimmedMachine<'a>,
@@ -166,8 +169,8 @@ impl<'a> Skim<'a> {
             read_header(path, line)?;
             return Err(foreign("its header is no text"));
         };
-        let Head { tool, host, started_unix_s, clock, machine, before, .. } = head;
-        Ok(Skim { host, tool, started_unix_s, clock, machine, before, visits: Vec::new(), end: None, line })
+        let Head { tool, host, command, started_unix_s, clock, machine, before, .. } = head;
+        Ok(Skim { host, tool, command, started_unix_s, clock, machine, before, visits: Vec::new(), end: None, line })
     }
 
     /// The whole header.

@@ -111,9 +111,7 @@ const OTHERS: &str = "it is not a record of watch";
 
 /// Whether watching wrote it, as far as is known. Flags may stand before the command.
 fn is_of_watch(header: &Header) -> bool {
-    let is_flag = |word: &str| word.starts_with('-') || ["auto", "always", "never"].contains(&word);
-    let command = header.command.iter().skip(1).find(|word| !is_flag(word));
-    header.command.is_empty() || command.is_some_and(|word| word == "watch")
+    header.command.is_empty() || header.subcommand() == Some("watch")
 }
 
 fn bytes(line: &Line) -> io::Result<Vec<u8>> {

@@ -371,7 +371,7 @@ fn notes(comparison: &Comparison, a: &Side, b: &Side) -> Vec<String> {
     }
     for (word, side) in [("A", a), ("B", b)] {
         let Source::Records(records) = &side.source else { continue };
-        let broken = records.iter().filter(|record| record.end.is_none()).count();
+        let broken = records.iter().filter(|record| record.is_cut_off()).count();
         if broken > 0 {
             notes.push(format!(
                 "{word}: {broken} of {} records did not come to their end; the visits that are whole count.",

@@ -23,7 +23,7 @@ use membound_core::machine::pages::Memory;
 use membound_core::machine::{Machine, nodes};
 use membound_core::record::hand_overs::{Distance, Distances, HandOvers};
 use membound_core::record::skim::{Cases, Skim, SkimmedMachine, SkimmedVisit};
-use membound_core::record::{Measured, Outcome, Record, RecordError};
+use membound_core::record::{Measured, Outcome, Record, RecordError, is_cut_off};
 use membound_core::stats::cohort;
 use membound_core::stats::quantiles::median;
 use membound_core::units::utc;
@@ -237,7 +237,7 @@ impl<'a> Reader<'a> {
             figures,
         };
         let was_interrupted = skim.end.as_ref().is_some_and(|end| end.interrupted);
-        Ok(Gleaned { node, is_cut: skim.end.is_none(), was_interrupted })
+        Ok(Gleaned { node, is_cut: is_cut_off(&skim.command, skim.end.as_ref()), was_interrupted })
     }
 
     /// The class of a record's machine.
