@@ -34,7 +34,7 @@ fn main() -> ExitCode {
         Ok(done) => print(&done.text, u8::from(done.failed), cli.fault_code()),
         Err(fault) => {
             say::note(format_args!("{fault:#}"));
-            ExitCode::from(if fault.is::<Usage>() || fault.is::<MachineError>() { 2 } else { 1 })
+            ExitCode::from(if fault.is::<Usage>() || fault.is::<MachineError>() { 2 } else { cli.fault_code() })
         }
     }
 }

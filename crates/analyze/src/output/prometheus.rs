@@ -143,7 +143,7 @@ pub fn watch(standing: &Standing<'_>) -> String {
         one("membound_watch_probes", "Probes made since watching began.", Some(standing.probes as f64)),
         one(
             "membound_watch_paused",
-            "1 if nothing is probed because others use the machine.",
+            "1 if nothing is probed because others use the machine; 0 once watching has ended.",
             Some(f64::from(u8::from(standing.is_paused))),
         ),
         one(

@@ -291,7 +291,7 @@ const EXIT_STATUS_OF_CHECK: [(&str, &str); 3] = [
 const EXIT_STATUS_OF_WATCH: [(&str, &str); 3] = [
     ("0", "Watching ended, as told or after its time, and no figure fell."),
     ("1", "A figure fell while it was watched, whether it has recovered or not."),
-    ("2", "Wrong usage: nothing was watched."),
+    ("2", "It could not watch, or wrong usage."),
 ];
 
 const ENVIRONMENT: [(&str, &str); 4] = [

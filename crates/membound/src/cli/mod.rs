@@ -288,9 +288,10 @@ impl Cli {
         self.run_args().map_or(&self.characterise.run, |(run, _)| run).quiet
     }
 
-    /// How the process ends where it can't do what it should: of a check 1 means that the node is degraded, and nothing else.
+    /// How the process ends where it can't do what it should: of a check 1 means that the node is degraded, of watching that a figure
+    /// fell, and nothing else.
     pub fn fault_code(&self) -> u8 {
-        if matches!(self.command, Some(Command::Check(_))) { 2 } else { 1 }
+        if matches!(self.command, Some(Command::Check(_) | Command::Watch(_))) { 2 } else { 1 }
     }
 
     /// Whether there is anything to measure: some commands with flags of a run only draw what there is, too.

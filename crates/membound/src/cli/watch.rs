@@ -193,11 +193,13 @@ fn session(machine: &Machine, args: &WatchArgs) -> Session {
     Session { seed: 0, ..Session::silent(machine.clone(), Instant::now(), args.samples as usize) }
 }
 
-/// Why a record can't be gone on with: what it holds would not be comparable.
+/// Why a record can't be gone on with: what it holds would not be comparable, or is another machine's of the same kind.
 fn other(before: &Header, now: &Header) -> Option<String> {
     let clocks = [&before.clock, &now.clock];
     let ratio = clocks[1].hz.0 / clocks[0].hz.0;
-    stranger(&before.machine, &now.machine).or_else(|| {
+    let is_elsewhere = before.host != now.host;
+    let host = || is_elsewhere.then(|| format!("it is of another host ({}); this is {}", before.host, now.host));
+    stranger(&before.machine, &now.machine).or_else(host).or_else(|| {
         let is_same = clocks[0].name == clocks[1].name && (ratio - 1.0).abs() < CLOCK_SHARE;
         (!is_same).then(|| {
             format!(

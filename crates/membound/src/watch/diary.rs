@@ -83,6 +83,12 @@ impl Diary {
         self.write_down()
     }
 
+    /// Why a file that took the record's place is not written to: it is not a copy of it.
+    fn refuse(&self, found: &Header) -> Option<&'static str> {
+        let is_own = (&found.host, found.started_unix_s) == (&self.header.host, self.header.started_unix_s);
+        if !is_of_watch(found) { Some(OTHERS) } else { (!is_own).then_some(ANOTHER) }
+    }
+
     fn write_down(&mut self) -> io::Result<()> {
         if !self.journal.as_ref().is_some_and(Journal::is_in_place) {
             self.journal = None;
@@ -91,9 +97,7 @@ impl Diary {
                 journal.add(&bytes(&Line::Header(Box::new(self.header.clone())))?)?;
             } else {
                 let header = Record::header(&self.path).map_err(io::Error::other)?;
-                if !is_of_watch(&header) {
-                    return Err(io::Error::other(OTHERS));
-                }
+                self.refuse(&header).map_or(Ok(()), |why| Err(io::Error::other(why)))?;
                 journal.mend()?;
             }
             self.journal = Some(journal);
@@ -108,8 +112,10 @@ impl Diary {
 
 /// Why nothing is added to the record of another command.
 const OTHERS: &str = "it is not a record of watch";
+/// Why nothing is added to a file that took the record's place: what is added is dated from the record's start.
+const ANOTHER: &str = "it is another record than the one that was begun";
 
-/// Whether watching wrote it, as far as is known. Flags may stand before the command.
+/// Whether watching wrote it, as far as is known.
 fn is_of_watch(header: &Header) -> bool {
     header.command.is_empty() || header.subcommand() == Some("watch")
 }

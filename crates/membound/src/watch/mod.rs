@@ -72,7 +72,7 @@ pub struct Standing<'a> {
     pub last_probe_unix_s: Option<u64>,
     /// Probes made.
     pub probes: u64,
-    /// Whether others use the machine.
+    /// Whether others use the machine; not once watching has ended.
     pub is_paused: bool,
     /// Lines that could not be written yet.
     pub unwritten: usize,
@@ -89,7 +89,7 @@ pub struct Watched {
     pub falls: u64,
 }
 
-/// Watches until it is over. What happens goes to `tell`, how it stands after each attempt to `show`.
+/// Watches until it is over. What happens goes to `tell`, how it stands after each attempt and at the end to `show`.
 pub fn watch<W: World>(
     plan: &Plan,
     mut watch: Watch,
@@ -115,14 +115,7 @@ pub fn watch<W: World>(
         if watcher.probe(&mut watch, executor, world) {
             last_probe = Some(world.now_unix_s() as u64);
         }
-        show(&Standing {
-            watch: &watch,
-            last_probe_unix_s: last_probe,
-            probes: watcher.came.probes,
-            is_paused: watcher.pause.is_some(),
-            unwritten: watcher.diary.waiting(),
-            cpu: world.cpu_time().saturating_sub(cpu_before),
-        });
+        show(&watcher.standing(&watch, last_probe, world.cpu_time().saturating_sub(cpu_before)));
         every = watcher.paced(every, world.cpu_time().saturating_sub(cpu), world);
         let jittered = every.mul_f64(1.0 + JITTER * (2.0 * random.f64() - 1.0));
         let left = plan.lasts.map_or(jittered, |lasts| {
@@ -131,7 +124,10 @@ pub fn watch<W: World>(
         watcher.wait(jittered.min(left), world);
     }
     let wall = (world.now_unix_s() - began).max(f64::MIN_POSITIVE);
-    watcher.end(world.cpu_time().saturating_sub(cpu_before), wall, world);
+    let cpu = world.cpu_time().saturating_sub(cpu_before);
+    watcher.end(cpu, wall, world);
+    // Whoever looks from outside must not take an end for a pause.
+    show(&Standing { is_paused: false, ..watcher.standing(&watch, last_probe, cpu) });
     watcher.came
 }
 
@@ -152,6 +148,11 @@ const RECORD: &str = "the record";
 impl Watcher<'_> {
     fn say(&mut self, event: Event, reason: impl Into<String>, world: &impl World) {
         (self.tell)(&WatchRow::plain(event, world.now_unix_s() as u64, reason));
+    }
+
+    fn standing<'w>(&self, watch: &'w Watch, last_probe_unix_s: Option<u64>, cpu: Duration) -> Standing<'w> {
+        let (probes, is_paused, unwritten) = (self.came.probes, self.pause.is_some(), self.diary.waiting());
+        Standing { watch, last_probe_unix_s, probes, is_paused, unwritten, cpu }
     }
 
     fn begin(&mut self, watch: &Watch, world: &impl World) {

@@ -10,13 +10,13 @@ use std::time::Duration;
 use crate::common::skip::skip;
 use crate::common::{by_hand, simulated};
 use membound::watch::diary::Diary;
-use membound::watch::{Plan, Watched, World, watch};
+use membound::watch::{Plan, Standing, Watched, World, watch};
 use membound_analyze::across::check::Probe;
 use membound_analyze::across::watch::{Event, Watch, WatchRow, named};
 use membound_analyze::of_record::report;
 use membound_core::case::Case;
 use membound_core::experiments as plan;
-use membound_core::record::{Clock, Outcome, Record};
+use membound_core::record::{Clock, Line, Measurement, Outcome, Record};
 use membound_measure::executor::fake::Fake;
 use membound_measure::schedule::{Executor, Quota};
 
@@ -122,6 +122,12 @@ fn scene() -> Scene {
 impl Scene {
     /// What is told, and what came of it.
     fn play(&self, path: &Path) -> (Vec<WatchRow>, Watched) {
+        let (told, came, _) = self.played(path);
+        (told, came)
+    }
+
+    /// The same, and whether it showed itself paused.
+    fn played(&self, path: &Path) -> (Vec<WatchRow>, Watched, Vec<bool>) {
         let time: Time = Rc::new(Cell::new(self.hours[0] * HOUR));
         let mut machine = Machine { time: time.clone(), speed: self.speed, fake: simulated::fake() };
         let header = by_hand::record(machine.clock(), simulated::machine(2, false), Vec::new()).header;
@@ -142,8 +148,10 @@ impl Scene {
         };
         let mut told = Vec::new();
         let mut tell = |row: &WatchRow| told.push(row.clone());
-        let came = watch(&plan, known, &mut diary, &mut machine, &mut around, &mut tell, &mut |_| {});
-        (told, came)
+        let mut pauses = Vec::new();
+        let mut show = |standing: &Standing<'_>| pauses.push(standing.is_paused);
+        let came = watch(&plan, known, &mut diary, &mut machine, &mut around, &mut tell, &mut show);
+        (told, came, pauses)
     }
 }
 
@@ -210,6 +218,46 @@ fn what_cannot_be_written_is_written_later() {
     assert!(record.measurements.is_sorted_by(|a, b| a.started_s <= b.started_s));
 }
 
+#[test]
+fn an_end_is_shown_as_no_pause() {
+    let folder = tempfile::tempdir().unwrap();
+    let busy = |time: f64| time > 6.0 * HOUR;
+    let (_, _, pauses) = Scene { busy, ..scene() }.played(&folder.path().join("watch.jsonl"));
+    assert_eq!(pauses[pauses.len() - 2..], [true, false], "{pauses:?}");
+}
+
+/// A file that took the record's place: a copy is gone on with, another record is not.
+#[test]
+fn what_is_measured_goes_into_no_other_record() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("watch.jsonl");
+    let visit = || {
+        let case = scene().probes[0].case.clone();
+        Line::Measurement(Box::new(Measurement::new(case, 0, Outcome::Unavailable { reason: "no".into() })))
+    };
+    let clock = simulated::fake().clock();
+    let own = by_hand::record(clock, simulated::machine(2, false), Vec::new());
+    let (mut diary, _) = Diary::open(&path, own.header.clone()).unwrap();
+    let replace = |record: &Record| {
+        by_hand::write(&Record { end: None, ..record.clone() }, &folder.path().join("new"));
+        std::fs::rename(folder.path().join("new"), &path).unwrap();
+    };
+    let visits = || Record::read(&path).unwrap().measurements.len();
+    replace(&own);
+    assert!(diary.keep(visit()).is_ok() && visits() == 1);
+    let mut host = own.clone();
+    host.header.host = "another".into();
+    let mut start = own.clone();
+    start.header.started_unix_s += 1;
+    for other in [host, start] {
+        replace(&other);
+        assert!(diary.keep(visit()).unwrap_err().to_string().contains("another record"));
+        assert_eq!(visits(), 0);
+    }
+    replace(&own);
+    assert!(diary.keep(visit()).is_ok() && visits() == 3, "what was kept in memory is written");
+}
+
 fn membound(folder: &Path, arguments: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_membound")).args(arguments).current_dir(folder).output().unwrap()
 }
@@ -264,6 +312,15 @@ fn a_term_signal_ends_it_and_a_foreign_file_is_refused() {
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.code() == Some(2) && said.contains("choose another file with --record"), "{said}");
     assert_eq!(std::fs::read_to_string(folder.path().join("notes.txt")).unwrap(), "no record\n");
+    // That of another node of the same kind stays that node's.
+    let mut files = std::fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().path());
+    let own = files.find(|path| path.extension().is_some_and(|end| end == "jsonl")).unwrap();
+    let mut elsewhere = Record::read(&own).unwrap();
+    elsewhere.header.host = "n2".into();
+    by_hand::write(&elsewhere, &folder.path().join("n2.jsonl"));
+    let output = membound(folder.path(), &[&BRIEF[..], &["--record", "n2.jsonl", "--for", "1s"]].concat());
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.code() == Some(2) && said.contains("it is of another host (n2)"), "{said}");
     // Another command's record, finished or cut short, keeps what it has.
     let run = "bandwidth --kernel load --size 16KiB --threads 1 --budget 1s --rounds 1 --record r.jsonl";
     assert!(membound(folder.path(), &run.split(' ').collect::<Vec<_>>()).status.success());
