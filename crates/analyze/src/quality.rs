@@ -90,6 +90,12 @@ impl Quality {
         self.reason.as_ref().map(|reason| format!("{}: {reason}", self.outcome))
     }
 
+    /// Whether this is what [`Quality::fault`] says of a crash or a wrong result, which are no lack of time or memory.
+    pub(crate) fn is_faulty(fault: Option<&str>) -> bool {
+        fault
+            .is_some_and(|text| [Status::Crashed, Status::Invalid].iter().any(|status| text.starts_with(status.word())))
+    }
+
     /// Adds flags whose tests hold.
     pub(crate) fn flag<const N: usize>(&mut self, tests: [(Flag, bool); N]) {
         self.flags.extend(tests.into_iter().filter(|(_, holds)| *holds).map(|(flag, _)| flag));

@@ -4,7 +4,7 @@
 //! A check drains nodes, so it must not cry wolf, and what it says must be worth a walk to the rack. A figure is degraded
 //! only if the whole interval of its ratio lies beyond the tolerance, and if it does so again in a second look, from new
 //! samples in new memory; the milder of the two is told. It is healthy only if the whole interval lies within; else it is too
-//! noisy to tell. Intervals are those that hold for all figures together. What can't be measured (too little free memory) is unknown, not
+//! noisy to tell. Intervals are those that hold for all figures together, of a baseline and of a sheet each. What can't be measured (too little free memory) is unknown, not
 //! degraded; what crashes or computes wrong results is degraded.
 
 use membound_core::in_order::InOrder;
@@ -18,6 +18,8 @@ use crate::across::{compare, limits};
 use crate::experiments::bandwidth::rows::BandwidthRow;
 use crate::experiments::latency::rows::LatencyRow;
 use crate::of_record::report;
+use crate::quality::Quality;
+use crate::rate::Rate;
 use crate::report::Report;
 use membound_core::case::{Case, Protocol, USUAL_MEMORY, Work};
 use membound_core::experiments::frame::Frame;
@@ -29,7 +31,7 @@ use membound_core::memory::policy::Policy;
 use membound_core::record::Record;
 use membound_core::units::{Bytes, BytesPerSecond, Hertz, Nanoseconds, words};
 
-/// Least visits of a case of the baseline that show how visits differ.
+/// Least visits of a case that show how visits differ.
 const VISITS: usize = 2;
 /// A visit to a case of the baseline takes no longer than this at the least, where there is a choice of working sets.
 const VISIT_S: f64 = 0.5;
@@ -100,7 +102,8 @@ pub struct CheckRow {
     pub reference: Option<f64>,
     /// Speed against the reference: below 1 is slower, whichever way figures are better.
     pub ratio: Option<f64>,
-    /// Its interval: with 95 % not one of all figures lies outside its own: [low, high].
+    /// Its interval: with 95 % not one of all figures that are held against the same lies outside its own: [low, high]. Absent of the
+    /// core clock, and where visits are too few for one.
     pub ratio_ci95: Option<[f64; 2]>,
     /// The ratio that must be reached.
     pub least_ratio: Option<f64>,
@@ -287,12 +290,17 @@ pub fn look(probes: &[Probe], criteria: &Criteria, now: &Record) -> Checkup {
         checkup.facts = facts(&found.changes, &criteria.baseline, &report.machine);
     }
     if let Some(sheet) = &criteria.sheet {
-        let judged = |probe: &Probe| against_sheet(probe, &report, criteria.reach);
+        let mut rows: Vec<(CheckRow, Option<Share>)> =
+            probes.iter().map(|probe| (bare(probe, &report), share_of_sheet(probe, &report))).collect();
         // A sheet judges few figures, and what crashed is degraded whatever it is held against.
-        let faulty = |probe: &Probe| Some(bare(probe, &report)).filter(|row| row.health == Health::Degraded);
         let is_alone = criteria.baseline.is_empty();
-        let row = |probe: &Probe| judged(probe).or_else(|| faulty(probe).filter(|_| is_alone));
-        checkup.rows.extend(probes.iter().filter_map(row));
+        rows.retain(|(row, share)| share.is_some() || is_alone && row.health == Health::Degraded);
+        let family = rows.iter().filter(|(_, share)| share.is_some()).count();
+        let judged = |(row, share): (CheckRow, Option<Share>)| match share {
+            Some(share) => against_sheet(row, &share, family, criteria.reach),
+            None => row,
+        };
+        checkup.rows.extend(rows.into_iter().map(judged));
         checkup.facts.extend(channels(sheet, &report.machine));
     }
     checkup
@@ -301,8 +309,11 @@ pub fn look(probes: &[Probe], criteria: &Criteria, now: &Record) -> Checkup {
 /// What stands after a second look at the quantities that the first one found degraded.
 pub fn confirmed(first: Checkup, second: &Checkup) -> Checkup {
     let judged = |row: CheckRow| {
+        if row.health != Health::Degraded {
+            return row;
+        }
         let again = second.rows.iter().find(|other| other.quantity == row.quantity && other.against == row.against);
-        let Some(again) = again.filter(|_| row.health == Health::Degraded) else { return row };
+        let Some(again) = again else { return CheckRow { health: Health::Unknown, reason: unseen(&row), ..row } };
         let milder = |again: &CheckRow| again.ratio.unwrap_or(0.0) > row.ratio.unwrap_or(0.0);
         match again.health {
             Health::Degraded if milder(again) => again.clone(),
@@ -315,6 +326,12 @@ pub fn confirmed(first: Checkup, second: &Checkup) -> Checkup {
         }
     };
     Checkup { rows: first.rows.into_iter().map(judged).collect(), facts: first.facts }
+}
+
+/// Why a figure that was degraded in the first look is not told so.
+fn unseen(row: &CheckRow) -> Option<String> {
+    let first = row.reason.as_ref().map_or_else(String::new, |reason| format!("{reason}; "));
+    Some(format!("{first}it could not be seen again"))
 }
 
 impl Checkup {
@@ -467,18 +484,13 @@ fn bare(probe: &Probe, report: &Report) -> CheckRow {
         ratio: None,
         ratio_ci95: None,
         least_ratio: None,
-        health: match (is_faulty(&reason), value) {
+        health: match (Quality::is_faulty(reason.as_deref()), value) {
             (true, _) => Health::Degraded,
             (false, Some(_)) => Health::Healthy,
             (false, None) => Health::Unknown,
         },
         reason,
     }
-}
-
-/// Wrong results and crashes are no lack of time or memory.
-fn is_faulty(reason: &Option<String>) -> bool {
-    reason.as_ref().is_some_and(|text| text.starts_with("crashed") || text.starts_with("invalid"))
 }
 
 /// A probe's figure, or why there is none.
@@ -525,7 +537,7 @@ fn against_baseline(probe: &Probe, report: &Report, found: &Comparison, toleranc
         against: Some(Against::Baseline),
         reference: lone.and_then(|row| row.a),
         least_ratio: Some(least),
-        health: if is_faulty(&reason) { Health::Degraded } else { Health::Unknown },
+        health: if Quality::is_faulty(reason.as_deref()) { Health::Degraded } else { Health::Unknown },
         reason,
         ..own
     }
@@ -569,15 +581,23 @@ fn clock(found: &Comparison, probes: &[Probe], tolerance: f64) -> Option<CheckRo
         against: Some(Against::Baseline),
         reference: Some(middle[0]),
         ratio: Some(ratio(&middle)),
-        ratio_ci95: is_known.then_some([low, high]),
+        // The cases' clocks have a least and a greatest, and no interval.
+        ratio_ci95: None,
         least_ratio: Some(1.0 - tolerance),
         health,
         reason: None,
     })
 }
 
+/// A rate, the visits that it comes from, and what it is held against.
+struct Share {
+    rate: Rate,
+    visits: usize,
+    limit: f64,
+}
+
 /// Only what all cores read from memory and what one reads from a cache: limits of other mixes are less sure.
-fn against_sheet(probe: &Probe, report: &Report, reach: f64) -> Option<CheckRow> {
+fn share_of_sheet(probe: &Probe, report: &Report) -> Option<Share> {
     let row = report.rows.iter().find(|row| row.case == probe.case).filter(|row| row.kernel() == "load")?;
     let is_whole = probe.level != "memory" || probe.quantity == ROLES[0].0;
     // By the probe's own level: a handful of cases may not tell the levels apart.
@@ -586,18 +606,32 @@ fn against_sheet(probe: &Probe, report: &Report, reach: f64) -> Option<CheckRow>
     let limit = report.limits.of_row(&row, &report.machine).filter(|_| is_whole)?;
     let is_sheet = probe.level == "memory" || limit_is_specified(&report.limits, &probe.level);
     let rate = row.payload_bps.filter(|_| is_sheet)?;
-    let interval = rate.ends().map(|end| end / limit);
-    let health = judged(interval, reach);
-    Some(CheckRow {
+    Some(Share { rate, visits: row.quality.rounds, limit })
+}
+
+/// One of so many figures that the sheet judges. A check has time for few visits: where they are too few for an interval, their
+/// range widened by as much stands for it, as wherever figures are told apart.
+fn against_sheet(row: CheckRow, share: &Share, family: usize, reach: f64) -> CheckRow {
+    let Share { rate, visits, limit } = *share;
+    let of_limit = |ends: [f64; 2]| ends.map(|end| end / limit);
+    let interval = rate.capability.of_family(family, rate.undisturbed_share * visits as f64).map(of_limit);
+    let ends = interval.or((visits >= VISITS).then(|| of_limit(rate.wide())));
+    let health = ends.map_or(Health::Unknown, |ends| judged(ends, reach));
+    let reason = match (health, ends) {
+        (Health::TooNoisy, Some(ends)) => Some(too_noisy(ends)),
+        (Health::Unknown, _) => Some(format!("too few visits to tell: {VISITS} needed")),
+        _ => None,
+    };
+    CheckRow {
         against: Some(Against::Sheet),
         reference: Some(limit),
         ratio: Some(rate.value() / limit),
-        ratio_ci95: Some(interval),
+        ratio_ci95: interval,
         least_ratio: Some(reach),
         health,
-        reason: (health == Health::TooNoisy).then(|| too_noisy(interval)),
-        ..bare(probe, report)
-    })
+        reason,
+        ..row
+    }
 }
 
 fn limit_is_specified(limits: &limits::Limits, level: &str) -> bool {

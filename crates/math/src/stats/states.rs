@@ -75,6 +75,17 @@ pub struct Capability {
     pub ends: Ends,
 }
 
+impl Capability {
+    /// The ends of the interval that holds for so many figures together: with 95 % not one of them misses (Bonferroni). So many visits
+    /// were undisturbed. `None` where the ends are those of a range.
+    pub fn of_family(self, figures: usize, undisturbed: f64) -> Option<[f64; 2]> {
+        let freedom = (undisturbed - 1.0).max(1.0);
+        let reach = |miss: f64| student::quantile(miss, freedom);
+        let wider = reach(MISS / figures.max(1) as f64) / reach(MISS);
+        (self.ends == Ends::Ci95).then(|| [self.low, self.high].map(|end| self.value * (end / self.value).powf(wider)))
+    }
+}
+
 /// What visits whose states differ say together.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct States {

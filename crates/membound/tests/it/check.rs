@@ -73,6 +73,17 @@ impl Scene {
     fn look(&self, fake: &mut Fake) -> Checkup {
         check::look(&self.probes, &self.criteria, &self.measured(&self.probes, fake))
     }
+
+    /// Held against its sheet alone, after so many visits of each case.
+    fn held_to_sheet(&self, rounds: u32, fake: &mut Fake) -> Checkup {
+        let cases: Vec<Case> = self.probes.iter().map(|probe| probe.case.clone()).collect();
+        let record = simulated::in_rounds(&self.machine, &[(&cases, rounds)], fake);
+        check::look(&self.probes, &self.criteria, &record)
+    }
+
+    fn nothing(&self) -> Record {
+        by_hand::record(clock(1e9), self.machine.clone(), Vec::new())
+    }
 }
 
 fn of<'a>(checkup: &'a Checkup, quantity: &str) -> &'a CheckRow {
@@ -177,6 +188,23 @@ fn what_is_seen_once_drains_no_node() {
 }
 
 #[test]
+fn what_cannot_be_seen_again_drains_no_node() {
+    let scene = scene();
+    let mut record = scene.measured(&scene.probes, &mut fake(2, 0.7));
+    for visit in &mut record.measurements {
+        let Outcome::Measured(measured) = &mut visit.outcome else { continue };
+        measured.samples.core_clock_ticks.iter_mut().for_each(|ticks| *ticks *= 2);
+    }
+    let first = check::look(&scene.probes, &scene.criteria, &record);
+    assert!(degraded(&first).contains(&"core clock") && degraded(&first).contains(&"memory read"), "{first:?}");
+    let second = check::look(&first.suspects(&scene.probes), &scene.criteria, &scene.nothing());
+    let checkup = check::confirmed(first, &second);
+    assert!(!checkup.is_degraded(), "{}", checkup.line());
+    let clock = of(&checkup, "core clock");
+    assert_eq!((clock.health, clock.reason.as_deref()), (Health::Unknown, Some("it could not be seen again")));
+}
+
+#[test]
 fn a_crash_is_degraded_and_too_little_time_is_not() {
     let scene = scene();
     let mut crashing = fake(2, 1.0);
@@ -184,8 +212,7 @@ fn a_crash_is_degraded_and_too_little_time_is_not() {
     let checkup = scene.look(&mut crashing);
     assert_eq!(degraded(&checkup), ["memory triad"]);
     assert!(checkup.line().starts_with("memory triad: crashed: the kernel was stopped"), "{}", checkup.line());
-    let nothing = by_hand::record(clock(1e9), scene.machine.clone(), Vec::new());
-    let checkup = check::look(&scene.probes, &scene.criteria, &nothing);
+    let checkup = check::look(&scene.probes, &scene.criteria, &scene.nothing());
     assert!(checkup.is_unable() && !checkup.is_degraded());
     assert!(of(&checkup, "memory read").reason.as_ref().unwrap().contains("no time"));
 }
@@ -249,21 +276,52 @@ fn a_sheet_is_a_ground_too() {
     // Memory gives 12 GB/s together; the sheet promises 8 x 8 x 250 MT/s = 16 GB/s.
     scene.criteria.sheet = Some(sheet(250));
     scene.criteria.reach = 0.6;
-    let checkup = scene.look(&mut fake(2, 1.0));
+    let checkup = scene.held_to_sheet(5, &mut fake(2, 1.0));
     let read = of(&checkup, "memory read");
     assert!((read.ratio.unwrap() - 0.75).abs() < 0.01, "{read:?}");
     assert_eq!((checkup.rows.len(), checkup.is_degraded(), checkup.is_unable()), (1, false, false));
     scene.criteria.reach = 0.9;
-    let line = scene.look(&mut fake(2, 1.0)).line();
+    let line = scene.held_to_sheet(5, &mut fake(2, 1.0)).line();
     assert_eq!(line, "memory read 75 % of 16.0 GB/s (spec, limit 90 %)");
     scene.criteria.reach = 0.6;
     let mut crashing = fake(2, 1.0);
     crashing.crashes = Some("triad".into());
-    let line = scene.look(&mut crashing).line();
+    let line = scene.held_to_sheet(5, &mut crashing).line();
     assert!(line.contains("crashed"), "no sheet tells of a triad, and it must run all the same: {line}");
     scene.machine.dimms = Fact::Known(vec![by_hand::module(); 7]);
-    let line = scene.look(&mut fake(2, 1.0)).line();
+    let line = scene.held_to_sheet(5, &mut fake(2, 1.0)).line();
     assert!(line.ends_with("7 of 8 channels"), "{line}");
+}
+
+#[test]
+fn a_sheet_judges_by_what_visits_tell_and_what_is_seen_again() {
+    let mut scene = scene();
+    scene.criteria = Criteria { sheet: Some(sheet(250)), reach: 0.9, ..Criteria::default() };
+    let first = scene.held_to_sheet(5, &mut fake(2, 1.0));
+    assert_eq!(degraded(&first), ["memory read"]);
+    assert!(of(&first, "memory read").ratio_ci95.is_some());
+    // Of four visits there is a range and no interval; of one there is nothing.
+    let few = scene.held_to_sheet(4, &mut fake(2, 1.0));
+    let read = of(&few, "memory read");
+    assert_eq!((read.health, read.ratio_ci95), (Health::Degraded, None));
+    let one = scene.held_to_sheet(1, &mut fake(2, 1.0));
+    let read = of(&one, "memory read");
+    assert_eq!((read.health, one.is_unable()), (Health::Unknown, true));
+    assert!(read.reason.as_ref().is_some_and(|why| why.contains("2 needed")), "{read:?}");
+    // Less than that, and too near to it for a few visits.
+    scene.criteria.reach = 0.755;
+    assert_eq!(of(&scene.held_to_sheet(4, &mut fake(2, 1.0)), "memory read").health, Health::TooNoisy);
+    scene.criteria.reach = 0.9;
+    let again = |first: &Checkup| {
+        check::confirmed(first.clone(), &check::look(&scene.probes, &scene.criteria, &scene.nothing()))
+    };
+    assert_eq!(of(&again(&first), "memory read").health, Health::Unknown);
+    let mut crashing = fake(2, 1.0);
+    crashing.crashes = Some("triad".into());
+    let crashed = scene.held_to_sheet(5, &mut crashing);
+    assert!(degraded(&crashed).contains(&"memory triad"), "{crashed:?}");
+    let reason = of(&again(&crashed), "memory triad").reason.clone().unwrap();
+    assert!(reason.starts_with("crashed") && reason.ends_with("it could not be seen again"), "{reason}");
 }
 
 // ---------------------------------------------------------------- the line and the views
