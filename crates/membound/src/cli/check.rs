@@ -153,6 +153,11 @@ pub fn run(args: &CheckArgs) -> anyhow::Result<Done> {
             say::note(format_args!("not checked{record}{row}: {why}; --force checks nevertheless"));
             Ok(Done::ok(if args.format == Format::Json { "[]\n".into() } else { String::new() }))
         }
+        (Ok(Outcome::Checked(checkup)), Err(fault)) => {
+            // Who can't read the file reads what was found.
+            let _ = say::answer(&text(&checkup, args));
+            Err(unable(fault))
+        }
         (Ok(_), Err(fault)) => Err(unable(fault)),
         (Ok(_), Ok(())) => Ok(Done::ok(String::new())),
         (Err(fault), written) => {

@@ -285,7 +285,7 @@ const EXIT_STATUS: [(&str, &str); 3] = [
 const EXIT_STATUS_OF_CHECK: [(&str, &str); 3] = [
     ("0", "Healthy, skipped because the node is busy, or too noisy to tell: a note says which."),
     ("1", "Degraded."),
-    ("2", "The node could not be checked, or wrong usage."),
+    ("2", "The node could not be checked, the result could not be written or printed, or wrong usage."),
 ];
 
 const EXIT_STATUS_OF_WATCH: [(&str, &str); 3] = [
