@@ -48,7 +48,7 @@ pub struct HowArgs {
     /// Differences up to this many percent are not called faster or slower, however certain they are
     #[arg(long, value_name = "PERCENT", default_value = "1%", value_parser = noise)]
     pub noise: f64,
-    /// End with exit code 1 if any cell is slower
+    /// End with exit code 1 if any cell is slower, or crashes or goes wrong in B alone
     #[arg(long)]
     pub fail_on_regression: bool,
     /// List all cells, also those without a significant difference
@@ -103,10 +103,11 @@ pub fn run(args: &CompareArgs) -> anyhow::Result<Done> {
             say::remark(format_args!("not the same: {}: {} in A, {} in B", change.what, change.a, change.b));
         }
     }
-    let done = Done { text, failed: args.how.fail_on_regression && comparison.count(Verdict::Slower) > 0 };
+    let is_worse = comparison.count(Verdict::Slower) > 0 || comparison.broken().next().is_some();
+    let done = Done { text, failed: args.how.fail_on_regression && is_worse };
     let document = || sections::document(&comparison, true);
     let done = with_page(done, args.how.html.as_deref(), args.how.format, document);
-    match unjudged(&comparison).filter(|_| args.how.fail_on_regression) {
+    match unjudged(&comparison).filter(|_| args.how.fail_on_regression && !is_worse) {
         Some(why) => done.unjudged(&why),
         None => Ok(done),
     }

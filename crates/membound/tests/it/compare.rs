@@ -483,6 +483,22 @@ fn the_command_and_its_exit_codes() {
     assert_eq!(run(&[&a, &b, fail]).0, Some(1));
     assert_eq!(run(&[&b, &a, fail]).0, Some(0), "faster is no regression");
     assert_eq!(run(&[&a, &b, fail, noise, much]).0, Some(0));
+    // What crashes is worse than slow; what is merely not to be had is not.
+    for (outcome, expect) in [
+        (Outcome::Crashed { reason: "SIGILL".into() }, 1),
+        (Outcome::Invalid { reason: "wrong results".into() }, 1),
+        (Outcome::Unavailable { reason: "no AVX".into() }, 0),
+    ] {
+        let mut other = record(twenty(1.0, 2));
+        let case = other.measurements[0].case.clone();
+        let ours = other.measurements.iter_mut().filter(|visit| visit.case == case);
+        ours.for_each(|visit| visit.outcome = outcome.clone());
+        let path = written(&folder, "other.jsonl", &other);
+        let (code, text, talk) = run(&[&a, &path, fail]);
+        assert_eq!(code, Some(expect), "{outcome:?}: {text}{talk}");
+        assert_eq!(text.contains("1 cell of A crashed or came to wrong results in B: "), expect == 1, "{text}");
+        std::fs::remove_file(path).unwrap();
+    }
     let (code, rows, talk) = run(&[&a, &b, format, as_json]);
     assert_eq!(code, Some(0));
     assert_eq!(serde_json::from_str::<Vec<ComparisonRow>>(&rows).unwrap().len(), 20);

@@ -3,6 +3,7 @@
 use crate::across::compare::environment::Change;
 use crate::across::compare::figures::Figure;
 use crate::across::compare::row::{ComparisonRow, Verdict};
+use crate::quality::Quality;
 use crate::report::Report;
 use membound_core::record::Record;
 
@@ -53,6 +54,12 @@ impl Comparison {
     /// Cells of both sides with this verdict.
     pub fn count(&self, verdict: Verdict) -> usize {
         self.rows.iter().filter(|row| row.verdict == verdict).count()
+    }
+
+    /// Cells of A that crashed or computed wrong results in B.
+    pub fn broken(&self) -> impl Iterator<Item = &ComparisonRow> {
+        let is_broken = |row: &&ComparisonRow| Quality::is_faulty(row.reason.as_deref());
+        self.one_sided.iter().filter(|row| row.verdict == Verdict::OnlyA).filter(is_broken)
     }
 
     /// All rows: those of both sides, then those of one.

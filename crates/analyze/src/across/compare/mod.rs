@@ -22,6 +22,7 @@ use crate::across::compare::row::{ComparisonRow, Matched, Verdict};
 use crate::of_record::of_visits;
 use crate::report::Report;
 use crate::visits::Visits;
+use crate::wording::some;
 use membound_core::in_order::InOrder;
 use membound_core::parallel::{self, both};
 use membound_core::record::Record;
@@ -310,6 +311,7 @@ fn findings(comparison: &Comparison) -> Vec<String> {
             count(Verdict::Slower)
         ));
     }
+    findings.extend(broken(comparison));
     findings.extend([Verdict::Slower, Verdict::Faster].into_iter().filter_map(|verdict| most(comparison, verdict)));
     let mut rest = Vec::new();
     for (verdict, words) in [
@@ -332,6 +334,13 @@ fn findings(comparison: &Comparison) -> Vec<String> {
         ));
     }
     findings
+}
+
+/// What ran in A and can't be compared because it is broken in B.
+fn broken(comparison: &Comparison) -> Option<String> {
+    let names: Vec<String> = comparison.broken().map(|row| row.what.clone()).collect();
+    let cells = counted(names.len() as u64, if comparison.is_by_hand { "figure" } else { "cell" });
+    (!names.is_empty()).then(|| format!("{cells} of A crashed or came to wrong results in B: {}.", some(&names, 2)))
 }
 
 /// The typical half-width of an interval.
