@@ -9,7 +9,7 @@ use crate::common::fleets::{FAULTS, Fault, NOISES, Noise, Simulated};
 use crate::common::schema::Validator;
 use membound_analyze::across::fleet::finding::{Direction, Options, signed};
 use membound_analyze::across::fleet::gather::gather;
-use membound_analyze::across::fleet::nodes::{Facts, Fleet};
+use membound_analyze::across::fleet::nodes::{Facts, Fleet, Hardware, Node};
 use membound_analyze::across::fleet::rows::{Metric, ScreenRow, rows};
 use membound_analyze::across::fleet::screen;
 use membound_analyze::across::fleet::screening::Screening;
@@ -139,6 +139,37 @@ fn mixed_hardware_is_several_cohorts() {
 }
 
 /// Half the nodes have twice the memory: two cohorts. One node that lost a module: none of its own.
+/// A node of other cores or packages, as fast as the others.
+fn with_cores(node: &mut Node, packages: usize, cores: usize) {
+    node.hardware = std::sync::Arc::new(Hardware { packages, cores, ..(*node.hardware).clone() });
+}
+
+/// What a fault changes must not part a node from its neighbours, and all its other figures may be as theirs.
+#[test]
+fn a_node_that_lost_cores_is_a_finding() {
+    let mut simulated = Simulated::new(19, Noise::Normal);
+    let (mut fleet, _) = simulated.fleet(40, None, 0.0);
+    with_cores(&mut fleet.nodes[3], 2, 127);
+    with_cores(&mut fleet.nodes[5], 1, 64);
+    with_cores(&mut fleet.nodes[7], 2, 160);
+    let screening = screened(&fleet);
+    let sizes: Vec<usize> = screening.cohorts.iter().map(|cohort| cohort.nodes.len()).collect();
+    assert_eq!(sizes, [39, 1], "one with more has lost nothing, and nobody is like it");
+    let found: Vec<(&str, Direction)> =
+        screening.findings.iter().map(|finding| (finding.host.as_str(), finding.direction)).collect();
+    assert_eq!(found, [("n3", Direction::Slower), ("n5", Direction::Slower)]);
+    let said: Vec<String> = screening.findings.iter().map(|finding| finding.sentence()).collect();
+    assert_eq!(said[0], "n3: 127 of 128 cores: L1, L2, L3, memory as its neighbours");
+    assert!(said[1].starts_with("n5: 1 of 2 packages: "), "{said:?}");
+    let rows = rows(&fleet, &screening, &[]);
+    assert_eq!((rows[0].host.as_deref(), rows[0].deviation), (Some("n3"), None));
+    // Enough of the one and of the other are two kinds.
+    fleet.nodes[20..30].iter_mut().for_each(|node| with_cores(node, 1, 64));
+    let names: Vec<String> = screened(&fleet).cohorts.iter().map(|cohort| cohort.name.clone()).collect();
+    assert_eq!(names.len(), 3, "{names:?}");
+    assert!(names[1].ends_with("1 package, 64 cores"), "{names:?}");
+}
+
 #[test]
 fn memory_parts_a_cohort_where_enough_have_it() {
     let mut simulated = Simulated::new(8, Noise::Normal);

@@ -11,12 +11,12 @@ use std::collections::BTreeMap;
 use crate::across::fleet::cells::{Backing, Cell, Kind};
 use crate::across::fleet::distances::Distances;
 use crate::across::fleet::finding::{Odd, Options, signed};
-use crate::across::fleet::nodes::{Facts, Fleet};
+use crate::across::fleet::nodes::{Facts, Fleet, Hardware};
 use crate::across::verdict::diagnosis::CauseKind;
 use crate::across::verdict::rules::cure;
 use membound_core::stats::cohort;
 use membound_core::stats::cohort::Spread;
-use membound_core::units::{Bytes, Hertz, percent, significant};
+use membound_core::units::{Bytes, Hertz, counted, percent, significant};
 
 /// Thresholds: shares of one, beyond what the cohort's scale explains.
 mod threshold {
@@ -50,6 +50,34 @@ pub(crate) struct Found {
     pub evidence: Vec<String>,
     pub cure: String,
     pub test: String,
+}
+
+impl Found {
+    /// Beside cores that are lost: what slows the others down is told first, if that is known.
+    pub fn beside(self, lost: Found) -> Found {
+        let evidence = [&lost.evidence[..], &self.evidence].concat();
+        if self.cause.is_some() { Found { evidence, ..self } } else { Found { evidence, ..lost } }
+    }
+}
+
+/// Cores that a node lacks. It needs no slower figure: who wants all cores gets fewer.
+pub(crate) fn lost_cores(own: &Hardware, usual: &Hardware) -> Option<Found> {
+    if own.cores == 0 || own.cores >= usual.cores {
+        return None;
+    }
+    let (count, of, what) = match own.packages < usual.packages {
+        true => (own.packages, usual.packages, "package"),
+        false => (own.cores, usual.cores, "core"),
+    };
+    Some(Found {
+        cause: None,
+        why: format!("{count} of {}", counted(of, what)),
+        evidence: vec![format!("{} are online, its neighbours have {}", counted(own.cores, "core"), usual.cores)],
+        cure:
+            "look for cores that are offline (lscpu -e) or switched off in the firmware, and for a package that failed"
+                .into(),
+        test: "membound machine".into(),
+    })
 }
 
 /// What is usual in a cohort.

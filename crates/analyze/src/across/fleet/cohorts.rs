@@ -1,12 +1,13 @@
 //! Which machines should be alike: those of the same hardware. What a setting or a fault changes must not part a node from its
 //! neighbours, or it would be compared with nobody: the numbers of modules, clocks and settings are no part of what a
-//! cohort is. Memory, the speed that modules are made for and the number of NUMA nodes part a cohort only where enough nodes have
-//! the one and enough have the other: a single node that has less is one that lost some.
+//! cohort is. Cores, memory, the speed that modules are made for and the number of NUMA nodes part a cohort only where enough nodes
+//! have the one and enough have the other: a single node that has less is one that lost some.
 
 use membound_core::in_order::InOrder;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
-use crate::across::fleet::nodes::{Facts, Fleet};
+use crate::across::fleet::nodes::{Facts, Fleet, Hardware};
 use membound_core::units::Bytes;
 
 /// Fewer nodes than this say nothing about which of them is odd.
@@ -21,6 +22,8 @@ const SIZES: f64 = 1.6;
 pub(crate) struct Cohort {
     pub name: String,
     pub nodes: Vec<usize>,
+    /// What most of them have.
+    pub hardware: Arc<Hardware>,
 }
 
 impl Cohort {
@@ -41,14 +44,15 @@ impl Cohort {
 
 /// All cohorts, the largest first.
 pub(crate) fn cohorts(fleet: &Fleet) -> Vec<Cohort> {
-    let mut alike: BTreeMap<&crate::across::fleet::nodes::Hardware, Vec<usize>> = BTreeMap::new();
+    let mut alike: BTreeMap<[&str; 3], Vec<usize>> = BTreeMap::new();
     for (index, node) in fleet.nodes.iter().enumerate() {
-        alike.entry(&node.hardware).or_default().push(index);
+        let Hardware { processor, signature, caches, .. } = &*node.hardware;
+        alike.entry([processor, signature, caches]).or_default().push(index);
     }
-    let mut cohorts: Vec<Cohort> =
-        alike.into_iter().flat_map(|(hardware, nodes)| parted(fleet, &hardware.name(), nodes)).collect();
+    let wholes = alike.into_values().flat_map(|nodes| by_cores(fleet, nodes));
+    let mut cohorts: Vec<Cohort> = wholes.flat_map(|whole| parted(fleet, whole)).collect();
     cohorts.order_by_key(|cohort| std::cmp::Reverse(cohort.nodes.len()));
-    name_apart(fleet, &mut cohorts);
+    name_apart(&mut cohorts);
     cohorts
 }
 
@@ -67,8 +71,39 @@ fn memory(bytes: u64) -> String {
     if gib >= 8 { Bytes::gib(gib).to_string() } else { Bytes(bytes).to_string() }
 }
 
-fn parted(fleet: &Fleet, name: &str, nodes: Vec<usize>) -> Vec<Cohort> {
-    let mut parts = vec![Cohort { name: name.into(), nodes }];
+/// So many nodes are enough to be a part of their own.
+fn least_part(nodes: usize) -> usize {
+    (PART * nodes as f64).max(COHORT_LEAST as f64) as usize
+}
+
+/// Machines that differ in cores and packages alone, parted by them. Few that have less than many others lost some and stay with
+/// these; where nobody has many of a number, nobody can say which is odd.
+fn by_cores(fleet: &Fleet, nodes: Vec<usize>) -> Vec<Cohort> {
+    let least = least_part(nodes.len());
+    let mut alike: BTreeMap<(usize, usize), Vec<usize>> = BTreeMap::new();
+    for node in nodes {
+        let Hardware { cores, packages, .. } = *fleet.nodes[node].hardware;
+        alike.entry((cores, packages)).or_default().push(node);
+    }
+    let cohort = |nodes: Vec<usize>| {
+        let hardware = fleet.nodes[nodes[0]].hardware.clone();
+        Cohort { name: hardware.name(), nodes, hardware }
+    };
+    let (mut many, few): (Vec<Cohort>, Vec<Cohort>) =
+        alike.into_values().map(cohort).partition(|part| part.nodes.len() >= least);
+    let mut alone = Vec::new();
+    for part in few {
+        match many.iter_mut().find(|whole| whole.hardware.cores >= part.hardware.cores) {
+            Some(whole) => whole.nodes.extend(part.nodes),
+            None => alone.push(part),
+        }
+    }
+    many.iter_mut().for_each(|whole| whole.nodes.sort_unstable());
+    many.into_iter().chain(alone).collect()
+}
+
+fn parted(fleet: &Fleet, whole: Cohort) -> Vec<Cohort> {
+    let mut parts = vec![whole];
     for (value, ratio, text) in TRAITS {
         parts = parts.into_iter().flat_map(|part| split(fleet, part, value, ratio, text)).collect();
     }
@@ -84,7 +119,7 @@ fn split(
     ratio: f64,
     text: fn(f64) -> String,
 ) -> Vec<Cohort> {
-    let least = (PART * whole.nodes.len() as f64).max(COHORT_LEAST as f64) as usize;
+    let least = least_part(whole.nodes.len());
     let of = |node: &usize| value(&fleet.nodes[*node].facts);
     let (mut known, mut rest): (Vec<usize>, Vec<usize>) = whole.nodes.iter().partition(|node| of(node).is_some());
     let number = |node: &usize| of(node).unwrap_or(0.0);
@@ -106,20 +141,18 @@ fn split(
     parts[0].1.append(&mut rest);
     let cohort = |(middle, mut nodes): (f64, Vec<usize>)| {
         nodes.sort_unstable();
-        Cohort { name: format!("{}, {}", whole.name, text(middle)), nodes }
+        Cohort { name: format!("{}, {}", whole.name, text(middle)), nodes, hardware: whole.hardware.clone() }
     };
     parts.into_iter().map(cohort).collect()
 }
 
 /// Cohorts of one name differ in what the name leaves out.
-fn name_apart(fleet: &Fleet, cohorts: &mut [Cohort]) {
+fn name_apart(cohorts: &mut [Cohort]) {
     let names: Vec<String> = cohorts.iter().map(|cohort| cohort.name.clone()).collect();
     for cohort in cohorts.iter_mut() {
-        if names.iter().filter(|name| **name == cohort.name).count() > 1
-            && let Some(node) = cohort.nodes.first()
-        {
-            let hardware = &fleet.nodes[*node].hardware;
-            cohort.name = format!("{}, {}, {}", cohort.name, hardware.signature, hardware.caches);
+        if names.iter().filter(|name| **name == cohort.name).count() > 1 {
+            let Hardware { signature, caches, .. } = &*cohort.hardware;
+            cohort.name = format!("{}, {signature}, {caches}", cohort.name);
         }
     }
 }

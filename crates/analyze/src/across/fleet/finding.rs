@@ -49,7 +49,7 @@ pub struct Finding {
     pub cohort: usize,
     /// Slower or faster.
     pub direction: Direction,
-    /// What deviates, most first.
+    /// What deviates, most first; empty where a fact alone is the finding.
     pub deviations: Vec<Deviation>,
     /// Levels that are as its neighbours'.
     pub alike: Vec<String>,
@@ -76,17 +76,14 @@ impl Finding {
     pub fn sentence(&self) -> String {
         /// More would not be read.
         const NAMED: usize = 2;
-        let deviating: Vec<String> = self
-            .deviations
-            .iter()
-            .take(NAMED)
-            .map(|deviation| format!("{} {}", deviation.group, signed(deviation.deviation)))
-            .collect();
-        let alike = match &self.alike[..] {
-            [] => String::new(),
-            levels => format!(", {} as its neighbours", levels.join(", ")),
-        };
-        format!("{}: {}: {}{alike}", self.host, self.why, deviating.join(", "))
+        let named = self.deviations.iter().take(NAMED);
+        let mut figures: Vec<String> =
+            named.map(|deviation| format!("{} {}", deviation.group, signed(deviation.deviation))).collect();
+        if !self.alike.is_empty() {
+            figures.push(format!("{} as its neighbours", self.alike.join(", ")));
+        }
+        let parts = [self.host.clone(), self.why.clone(), figures.join(", ")];
+        parts.iter().filter(|part| !part.is_empty()).cloned().collect::<Vec<_>>().join(": ")
     }
 }
 /// A deviation as people read it: `-12.1%`.

@@ -22,7 +22,7 @@ pub mod topology;
 use crate::across::fleet::cohorts::COHORT_LEAST;
 use crate::across::fleet::distances::Distances;
 use crate::across::fleet::finding::{Direction, Finding, Options};
-use crate::across::fleet::nodes::Fleet;
+use crate::across::fleet::nodes::{Fleet, Hardware};
 use crate::across::fleet::screening::{CohortReport, Screening};
 use crate::across::fleet::since::Since;
 use crate::across::fleet::switches::SwitchLine;
@@ -51,7 +51,7 @@ pub fn screen(fleet: &Fleet, then: Option<&Fleet>, topology: Option<&Topology>, 
         }
         let distances = Distances::of(fleet, &cohort.nodes, options);
         let index = screening.cohorts.len();
-        let mut findings = findings(fleet, &distances, index, options);
+        let mut findings = findings(fleet, &distances, &cohort.hardware, index, options);
         let lines = topology.map(|topology| switches::lines(fleet, &distances, topology, options)).unwrap_or_default();
         switches::mark(&mut findings, &lines);
         screening.findings.extend(findings);
@@ -71,38 +71,38 @@ fn rank(finding: &Finding) -> (bool, f64) {
     (finding.direction == Direction::Faster, -finding.worst().abs())
 }
 
-fn findings(fleet: &Fleet, distances: &Distances, cohort: usize, options: Options) -> Vec<Finding> {
+/// Nodes whose figures stand out, and those that lack cores, whatever the others of theirs still do.
+fn findings(fleet: &Fleet, distances: &Distances, usual: &Hardware, cohort: usize, options: Options) -> Vec<Finding> {
     let flagged = distances.flagged();
     let typical = causes::Typical::of(fleet, distances);
-    flagged.into_iter().map(|place| finding(fleet, distances, &typical, cohort, place, options)).collect()
-}
-
-fn finding(
-    fleet: &Fleet,
-    distances: &Distances,
-    typical: &causes::Typical,
-    cohort: usize,
-    place: usize,
-    options: Options,
-) -> Finding {
-    let deviations = distances.deviations_of(fleet, place);
-    let node = distances.nodes[place];
-    let worst = deviations.first().map_or(0.0, |deviation| deviation.deviation);
-    let found = causes::cause(fleet, distances, typical, place, options);
-    Finding {
-        node,
-        host: fleet.nodes[node].host.clone(),
-        cohort,
-        direction: if worst < 0.0 { Direction::Slower } else { Direction::Faster },
-        alike: distances.levels_alike(fleet, place, options.noise),
-        deviations,
-        cause: found.cause,
-        why: found.why,
-        evidence: found.evidence,
-        cure: found.cure,
-        test: found.test,
-        switch: None,
-    }
+    let of = |place: usize| {
+        let is_flagged = flagged.binary_search(&place).is_ok();
+        let cause = is_flagged.then(|| causes::cause(fleet, distances, &typical, place, options));
+        let lost = causes::lost_cores(&fleet.nodes[distances.nodes[place]].hardware, usual);
+        let deviations = if is_flagged { distances.deviations_of(fleet, place) } else { Vec::new() };
+        let is_slower = lost.is_some() || deviations.first().is_some_and(|worst| worst.deviation < 0.0);
+        let found = match (cause, lost) {
+            (Some(found), Some(lost)) => found.beside(lost),
+            (found, lost) => found.or(lost)?,
+        };
+        let direction = if is_slower { Direction::Slower } else { Direction::Faster };
+        let node = distances.nodes[place];
+        Some(Finding {
+            node,
+            host: fleet.nodes[node].host.clone(),
+            cohort,
+            direction,
+            alike: distances.levels_alike(fleet, place, options.noise),
+            deviations,
+            cause: found.cause,
+            why: found.why,
+            evidence: found.evidence,
+            cure: found.cure,
+            test: found.test,
+            switch: None,
+        })
+    };
+    (0..distances.nodes.len()).filter_map(of).collect()
 }
 
 fn sentences(fleet: &Fleet, screening: &Screening) -> Vec<String> {

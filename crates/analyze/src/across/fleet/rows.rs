@@ -138,7 +138,7 @@ fn findings(fleet: &Fleet, screening: &Screening) -> Vec<ScreenRow> {
         host: Some(finding.host.clone()),
         file: Some(fleet.nodes[finding.node].file.clone()),
         group: finding.deviations.first().map(|worst| worst.group.clone()),
-        deviation: Some(finding.worst()),
+        deviation: finding.deviations.first().map(|worst| worst.deviation),
         p: finding.deviations.first().map(|worst| worst.p),
         groups: finding.deviations.clone(),
         cause: finding.cause.map(|cause| cause.word().into()),
