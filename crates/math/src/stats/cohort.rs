@@ -92,15 +92,20 @@ pub fn chance(distance: f64, freedom: f64) -> f64 {
     student::outside(distance.abs(), freedom)
 }
 
-/// The greatest of the probabilities that are findings among `tests` (of which those left out are greater), at a rate of false
-/// findings among all; 0 where none is.
+/// Up to which probability one is a finding among `tests` (of which those left out are greater), at a rate of false findings among
+/// all; 0 where none is.
 pub fn least_chance(chances: &mut [f64], tests: usize, rate: f64) -> f64 {
     chances.sort_unstable_by(f64::total_cmp);
     let tests = tests.max(chances.len()).max(1) as f64;
     // The harmonic number, by Euler's constant.
     let dependent = if tests < 2.0 { 1.0 } else { tests.ln() + 0.577_215_664_9 + 0.5 / tests };
     let allowed = |rank: usize| (rank + 1) as f64 * rate / (tests * dependent);
-    chances.iter().enumerate().rev().find(|(rank, chance)| **chance <= allowed(*rank)).map_or(0.0, |found| *found.1)
+    chances
+        .iter()
+        .enumerate()
+        .rev()
+        .find(|(rank, chance)| **chance <= allowed(*rank))
+        .map_or(0.0, |(rank, _)| allowed(rank))
 }
 
 #[cfg(test)]
@@ -126,13 +131,18 @@ mod tests {
     /// 0.006 and the second 0.012.
     #[test]
     fn false_findings_by_hand() {
-        assert_eq!(least_chance(&mut [0.049], 1, 0.05), 0.049);
-        assert_eq!(least_chance(&mut [0.051], 1, 0.05), 0.0);
-        assert_eq!(least_chance(&mut [0.5, 0.005, 0.9, 0.8], 4, 0.05), 0.005);
-        assert_eq!(least_chance(&mut [0.5, 0.0115, 0.0119, 0.8], 4, 0.05), 0.0119);
-        assert_eq!(least_chance(&mut [0.5, 0.0125, 0.0129, 0.8], 4, 0.05), 0.0);
+        let check = |chances: &[f64], tests: usize, findings: usize, least: f64| {
+            let found = least_chance(&mut chances.to_vec(), tests, 0.05);
+            assert_eq!(chances.iter().filter(|chance| **chance <= found).count(), findings, "{chances:?}: {found}");
+            assert!((found - least).abs() < 1e-4, "{chances:?}: {found}");
+        };
+        check(&[0.049], 1, 1, 0.05);
+        check(&[0.051], 1, 0, 0.0);
+        check(&[0.5, 0.005, 0.9, 0.8], 4, 1, 0.006);
+        check(&[0.5, 0.0115, 0.0119, 0.8], 4, 2, 0.012);
+        check(&[0.5, 0.0125, 0.0129, 0.8], 4, 0, 0.0);
         // Those left out count.
-        assert_eq!(least_chance(&mut [0.005], 400, 0.05), 0.0);
+        check(&[0.005], 400, 0, 0.0);
     }
 
     #[test]

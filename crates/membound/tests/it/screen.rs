@@ -7,6 +7,7 @@ use std::process::Command;
 
 use crate::common::fleets::{FAULTS, Fault, NOISES, Noise, Simulated};
 use crate::common::schema::Validator;
+use membound_analyze::across::fleet::cells::Cell;
 use membound_analyze::across::fleet::finding::{Direction, Options, signed};
 use membound_analyze::across::fleet::gather::gather;
 use membound_analyze::across::fleet::nodes::{Facts, Fleet, Hardware, Node};
@@ -214,6 +215,37 @@ fn faster_nodes_stand_last() {
     let found: Vec<(&str, Direction)> =
         screening.findings.iter().map(|finding| (finding.host.as_str(), finding.direction)).collect();
     assert_eq!(found, [("slow", Direction::Slower), ("fast", Direction::Faster)]);
+}
+
+/// What makes a node stand out says which way it deviates: the rest may be chance, among so many nodes.
+#[test]
+fn what_chance_explains_gives_no_direction() {
+    let mut simulated = Simulated::new(20, Noise::Normal);
+    let (mut fleet, _) = simulated.fleet(200, None, 0.0);
+    let is_in = |level: &str, cell: &Cell| cell.level == level && cell.unit == "B/s";
+    let cells = fleet.cells.clone();
+    let faster = |node: &mut Node, level: &str, by: f64| {
+        let ours = node.figures.iter_mut().filter(|figure| is_in(level, &cells[figure.cell as usize]));
+        ours.for_each(|figure| figure.log += by as f32);
+    };
+    for node in &mut fleet.nodes {
+        faster(node, "memory", 0.004 * simulated.normal());
+    }
+    faster(&mut fleet.nodes[9], "L1", 0.08);
+    let usual = fleet.clone();
+    let directions: Vec<(Direction, bool)> = (10..60)
+        .map(|slower| {
+            let mut fleet = usual.clone();
+            faster(&mut fleet.nodes[9], "memory", -0.001 * f64::from(slower));
+            let screening = screen(&fleet, None, None, Options { noise: 0.01, ..Options::default() });
+            let [finding] = &screening.findings[..] else { panic!("{:?}", screening.findings) };
+            (finding.direction, finding.deviations.iter().any(|deviation| deviation.deviation < 0.0))
+        })
+        .collect();
+    println!("{directions:?}");
+    let (first, last) = (directions[0], directions[directions.len() - 1]);
+    assert_eq!((first, last), ((Direction::Faster, false), (Direction::Slower, true)));
+    assert!(directions.contains(&(Direction::Faster, true)), "it is told, and decides nothing: {directions:?}");
 }
 
 /// Ten switches of 20 nodes; those under s3 are 4 % slow in memory.

@@ -61,7 +61,9 @@ pub(crate) struct Distances {
     spreads: Vec<Option<Spread>>,
     errors: Vec<f32>,
     signs: Vec<f64>,
-    /// Chances up to this one are none, of a node that stands out.
+    /// Chances up to this one are none, among all nodes.
+    least_chance: f64,
+    /// And up to this one, of a node that stands out.
     allowed: f64,
     noise: f64,
     /// Nodes (by place) that stand out.
@@ -85,6 +87,7 @@ impl Distances {
             spreads: vec![None; cells.len()],
             logs,
             errors,
+            least_chance: 0.0,
             allowed: 0.0,
             noise: options.noise,
             flagged: vec![false; nodes.len()],
@@ -188,11 +191,15 @@ impl Distances {
         self.allowed = options.rate / each;
         // Among few nodes an odd one widens the very scale that it is held against: at first it need not stand out among all.
         let is_easy = !is_second && self.nodes.len() < TAIL_NODES;
-        let least_chance =
+        self.least_chance =
             if is_easy { self.allowed } else { cohort::least_chance(&mut chances, self.nodes.len(), self.allowed) };
-        self.flagged = (0..self.nodes.len())
-            .map(|place| self.far(place).iter().any(|far| far.p <= least_chance && far.effect.abs() >= self.noise))
-            .collect();
+        self.flagged =
+            (0..self.nodes.len()).map(|place| self.far(place).iter().any(|far| self.stands_out(far))).collect();
+    }
+
+    /// Whether this makes a node stand out.
+    fn stands_out(&self, far: &Far) -> bool {
+        far.p <= self.least_chance && far.effect.abs() >= self.noise
     }
 
     fn tail_of(&self, matrix: &[f32], width: usize, is_of_sets: bool, is_second: bool) -> f64 {
@@ -266,24 +273,22 @@ impl Distances {
         (0..self.sets.len()).filter(|set| self.sets[*set].is_shown).collect()
     }
 
-    /// What of a node is a finding: the direction of the largest set first, most first in it. Where a set tells, its parts need
-    /// not: of overlapping sets those are named that stand side by side, others only where none of these does.
+    /// What of a node that stands out is a finding, most first, what deviates the other way last. Where a set tells, its parts need
+    /// not: of overlapping sets those are named that stand side by side, others only where none of these makes the node stand out.
+    /// Which way a node deviates is said by what makes it stand out: the rest, seen by itself, may be chance among so many nodes.
     pub fn deviations_of(&self, fleet: &Fleet, place: usize) -> Vec<Deviation> {
         let found: Vec<Far> =
             self.far(place).into_iter().filter(|far| far.p <= self.allowed && far.effect.abs() >= self.noise).collect();
-        let shown = |far: &&Far| matches!(far.what, What::Set(set) if self.sets[set].is_shown);
-        let any_set = |far: &&Far| matches!(far.what, What::Set(_));
-        let mut chosen: Vec<&Far> = found.iter().filter(shown).collect();
-        if chosen.is_empty() {
-            chosen = found.iter().filter(any_set).collect();
-        }
-        if chosen.is_empty() {
-            chosen = found.iter().collect();
-        }
+        let is_shown = |far: &Far| matches!(far.what, What::Set(set) if self.sets[set].is_shown);
+        let is_set = |far: &Far| matches!(far.what, What::Set(_));
+        let tiers: [&dyn Fn(&Far) -> bool; 2] = [&is_shown, &is_set];
+        let tells = |is_ours: &&&dyn Fn(&Far) -> bool| found.iter().any(|far| is_ours(far) && self.stands_out(far));
+        let tier = tiers.iter().find(tells);
+        let mut chosen: Vec<&Far> = found.iter().filter(|far| tier.is_none_or(|is_ours| is_ours(far))).collect();
         // A deficit is what is looked for, if there is one.
-        let is_slower = chosen.iter().any(|far| far.effect < 0.0);
+        let is_slower = chosen.iter().any(|far| far.effect < 0.0 && self.stands_out(far));
         chosen.order_by(|a, b| {
-            let rank = |far: &Far| (is_slower && far.effect > 0.0, -far.effect.abs());
+            let rank = |far: &Far| (is_slower != (far.effect < 0.0), -far.effect.abs());
             rank(a).partial_cmp(&rank(b)).unwrap_or(std::cmp::Ordering::Equal)
         });
         let name = |far: &Far| match far.what {
