@@ -105,11 +105,9 @@ fn read(paths: &[PathBuf]) -> anyhow::Result<Gathered> {
     let gathered = gather::gather(&files, threads, now);
     if gathered.fleet.nodes.is_empty() {
         let reasons: Vec<&str> = gathered.unread.iter().take(3).map(|unread| unread.reason.as_str()).collect();
-        return Err(usage(format!("none of {} can be used: {}", records(files.len()), reasons.join("; "))));
+        let none =
+            if files.len() == 1 { String::new() } else { format!("none of {} records can be used: ", files.len()) };
+        return Err(usage(none + &reasons.join("; ")));
     }
     Ok(gathered)
-}
-
-fn records(count: usize) -> String {
-    if count == 1 { "1 record".into() } else { format!("{count} records") }
 }

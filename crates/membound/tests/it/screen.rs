@@ -139,7 +139,6 @@ fn mixed_hardware_is_several_cohorts() {
     assert!(screening.notes.iter().any(|note| note.starts_with("c0: alone of its kind")), "{:?}", screening.notes);
 }
 
-/// Half the nodes have twice the memory: two cohorts. One node that lost a module: none of its own.
 /// A node of other cores or packages, as fast as the others.
 fn with_cores(node: &mut Node, packages: usize, cores: usize) {
     node.hardware = std::sync::Arc::new(Hardware { packages, cores, ..(*node.hardware).clone() });
@@ -171,6 +170,7 @@ fn a_node_that_lost_cores_is_a_finding() {
     assert!(names[1].ends_with("1 package, 64 cores"), "{names:?}");
 }
 
+/// Half the nodes have twice the memory: two cohorts. One node that lost a module: none of its own.
 #[test]
 fn memory_parts_a_cohort_where_enough_have_it() {
     let mut simulated = Simulated::new(8, Noise::Normal);
@@ -353,6 +353,10 @@ fn views_are_whole_and_narrow() {
         }
         assert!(text.starts_with("10 of 200 nodes of 1 kind of hardware are slower"), "{text}");
     }
+    // No node is both among the slowest and the fastest of a few.
+    let (few, _) = Simulated::new(21, Noise::Normal).fleet(6, None, 0.0);
+    let text = plain(&terminal::section::document(&sections::fleet::document(&few, &screened(&few), &[], &[], false)));
+    assert!(text.contains(": all of 6 nodes") && !text.contains("fastest of"), "{text}");
     let rows = rows(&fleet, &screening, &[]);
     let read: Vec<ScreenRow> = serde_json::from_str(&json::fleet(&rows)).unwrap();
     assert_eq!(read, rows);

@@ -140,19 +140,22 @@ fn nodes(fleet: &Fleet, screened: &[&CohortReport], all: bool) -> Section {
         let mut places: Vec<usize> = (0..cohort.nodes.len()).filter(|place| cohort.worst(*place).is_finite()).collect();
         places.order_by(|a, b| cohort.worst(*a).total_cmp(&cohort.worst(*b)));
         let most = if all { MAPPED } else { RANKED };
-        let slowest = ranked(fleet, cohort, &places[..most.min(places.len())], "the slowest");
-        let is_whole = places.len() <= most;
+        // No node stands in two tables.
+        if places.len() <= most + RANKED {
+            return vec![ranked(fleet, cohort, &places, "all")];
+        }
+        let slowest = ranked(fleet, cohort, &places[..most], "the slowest");
         // The best have no weak side.
         places.reverse();
         places.truncate(RANKED);
-        std::iter::once(slowest)
-            .chain((!is_whole).then(|| ranked(fleet, cohort, &places, "the fastest")))
-            .collect::<Vec<_>>()
+        vec![slowest, ranked(fleet, cohort, &places, "the fastest")]
     };
     Section {
         id: "map",
         title: "Nodes and groups".into(),
-        about: "How far each group of figures is from the median, in %: the groups in which these nodes differ most come first.".into(),
+        about: "How far each group of figures is from the median, in %: the groups in which these nodes differ most. Nodes are in the order \
+                of the group in which each is slowest."
+            .into(),
         tables: screened.iter().flat_map(tables).collect(),
         charts: screened.iter().filter_map(|cohort| order(cohort)).collect(),
         ..Section::default()
