@@ -31,10 +31,10 @@ pub struct FleetRunArgs {
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
     /// What a node may take; then it is ended, and what it has finished is kept
-    #[arg(long, value_name = "TIME", value_parser = patience, default_value = "5min")]
+    #[arg(long, value_name = "TIME", value_parser = patience, default_value = NODE_TIMEOUT)]
     pub node_timeout: Duration,
     /// A node that says nothing for so long is lost, and left behind
-    #[arg(long, value_name = "TIME", value_parser = patience, default_value = "30s")]
+    #[arg(long, value_name = "TIME", value_parser = patience, default_value = SILENCE)]
     pub silence: Duration,
     /// No notes on stderr
     #[arg(long, short)]
@@ -43,6 +43,21 @@ pub struct FleetRunArgs {
     /// `-- pingpong` all ranks join [default: the default run]
     #[arg(last = true, value_name = "PLAN")]
     pub plan: Vec<String>,
+}
+
+/// What a node may take, and may be silent, where the user says nothing else.
+const NODE_TIMEOUT: &str = "5min";
+const SILENCE: &str = "30s";
+
+impl FleetRunArgs {
+    /// Where all ranks join, none is ended or left behind without the others.
+    fn refuse_what_is_each_nodes(&self) -> anyhow::Result<()> {
+        let given = [("--node-timeout", self.node_timeout, NODE_TIMEOUT), ("--silence", self.silence, SILENCE)];
+        let other = given.iter().find(|(_, time, usual)| patience(usual) != Ok(*time));
+        other.map_or(Ok(()), |(flag, ..)| {
+            Err(usage(format!("leave {flag} out: in `-- pingpong` all ranks join, and none is ended by itself")))
+        })
+    }
 }
 
 const TOOL: &str = concat!("membound ", env!("CARGO_PKG_VERSION"));
@@ -103,6 +118,7 @@ fn join(args: &FleetRunArgs, mut plan: pingpong::PingPongArgs) -> anyhow::Result
     plan.run.quiet |= args.quiet;
     pingpong::run_into(&plan, &|| {
         has_no_place(&args.plan)?;
+        args.refuse_what_is_each_nodes()?;
         Ok(Some(folder(args.out.as_deref())?.join(MESSAGES)))
     })
 }
@@ -177,7 +193,8 @@ fn with_output(folder: &Path, arguments: &[String]) -> Vec<String> {
 
 /// Whether a plan leaves it to the fleet where records go.
 fn has_no_place(plan: &[String]) -> anyhow::Result<()> {
-    let own = |flag: &&String| ["--record", "--out", "--html"].contains(&flag.split('=').next().unwrap_or_default());
+    const PLACES: [&str; 5] = ["--record", "--out", "--html", "--svg", "--hwloc"];
+    let own = |flag: &&String| PLACES.contains(&flag.split('=').next().unwrap_or_default());
     plan.iter().find(own).map_or(Ok(()), |flag| {
         Err(usage(format!(
             "leave {flag} out of the plan: a fleet gathers its records itself; say where with `fleet run --out DIR`"
@@ -248,7 +265,6 @@ mod tests {
         check("--budget 5s", "--out /t --budget 5s");
         check("latency --budget 5s", "latency --record /t/record.jsonl --budget 5s");
     }
-}
 
     #[test]
     fn results_of_another_run_are_not_joined() {
@@ -261,3 +277,4 @@ mod tests {
             assert!(said.contains("another run") && said.contains(name), "{said}");
         }
     }
+}

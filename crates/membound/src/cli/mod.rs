@@ -360,3 +360,5 @@ mod tests {
         refuses("roofline run.jsonl", "measures nothing that one node can");
     }
 }
+        refuses("roofline --svg x.svg", "leave --svg out of the plan");
+        refuses("numa --hwloc=x.xml", "leave --hwloc=x.xml out of the plan");
