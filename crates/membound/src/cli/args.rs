@@ -378,7 +378,12 @@ pub(crate) fn new_page(page: &str, path: &Path, flag: &str) -> anyhow::Result<()
 /// This build has no pages.
 #[cfg(not(feature = "report"))]
 fn write_page(_document: Document, _path: &Path) -> anyhow::Result<()> {
-    Err(usage("this build of membound writes no pages (feature `report` is off); leave out --html"))
+    Err(no_pages("--html"))
+}
+
+/// What a build without pages says of a flag that asks for one.
+pub(crate) fn no_pages(flag: &str) -> anyhow::Error {
+    usage(format!("this build of membound writes no pages (feature `report` is off); leave out {flag}"))
 }
 
 /// Kernels by their names; `all` is every one of the catalog.

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use anyhow::Context;
 use indicatif::{ProgressBar, ProgressStyle};
 
-use crate::cli::args::{Done, Format, PlaceArgs, RunArgs};
+use crate::cli::args::{Done, Format, PlaceArgs, RunArgs, no_pages};
 use crate::cli::report::present;
 use crate::cli::say;
 use crate::cli::usage;
@@ -267,9 +267,7 @@ impl Page {
     /// The file can't be made, or this build has no pages.
     pub fn reserve(args: &RunArgs) -> anyhow::Result<Page> {
         match &args.html {
-            Some(_) if cfg!(not(feature = "report")) => {
-                Err(usage("this build of membound writes no pages (feature `report` is off); leave out --html"))
-            }
+            Some(_) if cfg!(not(feature = "report")) => Err(no_pages("--html")),
             path => Ok(Page(path.as_ref().map(|path| reserve(path, "--html")).transpose()?)),
         }
     }

@@ -51,6 +51,11 @@ pub struct ReportArgs {
 pub fn run(args: &ReportArgs) -> anyhow::Result<Done> {
     let records = ours(files(&args.records)?, &args.records)?;
     args.detail.refuse_unless(args.format == Format::Table)?;
+    for (flag, is_given) in [("--html", args.html.is_some()), ("--out", args.out.is_some())] {
+        if is_given && cfg!(not(feature = "report")) {
+            return Err(args::no_pages(flag));
+        }
+    }
     if args.html.is_some() && records.len() > 1 {
         return Err(usage(format!("--html writes one page, and there are {} records; give --out DIR", records.len())));
     }
@@ -119,10 +124,10 @@ fn write_pages(args: &ReportArgs, reports: &[(&PathBuf, Report)], mut done: Done
             (None, None) => return Ok(done),
         };
         match write_page(report, &page, flag) {
-            Ok(Some(page)) if args.format == Format::Table => {
+            Ok(()) if args.format == Format::Table => {
                 done.text.push_str(&format!("\nWritten: {}\n", page.display()));
             }
-            Ok(_) => {}
+            Ok(()) => {}
             Err(fault) => done = done.lacking(&fault),
         }
     }
@@ -270,15 +275,14 @@ pub fn present(report: &Report, format: Format, table: impl Fn(&Report) -> Strin
     }
 }
 
-/// Writes the page, a new file, where this build has pages; the flag chooses another place.
+/// Writes the page, a new file; the flag chooses another place.
 #[cfg(feature = "report")]
-pub fn write_page<'a>(report: &Report, path: &'a Path, flag: &str) -> anyhow::Result<Option<&'a Path>> {
-    args::new_page(&view::html::page(report), path, flag)?;
-    Ok(Some(path))
+fn write_page(report: &Report, path: &Path, flag: &str) -> anyhow::Result<()> {
+    args::new_page(&view::html::page(report), path, flag)
 }
 
-/// This build has no pages (feature `report` is off).
+/// This build has no pages.
 #[cfg(not(feature = "report"))]
-pub fn write_page<'a>(_report: &Report, _path: &'a Path, _flag: &str) -> anyhow::Result<Option<&'a Path>> {
-    Ok(None)
+fn write_page(_report: &Report, _path: &Path, flag: &str) -> anyhow::Result<()> {
+    Err(args::no_pages(flag))
 }
