@@ -81,8 +81,8 @@ pub enum Color {
 /// Flags of everything that measures.
 #[derive(Debug, Clone, Args)]
 pub struct RunArgs {
-    /// Time to spend, such as 30s or 1h30m [default: 15s to 5min, by command]
-    #[arg(long, value_name = "TIME", value_parser = parse_duration)]
+    /// Time to spend, such as 30s or 1h30m
+    #[arg(long, value_name = "TIME", value_parser = parse_duration, allow_hyphen_values = true)]
     pub budget: Option<Duration>,
     /// Samples of one case and visit
     #[arg(long, value_name = "N", default_value_t = SAMPLES, value_parser = number(3, 10_000))]

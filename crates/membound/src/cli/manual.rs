@@ -3,13 +3,14 @@
 
 use std::path::Path;
 
-use clap::Command;
+use clap::{Arg, Command};
 use clap_mangen::Man;
 use clap_mangen::roff::{Roff, bold, roman};
 
 use crate::cli::args::Done;
 use crate::cli::say;
 use crate::cli::usage::usage;
+use membound_core::plain::EXPERIMENTS;
 use membound_core::plain_experiments;
 use membound_measure::os::outfile::Reserved;
 
@@ -276,6 +277,27 @@ pub const REFUSED: [(&str, &[&str]); 2] = [
     ("stream", &["kernel", "load", "unroll", "misalign", "energy", "offsets"]),
 ];
 
+/// What a command takes without `--budget`.
+const BUDGETS: [(&str, &str); 15] = [
+    ("", "60s; with --quick 5s"),
+    ("bandwidth", "15s; with --energy 30s, with --offsets 90s"),
+    ("stores", "30s"),
+    ("stream", "15s"),
+    ("kinds", "60s; of a device's buffers 2min"),
+    ("copies", "60s"),
+    ("kernel", "15s"),
+    ("c2c", "30s"),
+    ("loaded", "30s"),
+    ("addrmap", "30s"),
+    ("latency", "14.5s"),
+    ("numa", "30s; with --page-cache 5min"),
+    ("pingpong", "60s"),
+    ("roofline", "30s"),
+    ("rounding", "15s"),
+];
+/// The same of plain experiments.
+const PLAIN_BUDGET: &str = "30s";
+
 const EXIT_STATUS: [(&str, &str); 3] = [
     ("0", "Done."),
     ("1", "A measurement failed or is invalid, nothing could be measured at all, or a file could not be written."),
@@ -294,10 +316,15 @@ const EXIT_STATUS_OF_WATCH: [(&str, &str); 3] = [
     ("2", "It could not watch, or wrong usage."),
 ];
 
-const ENVIRONMENT: [(&str, &str); 4] = [
+const ENVIRONMENT: [(&str, &str); 6] = [
     ("COLUMNS", "Width of text, 80 to 200 [default: that of the terminal, or 80]."),
     ("NO_COLOR, CLICOLOR, CLICOLOR_FORCE", "Whether text is coloured, where --color does not say."),
     ("SLURMD_NODENAME", "The node's name, which %n stands for in the path of a baseline."),
+    (
+        "MEMBOUND_MPI",
+        "The MPI library to load, a path or a name [default: what the loader finds, such as libmpi.so.40].",
+    ),
+    ("TMPDIR", "Where a lock and a node's record of a fleet lie for the time of a run [default: /tmp]."),
     ("OMPI_*, PMI_*, PMIX_*, PALS_*, SLURM_*", "Rank and number of the processes that a launcher started."),
 ];
 
@@ -306,6 +333,17 @@ pub fn dressed(mut command: Command) -> Command {
     for (name, flags) in REFUSED {
         command = command
             .mut_subcommand(name, |one| flags.iter().fold(one, |one, flag| one.mut_arg(flag, |flag| flag.hide(true))));
+    }
+    let plain = EXPERIMENTS.iter().map(|experiment| (experiment.name, PLAIN_BUDGET));
+    for (name, usual) in BUDGETS.into_iter().chain(plain) {
+        let told = |budget: Arg| {
+            let help = budget.get_help().map(ToString::to_string).unwrap_or_default();
+            budget.help(format!("{help} [default: {usual}]"))
+        };
+        command = match name {
+            "" => command.mut_arg("budget", told),
+            name => command.mut_subcommand(name, |one| one.mut_arg("budget", told)),
+        };
     }
     for (name, examples) in examples() {
         let text = listed(examples);

@@ -336,6 +336,28 @@ mod tests {
     }
 
     #[test]
+    fn help_tells_what_a_command_takes() {
+        let all = command();
+        let measures = |one: &&clap::Command| one.get_name() != "check" && budget(one).is_some();
+        let names = all.get_subcommands().filter(measures).map(|one| (one.get_name(), one));
+        let mut count = 0;
+        for (name, one) in names.chain([("", &all)]) {
+            let line = if name == "kernel" { "membound kernel a[i]=b[i]".into() } else { format!("membound {name}") };
+            let usual = Cli::try_parse_from(words(&line)).unwrap().run_args().unwrap().1;
+            let help = budget(one).unwrap().get_help().unwrap().to_string();
+            let told = help.split("[default: ").nth(1).unwrap_or_else(|| panic!("{name}: {help}"));
+            let told = membound_core::units::parse_duration(told.split([';', ']']).next().unwrap());
+            assert_eq!(told, Ok(usual), "{name}: {help}");
+            count += 1;
+        }
+        assert!(count > 15, "{count}");
+    }
+
+    fn budget(command: &clap::Command) -> Option<&Arg> {
+        command.get_arguments().find(|arg| arg.get_id() == "budget")
+    }
+
+    #[test]
     fn plans_that_measure_nothing_are_refused() {
         let minute = Duration::from_secs(60);
         for plan in ["--quick", "--budget 5s", "latency", "bandwidth --size 1MiB --kernel copy", "kernel a[i]=b[i]"] {
@@ -353,6 +375,8 @@ mod tests {
         refuses("latency --list", "try it alone: membound latency --list");
         refuses("latency --record x", "fleet run --out DIR");
         refuses("--out=x", "fleet run --out DIR");
+        refuses("roofline --svg x.svg", "leave --svg out of the plan");
+        refuses("numa --hwloc=x.xml", "leave --hwloc=x.xml out of the plan");
         refuses("latency --budget 2min", "longer --node-timeout");
         refuses("", "the plan takes 60 s and a node may take 60 s");
         refuses("numa --page-cache", "the plan takes 300 s");
@@ -360,5 +384,3 @@ mod tests {
         refuses("roofline run.jsonl", "measures nothing that one node can");
     }
 }
-        refuses("roofline --svg x.svg", "leave --svg out of the plan");
-        refuses("numa --hwloc=x.xml", "leave --hwloc=x.xml out of the plan");
