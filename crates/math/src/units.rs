@@ -248,6 +248,9 @@ pub enum ParseError {
     /// Not a duration.
     #[error("'{0}' is not a duration; write numbers with h, min, s or ms, such as 30s or 1h30m")]
     Duration(String),
+    /// Less than no time.
+    #[error("'{0}' is less than no time; give a positive one, such as 30s")]
+    NegativeDuration(String),
     /// Longer than anybody waits.
     #[error("'{0}' is longer than a year; give less, such as 10min")]
     TooLong(String),
@@ -321,6 +324,9 @@ impl FromStr for Hertz {
 /// Parses `30s`, `500ms`, `2min`, `1h30m`; a bare number means seconds.
 pub fn parse_duration(text: &str) -> Result<Duration, ParseError> {
     let wrong = || ParseError::Duration(text.into());
+    if text.trim_start().strip_prefix('-').is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit())) {
+        return Err(ParseError::NegativeDuration(text.into()));
+    }
     let mut seconds = 0.0;
     let (mut rest, mut last) = (text.trim(), f64::INFINITY);
     while !rest.is_empty() {
@@ -436,6 +442,7 @@ mod tests {
         }
         assert_eq!(parse_duration("8760h").unwrap().as_secs(), 365 * 86_400);
         assert!(parse_duration("5e18s").is_err());
+        assert!(parse_duration("-3s").unwrap_err().to_string().contains("give a positive one"));
         assert!(parse_duration("5000000000000000000").unwrap_err().to_string().contains("longer than a year"));
     }
 

@@ -105,8 +105,8 @@ impl Kernel {
         let known = CATALOG.iter().find(|kernel| kernel.name == name);
         match known.or_else(|| own(|loops| loops.iter().find(|own| own.name == name).copied())) {
             Some(kernel) => Ok(kernel),
-            // No kernel's name has a bracket, and every loop has one.
-            None if name.contains('[') => Self::own(name),
+            // No kernel's name has a bracket or assigns; a loop does both.
+            None if name.contains(['[', '=']) => Self::own(name),
             None => Err(Unsupported::UnknownKernel {
                 name: name.into(),
                 known: CATALOG.iter().map(|k| k.name).collect::<Vec<_>>().join(", "),

@@ -211,7 +211,9 @@ impl Parser<'_> {
             }
             return Ok(Statement { target: Target::Sum(sum), value });
         } else if !name.is_empty() && self.rest().starts_with('=') {
-            return self.fault_at(start, "a scalar can't be assigned to; store to a stream, or add to a sum with '+='");
+            let fault =
+                format!("a scalar can't be assigned to; store to an element, {name}[i], or add to a sum with '+='");
+            return self.fault_at(start, fault);
         }
         self.at = start;
         let value = self.sum(0)?;
@@ -392,9 +394,13 @@ impl Parser<'_> {
 
     /// The element in brackets after a stream's name, or nothing where they hold something else.
     fn element(&mut self, name: &str, start: usize) -> Result<Option<Access>, FormulaError> {
+        self.rest();
+        let bracket = self.at;
         let row = self.index("j")?;
         let Some(column) = self.index("i")? else {
-            return if row.is_some() { self.expected("'[i]'") } else { Ok(None) };
+            let fault =
+                format!("j counts rows of a grid; write {name}[j][i], or {name}[i] for an element of a plain array");
+            return if row.is_some() { self.fault_at(bracket, fault) } else { Ok(None) };
         };
         if !self.mentions.is_empty() && self.formula.grid != row.is_some() {
             return self.fault_at(start, "all streams must be indexed alike, by [i] or by [j][i]");
@@ -525,6 +531,8 @@ mod tests {
         };
         check("a[i] = ", 7, "expected a stream");
         check("a[i] = b[k]", 9, "an index such as k[i]");
+        check("a[i] = b[i]*c[j]", 13, "write c[j][i], or c[i]");
+        check("a = b", 0, "store to an element, a[i]");
         check("a[i] = b[i] c[i]", 12, "an operator");
         check("a[i] = (b[i]", 12, "')'");
         check("a[i] = cos(b[i])", 7, "unknown function 'cos'; there are sqrt, abs");

@@ -54,7 +54,7 @@ pub struct CheckArgs {
     #[arg(long, value_name = "PERCENT", default_value = "60%", value_parser = percent)]
     pub reach: f64,
     /// Time to spend, waiting for another check included
-    #[arg(long, value_name = "TIME", default_value = "15s", value_parser = budget)]
+    #[arg(long, value_name = "TIME", default_value = "15s", value_parser = budget, allow_hyphen_values = true)]
     pub budget: Duration,
     /// Check also while others use the node
     #[arg(long)]

@@ -40,10 +40,10 @@ use membound_measure::turn::Turn;
 #[derive(Debug, Clone, Args)]
 pub struct WatchArgs {
     /// From one probe to the next, give or take a tenth [default: 5min, or longer where a probe would take more than 0.1 % of a core]
-    #[arg(long, value_name = "TIME", value_parser = pause)]
+    #[arg(long, value_name = "TIME", value_parser = pause, allow_hyphen_values = true)]
     pub every: Option<Duration>,
     /// End after so long [default: when told to, by Ctrl-C or SIGTERM]
-    #[arg(long = "for", value_name = "TIME", value_parser = parse_duration)]
+    #[arg(long = "for", value_name = "TIME", value_parser = parse_duration, allow_hyphen_values = true)]
     pub lasts: Option<Duration>,
     /// Add what is measured to this record (.jsonl), and go on from what is in it [default: membound-watch-HOST.jsonl in the current
     /// folder]
