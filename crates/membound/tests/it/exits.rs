@@ -3,7 +3,9 @@
 use std::path::Path;
 use std::process::{Command, Output};
 
+use crate::common::by_hand;
 use crate::common::skip::skip;
+use membound_core::record::{Outcome, Record};
 
 /// A line of the table: the command's words, where it may go otherwise, its code, what it says.
 #[derive(Debug)]
@@ -56,6 +58,14 @@ fn furnish(folder: &Path) {
     }
     let good = std::fs::read_to_string(folder.join("good.jsonl")).unwrap();
     write("mixed/good.jsonl", &good);
+    std::fs::create_dir(folder.join("drawn")).unwrap();
+    write("drawn/good.html", "<p>\n");
+    let mut broken = Record::read(&folder.join("good.jsonl")).unwrap();
+    let case = broken.measurements[0].case.clone();
+    for visit in broken.measurements.iter_mut().filter(|visit| visit.case == case) {
+        visit.outcome = Outcome::Crashed { reason: "SIGILL".into() };
+    }
+    by_hand::write(&broken, &folder.join("broken.jsonl"));
     let (whole, last) = good.trim_end().rsplit_once('\n').unwrap();
     write("cut.jsonl", &format!("{whole}\n{}", &last[..last.len() / 2]));
 }
