@@ -105,8 +105,6 @@ pub struct Table {
 pub struct Column {
     /// What stands above it; `\n` is where a narrow output may break it.
     pub head: String,
-    /// What several neighbours have in common: a head above their heads.
-    pub group: String,
     /// Whether its cells are set right, as figures are.
     pub is_right: bool,
     /// Where it is shown.
@@ -202,8 +200,7 @@ impl Table {
 
     /// Takes cells one by one: what collects them is compiled once, not for each of some hundred columns.
     fn add(&mut self, head: &str, cells: &mut dyn Iterator<Item = Cell>) {
-        let (group, room) = (String::new(), Room::Any);
-        self.columns.push(Column { head: head.into(), group, is_right: false, room, cells: cells.collect() });
+        self.columns.push(Column { head: head.into(), is_right: false, room: Room::Any, cells: cells.collect() });
     }
 
     /// With one more column, set right.
@@ -216,12 +213,6 @@ impl Table {
     /// The last column needs so much room.
     pub fn in_room(mut self, room: Room) -> Table {
         self.last().room = room;
-        self
-    }
-
-    /// The last column is of that group.
-    pub fn in_group(mut self, group: &str) -> Table {
-        self.last().group = group.into();
         self
     }
 

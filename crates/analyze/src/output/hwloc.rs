@@ -10,6 +10,7 @@ use membound_core::in_order::InOrder;
 use std::fmt::Write;
 
 use crate::across::numa::rows::{Numa, NumaInitiator};
+use crate::output::xml::escaped;
 use crate::report::Report;
 use membound_core::experiments::numa::Way;
 use membound_core::machine::Machine;
@@ -277,21 +278,6 @@ fn mask(set: &CpuSet) -> String {
     bits.iter().rev().map(|word| format!("0x{word:08x}")).collect::<Vec<_>>().join(",")
 }
 
-/// Text inside an attribute; what XML can't hold is replaced.
-fn escaped(text: &str) -> String {
-    let mut safe = String::new();
-    for c in text.chars() {
-        match c {
-            '&' => safe += "&amp;",
-            '<' => safe += "&lt;",
-            '"' => safe += "&quot;",
-            c if c.is_control() => safe.push('\u{fffd}'),
-            c => safe.push(c),
-        }
-    }
-    safe
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -302,10 +288,5 @@ mod tests {
         check("", "0x00000000");
         check("0-3", "0x0000000f");
         check("0,33", "0x00000002,0x00000001");
-    }
-
-    #[test]
-    fn text_is_harmless() {
-        assert_eq!(escaped("a<b>&\"\u{1}"), "a&lt;b>&amp;&quot;\u{fffd}");
     }
 }

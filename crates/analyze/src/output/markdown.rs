@@ -83,8 +83,7 @@ fn table(table: &Table) -> String {
 }
 
 fn head(column: &Column) -> String {
-    let group = if column.group.is_empty() { String::new() } else { format!("{}: ", column.group) };
-    plain((group + &column.head_in_line()).trim())
+    plain(column.head_in_line().trim())
 }
 
 fn cell(cell: &Cell) -> String {

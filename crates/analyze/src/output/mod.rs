@@ -11,6 +11,7 @@ pub mod prometheus;
 pub mod svg;
 pub mod terminal;
 pub mod visible;
+mod xml;
 
 use membound_core::machine::Machine;
 

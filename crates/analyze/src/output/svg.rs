@@ -5,6 +5,7 @@ use membound_core::in_order::InOrder;
 use std::fmt::Write;
 
 use crate::across::roofline::{ArithmeticCeiling, BandwidthCeiling, Bound, RooflinePoint};
+use crate::output::xml::escaped;
 use crate::report::Report;
 use membound_core::kernel::{Element, Width};
 use membound_core::units::{percent, significant};
@@ -269,8 +270,4 @@ fn line(text: &mut String, class: &str, [x1, y1]: [f64; 2], [x2, y2]: [f64; 2]) 
 
 fn label(text: &mut String, x: f64, y: f64, anchor: &str, words: &str) {
     let _ = writeln!(text, "<text x=\"{x:.1}\" y=\"{y:.1}\" text-anchor=\"{anchor}\">{}</text>", escaped(words));
-}
-
-fn escaped(text: &str) -> String {
-    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }

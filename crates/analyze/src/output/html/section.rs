@@ -82,22 +82,7 @@ fn to_the_right(table: &Table) -> String {
 }
 
 fn heads(table: &Table) -> Markup {
-    // Neighbours of one group share its head.
-    let mut groups: Vec<(&str, usize)> = Vec::new();
-    for column in &table.columns {
-        match groups.last_mut() {
-            Some((group, span)) if *group == column.group => *span += 1,
-            _ => groups.push((&column.group, 1)),
-        }
-    }
-    html! {
-        thead {
-            @if groups.iter().any(|(group, _)| !group.is_empty()) {
-                tr { @for (group, span) in groups { th.group[!group.is_empty()] colspan=(span) { (group) } } }
-            }
-            tr { @for column in &table.columns { th.num[column.is_right] { (column.head_in_line()) } } }
-        }
-    }
+    html! { thead { tr { @for column in &table.columns { th.num[column.is_right] { (column.head_in_line()) } } } } }
 }
 
 fn lines(table: &Table) -> Markup {

@@ -183,8 +183,7 @@ fn of_column(column: &section::Column, place: usize, all: &Table) -> Column {
         cells.extend(titles.map(|(_, title)| if place == 0 { title.clone() } else { String::new() }));
         cells.push(format!("{indent}{}", text(cell)));
     }
-    let group = if column.group.is_empty() { String::new() } else { format!("{}\n", column.group) };
-    Column { head: group + &column.head, cells, is_right: column.is_right }
+    Column { head: column.head.clone(), cells, is_right: column.is_right }
 }
 
 fn text(cell: &Cell) -> String {
