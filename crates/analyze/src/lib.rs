@@ -7,6 +7,7 @@ pub mod chart;
 pub mod experiments;
 pub mod flag;
 pub mod hierarchy;
+pub mod missing;
 pub mod of_record;
 pub mod output;
 pub mod quality;

@@ -58,6 +58,11 @@ pub trait Metric: Debug + Serialize + JsonSchema + Sized + 'static {
     /// What it is about, in few words.
     fn what(row: &Row<Self>) -> String;
 
+    /// The kind of memory that it is about, where nothing else may be why it is missing.
+    fn kind(_row: &Row<Self>) -> Option<String> {
+        None
+    }
+
     /// The row's `unit`, one of [`UNITS`](Metric::UNITS).
     fn unit(_row: &Row<Self>) -> &'static str {
         Self::UNIT
@@ -112,6 +117,11 @@ pub trait AnyRow: Debug {
     /// What it is about, in few words.
     fn what(&self) -> String;
 
+    /// The kind of memory that it is about; absent where other things may be why it is missing.
+    fn kind(&self) -> Option<String> {
+        None
+    }
+
     /// What was measured; absent where the row is of no single case.
     fn case(&self) -> Option<&Case>;
 
@@ -137,6 +147,10 @@ impl<F: Metric> AnyRow for Row<F> {
 
     fn what(&self) -> String {
         F::what(self)
+    }
+
+    fn kind(&self) -> Option<String> {
+        F::kind(self)
     }
 
     fn case(&self) -> Option<&Case> {

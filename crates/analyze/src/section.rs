@@ -3,6 +3,7 @@
 
 use crate::chart::Chart;
 use crate::flag::Flag;
+use crate::missing::Missing;
 use crate::row::AnyRow;
 
 /// A whole answer: what stands above all sections, and the sections.
@@ -53,7 +54,7 @@ pub struct Section {
     /// What a summary leaves out, and a page opens on demand, an item each.
     pub details: Vec<String>,
     /// What could not be measured, and why.
-    pub missing: Vec<String>,
+    pub missing: Vec<Missing>,
 }
 
 impl Section {
@@ -65,8 +66,8 @@ impl Section {
     /// Whether it says more than its sentences, without its charts.
     pub fn has_more(&self) -> bool {
         let Section { facts, items, tables, verbatim, notes, details, missing, .. } = self;
-        let lists = [verbatim, notes, details, missing].iter().all(|lines| lines.is_empty());
-        !(facts.is_empty() && items.is_empty() && tables.is_empty() && lists)
+        let lists = [verbatim, notes, details].iter().all(|lines| lines.is_empty());
+        !(facts.is_empty() && items.is_empty() && tables.is_empty() && missing.is_empty() && lists)
     }
 }
 

@@ -1,13 +1,12 @@
 //! Figures in words: how sections write rates, intervals and reasons.
 
 use crate::flag::Flag;
-use crate::quality::Quality;
 use crate::rate::{Cost, Figure, Rate};
 use crate::row::AnyRow;
 use membound_core::kernel::Element;
 use membound_core::machine::devices::{Api, Device, MemoryFlag, MemoryType};
 use membound_core::record::hand_overs::Distance;
-use membound_core::units::{Bytes, Nanoseconds, counted, percent, significant};
+use membound_core::units::{Nanoseconds, counted, percent, significant};
 use membound_core::work::device::Buffer;
 
 /// What every table with `±` says about it.
@@ -82,67 +81,6 @@ pub(crate) fn time(cost: &Cost) -> String {
     format!("{} {}", shown(cost.value()), spread_as(sign(cost), cost.interval(), shown))
 }
 
-/// Every reason why rows were not measured, once, with all that it holds for.
-pub(crate) fn reasons<R: AnyRow>(rows: &[R]) -> Vec<String> {
-    gathered(rows.iter().filter_map(|row| Some((row.what(), row.quality()?))))
-}
-
-/// Every reason once, with all that it holds for.
-pub(crate) fn gathered<'a>(rows: impl Iterator<Item = (String, &'a Quality)>) -> Vec<String> {
-    grouped(rows.filter_map(|(what, quality)| Some((what, quality.fault()?))))
-}
-
-/// Everything that is said of something, once, with all that it is said of.
-pub(crate) fn grouped(told: impl Iterator<Item = (String, String)>) -> Vec<String> {
-    let mut found: Vec<(String, Vec<String>)> = Vec::new();
-    for (what, said) in told {
-        match found.iter_mut().find(|(known, _)| *known == said) {
-            Some((_, all)) if all.contains(&what) => {}
-            Some((_, all)) => all.push(what),
-            None => found.push((said, vec![what])),
-        }
-    }
-    let found = with_all_sizes(found);
-    let named = |all: &[String]| if all.len() > NAMED_MOST { some(all, NAMED_MOST / 2) } else { listed(all) };
-    found.into_iter().map(|(said, all)| format!("{}: {said}", named(&all))).collect()
-}
-
-/// Memory that is refused at one size is refused at the next: of such reasons that hold for the same, one with all sizes.
-fn with_all_sizes(all: Vec<(String, Vec<String>)>) -> Vec<(String, Vec<String>)> {
-    /// `unavailable: `, `2 MiB`, ` of huge-2m memory were refused...`
-    fn parts(said: &str) -> Option<[&str; 3]> {
-        let (head, rest) = said.split_once(": ")?;
-        let (size, _) = rest.split_once(" of ").filter(|(size, _)| size.parse::<Bytes>().is_ok())?;
-        let tail = &rest[size.len()..];
-        Some([head, size, tail])
-    }
-    let mut merged: Vec<(String, Vec<String>)> = Vec::new();
-    let mut sizes: Vec<Vec<String>> = Vec::new();
-    for (said, what) in all {
-        let own = parts(&said);
-        let is_alike = |(other, known): &(String, Vec<String>)| {
-            let both = own.zip(parts(other));
-            *known == what && both.is_some_and(|([head, _, tail], other)| [head, tail] == [other[0], other[2]])
-        };
-        match (merged.iter().position(is_alike), own) {
-            (Some(at), Some([_, size, _])) => sizes[at].push(size.into()),
-            (_, own) => {
-                sizes.push(own.map(|[_, size, _]| size.to_string()).into_iter().collect());
-                merged.push((said, what));
-            }
-        }
-    }
-    let named = |(said, sizes): (String, Vec<String>)| match (&sizes[..], parts(&said)) {
-        ([first, .., last], Some([head, _, tail])) if sizes.len() > 2 => format!("{head}: {first} to {last}{tail}"),
-        ([first, second], Some([head, _, tail])) => format!("{head}: {first} and {second}{tail}"),
-        _ => said,
-    };
-    merged.into_iter().zip(sizes).map(|((said, what), sizes)| (named((said, sizes)), what)).collect()
-}
-
-/// More than these are not named one by one: rows have them all.
-const NAMED_MOST: usize = 12;
-
 /// Names in a row: `store of regular, first use; load of regular` where they hold commas themselves.
 fn listed(names: &[String]) -> String {
     names.join(if names.iter().any(|name| name.contains(", ")) { "; " } else { ", " })
@@ -155,23 +93,6 @@ pub(crate) fn some(names: &[String], most: usize) -> String {
         0 => shown,
         left => format!("{shown} and {left} more"),
     }
-}
-
-/// Every reason once, with the first row that it befell, and how many more: where there may be hundreds.
-pub(crate) fn first_reasons<R: AnyRow>(rows: &[R]) -> Vec<String> {
-    let mut seen: Vec<(String, String, usize)> = Vec::new();
-    for (what, fault) in rows.iter().filter_map(|row| Some((row.what(), row.quality()?.fault()?))) {
-        match seen.iter_mut().find(|(_, known, _)| *known == fault) {
-            Some((first, ..)) if *first == what => {}
-            Some((.., more)) => *more += 1,
-            None => seen.push((what, fault, 0)),
-        }
-    }
-    let line = |(what, fault, more): (String, String, usize)| match more {
-        0 => format!("{what}: {fault}"),
-        _ => format!("{what} and {more} more: {fault}"),
-    };
-    seen.into_iter().map(line).collect()
 }
 
 /// `2 threads`
@@ -271,6 +192,7 @@ fn used_as(number: u32, types: &[MemoryType]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use membound_core::units::Bytes;
 
     #[test]
     fn every_type_of_memory_is_told() {
@@ -307,22 +229,6 @@ mod tests {
         assert_eq!(about_times([1.27, 1.18, 13.3]), "between 1.18 x and 13.3 x");
         assert_eq!(about_times([1.38, 1.36, 1.40]), "1.38 x [1.36, 1.40]");
         assert_eq!([[1.92; 3], [1.27, 1.18, 13.3], [1.38, 1.36, 1.40]].map(is_known), [false, false, true]);
-    }
-
-    #[test]
-    fn a_refusal_is_told_once_with_its_sizes() {
-        let refused =
-            |size: &str| ("chases".to_string(), format!("unavailable: {size} of huge-2m memory were refused: no"));
-        let told = |sizes: &[&str]| grouped(sizes.iter().map(|size| refused(size)));
-        assert_eq!(told(&["2 MiB"]), ["chases: unavailable: 2 MiB of huge-2m memory were refused: no"]);
-        assert_eq!(
-            told(&["2 MiB", "4 MiB"]),
-            ["chases: unavailable: 2 MiB and 4 MiB of huge-2m memory were refused: no"]
-        );
-        let many = ["2 MiB", "4 MiB", "8 MiB"];
-        assert_eq!(told(&many), ["chases: unavailable: 2 MiB to 8 MiB of huge-2m memory were refused: no"]);
-        let two = [refused("2 MiB"), ("copies".into(), refused("4 MiB").1), ("chases".into(), "other: 1".into())];
-        assert_eq!(grouped(two.into_iter()).len(), 3, "of other works, and for other reasons");
     }
 
     #[test]

@@ -7,12 +7,13 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::answer::{Answer, SchemaOf, schema};
+use crate::missing::reasons;
 use crate::quality::Sampled;
 use crate::rate::Rate;
 use crate::row::{AnyRow, Metric, Row, any};
 use crate::section::{Section, Table};
 use crate::visits::{Visits, payload_bps};
-use crate::wording::{about_times, is_known, reasons, threads, times};
+use crate::wording::{about_times, is_known, threads, times};
 use membound_core::case::{Case, Work};
 use membound_core::kernel::StoreKind;
 use membound_core::memory::MemoryKind;

@@ -1,6 +1,7 @@
 //! The answer as Markdown, as GitHub reads it: to be kept beside code, or pasted where people talk about it.
 
 use crate::across::sections;
+use crate::missing::Missing;
 use crate::output::{ending, machine_line};
 use crate::report::Report;
 use crate::section::{Cell, Column, Document, Item, Section, Table};
@@ -43,7 +44,7 @@ pub fn section(section: &Section) -> String {
     parts.push(facts.iter().map(|(name, value)| format!("- **{}**: {}\n", plain(name), plain(value))).collect());
     parts.extend([list(notes), list(details)]);
     if !missing.is_empty() {
-        parts.extend([paragraph("Not measured:"), list(missing)]);
+        parts.extend([paragraph("Not measured:"), list(&missing.iter().map(Missing::line).collect::<Vec<_>>())]);
     }
     parts.retain(|part| !part.is_empty());
     // Charts are not drawn here: a section of nothing else would be a heading alone.

@@ -6,9 +6,10 @@ use std::collections::BTreeSet;
 use crate::across::numa::nodes;
 use crate::across::numa::rows::{Limit, MeasuredNode, Numa, NumaInitiator, NumaRow, Saturation, SideCache};
 use crate::flag::Flag;
+use crate::missing::reasons;
 use crate::rate::{Figure, Rate};
 use crate::section::{Cell, Room, Section, Table};
-use crate::wording::{first_reasons, gbps, ratio, spread, spread_in};
+use crate::wording::{gbps, ratio, spread, spread_in};
 use membound_core::experiments::numa::Way;
 use membound_core::machine::domains::DomainKind;
 use membound_core::memory::MemoryKind;
@@ -177,7 +178,8 @@ pub(crate) fn section(numa: &Numa) -> Section {
         about: ABOUT.into(),
         sentences: sentences(numa),
         tables: tables.chain(numa.side_caches.iter().map(side_cache)).collect(),
-        missing: numa.left_out.iter().cloned().chain(first_reasons(&numa.rows)).collect(),
+        notes: numa.left_out.clone(),
+        missing: reasons(&numa.rows),
         ..Section::default()
     }
 }

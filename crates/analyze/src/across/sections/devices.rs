@@ -1,5 +1,6 @@
 //! What `--device` can name: a line a device.
 
+use crate::missing::Missing;
 use crate::section::{Document, Room, Section, Table};
 use crate::wording::{gbps, memory_types};
 use membound_core::machine::devices::{Api, Device, Devices, PciMemory};
@@ -34,9 +35,13 @@ fn with_drivers(all: &Devices) -> Section {
             .into(),
         tables: if devices.is_empty() { Vec::new() } else { vec![table] },
         notes: devices.iter().flat_map(|device| std::iter::once(driver(device)).chain(memory_types(device))).collect(),
-        missing: all.absent.iter().map(|(api, why)| format!("{api}: unavailable: {why}")).collect(),
+        missing: all.absent.iter().map(absent).collect(),
         ..Section::default()
     }
+}
+
+fn absent((api, why): &(Api, String)) -> Missing {
+    Missing { names: vec![api.to_string()], why: format!("unavailable: {why}") }
 }
 
 /// `opencl:0: Portable Computing Language 3.1; OpenCL 3.0; 2 compute units; no shared virtual memory`

@@ -5,9 +5,10 @@ use std::collections::BTreeSet;
 
 use crate::across::sections::warnings;
 use crate::experiments::bandwidth::rows::BandwidthRow;
+use crate::missing::gathered;
 use crate::section::{Document, Section, Table};
 use crate::warning::Warning;
-use crate::wording::{SPREAD_CAPTION, gathered, gbps, spread, threads as threads_word};
+use crate::wording::{SPREAD_CAPTION, gbps, spread, threads as threads_word};
 use membound_core::case::Protocol;
 use membound_core::kernel::catalog::Kernel;
 use membound_core::units::{percent, significant};

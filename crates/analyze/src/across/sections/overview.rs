@@ -1,5 +1,7 @@
 //! The first screen: the machine's answer in forty lines. What it rests on, all sections tell.
 
+use std::collections::BTreeSet;
+
 use crate::across::host_states::HostStates;
 use crate::across::losses::{Loss, losses};
 use crate::experiments::bandwidth::levels::{load_curve, standing};
@@ -10,7 +12,7 @@ use crate::quality::Quality;
 use crate::rate::Rate;
 use crate::report::Report;
 use crate::section::{Item, Section, Table};
-use crate::wording::{apart, farther, gbps, spread_as, threads, times};
+use crate::wording::{apart, farther, gbps, some, spread_as, threads, times};
 use membound_core::kernel::StoreKind;
 use membound_core::stats::states::VISITS_MIN;
 use membound_core::units::{Bytes, counted, percent, significant};
@@ -443,17 +445,9 @@ fn axis([indent, width]: [usize; 2], report: &Report, [first, last]: [Bytes; 2])
 
 /// Names of what could not be measured; its sections say why.
 fn not_measured(report: &Report) -> Option<String> {
-    let missing = report.sections().flat_map(|(_, sections)| sections).flat_map(|section| section.missing);
-    let name = |text: String| Some(text.split_once(": ")?.0.to_string());
-    let mut names: Vec<String> =
-        missing.filter_map(name).flat_map(|names| names.split(", ").map(String::from).collect::<Vec<_>>()).collect();
-    // Works on pages of a kind lack what the kind lacks.
-    names.retain(|name| !name.contains(" of "));
-    names.sort();
-    names.dedup();
     const SHOWN: usize = 8;
-    let more = names.len().saturating_sub(SHOWN);
-    let rest = if more > 0 { format!(" and {more} more") } else { String::new() };
-    let shown = names.iter().take(SHOWN).cloned().collect::<Vec<_>>().join(", ");
-    (!names.is_empty()).then(|| format!("Not measured: {shown}{rest}; --all says why."))
+    let missing = report.sections().flat_map(|(_, sections)| sections).flat_map(|section| section.missing);
+    let names: BTreeSet<String> = missing.flat_map(|missing| missing.names).collect();
+    let names: Vec<String> = names.into_iter().collect();
+    (!names.is_empty()).then(|| format!("Not measured: {}; --all says why.", some(&names, SHOWN)))
 }

@@ -2,9 +2,10 @@
 
 use crate::answer::{Answer, SchemaOf, schema};
 use crate::experiments::addrmap::rows::AddrmapRow;
+use crate::missing::reasons;
 use crate::row::{AnyRow, any};
 use crate::section::{Room, Section, Table};
-use crate::wording::reasons;
+
 use membound_core::units::significant;
 
 const ABOUT: &str = "Two lines conflict if loading them together takes longer: they share a target, be it a channel, a bank or a \

@@ -10,9 +10,10 @@ use crate::experiments::bandwidth::stores::{Crossover, StoreGroup, fraction, sto
 use crate::experiments::bandwidth::stream::Scaling;
 use crate::hierarchy::names::{Level, Levels};
 use crate::hierarchy::table::{latencies, sizes};
+use crate::missing::{Missing, gathered};
 use crate::row::Metric;
 use crate::section::{Cell, Room, Section, Table};
-use crate::wording::{SPREAD_CAPTION, element_note, gathered, gbps, is_known, ratio, spread, threads};
+use crate::wording::{SPREAD_CAPTION, element_note, gbps, is_known, ratio, spread, threads};
 use membound_core::case::{Protocol, USUAL_MEMORY};
 use membound_core::kernel::catalog::Kernel;
 use membound_core::kernel::{LoadKind, StoreKind};
@@ -384,7 +385,7 @@ pub(crate) fn all_rows(rows: &[BandwidthRow]) -> Section {
 }
 
 /// Why kernels were not measured: store kinds and widths are what may be missing.
-pub(crate) fn kernel_reasons(rows: &[BandwidthRow]) -> Vec<String> {
+pub(crate) fn kernel_reasons(rows: &[BandwidthRow]) -> Vec<Missing> {
     gathered(rows.iter().map(|row| (row.store_words(), &row.quality)))
 }
 

@@ -4,8 +4,9 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use crate::experiments::c2c::rows::{HandoverGroup, HandoverRow, Handovers};
 use crate::flag::Flag;
+use crate::missing::reasons;
 use crate::section::{Cell, Section, Table};
-use crate::wording::{first_reasons, flag_notes};
+use crate::wording::flag_notes;
 use membound_core::machine::cpus::CoreKind;
 use membound_core::machine::topology::Relation;
 use membound_core::stats::quantiles::median;
@@ -97,7 +98,7 @@ pub(crate) fn sections(handovers: &Handovers) -> Vec<Section> {
         sentences: sentences(handovers),
         tables: Home::ALL.iter().filter_map(|home| heat_map(rows, *home)).chain(groups).collect(),
         notes: flag_notes(rows),
-        missing: first_reasons(rows),
+        missing: reasons(rows),
         ..Section::default()
     }]
 }

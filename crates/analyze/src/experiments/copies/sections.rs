@@ -3,10 +3,11 @@
 use crate::answer::{Answer, SchemaOf, schema};
 use crate::chart::{Axis, Chart, LEAST_POINTS, MOST_LINES, Point, Scale, Series, line, rounded};
 use crate::experiments::copies::rows::{Copies, CopyRow};
+use crate::missing::reasons;
 use crate::rate::{Cost, Rate};
 use crate::row::{AnyRow, any};
 use crate::section::{Cell, Room, Section, Table};
-use crate::wording::{gbps, reasons, spread};
+use crate::wording::{gbps, spread};
 use membound_core::machine::devices::{Device, DeviceName};
 use membound_core::units::{Bytes, BytesPerSecond, Nanoseconds, percent};
 use membound_core::work::copies::{CopyWork, Route};

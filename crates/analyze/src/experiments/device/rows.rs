@@ -92,6 +92,10 @@ impl Metric for DeviceFigures {
         let duty = row.work().pauses().map_or_else(String::new, |percent| format!(" at work {percent} % of the time"));
         format!("{action}{duty} of {buffer}{}", if row.is_first_use() { ", first use" } else { "" })
     }
+
+    fn kind(row: &DeviceRow) -> Option<String> {
+        Some(row.work().buffer.to_string())
+    }
 }
 
 impl DeviceRow {

@@ -2,10 +2,11 @@
 
 use crate::chart::{Axis, Chart, Limit, Scale, Series, Shape, line, rounded};
 use crate::experiments::energy::rows::EnergyRow;
+use crate::missing::reasons;
 use crate::quality::Status;
 use crate::rate::Cost;
 use crate::section::{Cell, Room, Section, Table};
-use crate::wording::{gbps, reasons};
+use crate::wording::gbps;
 use membound_core::in_order::InOrder;
 use membound_core::units::{BytesPerSecond, significant};
 

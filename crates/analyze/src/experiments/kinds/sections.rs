@@ -4,10 +4,11 @@ use crate::answer::{Answer, SchemaOf};
 use crate::break_even::BreakEven;
 use crate::chart::{Axis, Chart, MOST_LINES, Mark, Scale, Series, Shape, line, rounded};
 use crate::experiments::kinds::rows::{ALONE, Kind, Kinds};
+use crate::missing::{grouped, together};
 use crate::rate::Cost;
 use crate::row::AnyRow;
 use crate::section::{Cell, Room, Section, Table};
-use crate::wording::{SPREAD_CAPTION, gbps, grouped, ratio, spread, threads};
+use crate::wording::{SPREAD_CAPTION, gbps, ratio, spread, threads};
 use membound_core::experiments::kinds::REGULAR;
 use membound_core::in_order::InOrder;
 use membound_core::memory::{MemoryKind, MemorySpec};
@@ -34,8 +35,9 @@ fn section(kinds: &Kinds) -> Section {
     let (measured, missing): (Vec<&Kind>, Vec<&Kind>) = kinds.kinds.iter().partition(|kind| kind.is_measured());
     let (sure, broken): (Vec<&Kind>, Vec<&Kind>) =
         measured.iter().filter(|kind| !kind.proof.is_empty()).partition(|kind| kind.holds);
-    let proofs =
-        |kinds: Vec<&Kind>| grouped(kinds.into_iter().map(|kind| (kind.memory.to_string(), kind.proof.clone())));
+    fn proofs(kinds: Vec<&Kind>) -> impl Iterator<Item = (String, String)> {
+        kinds.into_iter().map(|kind| (kind.memory.to_string(), kind.proof.clone()))
+    }
     let element = if kinds.element.is_usual() { String::new() } else { format!(", {}", kinds.element) };
     Section {
         id: "kinds",
@@ -48,9 +50,9 @@ fn section(kinds: &Kinds) -> Section {
         sentences: sentences(kinds),
         tables: if measured.is_empty() { Vec::new() } else { vec![table(kinds, &measured)] },
         charts: speeds(kinds, &measured).into_iter().chain(averages(kinds)).collect(),
-        notes: proofs(broken),
-        details: proofs(sure),
-        missing: proofs(missing),
+        notes: grouped(proofs(broken)),
+        details: grouped(proofs(sure)),
+        missing: together(proofs(missing)),
         ..Section::default()
     }
 }

@@ -99,6 +99,10 @@ impl Metric for LatencyFigures {
     fn what(row: &LatencyRow) -> String {
         format!("chases in {} memory", row.case.memory.kind)
     }
+
+    fn kind(row: &LatencyRow) -> Option<String> {
+        Some(row.case.memory.kind.to_string())
+    }
 }
 
 impl LatencyRow {

@@ -2,8 +2,9 @@
 
 use crate::chart::{Axis, Chart, Point, Scale, Series, Shape, line, rounded};
 use crate::experiments::loaded::rows::{LoadCurve, LoadedRow, UnderLoad};
+use crate::missing::reasons;
 use crate::section::{Section, Table};
-use crate::wording::{SPREAD_CAPTION, first_reasons, gbps, spread, threads, time};
+use crate::wording::{SPREAD_CAPTION, gbps, spread, threads, time};
 use membound_core::units::{BytesPerSecond, Nanoseconds, counted, significant};
 use membound_core::work::loaded::Load;
 
@@ -69,7 +70,7 @@ pub(crate) fn sections(loaded: &UnderLoad) -> Vec<Section> {
         tables: (!measured.is_empty()).then(|| every_load(&measured)).into_iter().collect(),
         charts: charts(loaded),
         notes: curves.iter().map(|curve| fit(rows, curve)).collect(),
-        missing: first_reasons(rows),
+        missing: reasons(rows),
         ..Section::default()
     }]
 }

@@ -6,10 +6,11 @@ use std::collections::BTreeSet;
 use crate::answer::{Answer, SchemaOf, schema};
 use crate::chart::{Axis, Chart, Point, Scale, Series, line};
 use crate::experiments::offsets::rows::OffsetRow;
+use crate::missing::gathered;
 use crate::rate::Cost;
 use crate::row::{AnyRow, any};
 use crate::section::{Cell, Section, Table};
-use crate::wording::gathered;
+
 use membound_core::kernel::scan::Scan;
 use membound_core::units::significant;
 

@@ -3,10 +3,11 @@
 use crate::answer::{Answer, SchemaOf, schema};
 use crate::chart::{Axis, Chart, Point, Scale, Series, line, rounded};
 use crate::experiments::page_cache::rows::{CacheCurve, CacheEffect, MOVED, PageCacheReport, PageCacheRow};
+use crate::missing::reasons;
 use crate::row::{AnyRow, any};
 use crate::section::{Cell, Room, Section, Table};
 use crate::warning::Warning;
-use crate::wording::{SPREAD_CAPTION, first_reasons, gbps, ratio, spread, threads, times};
+use crate::wording::{SPREAD_CAPTION, gbps, ratio, spread, threads, times};
 use membound_core::in_order::InOrder;
 use membound_core::units::{Bytes, BytesPerSecond, percent, significant};
 use membound_core::work::page_cache::{PageCache, Workers};
@@ -44,7 +45,7 @@ impl Answer for PageCacheReport {
             sentences: self.sentences(),
             tables: self.sides().iter().flat_map(|side| tables(self, side)).collect(),
             charts: self.sides().iter().flat_map(|side| charts(self, side)).collect(),
-            missing: first_reasons(&self.rows),
+            missing: reasons(&self.rows),
             ..Section::default()
         }]
     }

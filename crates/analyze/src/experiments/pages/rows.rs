@@ -72,6 +72,10 @@ impl Metric for PageFigures {
     fn what(row: &PageRow) -> String {
         format!("{} of {}", row.work(), row.case.memory.kind)
     }
+
+    fn kind(row: &PageRow) -> Option<String> {
+        Some(row.case.memory.kind.to_string())
+    }
 }
 
 impl PageRow {

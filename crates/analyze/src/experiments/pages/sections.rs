@@ -3,10 +3,11 @@
 use crate::answer::{Answer, SchemaOf, schema};
 use crate::chart::{Axis, Chart, Scale, Series, Shape, line, rounded};
 use crate::experiments::pages::rows::PageRow;
+use crate::missing::reasons;
 use crate::rate::Rate;
 use crate::row::{AnyRow, any};
 use crate::section::{Section, Table};
-use crate::wording::{SPREAD_CAPTION, gbps, reasons, threads, time};
+use crate::wording::{SPREAD_CAPTION, gbps, threads, time};
 use membound_core::memory::MemoryKind;
 use membound_core::units::{BASE_PAGE, BytesPerSecond, Nanoseconds, significant};
 use membound_core::work::pages::PageWork;

@@ -6,9 +6,10 @@ use crate::answer::{Answer, SchemaOf, schema};
 use crate::chart::{Axis, Chart, LEAST_POINTS, MOST_LINES, Mark, Point, Scale, Series, Shape, line, rounded};
 use crate::experiments::pingpong::rows::{Messages, PathModel, PathRow, PingPongRow, Together};
 use crate::flag::Flag;
+use crate::missing::reasons;
 use crate::row::{AnyRow, any};
 use crate::section::{Cell, Room, Section, Table};
-use crate::wording::{first_reasons, spread_in};
+use crate::wording::spread_in;
 use membound_core::curves::pingpong::path::{Path, Source, Sourced, Unclaimed};
 use membound_core::units::{Bytes, BytesPerSecond, Nanoseconds, percent, significant};
 use membound_core::work::pingpong::{Buffers, MessageMode, MessagePath};
@@ -48,7 +49,7 @@ impl Answer for Messages {
             sentences: self.sentences(),
             tables: self.kinds().into_iter().flat_map(tables).collect(),
             charts: self.kinds().into_iter().filter_map(|kind| chart(self, kind)).collect(),
-            missing: first_reasons(&self.rows),
+            missing: reasons(&self.rows),
             ..Section::default()
         }]
     }

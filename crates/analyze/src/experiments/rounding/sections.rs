@@ -2,8 +2,9 @@
 
 use crate::chart::{Axis, Chart, Limit, Scale, Series, Shape, line, rounded};
 use crate::experiments::rounding::rows::{Cost, Flushing, Rounding, RoundingRow, Verdict};
+use crate::missing::reasons;
 use crate::section::{Room, Section, Table};
-use crate::wording::{gbps, ratio, reasons, times};
+use crate::wording::{gbps, ratio, times};
 use membound_core::experiments::rounding::SUMMED;
 use membound_core::kernel::Width;
 use membound_core::units::{count, percent};

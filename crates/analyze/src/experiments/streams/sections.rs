@@ -4,8 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::chart::{Axis, Chart, LEAST_POINTS, MOST_LINES, Scale, Series, line, rounded};
 use crate::experiments::streams::rows::{Congestion, Effect, StreamMap, StreamsRow};
+use crate::missing::reasons;
 use crate::section::{Cell, Section, Table};
-use crate::wording::{flag_notes, gbps, reasons, threads, times};
+use crate::wording::{flag_notes, gbps, threads, times};
 use membound_core::units::{Bytes, significant};
 
 const ABOUT: &str = "GB/s payload, undisturbed: streams or kernels across, offset from each array to the next down. + faster, - slower than at \

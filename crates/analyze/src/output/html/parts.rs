@@ -42,10 +42,6 @@ fn region(kind: &str, caption: &str, classes: &str, table: Markup) -> Markup {
     }
 }
 
-pub(crate) fn not_measured(reasons: &[String]) -> Markup {
-    html! { @if !reasons.is_empty() { p { "Not measured:" } ul { @for reason in reasons { li { (reason) } } } } }
-}
-
 pub(crate) const ECHARTS_GZ: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/echarts.js.gz"));
 
 pub(crate) const SCRIPT: &str = include_str!("report.js");

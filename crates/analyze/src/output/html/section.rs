@@ -5,7 +5,8 @@ use std::collections::BTreeSet;
 use maud::{Markup, html};
 
 use crate::flag::Flag;
-use crate::output::html::parts::{boxed, not_measured, sortable};
+use crate::missing::Missing;
+use crate::output::html::parts::{boxed, sortable};
 use crate::section::{Cell, Document, Item, Section, Table};
 
 /// Share of the heat's colour at its deepest: text on it must stay readable, in light and dark.
@@ -27,7 +28,7 @@ pub(crate) fn drawn(section: Section) -> crate::output::html::parts::Section {
         @if !facts.is_empty() { dl.facts { @for (name, value) in &facts { dt { (name) } dd { (value) } } } }
         (list(&notes))
         @if !details.is_empty() { details { summary { "More" } (list(&details)) } }
-        (not_measured(&missing))
+        @if !missing.is_empty() { p { "Not measured:" } (list(&missing.iter().map(Missing::line).collect::<Vec<_>>())) }
     };
     crate::output::html::parts::Section { id, title, about, charts, body: (!is_empty).then_some(body) }
 }

@@ -18,8 +18,8 @@ const MATRIX: usize = 12;
 pub fn drawn(section: &Section) -> String {
     let Section { title, about, facts, items, verbatim, notes, details, missing, .. } = section;
     let tables: Vec<&Table> = section.tables.iter().filter(|table| !table.is_wide()).collect();
-    let lists = [verbatim, notes, details, missing].iter().all(|lines| lines.is_empty());
-    if tables.is_empty() && facts.is_empty() && items.is_empty() && lists {
+    let lists = [verbatim, notes, details].iter().all(|lines| lines.is_empty());
+    if tables.is_empty() && facts.is_empty() && items.is_empty() && missing.is_empty() && lists {
         return String::new();
     }
     let flags: BTreeSet<Flag> = tables.iter().flat_map(|table| table.flags_seen()).collect();
@@ -34,7 +34,7 @@ pub fn drawn(section: &Section) -> String {
     text.extend(facts.iter().map(|(name, value)| labelled(&format!("  {name:<0$}", LABEL - 3), value)));
     text.extend(notes.iter().chain(details).map(|note| item(note)));
     text.extend(flags.iter().map(|flag| paragraph(&format!("{} {flag}: {}", flag.letter(), flag.means()), "  ")));
-    text.extend(missing.iter().map(|reason| item(reason)));
+    text.extend(missing.iter().map(|reason| item(&reason.line())));
     text
 }
 

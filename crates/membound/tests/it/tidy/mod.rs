@@ -31,6 +31,7 @@ const WALLS: [(&str, &[&[&str]]); 5] = [
                 "rate",
                 "break_even",
                 "row",
+                "missing",
                 "quality",
                 "flag",
                 "section",
