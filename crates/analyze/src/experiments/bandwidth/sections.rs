@@ -231,7 +231,7 @@ fn store_kinds(found: &Bandwidth<'_>) -> Section {
             .left("store", all.iter().map(|c| format!("{} {}{}", c.store, c.width, element_note(c.element))))
             .left("load", all.iter().map(|c| (c.load != LoadKind::Regular).then(|| c.load.to_string())))
             .left("memory", all.iter().map(|c| (c.memory != USUAL_MEMORY).then(|| c.memory.to_string())))
-            .left("as fast as regular at", all.iter().map(crossing))
+            .right("as fast as regular at", all.iter().map(crossing))
             .right("speed-up", all.iter().map(|c| c.gain.map(ratio)))
             .right("by bytes", all.iter().map(|c| fraction(c.bound)))
             .without_blanks()

@@ -9,8 +9,10 @@ use crate::section::{Cell, Document, Item, Room, Section, Table};
 
 /// Where the values of facts begin.
 const LABEL: usize = 20;
-/// What must be left of a name whose table is too wide.
+/// Columns that a name has at least, where it is set on several lines.
 const NAME: usize = 12;
+/// How far the lines of a name hang in, but for the first.
+const HANG: usize = 2;
 /// A table of more columns is a matrix: in parts it would say nothing.
 const MATRIX: usize = 12;
 
@@ -75,28 +77,33 @@ fn command(text: &str) -> String {
     lines.join(" \\\n") + "\n"
 }
 
-/// A label and a value that goes on in the value's column; breaks at spaces, and behind commas and slashes of words that
-/// are wider than that.
+/// A label and a value that goes on in the value's column.
 fn labelled(label: &str, value: &str) -> String {
     let indent = LABEL.max(label.chars().count() + 1);
     let room = columns_across() - indent;
     let value: String = value.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect();
+    let line = |(index, line): (usize, &String)| {
+        let label = if index == 0 { label } else { "" };
+        format!("{label:<indent$}{line}").trim_end().to_string() + "\n"
+    };
+    broken(&value, room).iter().enumerate().map(line).collect()
+}
+
+/// Lines of so many columns: breaks behind commas, at spaces of parts that are wider than that, and behind commas and slashes of words
+/// that are.
+fn broken(text: &str, room: usize) -> Vec<String> {
     let mut lines = vec![String::new()];
     let breaks = |part: &str, at: &'static [char]| if part.trim_end().chars().count() > room { at } else { &[] };
-    let pieces = value.split_inclusive(", ").flat_map(|part| part.split_inclusive(breaks(part, &[' '])));
+    let pieces = text.split_inclusive(", ").flat_map(|part| part.split_inclusive(breaks(part, &[' '])));
     for piece in pieces.flat_map(|word| word.split_inclusive(breaks(word, &[',', '/']))) {
         let line = lines.last_mut().expect("there is a first line");
-        if !line.is_empty() && line.chars().count() + piece.trim_end().chars().count() > room {
+        if !line.trim().is_empty() && line.chars().count() + piece.trim_end().chars().count() > room {
             lines.push(piece.into());
         } else {
             line.push_str(piece);
         }
     }
-    let line = |(index, line): (usize, &String)| {
-        let label = if index == 0 { label } else { "" };
-        format!("{label:<indent$}{line}").trim_end().to_string() + "\n"
-    };
-    lines.iter().enumerate().map(line).collect()
+    lines
 }
 
 fn of_table(all: &Table) -> String {
@@ -111,13 +118,8 @@ fn of_table(all: &Table) -> String {
         let Some(spare) = columns.iter().rposition(|(room, _)| *room == Room::Spare) else { break };
         columns.remove(spare);
     }
-    let mut columns: Vec<Column> = columns.into_iter().map(|(_, column)| column).collect();
-    let excess = width(&columns, 1).saturating_sub(columns_across());
-    let names = columns.iter_mut().filter(|column| !column.is_right).max_by_key(|column| column.width());
-    if let Some(names) = names.filter(|names| excess > 0 && names.width() >= excess + NAME) {
-        let room = names.width() - excess;
-        names.cells.iter_mut().for_each(|name| *name = shortened(name, room));
-    }
+    let columns: Vec<Column> = columns.into_iter().map(|(_, column)| column).collect();
+    let columns = with_long_names(&columns).unwrap_or(columns);
     let notes: String = all.notes.iter().map(|note| item(note)).collect();
     let caption = if all.caption.is_empty() { String::new() } else { item(&all.caption) };
     let Some(parts) = in_parts(columns) else {
@@ -169,9 +171,36 @@ fn names(columns: &[Column]) -> usize {
     (1..columns.len()).take_while(fits).find(tell_apart).unwrap_or(1)
 }
 
-/// The end is cut: it says least.
-fn shortened(name: &str, room: usize) -> String {
-    if name.chars().count() <= room { name.into() } else { name.chars().take(room - 3).collect::<String>() + "..." }
+/// A table that is too wide, with the longest names on several lines, where it fits so. Figures, which stand on the right, stay whole.
+fn with_long_names(columns: &[Column]) -> Option<Vec<Column>> {
+    let excess = width(columns, 1).checked_sub(columns_across()).filter(|excess| *excess > 0)?;
+    let (place, names) =
+        columns.iter().enumerate().filter(|(_, column)| !column.is_right).max_by_key(|(_, column)| column.width())?;
+    let room = names.width().checked_sub(excess).filter(|room| *room >= NAME)?;
+    let lines: Vec<Vec<String>> = names.cells.iter().map(|name| on_lines(name, room)).collect();
+    let column = |(at, column): (usize, &Column)| {
+        let mut cells = Vec::new();
+        for (lines, cell) in lines.iter().zip(&column.cells) {
+            let below = (1..lines.len()).map(|line| if at == place { lines[line].clone() } else { String::new() });
+            cells.push(if at == place { lines[0].clone() } else { cell.clone() });
+            cells.extend(below);
+        }
+        Column { cells, ..column.clone() }
+    };
+    let columns: Vec<Column> = columns.iter().enumerate().map(column).collect();
+    (width(&columns, 1) <= columns_across()).then_some(columns)
+}
+
+/// A name on lines of so many columns; all but the first hang in.
+fn on_lines(name: &str, room: usize) -> Vec<String> {
+    if name.chars().count() <= room {
+        return vec![name.into()];
+    }
+    let indent = name.chars().take_while(|letter| *letter == ' ').count() + HANG;
+    let line = |(index, line): (usize, String)| {
+        if index == 0 { line.trim_end().into() } else { format!("{:indent$}{}", "", line.trim()) }
+    };
+    broken(name, room.saturating_sub(indent)).into_iter().enumerate().map(line).collect()
 }
 
 /// Titles between lines stand in the first column, whose other cells are indented then.
@@ -193,6 +222,18 @@ fn text(cell: &Cell) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// What tells two lines apart may stand at the end of their names, and a cut figure is a wrong one.
+    #[test]
+    fn nothing_is_cut() {
+        let names = ["  load 256 regular, 24 KiB, 1 thread", "  load 256 regular, 24 KiB, 2 threads"];
+        let figures = |letter: char| [String::from(letter).repeat(26), "1".into()];
+        let drawn = of_table(&Table::new("").left("", names).right("a", figures('a')).right("b", figures('b')));
+        let lines: Vec<&str> = drawn.lines().collect();
+        assert_eq!(lines[1].split_whitespace().next_back(), Some(&*figures('b')[0]), "{drawn}");
+        assert_eq!([lines[2], lines[4]], ["    24 KiB, 1 thread", "    24 KiB, 2 threads"], "{drawn}");
+        assert!(lines.len() == 5 && lines[1..].iter().all(|line| line.chars().count() <= 80), "{drawn}");
+    }
 
     /// Three columns of 40 and one of names at 80: one beside the names at a time.
     #[test]
