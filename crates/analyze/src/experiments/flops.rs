@@ -1,20 +1,23 @@
-//! Arithmetic in registers: from visits to rows.
+//! Arithmetic in registers: from visits to rows, and all of them in a table.
 
 use membound_core::in_order::InOrder;
 use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::answer::{Answer, SchemaOf, schema};
+use crate::missing::reasons;
 use crate::quality::Sampled;
 use crate::rate::Rate;
 use crate::row::{AnyRow, Metric, Row, any};
-use crate::section::Section;
+use crate::section::{Section, Table};
 use crate::visits::Visits;
+use crate::wording::{SPREAD_CAPTION, spread, threads};
 use membound_core::case::Work;
 use membound_core::kernel::flops::Flops;
 use membound_core::kernel::{Element, Width};
 use membound_core::machine::spec::Balance;
 use membound_core::record::{Measured, Measurement};
+use membound_core::units::significant;
 
 /// A kind of arithmetic on so many threads.
 pub type FlopsRow = Row<FlopsFigures>;
@@ -69,7 +72,7 @@ impl FlopsRow {
     }
 }
 
-/// The roofline tells what they mean.
+/// The roofline tells what they mean for kernels.
 impl Answer for Vec<FlopsRow> {
     const NAME: &'static str = "flops";
     const SCHEMAS: &'static [SchemaOf] = &[schema::<FlopsRow>];
@@ -83,8 +86,31 @@ impl Answer for Vec<FlopsRow> {
     }
 
     fn sections(&self) -> Vec<Section> {
-        Vec::new()
+        let measured: Vec<&FlopsRow> = self.iter().filter(|row| row.flops_per_s.is_some()).collect();
+        let section = Section {
+            id: "flops",
+            title: "Arithmetic in registers".into(),
+            about: format!("GF/s: 10^9 operations a second, {SPREAD_CAPTION}. A cycle: of the core clock, by thread."),
+            tables: if measured.is_empty() { Vec::new() } else { vec![table(&measured)] },
+            missing: reasons(self),
+            ..Section::default()
+        };
+        if self.is_empty() { Vec::new() } else { vec![section] }
     }
+}
+
+fn table(rows: &[&FlopsRow]) -> Table {
+    let count = |at: usize| rows[at].case.threads();
+    let starts = (0..rows.len()).filter(|&at| at == 0 || count(at - 1) != count(at));
+    let rate = |rate: Rate| format!("{} {}", significant(rate.value() / 1e9), spread(&rate));
+    let table = Table::new("")
+        .left("arithmetic", rows.iter().map(|row| row.flops().balance.to_string()))
+        .right("width", rows.iter().map(|row| row.flops().width.to_string()))
+        .left("element", rows.iter().map(|row| row.flops().element.to_string()))
+        .right("GF/s", rows.iter().map(|row| row.flops_per_s.map(rate)))
+        .right("flops\na cycle", rows.iter().map(|row| row.flops_per_cycle.map(significant)))
+        .flags(rows.iter().copied());
+    Table { titles: starts.map(|at| (at, threads(count(at)))).collect(), ..table }
 }
 
 /// One row a case, by threads, element, width and balance.
