@@ -217,7 +217,7 @@ fn close_together(report: &Report) -> Option<Loss> {
         ),
         factor: effect.factor,
         than: "slower",
-        cure: "dedicated cores behind several last-level caches; `--section host` has more".into(),
+        cure: "dedicated cores behind several last-level caches; see section `host`".into(),
     })
 }
 

@@ -1,11 +1,15 @@
 //! The answer as Markdown, as GitHub reads it: to be kept beside code, or pasted where people talk about it.
 
 use crate::across::sections;
+use crate::across::sections::overview::Screen;
 use crate::missing::Missing;
 use crate::output::{ending, machine_line};
 use crate::report::Report;
 use crate::section::{Cell, Column, Document, Item, Section, Table};
 use membound_core::units::utc;
+
+/// Columns of what is set in letters of one width.
+const COLUMNS: usize = 100;
 
 /// The whole report: the answer, what it comes from, what to distrust.
 pub fn report(report: &Report) -> String {
@@ -13,9 +17,11 @@ pub fn report(report: &Report) -> String {
     let mut parts = vec![format!("# {}\n", plain(host))];
     parts.push(paragraph(&format!("{}, {}", report.tool, utc(report.started_unix_s))));
     parts.push(paragraph(&machine_line(&report.machine)));
+    let screen = Screen { columns: COLUMNS, is_whole: true };
+    parts.extend(sections::overview::sections(report, screen).iter().map(section));
     parts.push(list(&report.findings));
     for (_, sections) in report.sections() {
-        parts.extend(sections.iter().map(section));
+        parts.extend(sections.into_iter().map(|one| rest_of(one, &report.findings)));
     }
     let [warnings, host, _, verdict] = ending(report);
     let roofline = sections::roofline::section(&report.roofline, &report.rows);
@@ -35,7 +41,8 @@ pub fn fenced(text: &str) -> String {
 /// One section; empty where it says nothing.
 pub fn section(section: &Section) -> String {
     let Section { title, about, sentences, facts, items, tables, verbatim, notes, details, missing, .. } = section;
-    let mut parts = vec![format!("## {}\n", plain(title)), list(sentences), paragraph(about)];
+    let heading = if title.is_empty() { String::new() } else { format!("## {}\n", plain(title)) };
+    let mut parts = vec![heading, list(sentences), paragraph(about)];
     parts.push(items.iter().map(of_item).collect());
     parts.extend(tables.iter().map(table));
     if !verbatim.is_empty() {
@@ -48,13 +55,20 @@ pub fn section(section: &Section) -> String {
     }
     parts.retain(|part| !part.is_empty());
     // Charts are not drawn here: a section of nothing else would be a heading alone.
-    if parts.len() == 1 { String::new() } else { parts.join("\n") }
+    let is_bare = parts.len() == usize::from(!title.is_empty());
+    if is_bare { String::new() } else { parts.join("\n") }
+}
+
+/// A section without the sentences that stand above all sections.
+fn rest_of(mut one: Section, told: &[String]) -> String {
+    one.sentences.retain(|sentence| !told.contains(sentence));
+    section(&one)
 }
 
 /// A whole answer.
 pub fn document(document: &Document) -> String {
     let mut parts = vec![format!("# {}\n", plain(&document.title)), list(&document.sentences), list(&document.facts)];
-    parts.extend(document.sections.iter().map(section));
+    parts.extend(document.sections.iter().cloned().map(|one| rest_of(one, &document.sentences)));
     parts.retain(|part| !part.is_empty());
     parts.join("\n")
 }

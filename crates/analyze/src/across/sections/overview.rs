@@ -26,9 +26,18 @@ const WITH_STORES: usize = 100;
 /// Heights that a character can show.
 const BARS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
 
+/// Where the answer stands.
+#[derive(Debug, Clone, Copy)]
+pub struct Screen {
+    /// How wide the curve is drawn.
+    pub columns: usize,
+    /// Whether all sections follow.
+    pub is_whole: bool,
+}
+
 /// What the whole report comes to: levels, how far to trust them, what costs most. Nothing where no machine was
-/// characterised: there is neither a curve of loads nor a latency beside them. The curve is drawn so many columns wide.
-pub fn sections(report: &Report, columns: usize) -> Vec<Section> {
+/// characterised: there is neither a curve of loads nor a latency beside them.
+pub fn sections(report: &Report, Screen { columns, is_whole }: Screen) -> Vec<Section> {
     let figures = Figures::of(report);
     if load_curve(&report.rows).len() < SIZES_FOR_LEVELS && !figures.characterise() {
         return Vec::new();
@@ -46,7 +55,7 @@ pub fn sections(report: &Report, columns: usize) -> Vec<Section> {
         id: "costs",
         title: if found.is_empty() { String::new() } else { "What costs most here, and the cure".into() },
         items: found.iter().take(LOSSES).map(item).collect(),
-        notes: left_out(report).into_iter().chain(not_measured(report)).collect(),
+        notes: left_out(report).into_iter().chain(not_measured(report, is_whole)).collect(),
         ..Section::default()
     };
     [levels, roofline(report), costs].into_iter().filter(|section| !section.is_empty()).collect()
@@ -444,10 +453,11 @@ fn axis([indent, width]: [usize; 2], report: &Report, [first, last]: [Bytes; 2])
 }
 
 /// Names of what could not be measured; its sections say why.
-fn not_measured(report: &Report) -> Option<String> {
+fn not_measured(report: &Report, is_whole: bool) -> Option<String> {
     const SHOWN: usize = 8;
     let missing = report.sections().flat_map(|(_, sections)| sections).flat_map(|section| section.missing);
     let names: BTreeSet<String> = missing.flat_map(|missing| missing.names).collect();
     let names: Vec<String> = names.into_iter().collect();
-    (!names.is_empty()).then(|| format!("Not measured: {}; --all says why.", some(&names, SHOWN)))
+    let why = if is_whole { "the sections below say why" } else { "--all says why" };
+    (!names.is_empty()).then(|| format!("Not measured: {}; {why}.", some(&names, SHOWN)))
 }

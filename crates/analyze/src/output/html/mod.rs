@@ -8,6 +8,7 @@ use crate::output::html::parts::{Section, boxed, document};
 use maud::{Markup, PreEscaped, html};
 
 use crate::across::sections;
+use crate::across::sections::overview::Screen;
 use crate::experiments::bandwidth::sections::all_rows;
 use crate::output::{ending, machine_line, svg};
 use crate::report::Report;
@@ -20,7 +21,8 @@ const PAGE_COLUMNS: usize = 110;
 /// The page.
 pub fn page(report: &Report) -> String {
     let mut sections = Vec::new();
-    let overview = sections::overview::sections(report, PAGE_COLUMNS);
+    let screen = Screen { columns: PAGE_COLUMNS, is_whole: true };
+    let overview = sections::overview::sections(report, screen);
     // What stands above all sections is not said in one of them once more.
     let told: &[String] = if overview.is_empty() { &report.findings } else { &[] };
     for mut one in report.sections().flat_map(|(_, own)| own) {

@@ -8,6 +8,7 @@ use crate::output::terminal::text::{BOLD, item, joined, paragraph, styled};
 use anstyle::Style;
 
 use crate::across::sections;
+use crate::across::sections::overview::Screen;
 use crate::answer::Answer;
 use crate::experiments::bandwidth::sections::{all_rows, side_by_side};
 use crate::experiments::bandwidth::stream;
@@ -18,10 +19,16 @@ use membound_core::units::utc;
 
 /// The first screen of a whole run; all of a record that characterises no machine.
 pub fn overview(report: &Report) -> String {
-    match sections::overview::sections(report, text::columns_across()) {
+    match first_screen(report, false) {
         none if none.is_empty() => summary(report),
-        sections => joined(sections.iter().map(section::drawn)),
+        first => first,
     }
+}
+
+/// Empty where no machine was characterised.
+fn first_screen(report: &Report, is_whole: bool) -> String {
+    let screen = Screen { columns: text::columns_across(), is_whole };
+    joined(sections::overview::sections(report, screen).iter().map(section::drawn))
 }
 
 /// What the named parts of a report say; see [`names`](crate::output::parts).
@@ -47,9 +54,9 @@ pub fn chosen(report: &Report, names: &[String]) -> String {
     paragraph(&format!("Nothing of that was measured. The record has: {}.", there.join(", ")), "")
 }
 
-/// The answer of a whole run: sentences first, then the tables that they come from, then what to distrust.
+/// The answer of a whole run: the first screen, then sentences and the tables that they come from, then what to distrust.
 pub fn summary(report: &Report) -> String {
-    let mut parts = vec![heading(report), findings(report)];
+    let mut parts = vec![first_screen(report, true), heading(report), findings(report)];
     for (_, sections) in report.sections() {
         parts.extend(sections.into_iter().map(|one| section::drawn(&Section { details: Vec::new(), ..one })));
     }
