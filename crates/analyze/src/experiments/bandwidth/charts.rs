@@ -8,7 +8,7 @@ use crate::chart::{
 };
 use crate::experiments::bandwidth::answer::Bandwidth;
 use crate::experiments::bandwidth::rows::BandwidthRow;
-use crate::experiments::bandwidth::stores::{Crossover, Curve, StoreGroup, store_groups};
+use crate::experiments::bandwidth::stores::{Crossover, Curve, StoreGroup, instead, store_groups};
 use crate::experiments::bandwidth::stream::Scaling;
 use crate::hierarchy::names::Level;
 use crate::wording::{element_note, gbps, threads};
@@ -17,7 +17,7 @@ use membound_core::kernel::catalog::Kernel;
 use membound_core::kernel::{LoadKind, StoreKind, Width};
 use membound_core::stats::quantiles::median;
 use membound_core::stats::states::VISITS_MIN;
-use membound_core::units::{Bytes, percent};
+use membound_core::units::{Bytes, counted, percent};
 
 const POINTS: &str =
     "Points: undisturbed, whiskers: its 95 % interval or range; shaded stretches are the levels found.";
@@ -32,7 +32,7 @@ pub(crate) fn over_working_sets(found: &Bandwidth<'_>) -> Vec<Chart> {
     let counts: BTreeSet<usize> = found.rows.iter().map(|row| row.threads()).collect();
     let chart = |&count: &usize| {
         let rows: Vec<&BandwidthRow> = found.rows.iter().filter(|row| row.threads() == count).collect();
-        let series = size_series(&rows);
+        let series = size_series(&rows, instead(found.crossovers));
         let hidden = series.iter().filter(|series| !series.shown).count();
         let about = match hidden {
             0 => POINTS.into(),
@@ -139,7 +139,8 @@ fn sketch<'a>(rows: impl Iterator<Item = &'a BandwidthRow>) -> String {
     let visits = median(rows.map(|row| row.quality.rounds as f64)).unwrap_or(0.0);
     let is_sketch = visits < VISITS_MIN as f64;
     if is_sketch {
-        format!(" A sketch: a case here had {visits:.0} visits, a case of the headline many more.")
+        let visits = counted(visits.round() as u64, "visit");
+        format!(" A sketch: a case here had {visits}, a case of the headline many more.")
     } else {
         String::new()
     }
@@ -188,8 +189,8 @@ fn over_sizes(title: String, about: String, series: Vec<Series>) -> Chart {
 }
 
 /// A line for each variant that was measured at enough working sets. Colour says the kernel, dashes the store kind,
-/// symbols the width.
-fn size_series(rows: &[&BandwidthRow]) -> Vec<Series> {
+/// symbols the width. What the headline tells of is drawn at once.
+fn size_series(rows: &[&BandwidthRow], headline: Option<&Crossover>) -> Vec<Series> {
     let mut lines: BTreeMap<_, Vec<&BandwidthRow>> = BTreeMap::new();
     for row in rows.iter().filter(|row| row.payload_bps.is_some()) {
         let manner = (row.load(), row.case.memory, row.case.misaligned_bytes, row.case.protocol);
@@ -201,6 +202,12 @@ fn size_series(rows: &[&BandwidthRow]) -> Vec<Series> {
     let name = namer(&shown);
     let mut kernels: Vec<&str> = shown.iter().map(|row| row.kernel()).collect();
     kernels.dedup();
+    let is_told = |row: &BandwidthRow| {
+        let is_of_headline = |c: &Crossover| {
+            (c.threads, c.store, c.width, c.memory) == (row.threads(), row.store(), row.width(), row.case.memory)
+        };
+        headline.is_some_and(|headline| headline.kernel == row.kernel() && is_of_headline(headline))
+    };
     let mut room = MOST_LINES;
     let series = lines.values().map(|rows| {
         let (row, widest) = (rows[0], shown.iter().filter(|r| r.kernel() == rows[0].kernel()).map(|r| r.width()).max());
@@ -208,8 +215,8 @@ fn size_series(rows: &[&BandwidthRow]) -> Vec<Series> {
         let is_usual = matches!(row.store(), StoreKind::Regular | StoreKind::Nt)
             && Some(row.width()) == widest
             && row.case.misaligned_bytes == 0;
-        let shown = is_usual && room > 0;
-        room -= usize::from(shown);
+        let shown = is_told(row) || is_usual && room > 0;
+        room = room.saturating_sub(shown.into());
         Series {
             colour: kernels.iter().position(|kernel| *kernel == row.kernel()).unwrap_or(0),
             dash: row.store() as usize,

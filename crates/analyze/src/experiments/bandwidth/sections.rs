@@ -6,14 +6,14 @@ use std::collections::{BTreeSet, HashMap};
 use crate::experiments::bandwidth::answer::Bandwidth;
 use crate::experiments::bandwidth::charts;
 use crate::experiments::bandwidth::rows::{BandwidthFigures, BandwidthRow};
-use crate::experiments::bandwidth::stores::{Crossover, StoreGroup, fraction, store_groups};
+use crate::experiments::bandwidth::stores::{Crossover, StoreGroup, fraction, instead_sentence, store_groups};
 use crate::experiments::bandwidth::stream::Scaling;
 use crate::hierarchy::names::{Level, Levels};
 use crate::hierarchy::table::{latencies, sizes};
 use crate::missing::{Missing, gathered};
 use crate::row::Metric;
 use crate::section::{Cell, Room, Section, Table};
-use crate::wording::{SPREAD_CAPTION, element_note, gbps, is_known, ratio, spread, threads};
+use crate::wording::{SPREAD_CAPTION, element_note, gbps, ratio, spread, threads};
 use membound_core::case::{Protocol, USUAL_MEMORY};
 use membound_core::kernel::catalog::Kernel;
 use membound_core::kernel::{LoadKind, StoreKind};
@@ -101,15 +101,9 @@ fn store_sentence(found: &Bandwidth<'_>) -> Option<String> {
     let mut parts: Vec<String> = [1, found.most_threads()].into_iter().filter_map(of).collect();
     parts.dedup();
     match parts.is_empty() {
-        true => other_crossover(found).map(|crossover| format!("{}.", crossover.sentence())),
+        true => instead_sentence(found.rows, found.crossovers),
         false => Some(format!("Copying, {}.", parts.join("; "))),
     }
-}
-
-/// What stands for all store kinds where copies with non-temporal stores were not measured: that of the most threads with the surest gain.
-fn other_crossover<'a>(found: &Bandwidth<'a>) -> Option<&'a Crossover> {
-    let rank = |c: &&Crossover| (c.gain.is_some_and(is_known), c.kernel == "copy", c.threads);
-    found.crossovers.iter().max_by_key(rank)
 }
 
 fn by_level(found: &Bandwidth<'_>) -> Section {

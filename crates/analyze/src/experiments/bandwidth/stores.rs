@@ -190,9 +190,36 @@ impl Crossover {
             line += &format!(" [{}, {}]", Bytes(low as u64), Bytes(high as u64));
         }
         let Some(gain) = self.gain else { return line };
+        // Where regular stores win, that size was just named.
+        let place = if self.at.is_none() && gain[0] < 1.0 { "there" } else { "at the largest size" };
         let bound = fraction(self.bound);
-        line + &format!("; {} times regular at the largest working set, {bound} by the bytes", ratio(gain))
+        line + &format!("; {} times regular {place} (its bytes alone would make it {bound})", ratio(gain))
     }
+
+    /// Whether that is what one asks of store kinds first.
+    fn is_of_nt_copies(&self) -> bool {
+        (self.kernel.as_str(), self.store) == ("copy", StoreKind::Nt)
+    }
+}
+
+/// What stands for all store kinds where copies with non-temporal stores were not compared: that of the most threads with the surest
+/// gain.
+pub(crate) fn instead(all: &[Crossover]) -> Option<&Crossover> {
+    let rank = |c: &&Crossover| (c.gain.is_some_and(is_known), c.kernel == "copy", c.threads);
+    all.iter().max_by_key(rank).filter(|_| !all.iter().any(Crossover::is_of_nt_copies))
+}
+
+/// The same in words, after what is not known of non-temporal stores that were measured.
+pub(crate) fn instead_sentence(rows: &[BandwidthRow], all: &[Crossover]) -> Option<String> {
+    let told = instead(all)?;
+    let is_nt = rows.iter().any(|row| usable(row) && row.store() == StoreKind::Nt);
+    let is_unknown = is_nt && !all.iter().any(|crossover| crossover.store == StoreKind::Nt);
+    let nt = if is_unknown {
+        "nt stores: too few sizes were also measured with regular stores to say where they win. "
+    } else {
+        ""
+    };
+    Some(format!("{nt}{}.", told.sentence()))
 }
 
 /// A curve over rising working sets: of one way to store, of one width. It is never empty.
