@@ -8,9 +8,10 @@ use membound_analyze::experiments::kinds::rows::Kind;
 use membound_analyze::of_record as model;
 use membound_analyze::output::terminal;
 use membound_analyze::report::Report;
-use membound_core::case::Protocol;
+use membound_core::case::{Protocol, Work};
 use membound_core::memory::MemoryKind;
 use membound_core::record::{Measurement, Outcome};
+use membound_core::units::Bytes;
 
 /// Every visit to copies into `kind` came to another end.
 fn replaced(measurements: &mut [Measurement], kind: MemoryKind, protocol: Protocol, outcome: &Outcome) {
@@ -93,4 +94,22 @@ fn kinds_that_cannot_be_had_say_why() {
     let text = terminal::answers(&report, &["kinds"]);
     assert!(text.contains("- wc: invalid: the hypervisor ignores memory types"), "{text}");
     assert!(!report.findings.join(" ").contains("wc"), "{:?}", report.findings);
+}
+
+/// A budget that ended before copies to a kind left what was measured of it out of the table.
+#[test]
+fn a_kind_that_was_only_loaded_has_its_line() {
+    let mut load = copies(MemoryKind::Tmpfs, Protocol::Steady, (BUFFER as f64 / 7.91) as u64);
+    load.case.memory = load.case.streams.remove(0).memory;
+    load.case.working_set = Bytes(BUFFER);
+    let Work::Kernel(variant) = &mut load.case.work else { panic!("copies are kernels") };
+    variant.kernel = "load".into();
+    let mut measurements = published();
+    measurements.push(load);
+    let report = report(measurements);
+    let tmpfs = kind(&report, MemoryKind::Tmpfs);
+    assert!(tmpfs.is_measured() && !tmpfs.is_copied() && tmpfs.alone[3].is_some(), "{tmpfs:?}");
+    assert_eq!((tmpfs.gain, tmpfs.break_even), (None, None));
+    let text = terminal::answers(&report, &["kinds"]);
+    assert!(text.lines().any(|line| line.starts_with("tmpfs ")), "{text}");
 }

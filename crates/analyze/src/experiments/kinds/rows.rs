@@ -9,6 +9,7 @@ use crate::rate::{Cost, Rate};
 use membound_core::case::{Case, Protocol};
 use membound_core::experiments::kinds::REGULAR;
 use membound_core::kernel::{Element, LoadKind, StoreKind};
+use membound_core::memory::policy::Policy;
 use membound_core::memory::proof::Proof;
 use membound_core::memory::{MemoryKind, MemorySpec, Obtained};
 use membound_core::stats::compare;
@@ -76,6 +77,11 @@ pub struct Kind {
 impl Kind {
     /// Whether there are figures of it.
     pub fn is_measured(&self) -> bool {
+        self.is_copied() || self.alone.iter().any(Option::is_some)
+    }
+
+    /// Whether there are figures of copies to it.
+    pub fn is_copied(&self) -> bool {
         self.first_s.is_some() || self.steady_s.is_some()
     }
 }
@@ -93,10 +99,20 @@ pub const ALONE: [(&str, &str, StoreKind, LoadKind); 5] = [
 pub(crate) fn compare(passes: &[Pass<'_>]) -> Option<Kinds> {
     let copies: Vec<&Pass<'_>> = passes.iter().filter(|pass| target(pass).is_some()).collect();
     let first = copies.first()?.case;
+    let bytes = Bytes(first.working_set.0 / 2);
     let mut memories: Vec<MemorySpec> = copies.iter().filter_map(|copy| target(copy)).collect();
+    // Of some there may have been no time for a copy.
+    let policies: Vec<Policy> = memories.iter().map(|memory| memory.policy).collect();
+    let is_touched = |pass: &&Pass<'_>| {
+        let Case { memory, cpus, .. } = pass.case;
+        way(pass).is_some()
+            && is_alone(pass, *memory, bytes)
+            && *cpus == first.cpus
+            && policies.contains(&memory.policy)
+    };
+    memories.extend(passes.iter().filter(is_touched).map(|pass| pass.case.memory));
     memories.sort_unstable();
     memories.dedup();
-    let bytes = Bytes(first.working_set.0 / 2);
     let kinds = memories.iter().map(|&memory| kind(passes, memory, base(memory, &memories), bytes)).collect();
     Some(Kinds { bytes, element: first.variant()?.element, threads: first.threads(), kinds })
 }
@@ -133,15 +149,10 @@ fn kind(passes: &[Pass<'_>], memory: MemorySpec, against: Option<MemorySpec>, by
         let firsts = (first_s?, total(first_of(base)?)?);
         break_even(firsts, (steady_s?, each(steady_of(base)?)?), gain?)
     });
-    let is_alone =
-        |pass: &Pass<'_>| pass.case.streams.is_empty() && (pass.case.memory, pass.case.working_set) == (memory, bytes);
-    let lone: Vec<&Pass<'_>> = passes.iter().filter(|pass| is_alone(pass)).collect();
-    let alone = ALONE.map(|(_, kernel, store, load)| {
-        let steady = lone.iter().filter(|pass| pass.case.protocol == Protocol::Steady && pass.quality.is_measured());
-        let is_so = |pass: &&&Pass<'_>| {
-            pass.case.variant().is_some_and(|v| (v.kernel.as_str(), v.store, v.load) == (kernel, store, load))
-        };
-        steady.clone().find(is_so)?.payload_bps
+    let lone: Vec<&Pass<'_>> = passes.iter().filter(|pass| is_alone(pass, memory, bytes)).collect();
+    let alone = std::array::from_fn(|place| {
+        let is_so = |pass: &&&Pass<'_>| way(pass) == Some(place) && pass.quality.is_measured();
+        lone.iter().find(is_so)?.payload_bps
     });
     let (proof, holds) =
         proof(memory.kind, lone.into_iter().chain(passes.iter().filter(|pass| target(pass) == Some(memory))));
@@ -159,6 +170,18 @@ fn kind(passes: &[Pass<'_>], memory: MemorySpec, against: Option<MemorySpec>, by
         proof,
         holds,
     }
+}
+
+/// Whether it touches a buffer of that kind and size and nothing else.
+fn is_alone(pass: &Pass<'_>, memory: MemorySpec, bytes: Bytes) -> bool {
+    pass.case.streams.is_empty() && (pass.case.memory, pass.case.working_set) == (memory, bytes)
+}
+
+/// Its place in [`ALONE`].
+fn way(pass: &Pass<'_>) -> Option<usize> {
+    let own = pass.case.variant().filter(|_| pass.case.protocol == Protocol::Steady)?;
+    let own = (own.kernel.as_str(), own.store, own.load);
+    ALONE.iter().position(|&(_, kernel, store, load)| (kernel, store, load) == own)
 }
 
 /// Seconds of the first use.

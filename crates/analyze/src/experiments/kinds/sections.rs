@@ -49,7 +49,7 @@ fn section(kinds: &Kinds) -> Section {
         ),
         sentences: sentences(kinds),
         tables: if measured.is_empty() { Vec::new() } else { vec![table(kinds, &measured)] },
-        charts: speeds(kinds, &measured).into_iter().chain(averages(kinds)).collect(),
+        charts: speeds(kinds).into_iter().chain(averages(kinds)).collect(),
         notes: grouped(proofs(broken)),
         details: grouped(proofs(sure)),
         missing: together(proofs(missing)),
@@ -94,18 +94,19 @@ fn table(kinds: &Kinds, measured: &[&Kind]) -> Table {
 }
 
 /// First use against later ones.
-fn speeds(kinds: &Kinds, measured: &[&Kind]) -> Option<Chart> {
+fn speeds(kinds: &Kinds) -> Option<Chart> {
+    let copied: Vec<&Kind> = kinds.kinds.iter().filter(|kind| kind.is_copied()).collect();
     let bars = |name: &str, colour, cost: fn(&Kind) -> Option<Cost>| {
         let bar = |(index, kind): (usize, &&Kind)| {
             let rate = cost(kind)?.each(|seconds| rounded(kinds.bytes.0 as f64 / seconds / 1e9));
             Some((index as f64, rate.value(), rate.ends()[0], rate.ends()[1], kind.samples))
         };
-        let points = measured.iter().enumerate().filter_map(bar).collect();
+        let points = copied.iter().enumerate().filter_map(bar).collect();
         Series { shape: Shape::Bar, colour, ..line(name.into(), points) }
     };
     let series = vec![bars("first copy", 1, |kind| kind.first_s), bars("later copies", 0, |kind| kind.steady_s)];
     let series: Vec<Series> = series.into_iter().filter(|series| !series.points.is_empty()).collect();
-    let names = measured.iter().map(|kind| kind.memory.to_string()).collect();
+    let names = copied.iter().map(|kind| kind.memory.to_string()).collect();
     let x = Axis { names, ..Axis::new("kind of the buffer", "", Scale::Names) };
     let y = Axis::new("bytes copied, GB/s (log)", "GB/s", Scale::Log);
     let about = "From asking for the memory to the end of the copy, against copies after the first.".into();

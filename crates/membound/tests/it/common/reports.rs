@@ -556,7 +556,8 @@ pub fn kinds() -> Report {
         }
     };
     let mut all: Vec<Kind> = kinds.into_iter().map(&mut kind).collect();
-    let missing = Kind { proof: format!("unavailable: {NASTY}"), first_s: None, steady_s: None, ..all[1].clone() };
+    let nothing = Kind { first_s: None, steady_s: None, alone: [None; 5], ..all[1].clone() };
+    let missing = Kind { proof: format!("unavailable: {NASTY}"), ..nothing };
     all.push(Kind { memory: MemorySpec::of(MemoryKind::Huge1G), holds: false, ..missing });
     let kinds = Kinds { bytes: Bytes::mib(32), element: Element::Double, threads: 1, kinds: all };
     Report { host: "kinds".into(), rows, kinds: Some(kinds), ..empty() }
