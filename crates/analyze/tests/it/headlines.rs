@@ -102,8 +102,8 @@ fn the_best_size_of_copies_is_the_best() {
     };
     assert_eq!(
         told(10.5e9),
-        "vulkan:0: 64 MiB, the largest, go to the device at 1.60 GB/s (from regular memory); the best size is 2 MiB, with 10.5 GB/s \
+        "vulkan:0: 64 MiB, the largest copied to it, go there at 1.60 GB/s (from regular memory); the best size is 2 MiB, with 10.5 GB/s \
          (from regular memory)."
     );
-    assert_eq!(told(1.0e9), "vulkan:0: 64 MiB, the largest, go to the device at 1.60 GB/s (from regular memory).");
+    assert_eq!(told(1.0e9), "vulkan:0: 64 MiB, the largest copied to it, go there at 1.60 GB/s (from regular memory).");
 }

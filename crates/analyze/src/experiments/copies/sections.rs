@@ -66,7 +66,7 @@ fn table(copies: &Copies) -> Table {
         .right(&head(large, "GB/s"), routes.iter().map(|(_, rows)| rate(at(rows, large)?.copied_bps?)))
         .right("of its\nlink", routes.iter().map(|(work, rows)| share(copies, *work, at(rows, large)?)))
         .right("best\nGB/s", routes.iter().map(|(_, rows)| rate(best(rows)?.copied_bps?)))
-        .right("at", routes.iter().map(|(_, rows)| Some(best(rows)?.case.working_set.to_string())))
+        .right("at", routes.iter().map(|(_, rows)| best_size(rows)))
         .right("half of it\nfrom", routes.iter().map(|(_, rows)| Some(half(rows)?.to_string())))
         .in_room(Room::Wide)
         .without_blanks()
@@ -89,6 +89,13 @@ fn best<'a>(rows: &[&'a CopyRow]) -> Option<&'a CopyRow> {
     let value = |row: &&CopyRow| row.copied_bps.map_or(0.0, |rate| rate.value());
     let known = rows.iter().copied().filter(|row| row.copied_bps.is_some());
     known.max_by(|a, b| value(a).total_cmp(&value(b)))
+}
+
+/// Where it is. Of a single size there is no best.
+fn best_size(rows: &[&CopyRow]) -> Option<String> {
+    let size = best(rows)?.case.working_set;
+    let is_single = rows.iter().filter(|row| row.copied_bps.is_some()).count() == 1;
+    Some(if is_single { format!("{size} only") } else { size.to_string() })
 }
 
 /// The smallest size that reaches half of the best rate.
@@ -114,10 +121,10 @@ fn fastest(copies: &Copies, device: DeviceName) -> Option<String> {
     let back = fastest(Route::FromDevice)
         .map_or_else(String::new, |(kind, bps)| format!(", and come back at {} (to {kind})", BytesPerSecond(bps)));
     let both = fastest(Route::HostBothWays)
-        .map_or_else(String::new, |(_, bps)| format!("; both at once {} in sum", BytesPerSecond(bps)));
+        .map_or_else(String::new, |(_, bps)| format!("; both ways at once it is {} in sum", BytesPerSecond(bps)));
     let faster = faster(&known(Route::ToDevice).collect::<Vec<_>>(), to).unwrap_or_default();
     let to = BytesPerSecond(to);
-    Some(format!("{device}: {size}, the largest, go to the device at {to} (from {kind} memory){back}{both}{faster}."))
+    Some(format!("{device}: {size}, the largest copied to it, go there at {to} (from {kind} memory){back}{both}{faster}."))
 }
 
 /// The best rate of these rows, where a size reaches more than the largest does: `; the best size is 2 MiB, with 10.5 GB/s (from
