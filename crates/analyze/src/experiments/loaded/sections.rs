@@ -3,7 +3,7 @@
 use crate::chart::{Axis, Chart, Point, Scale, Series, Shape, line, rounded};
 use crate::experiments::loaded::rows::{LoadCurve, LoadedRow, UnderLoad};
 use crate::missing::reasons;
-use crate::section::{Section, Table};
+use crate::section::{Room, Section, Table};
 use crate::wording::{SPREAD_CAPTION, gbps, spread, threads, time};
 use membound_core::units::{BytesPerSecond, Nanoseconds, counted, significant};
 use membound_core::work::loaded::Load;
@@ -27,12 +27,32 @@ pub(crate) fn sentences(loaded: &UnderLoad) -> Vec<String> {
         ));
     }
     all.extend(loaded.curves.iter().filter_map(|curve| curve_sentence(loaded, curve)));
+    all.extend(unsaturated(&loaded.curves));
     all
+}
+
+/// Said once of all curves.
+fn unsaturated(curves: &[LoadCurve]) -> Option<String> {
+    let mut open: Vec<String> = Vec::new();
+    for curve in curves.iter().filter(|curve| curve.saturation_bps.is_none()) {
+        let mix = curve.mix.to_string();
+        if !open.contains(&mix) {
+            open.push(mix);
+        }
+    }
+    let is_none = curves.iter().all(|curve| curve.saturation_bps.is_none());
+    match &open[..] {
+        [] => None,
+        [_] if is_none => Some("The curve does not show where the bus saturates.".into()),
+        _ if is_none => Some("None of the curves shows where the bus saturates.".into()),
+        [only] => Some(format!("The curve of {only} does not show where the bus saturates.")),
+        all => Some(format!("The curves of {} do not show where the bus saturates.", all.join(", "))),
+    }
 }
 
 fn curve_sentence(loaded: &UnderLoad, curve: &LoadCurve) -> Option<String> {
     let last = loaded.rows.get(*curve.rows.last()?)?;
-    let loaders = last.case.threads() - 1;
+    let loaders = last.case.threads().saturating_sub(1);
     let (latency, rate) = (last.latency_ns?, BytesPerSecond(last.bus_bps?.value()));
     let [ns, low, high] = latency.interval().map(|ns| Nanoseconds(ns).to_string());
     let text = format!(
@@ -46,7 +66,7 @@ fn curve_sentence(loaded: &UnderLoad, curve: &LoadCurve) -> Option<String> {
             let [at, low, high] = [at, low, high].map(|bps| BytesPerSecond(bps).to_string());
             format!("; by a queue's fit the bus saturates at {at} [{low}, {high}]")
         }
-        None => "; the curve does not show where the bus saturates".into(),
+        None => String::new(),
     };
     let knee = curve.knee_bps.map_or_else(String::new, |[at, low, high]| {
         let [at, low, high] = [at, low, high].map(|bps| BytesPerSecond(bps).to_string());
@@ -57,7 +77,7 @@ fn curve_sentence(loaded: &UnderLoad, curve: &LoadCurve) -> Option<String> {
 
 /// The curves, and the loads that they come from.
 pub(crate) fn sections(loaded: &UnderLoad) -> Vec<Section> {
-    let UnderLoad { rows, curves } = loaded;
+    let rows = &loaded.rows;
     if rows.is_empty() {
         return Vec::new();
     }
@@ -67,15 +87,53 @@ pub(crate) fn sections(loaded: &UnderLoad) -> Vec<Section> {
         title: "Latency under load".into(),
         about: ABOUT.into(),
         sentences: sentences(loaded),
-        tables: (!measured.is_empty()).then(|| every_load(&measured)).into_iter().collect(),
+        tables: by_mix(loaded).into_iter().chain(every_load(&measured)).collect(),
         charts: charts(loaded),
-        notes: curves.iter().map(|curve| fit(rows, curve)).collect(),
         missing: reasons(rows),
         ..Section::default()
     }]
 }
 
-fn every_load(rows: &[&LoadedRow]) -> Table {
+/// A line a curve: its last row, and what the fit says.
+fn by_mix(loaded: &UnderLoad) -> Option<Table> {
+    let curves: Vec<(&LoadCurve, &LoadedRow)> =
+        loaded.curves.iter().filter_map(|curve| Some((curve, loaded.rows.get(*curve.rows.last()?)?))).collect();
+    let interval = |[value, low, high]: [f64; 3]| format!("{} [{}, {}]", gbps(value), gbps(low), gbps(high));
+    let starved = |curve: &LoadCurve| Some(starved(&loaded.rows, curve)).filter(|rows| *rows > 0).map(|rows| rows.to_string());
+    let table = Table::new(format!(
+        "Each mix at its heaviest load, {SPREAD_CAPTION}. Most: at any load. Saturation and knee are a queue's by fit; rows whose load was \
+         starved are no part of it."
+    ))
+    .left("mix", curves.iter().map(|(curve, _)| curve.mix.to_string()))
+    .right("loading\nthreads", curves.iter().map(|(curve, _)| curve.threads.saturating_sub(1).to_string()))
+    .right("GB/s", curves.iter().map(|(_, row)| rate(row)))
+    .right("latency", curves.iter().map(|(_, row)| row.latency_ns.as_ref().map(time)))
+    .right("most\nGB/s", curves.iter().map(|(curve, _)| gbps(curve.greatest_bps)))
+    .right("saturates\nat GB/s", curves.iter().map(|(curve, _)| curve.saturation_bps.map(interval)))
+    .right("knee at\nGB/s", curves.iter().map(|(curve, _)| curve.knee_bps.map(interval)))
+    .right("latency\nthere", curves.iter().map(|(curve, _)| curve.knee_ns.map(|ns| Nanoseconds(ns).to_string())))
+    .in_room(Room::Spare)
+    .right("rows\nstarved", curves.iter().map(|(curve, _)| starved(curve)))
+    .without_blanks();
+    (!curves.is_empty()).then_some(table)
+}
+
+/// Rows of a curve's mix that are no part of it.
+fn starved(rows: &[LoadedRow], curve: &LoadCurve) -> usize {
+    let is_starved = |row: &&LoadedRow| {
+        let is_ours = matches!(row.load(), Load::Mixed { mix, .. } if mix == curve.mix);
+        is_ours && row.case.threads() == curve.threads && row.latency_ns.is_some() && !row.is_sound()
+    };
+    rows.iter().filter(is_starved).count()
+}
+
+fn rate(row: &LoadedRow) -> Option<String> {
+    row.bus_bps.map(|rate| format!("{} {}", gbps(rate.value()), spread(&rate)))
+}
+
+/// A line a load; more of them than a terminal has lines are for other outputs.
+fn every_load(rows: &[&LoadedRow]) -> Option<Table> {
+    const LINES: usize = 16;
     let others = |load: Load| match load {
         Load::Alone => "none".into(),
         Load::Idle => "idle".into(),
@@ -86,37 +144,17 @@ fn every_load(rows: &[&LoadedRow]) -> Table {
         Load::Mixed { delay_ns, .. } => Some(format!("{delay_ns} ns")),
         Load::Alone | Load::Idle => None,
     };
-    let rate = |row: &LoadedRow| row.bus_bps.map(|rate| format!("{} {}", gbps(rate.value()), spread(&rate)));
-    Table::new(format!("All loads, latency and bandwidth in the same time: {SPREAD_CAPTION}"))
+    let table = Table::new("All loads, latency and bandwidth in the same time")
         .left("others", rows.iter().map(|row| others(row.load())))
-        .right("threads", rows.iter().map(|row| row.case.threads().to_string()))
+        .right("other\nthreads", rows.iter().map(|row| row.case.threads().saturating_sub(1).to_string()))
         .right("pause", rows.iter().map(|row| pause(row.load())))
         .right("GB/s", rows.iter().map(|row| rate(row)))
         .right("latency", rows.iter().map(|row| row.latency_ns.as_ref().map(time)))
         .right("cycles", rows.iter().map(|row| row.latency_cycles.map(significant)))
         .flags(rows.iter().copied())
-        .folded()
-}
-
-/// What a curve's fit says, and of how many rows it is not.
-fn fit(rows: &[LoadedRow], curve: &LoadCurve) -> String {
-    let is_left_out = |row: &&LoadedRow| {
-        let is_ours = matches!(row.load(), Load::Mixed { mix, .. } if mix == curve.mix);
-        is_ours && row.case.threads() == curve.threads && row.latency_ns.is_some() && !row.is_sound()
-    };
-    let left_out = match rows.iter().filter(is_left_out).count() {
-        0 => String::new(),
-        count => format!(" (without {} whose load was starved)", counted(count, "row")),
-    };
-    let interval = |[value, low, high]: [f64; 3]| format!("{} [{}, {}]", gbps(value), gbps(low), gbps(high));
-    let saturation = match curve.saturation_bps {
-        Some(saturation) => format!("saturates at {} GB/s by the fit", interval(saturation)),
-        None => "the curve does not show where the bus saturates".into(),
-    };
-    let knee = curve.knee_bps.zip(curve.knee_ns).map_or_else(String::new, |(knee, ns)| {
-        format!("; knee at {} GB/s, {} per load", interval(knee), Nanoseconds(ns))
-    });
-    format!("{}: up to {} GB/s{left_out}; {saturation}{knee}", curve.mix, gbps(curve.greatest_bps))
+        .folded();
+    let table = if rows.len() > LINES { table.wide() } else { table };
+    (!rows.is_empty()).then_some(table)
 }
 
 /// Latency over bandwidth, a line a mix, with the knee of each: one chart a number of threads.

@@ -19,7 +19,7 @@ const MATRIX: usize = 12;
 /// A section: its sentences stand above all sections already, its charts no terminal can show.
 pub fn drawn(section: &Section) -> String {
     let Section { title, about, facts, items, verbatim, notes, details, missing, .. } = section;
-    let tables: Vec<&Table> = section.tables.iter().filter(|table| !table.is_wide()).collect();
+    let (wide, tables): (Vec<&Table>, Vec<&Table>) = section.tables.iter().partition(|table| table.is_wide());
     let lists = [verbatim, notes, details].iter().all(|lines| lines.is_empty());
     if tables.is_empty() && facts.is_empty() && items.is_empty() && missing.is_empty() && lists {
         return String::new();
@@ -32,6 +32,7 @@ pub fn drawn(section: &Section) -> String {
         text.push_str(if index > 0 && table.caption.is_empty() { "\n" } else { "" });
         text += &of_table(table);
     }
+    text.extend(wide.iter().filter(|table| table.is_folded).map(|table| elsewhere(table)));
     text.extend(verbatim.iter().map(|line| format!("{line}\n")));
     text.extend(facts.iter().map(|(name, value)| labelled(&format!("  {name:<0$}", LABEL - 3), value)));
     text.extend(notes.iter().chain(details).map(|note| item(note)));
@@ -50,6 +51,11 @@ pub fn document(document: &Document) -> String {
         .collect();
     let facts = document.facts.iter().map(|line| note(line)).collect();
     joined([answer, facts].into_iter().chain(document.sections.iter().map(drawn)))
+}
+
+/// Where a table of many lines is.
+fn elsewhere(table: &Table) -> String {
+    item(&format!("{} ({} lines, on the page or by --format markdown)", table.caption, table.height()))
 }
 
 fn of_item(one: &Item) -> String {
