@@ -163,6 +163,12 @@ impl Cell {
         Cell { flags: row.quality().map_or_else(Vec::new, |quality| quality.flags.clone()), ..Cell::default() }
     }
 
+    /// The text where spaces count for nothing: those in front, which set a line below another, are wide ones.
+    pub(crate) fn indented(&self) -> String {
+        let text = self.text.trim_start_matches(' ');
+        "\u{2002}".repeat(self.text.len() - text.len()) + text
+    }
+
     /// Whether nothing stands there.
     pub fn is_blank(&self) -> bool {
         self.flags.is_empty() && ["", "-"].contains(&self.text.trim())

@@ -103,8 +103,8 @@ fn head(column: &Column) -> String {
 
 fn cell(cell: &Cell) -> String {
     let words = cell.flags.iter().map(|flag| flag.word()).collect::<Vec<_>>().join(" ");
-    let text = plain(if words.is_empty() { &cell.text } else { &words });
-    let text = text.trim();
+    let text = plain(&if words.is_empty() { cell.indented() } else { words });
+    let text = text.trim_end();
     if cell.is_strong { format!("**{text}**") } else { text.into() }
 }
 
@@ -144,9 +144,10 @@ mod tests {
     #[test]
     fn a_table_keeps_its_cells_apart() {
         let strong = Cell { is_strong: true, ..Cell::from("2 ") };
-        let table = Table::new("a|b").left("x", ["<i>"]).right("GB/\ns", [strong]).with_notes(vec!["n*".into()]);
+        let table = Table::new("a|b").left("x", ["  <i>"]).right("GB/\ns", [strong]).with_notes(vec!["n*".into()]);
         let section = Section { title: "T".into(), tables: vec![table], ..Section::default() };
-        let expected = "## T\n\n**a\\|b**\n\n| x | GB/ s |\n| --- | --: |\n| &lt;i> | **2** |\n\n- n\\*\n";
+        let expected =
+            "## T\n\n**a\\|b**\n\n| x | GB/ s |\n| --- | --: |\n| \u{2002}\u{2002}&lt;i> | **2** |\n\n- n\\*\n";
         assert_eq!(super::section(&section), expected);
     }
 

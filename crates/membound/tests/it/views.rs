@@ -153,7 +153,8 @@ fn all_store_kinds_have_a_sentence() {
     assert!(sentence.starts_with("store, 1 thread, nt"), "{sentence}");
     // Nor is it left to silence that nothing is known of non-temporal ones.
     report.crossovers.iter_mut().for_each(|crossover| crossover.store = StoreKind::NtMasked);
-    let sentences = report.sections().flat_map(|(_, sections)| sections).find(|section| section.id == "stores").unwrap().sentences;
+    let sentences =
+        report.sections().flat_map(|(_, sections)| sections).find(|section| section.id == "stores").unwrap().sentences;
     assert!(sentences[0].starts_with("nt stores: too few sizes "), "{sentences:?}");
 }
 

@@ -124,7 +124,9 @@ fn fastest(copies: &Copies, device: DeviceName) -> Option<String> {
         .map_or_else(String::new, |(_, bps)| format!("; both ways at once it is {} in sum", BytesPerSecond(bps)));
     let faster = faster(&known(Route::ToDevice).collect::<Vec<_>>(), to).unwrap_or_default();
     let to = BytesPerSecond(to);
-    Some(format!("{device}: {size}, the largest copied to it, go there at {to} (from {kind} memory){back}{both}{faster}."))
+    Some(format!(
+        "{device}: {size}, the largest copied to it, go there at {to} (from {kind} memory){back}{both}{faster}."
+    ))
 }
 
 /// The best rate of these rows, where a size reaches more than the largest does: `; the best size is 2 MiB, with 10.5 GB/s (from

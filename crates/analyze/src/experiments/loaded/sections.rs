@@ -99,7 +99,8 @@ fn by_mix(loaded: &UnderLoad) -> Option<Table> {
     let curves: Vec<(&LoadCurve, &LoadedRow)> =
         loaded.curves.iter().filter_map(|curve| Some((curve, loaded.rows.get(*curve.rows.last()?)?))).collect();
     let interval = |[value, low, high]: [f64; 3]| format!("{} [{}, {}]", gbps(value), gbps(low), gbps(high));
-    let starved = |curve: &LoadCurve| Some(starved(&loaded.rows, curve)).filter(|rows| *rows > 0).map(|rows| rows.to_string());
+    let starved =
+        |curve: &LoadCurve| Some(starved(&loaded.rows, curve)).filter(|rows| *rows > 0).map(|rows| rows.to_string());
     let table = Table::new(format!(
         "Each mix at its heaviest load, {SPREAD_CAPTION}. Most: at any load. Saturation and knee are a queue's by fit; rows whose load was \
          starved are no part of it."

@@ -4,7 +4,7 @@
 pub mod parts;
 pub mod section;
 
-use crate::output::html::parts::{Section, boxed, document};
+use crate::output::html::parts::{Section, boxed, document, marked};
 use maud::{Markup, PreEscaped, html};
 
 use crate::across::sections;
@@ -12,6 +12,7 @@ use crate::across::sections::overview::Screen;
 use crate::experiments::bandwidth::sections::all_rows;
 use crate::output::{ending, machine_line, svg};
 use crate::report::Report;
+use crate::wording::gbps;
 use membound_core::record::Environment;
 use membound_core::units::{Bytes, Nanoseconds, significant, utc};
 
@@ -94,12 +95,11 @@ fn answer(one: &crate::section::Section) -> Markup {
     }
 }
 
-/// Levels beside each other: size, latency, and bars of what one core and all read and copy, each over the greatest of its kind.
+/// Levels beside each other: size, latency, and bars of what one core and all read and copy, on one scale from zero.
 fn drawing(report: &Report) -> Markup {
     let pictures = sections::overview::pictures(report);
     let most = pictures.iter().flat_map(|one| &one.rates).map(|rate| rate.bps).fold(0.0, f64::max);
-    // Memory is slower than the first level by a factor of ten: on a linear scale its bar would be a dot.
-    let share = |bps: f64| (100.0 * (bps / 1e9 + 1.0).ln() / (most / 1e9 + 1.0).ln()).clamp(0.0, 100.0);
+    let share = |bps: f64| (100.0 * bps / most).clamp(0.0, 100.0);
     html! {
         @if !pictures.is_empty() {
             ul.levels { @for (index, one) in pictures.iter().enumerate() {
@@ -109,10 +109,11 @@ fn drawing(report: &Report) -> Markup {
                     div { span.big { (one.latency) } }
                     @for rate in &one.rates {
                         small { (rate.name) " " b { (rate.shown) } " GB/s" }
-                        span.bar.copy[rate.name.starts_with("copy")] style={ "--share: " (format!("{:.0}", share(rate.bps))) "%" } {}
+                        span.bar.copy[rate.name.starts_with("copy")] style={ "--share: " (format!("{:.1}", share(rate.bps))) "%" } {}
                     }
                 }
             } }
+            @if most > 0.0 { p.about { "Bars: GB/s, from 0 to " (gbps(most)) "." } }
         }
     }
 }
@@ -123,8 +124,8 @@ fn card(item: &crate::section::Item) -> Markup {
     html! {
         div {
             b { (factor) }
-            p { (what) }
-            @for (_, cure) in &item.below { p.cure { (cure) } }
+            p { (marked(what)) }
+            @for (_, cure) in &item.below { p.cure { (marked(cure)) } }
         }
     }
 }

@@ -42,6 +42,16 @@ fn region(kind: &str, caption: &str, classes: &str, table: Markup) -> Markup {
     }
 }
 
+/// What stands between backticks is to be typed.
+pub(crate) fn marked(text: &str) -> Markup {
+    let parts: Vec<&str> = text.split('`').collect();
+    html! {
+        @if parts.len().is_multiple_of(2) { (text) } @else {
+            @for (place, part) in parts.iter().enumerate() { @if place % 2 == 1 { code { (part) } } @else { (part) } }
+        }
+    }
+}
+
 pub(crate) const ECHARTS_GZ: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/echarts.js.gz"));
 
 pub(crate) const SCRIPT: &str = include_str!("report.js");
@@ -107,7 +117,7 @@ pub(crate) fn whole(section: &Section) -> Markup {
             // The script closes all but the first: without it everything is in sight.
             details.part open {
                 summary { h2 { (section.title) } }
-                @if !section.about.is_empty() { p.about { (section.about) } }
+                @if !section.about.is_empty() { p.about { (marked(&section.about)) } }
                 @if !section.charts.is_empty() {
                     div.charts { @for chart in &section.charts { (figure(chart)) } }
                 }
@@ -124,5 +134,16 @@ pub(crate) fn figure(chart: &Chart) -> Markup {
             div.chart role="img" aria-label=(chart.label()) {}
             @if !chart.about.is_empty() { figcaption { (chart.about) } }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn commands_are_set_as_such() {
+        assert_eq!(marked("see `--all`, <b>").into_string(), "see <code>--all</code>, &lt;b&gt;");
+        assert_eq!(marked("a ` alone").into_string(), "a ` alone");
     }
 }

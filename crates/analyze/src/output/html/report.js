@@ -79,7 +79,7 @@
     return {
       type: "custom", name: series.name, silent: true, clip: true, tooltip: { show: false }, z: 5,
       data: points(chart, series), encode: { x: 0, y: [2, 3] },
-      renderItem(_, api) {
+      renderItem({ coordSys: { y: top, height } }, api) {
         const [low, high] = [2, 3].map(column => api.coord([api.value(0), api.value(column)]));
         let x = low[0];
         if (series.shape === "bar" && !isLog(chart.y)) {
@@ -88,9 +88,14 @@
         }
         const stroke = (x1, y1, x2, y2) =>
           ({ type: "line", shape: { x1, y1, x2, y2 }, style: { stroke: colour, lineWidth: 1.3 } });
+        // A cap, or where the end lies beyond the frame, an arrow that points there.
+        const end = (y, edge, back) => {
+          const beyond = back > 0 ? y < edge - .5 : y > edge + .5;
+          return beyond ? [stroke(x - 3, edge + 5 * back, x, edge), stroke(x, edge, x + 3, edge + 5 * back)] : [stroke(x - 3, y, x + 3, y)];
+        };
         return {
           type: "group",
-          children: [stroke(x, low[1], x, high[1]), stroke(x - 3, low[1], x + 3, low[1]), stroke(x - 3, high[1], x + 3, high[1])],
+          children: [stroke(x, low[1], x, high[1]), ...end(low[1], top + height, -1), ...end(high[1], top, 1)],
         };
       },
     };
@@ -132,9 +137,10 @@
       xAxis: x(mark.at), name: mark.name + (index % 2 ? "\n " : ""), lineStyle: { color: theme.alert },
       label: { color: theme.alert, align: along(mark.at) > .7 ? "right" : along(mark.at) < .3 ? "left" : "center" },
     }));
+    // On the left: curves over sizes come near their limits on the right.
     const limits = chart.limits.map((limit, index) => ({
       yAxis: place(chart.y, limit.at), name: limit.name, lineStyle: { color: theme.ink },
-      label: { color: theme.ink, position: index < chart.limits.length - 1 ? "insideEndBottom" : "insideEndTop", textBorderColor: theme.raised, textBorderWidth: 3 },
+      label: { color: theme.ink, position: index < chart.limits.length - 1 ? "insideStartBottom" : "insideStartTop", textBorderColor: theme.raised, textBorderWidth: 3 },
     }));
     return {
       type: "line", data: [], silent: true, tooltip: { show: false },
@@ -179,18 +185,19 @@
   }
 
   // Medians and limits decide how far the y axis reaches: one wide interval must not flatten all lines. Whiskers that go
-  // beyond are cut at the frame. Returns what lies in it, and the frame where something was cut.
+  // beyond end in an arrow at the frame. Returns what lies in it, and the frame where something was cut.
   function reach(chart, all, ticks) {
     const sure = [...all.map(point => point[1]), ...chart.limits.map(limit => place(chart.y, limit.at))].filter(Number.isFinite);
     const least = Math.min(...sure), most = Math.max(...sure);
-    const room = chart.y.scale === "log" ? 1 : Math.max(most - least, .1 * Math.abs(most));
-    const from = chart.y.scale === "linear" ? 0 : least - room, to = most + room;
+    const { scale } = chart.y;
+    const room = scale === "log" ? 1 : scale === "linear" ? .2 * most : Math.max(.5 * (most - least), .1 * Math.abs(most));
+    const from = scale === "linear" ? 0 : least - room, to = most + room;
     const every = [...sure, ...all.flatMap(point => point.slice(2, 4)).filter(Number.isFinite)];
     const ys = every.map(y => Math.min(to, Math.max(from, y)));
     if (every.every((y, index) => y === ys[index])) return { ys };
     const low = Math.min(...ys), high = Math.max(...ys), rough = (high - low) / ticks;
     const step = [1, 2, 5, 10].map(n => n * 10 ** Math.floor(Math.log10(rough))).find(step => step >= rough);
-    return { ys, frame: { min: Math.floor(low / step) * step, max: Math.ceil(high / step) * step } };
+    return { ys, frame: { min: Math.floor(low / step) * step, max: Math.ceil(high / step) * step, interval: step } };
   }
 
   function option(chart, { clientWidth: width, clientHeight: height }, theme) {

@@ -6,7 +6,7 @@ use maud::{Markup, html};
 
 use crate::flag::Flag;
 use crate::missing::Missing;
-use crate::output::html::parts::{boxed, sortable};
+use crate::output::html::parts::{boxed, marked, sortable};
 use crate::section::{Cell, Document, Item, Section, Table};
 
 /// Share of the heat's colour at its deepest: text on it must stay readable, in light and dark.
@@ -18,7 +18,7 @@ pub(crate) fn drawn(section: Section) -> crate::output::html::parts::Section {
         section;
     let flags: BTreeSet<Flag> = tables.iter().flat_map(|table| table.flags_seen()).collect();
     let body = html! {
-        @for sentence in &sentences { p { (sentence) } }
+        @for sentence in &sentences { p { (marked(sentence)) } }
         @if !items.is_empty() { dl.warnings { @for item in &items { (of_item(item)) } } }
         @for table in &tables { (of_table(table)) }
         @if !flags.is_empty() { dl.facts { @for flag in &flags { dt { (flag) } dd { (flag.means()) } } } }
@@ -50,15 +50,15 @@ pub fn document(document: Document) -> String {
 
 fn of_item(item: &Item) -> Markup {
     html! {
-        dt { (item.text) }
+        dt { (marked(&item.text)) }
         @for (name, text) in &item.below {
-            dd { @if !["", "cure"].contains(name) { (name) ": " } @if *name == "test" { code { (text) } } @else { (text) } }
+            dd { @if !["", "cure"].contains(name) { (name) ": " } @if *name == "test" { code { (text) } } @else { (marked(text)) } }
         }
     }
 }
 
 fn list(items: &[String]) -> Markup {
-    html! { @if !items.is_empty() { ul { @for item in items { li { (item) } } } } }
+    html! { @if !items.is_empty() { ul { @for item in items { li { (marked(item)) } } } } }
 }
 
 fn of_table(table: &Table) -> Markup {
@@ -112,6 +112,19 @@ fn of_cell(cell: &Cell) -> Markup {
 fn text(cell: &Cell) -> Markup {
     html! {
         @for (place, flag) in cell.flags.iter().enumerate() { @if place > 0 { " " } (flag) }
-        @if cell.text == "-" { "–" } @else { (cell.text) }
+        @if cell.text == "-" { "–" } @else { (cell.indented()) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A line below another was flush with it.
+    #[test]
+    fn lines_below_others_hang_in() {
+        let table = Table::new("").left("", ["memory", "  far apart"]);
+        let drawn = of_table(&table).into_string();
+        assert!(drawn.contains(">\u{2002}\u{2002}far apart"), "{drawn}");
     }
 }
