@@ -301,8 +301,10 @@ fn findings(comparison: &Comparison) -> Vec<String> {
     if count(Verdict::TooFew) == all {
         let speeds = || comparison.rows.iter().filter_map(|row| row.speed);
         let (least, most) = speeds().fold((f64::INFINITY, 0f64), |(low, high), x| (low.min(x), high.max(x)));
-        let range = if all == 1 { share(least) } else { format!("{} to {}", share(least), share(most)) };
-        findings.push(format!("B has {range} of A's speed in {cells}; whether that is chance can't be said."));
+        let range = if all == 1 { percent(least) } else { format!("{} to {}", percent(least), percent(most)) };
+        let cure =
+            if comparison.is_by_hand { "give figures of several runs" } else { "give several runs a side, as folders" };
+        findings.push(format!("B has {range} of A's speed in {cells}; whether that is chance can't be said: {cure}."));
     } else {
         let noise = percent(comparison.noise);
         findings.push(format!(
