@@ -450,13 +450,12 @@ impl Memory {
             session: session.clone(),
             origin: Origin::Pinned,
             bytes,
-            // One address space: the host's address is the driver's, too.
             address: start as u64,
             // SAFETY: the driver gave so many bytes there, which stay until they are given back with this value.
             on_host: unsafe { View::new(start, bytes) },
             _host: None,
         };
-        if flags & flags::DEVICE_MAP == 0 { Ok(memory) } else { memory.seen_by_device() }
+        memory.seen_by_device()
     }
 
     /// Memory of the program's, registered.
@@ -502,10 +501,11 @@ impl Memory {
         Ok(self)
     }
 
-    /// The same, by the address at which the device sees it, which may be another than the host's.
+    /// The same, by the address at which the device sees it. With one address space the device sees all that is pinned, whatever
+    /// the flags; what is write-combined or registered it sees at another address than the host does (cuda.h, "unified addressing").
     fn seen_by_device(mut self) -> Result<Self, Failure> {
         let Some(start) = self.on_host.as_ref().map(View::address) else { return Ok(self) };
-        // SAFETY: it writes an address; memory that was pinned or registered to be mapped, no flags are defined.
+        // SAFETY: it writes an address; memory that was pinned or registered, no flags are defined.
         let code = unsafe { (self.session.functions.device_pointer)(&mut self.address, start, 0) };
         done("cuMemHostGetDevicePointer", code)?;
         Ok(self)

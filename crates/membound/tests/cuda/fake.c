@@ -1,7 +1,9 @@
 /* CUDA's driver with a device of its own, for tests: memory of the device's and of the host's are both the host's, so that
-   copies are memcpy and kernels are C, found by their names. Managed memory is a file in memory: after each touch by the device its
+   copies are memcpy and kernels are C, found by their names. What is pinned or registered the device sees at another address than the
+   host, as NVIDIA says of memory that is write-combined or registered; a kernel that is given the host's ends the context, after which
+   nothing works. Managed memory is a file in memory: after each touch by the device its
    pages leave the page table, so that the host's next touch makes a page fault, as it does with a real one. FAKE_CUDA chooses a
-   fault; FAKE_CUDA_LOG names a file that gets a line whenever more pieces of memory live than ever before. */
+   fault ("stale": of what a program writes to memory of the device's nothing but the first arrives); FAKE_CUDA_LOG names a file that gets a line whenever more pieces of memory live than ever before. */
 #define _GNU_SOURCE
 #include <stdint.h>
 #include <stdio.h>
@@ -12,10 +14,13 @@
 
 enum { MOST = 64, KIND_DEVICE, KIND_PINNED, KIND_REGISTERED, KIND_MANAGED };
 enum { INVALID_VALUE = 1, OUT_OF_MEMORY = 2, NO_DEVICE = 100, INVALID_PTX = 218, LAUNCH_FAILED = 719, MISMATCH = 803 };
-enum { NOT_FOUND = 500, INVALID_CONTEXT = 201 };
+enum { NOT_FOUND = 500, INVALID_CONTEXT = 201, ILLEGAL_ADDRESS = 700 };
 
-static struct piece { char *at; size_t bytes; int kind, context; unsigned flags; } pieces[MOST];
-static int contexts[2], is_ready;
+/* From the host's address of what is pinned or registered to the device's: no address of a program's lies there. */
+static const uint64_t APART = 1ull << 60;
+
+static struct piece { char *at; size_t bytes; int kind, context, writes; unsigned flags; } pieces[MOST];
+static int contexts[2], is_ready, is_void;
 static __thread uintptr_t current;
 
 static int is(const char *mode) {
@@ -23,8 +28,8 @@ static int is(const char *mode) {
     return asked && !strcmp(asked, mode);
 }
 
-/* What a driver notices: calls before cuInit, and without a context. */
-static int guard(void) { return !is_ready ? 3 : !current ? INVALID_CONTEXT : 0; }
+/* What a driver notices: calls before cuInit, without a context, and after a kernel has ended it. */
+static int guard(void) { return !is_ready ? 3 : is_void ? ILLEGAL_ADDRESS : !current ? INVALID_CONTEXT : 0; }
 #define GUARD do { int fault = guard(); if (fault) return fault; } while (0)
 
 static void live(int change) {
@@ -40,17 +45,19 @@ static void live(int change) {
 static int keep(void *at, size_t bytes, int kind, unsigned flags) {
     for (int i = 0; i < MOST; i++) {
         if (pieces[i].at) continue;
-        pieces[i] = (struct piece){at, bytes, kind, (int)current, flags};
+        pieces[i] = (struct piece){at, bytes, kind, (int)current, 0, flags};
         live(1);
         return 0;
     }
     return OUT_OF_MEMORY;
 }
 
+/* By the host's address or the device's. */
 static struct piece *find(uint64_t at) {
+    uint64_t on_host = at & ~APART;
     for (int i = 0; i < MOST; i++) {
         char *start = pieces[i].at;
-        if (start && at >= (uint64_t)start && at < (uint64_t)start + pieces[i].bytes) return &pieces[i];
+        if (start && on_host >= (uint64_t)start && on_host < (uint64_t)start + pieces[i].bytes) return &pieces[i];
     }
     return NULL;
 }
@@ -69,10 +76,18 @@ static void touched(uint64_t at) {
     if (piece && piece->kind == KIND_MANAGED && !piece->flags) madvise(piece->at, piece->bytes, MADV_DONTNEED);
 }
 
-/* Whether the device may touch so many bytes there. */
-static int reaches(uint64_t at, uint64_t bytes) {
+/* Where so many bytes lie; nothing where a piece of memory has not so many. */
+static void *place(uint64_t at, uint64_t bytes) {
     struct piece *piece = find(at);
-    return piece && at + bytes <= (uint64_t)piece->at + piece->bytes;
+    uint64_t on_host = at & ~APART;
+    return piece && on_host + bytes <= (uint64_t)piece->at + piece->bytes ? (void *)on_host : NULL;
+}
+
+/* The same by the device's address alone, for its kernels. */
+static void *reached(uint64_t at, uint64_t bytes) {
+    struct piece *piece = find(at);
+    int is_apart = piece && (piece->kind == KIND_PINNED || piece->kind == KIND_REGISTERED);
+    return is_apart == !!(at & APART) ? place(at, bytes) : NULL;
 }
 
 int cuInit(unsigned flags) {
@@ -184,8 +199,8 @@ int cuMemHostUnregister(void *at) { return drop((uint64_t)at, KIND_REGISTERED); 
 
 int cuMemHostGetDevicePointer_v2(uint64_t *to, void *at, unsigned flags) {
     struct piece *piece = find((uint64_t)at);
-    if (!piece || !(piece->flags & 2)) return INVALID_VALUE;
-    *to = (uint64_t)at;
+    if (!piece) return INVALID_VALUE;
+    *to = (uint64_t)at | APART;
     return 0;
 }
 
@@ -210,8 +225,10 @@ int cuMemAdvise(uint64_t at, size_t bytes, int advice, int device) {
 
 int cuMemcpyAsync(uint64_t to, uint64_t from, size_t bytes, uintptr_t stream) {
     GUARD;
-    if ((find(to) && !reaches(to, bytes)) || (find(from) && !reaches(from, bytes))) return INVALID_VALUE;
-    memcpy((void *)to, (const void *)from, is("wrong") && bytes > 8 ? bytes - 8 : bytes);
+    if ((find(to) && !place(to, bytes)) || (find(from) && !place(from, bytes))) return INVALID_VALUE;
+    struct piece *sink = find(to);
+    if (is("stale") && sink && !find(from) && sink->writes++) return 0;
+    memcpy((void *)(to & ~APART), (const void *)(from & ~APART), is("wrong") && bytes > 8 ? bytes - 8 : bytes);
     touched(to);
     touched(from);
     return 0;
@@ -250,6 +267,12 @@ int cuModuleGetFunction(uintptr_t *function, uintptr_t module, const char *name)
     return NOT_FOUND;
 }
 
+/* What a kernel did to memory that it may not touch, nothing comes after. */
+static int illegal(void) {
+    is_void = 1;
+    return ILLEGAL_ADDRESS;
+}
+
 int cuLaunchKernel(uintptr_t function, unsigned groups, unsigned gy, unsigned gz, unsigned group, unsigned by, unsigned bz,
                    unsigned shared, uintptr_t stream, void **arguments, void **extra) {
     uint64_t word[5], threads = (uint64_t)groups * group;
@@ -257,30 +280,32 @@ int cuLaunchKernel(uintptr_t function, unsigned groups, unsigned gy, unsigned gz
     int is_stream = function < 4, words = is_stream ? 5 : function == 4 ? 3 : 2;
     GUARD;
     for (int i = 0; i < words; i++) memcpy(&word[i], arguments[i], 8);
-    uint64_t *first = (uint64_t *)word[0], *second = (uint64_t *)word[1];
     if (!strcmp(name, "put")) {
-        if (!reaches(word[0], 8)) return 700;
-        *first = word[1];
+        uint64_t *to = reached(word[0], 8);
+        if (!to) return illegal();
+        *to = word[1];
     } else if (!strcmp(name, "words")) {
-        if (threads < word[2] || !reaches(word[0], 8 * word[2]) || !reaches(word[1], 8 * word[2])) return 700;
-        memcpy(first, second, 8 * word[2]);
+        void *to = reached(word[0], 8 * word[2]), *from = reached(word[1], 8 * word[2]);
+        if (threads < word[2] || !to || !from) return illegal();
+        memcpy(to, from, 8 * word[2]);
     } else if (!strcmp(name, "chase")) {
-        if (!reaches(word[0], 8)) return 700;
-        for (uint64_t link = 0; link < 8 * word[1]; link++) {
-            if (!reaches(*first, 8)) return 700;
-            *first = *(uint64_t *)*first;
+        uint64_t *at = reached(word[0], 8), *next;
+        for (uint64_t link = 0; at && link < 8 * word[1]; link++) {
+            if (!(next = reached(*at, 8))) return illegal();
+            *at = *next;
         }
+        if (!at) return illegal();
     } else {
-        double *a = (double *)word[0], *b = (double *)word[1], *c = (double *)word[2], s;
+        double *array[3], s;
         memcpy(&s, &word[3], 8);
-        if (threads < word[4]) return 700;
         /* Copy and scale: pairs. */
         const uint64_t elements = function < 2 ? 2 * word[4] : word[4];
-        for (int i = 0; i < 3; i++) if (!reaches(word[i], 8 * elements)) return 700;
+        for (int i = 0; i < 3; i++) if (!(array[i] = reached(word[i], 8 * elements))) return illegal();
+        if (threads < word[4]) return illegal();
         /* copy, scale, add, triad: how much of b and of c. */
         const double of_b = function == 1 ? s : 1, of_c = function == 2 ? 1 : function == 3 ? s : 0;
         const double off = is("wrong") && function == 3;
-        for (uint64_t i = 0; i < elements; i++) a[i] = of_b * b[i] + of_c * c[i] + off;
+        for (uint64_t i = 0; i < elements; i++) array[0][i] = of_b * array[1][i] + of_c * array[2][i] + off;
     }
     touched(word[0]);
     if (words > 2) touched(word[1]);

@@ -136,8 +136,11 @@ pub(super) fn look<D: Driver>(
         return Ok(obtained);
     }
     let mut probed = Probed { memory, word, kernels };
-    // A driver may refuse what the standard leaves undefined: then nothing is known.
-    let Ok(seen) = observe(&mut probed) else { return Ok(obtained) };
+    let seen = match observe(&mut probed) {
+        Ok(seen) => seen,
+        // A driver may refuse what the standard leaves undefined: then nothing is known. A device that was lost by it reads nothing.
+        Err(_) => return probed.word.read(&mut [0u64]).map(|()| obtained),
+    };
     let Some(sharing) = seen.sharing else {
         return Err(NoVisit::Wrong("data check failed: mapping a buffer loses what the device stored to it".into()));
     };
