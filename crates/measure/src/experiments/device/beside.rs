@@ -13,7 +13,7 @@ use crate::experiments::device::buffers::Maker;
 use crate::experiments::device::operations::{Code, on_the_host, triad};
 use crate::no_visit::NoVisit;
 use crate::solo::{Solo, Task};
-use crate::threads::{Stop, join, start};
+use crate::threads::{Stop, join, pinned, start};
 use membound_core::case::Case;
 use membound_core::record::{Sample, Samples};
 use membound_core::work::device::{Action, Buffer, DeviceWork};
@@ -25,6 +25,9 @@ enum Pass<'a, M> {
     Write { from: HostMemory, to: M },
 }
 
+/// Makes a pass over a part of the memory: of so many parts.
+type Make<'b, 'a, M> = &'b (dyn Fn(u64) -> Result<Pass<'a, M>, NoVisit> + Sync);
+
 /// One side's work: its passes, again and again, and a pause after each.
 struct Side<'a, M> {
     passes: Vec<Pass<'a, M>>,
@@ -33,10 +36,10 @@ struct Side<'a, M> {
 }
 
 impl<'a, M: Memory> Side<'a, M> {
-    /// `pass` makes one over a part of the memory: of so many parts.
-    fn new(work: DeviceWork, pass: &dyn Fn(u64) -> Result<Pass<'a, M>, NoVisit>) -> Result<Self, NoVisit> {
-        let passes = (0..work.slices()).map(|_| pass(work.slices())).collect::<Result<_, _>>()?;
-        Ok(Side { passes, next: 0, duty_percent: work.duty_percent })
+    /// Made on the CPU that will do it: memory lies on the node of who touches it first.
+    fn on(cpu: u32, work: DeviceWork, pass: Make<'_, 'a, M>) -> Result<Self, NoVisit> {
+        let passes = || (0..work.slices()).map(|_| pass(work.slices())).collect();
+        Ok(Side { passes: pinned(cpu, passes)?, next: 0, duty_percent: work.duty_percent })
     }
 
     /// Makes the pages of what the processor works on: for the thread that does, on its own CPU.
@@ -168,19 +171,23 @@ pub(super) fn measure<D: Driver>(
         Ok(Pass::Copy { from, to })
     };
     let is_copy = action == Action::CopyBesideHostTriad;
-    let side = Side::new(steady, if is_copy { &copy } else { &triad })?;
     // All but one of those who do the triad, or all of them.
     let helpers = action.triads(cpus) - 1;
     let helping = if is_copy { work } else { steady };
-    let mut beside = (0..helpers).map(|_| Side::new(helping, &triad)).collect::<Result<Vec<_>, _>>()?;
+    let mut sides: Vec<(DeviceWork, Make<'_, '_, D::Memory>)> = vec![(helping, &triad); helpers];
     match action {
-        Action::CopyBesideHostTriad => beside.push(Side::new(work, &triad)?),
-        Action::HostTriadBesideCopy => beside.push(Side::new(work, &copy)?),
+        Action::CopyBesideHostTriad => sides.push((work, &triad)),
+        Action::HostTriadBesideCopy => sides.push((work, &copy)),
         _ => {}
     }
-    let others = Others { stop: Stop::default(), done: beside.iter().map(|_| AtomicU64::new(0)).collect() };
     // Of a case with one CPU it is that of both sides.
-    let cpus = case.cpus.iter().rev().take(beside.len()).rev();
+    let cpus = &case.cpus[cpus.saturating_sub(sides.len())..];
+    let mut beside = Vec::new();
+    for (&(work, pass), &cpu) in sides.iter().zip(cpus) {
+        beside.push(Side::on(cpu, work, pass)?);
+    }
+    let side = Side::on(case.cpus.first().copied().unwrap_or(0), steady, if is_copy { &copy } else { &triad })?;
+    let others = Others { stop: Stop::default(), done: beside.iter().map(|_| AtomicU64::new(0)).collect() };
     std::thread::scope(|scope| {
         let mut running = Vec::new();
         for (number, (side, &cpu)) in beside.iter_mut().zip(cpus).enumerate() {
