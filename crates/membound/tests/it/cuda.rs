@@ -144,6 +144,17 @@ fn a_device_that_computes_wrongly_is_invalid() {
     assert_eq!(code, Some(1));
 }
 
+/// What a driver leaves where it was.
+#[test]
+fn what_never_arrives_is_invalid() {
+    let Some((found, code)) = FAKE.kinds("stale", &["--part", "buffers"]) else { return };
+    let plain = of(&of(&found, "buffer", "plain"), "first_use", false);
+    for action in ["use-written", "write"] {
+        all_are(&of(&plain, "action", action), "invalid", "data check failed: element 0 is 1, must be 3");
+    }
+    assert_eq!(code, Some(1));
+}
+
 /// Two devices: each with the host and itself, and with each other both ways.
 #[test]
 fn copies_go_between_all_devices() {

@@ -119,6 +119,17 @@ fn a_device_that_computes_wrongly_is_invalid() {
     assert_eq!(code, Some(1));
 }
 
+/// A driver that believes that a buffer holds already what it was told last: each action that writes finds something else in it before.
+#[test]
+fn what_never_arrives_is_invalid() {
+    let Some((found, code)) = FAKE.kinds("stale", &["--part", "buffers"]) else { return };
+    let plain = of(&of(&found, "buffer", "plain"), "first_use", false);
+    for action in ["use", "use-written", "store", "store-nt", "write"] {
+        all_are(&of(&plain, "action", action), "invalid", "data check failed: element 0 is 1, must be 3");
+    }
+    assert_eq!(code, Some(1));
+}
+
 #[test]
 fn a_name_of_no_device_and_parts_of_none_are_refused() {
     let absent = ["kinds", "--device", "opencl:7", "--part", "contention", "--size", "64KiB"];

@@ -1,20 +1,23 @@
 /* An OpenCL loader with one device of its own, for tests: memory of the device's beside memory of the host's, so that mapping
    copies, but for USE_HOST_PTR on memory that begins with a page. FAKE_OPENCL chooses a fault; FAKE_OPENCL_LOG names a file that
    gets a line whenever more buffers live than ever before. With "svm" it has coarse-grained shared virtual memory, and refuses a buffer
-   where a kernel was given such memory before, as NVIDIA's driver does (seen with 580.159.04). */
+   where a kernel was given such memory before, as NVIDIA's driver does (seen with 580.159.04). With "stale" nothing but the first write
+   reaches a buffer. */
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-typedef struct { char *host, *device; size_t bytes; int owns_host, owns_device; } buffer;
+typedef struct { char *host, *device; size_t bytes; int owns_host, owns_device, writes; } buffer;
 typedef struct { char name[16]; uint64_t argument[6]; uint32_t svm; int refuses; } kernel;
 
 static int is(const char *mode) {
     const char *asked = getenv("FAKE_OPENCL");
     return asked && !strcmp(asked, mode);
 }
+
+static int is_lost(buffer *to) { return is("stale") && to->writes++; }
 
 static void live(int change) {
     static int now, most;
@@ -110,7 +113,7 @@ void *clEnqueueMapBuffer(uintptr_t q, buffer *b, uint32_t blocking, uint64_t fla
 }
 
 int clEnqueueUnmapMemObject(uintptr_t q, buffer *b, void *at, uint32_t n, void *w, void *e) {
-    if (b->owns_device) memcpy(b->device, b->host, b->bytes);
+    if (b->owns_device && !is_lost(b)) memcpy(b->device, b->host, b->bytes);
     return 0;
 }
 
@@ -120,7 +123,7 @@ int clEnqueueReadBuffer(uintptr_t q, buffer *b, uint32_t blocking, size_t at, si
 }
 
 int clEnqueueWriteBuffer(uintptr_t q, buffer *b, uint32_t blocking, size_t at, size_t bytes, const void *from, uint32_t n, void *w, void *e) {
-    memcpy(b->device + at, from, bytes);
+    if (!is_lost(b)) memcpy(b->device + at, from, bytes);
     return 0;
 }
 

@@ -8,15 +8,18 @@ use std::time::Instant;
 use crate::bench::OverSlices;
 use crate::bench::pin;
 use crate::driver::host_memory::HostMemory;
-use crate::driver::{Driver, Memory};
+use crate::driver::{Driver, Memory, SCALAR};
 use crate::experiments::device::buffers::Maker;
-use crate::experiments::device::operations::{Code, on_the_host, triad};
+use crate::experiments::device::operations::{Code, check, check_contents, on_the_host, third, triad};
 use crate::no_visit::NoVisit;
 use crate::solo::{Solo, Task};
 use crate::threads::{Stop, join, pinned, start};
 use membound_core::case::Case;
 use membound_core::record::{Sample, Samples};
 use membound_core::work::device::{Action, Buffer, DeviceWork};
+
+/// What all memory is full of at first, but what a copy begins at.
+const ONE: f64 = 1.0;
 
 /// What one side does, over memory of its own.
 enum Pass<'a, M> {
@@ -31,7 +34,8 @@ type Make<'b, 'a, M> = &'b (dyn Fn(u64) -> Result<Pass<'a, M>, NoVisit> + Sync);
 /// One side's work: its passes, again and again, and a pause after each.
 struct Side<'a, M> {
     passes: Vec<Pass<'a, M>>,
-    next: usize,
+    /// How many were done.
+    done: usize,
     duty_percent: Option<u8>,
 }
 
@@ -39,26 +43,38 @@ impl<'a, M: Memory> Side<'a, M> {
     /// Made on the CPU that will do it: memory lies on the node of who touches it first.
     fn on(cpu: u32, work: DeviceWork, pass: Make<'_, 'a, M>) -> Result<Self, NoVisit> {
         let passes = || (0..work.slices()).map(|_| pass(work.slices())).collect();
-        Ok(Side { passes: pinned(cpu, passes)?, next: 0, duty_percent: work.duty_percent })
+        Ok(Side { passes: pinned(cpu, passes)?, done: 0, duty_percent: work.duty_percent })
     }
 
     /// Makes the pages of what the processor works on: for the thread that does, on its own CPU.
     fn touch(&mut self) {
         for pass in &mut self.passes {
             if let Pass::Triad { memory, .. } = pass {
-                memory.words().fill(1.0);
+                memory.words().fill(ONE);
             }
         }
     }
 
     fn once(&mut self) -> Result<(), NoVisit> {
-        let at = self.next;
-        self.next = (at + 1) % self.passes.len();
+        let at = self.done % self.passes.len();
+        self.done += 1;
         match &mut self.passes[at] {
             Pass::Triad { kernel, memory } => triad(kernel, memory),
             Pass::Copy { from, to } => from.copy(to),
             Pass::Write { from, to } => to.write(from.words()),
         }
+    }
+
+    /// What each pass that was done left behind, against what it must be.
+    fn check(&mut self) -> Result<(), NoVisit> {
+        self.passes.iter_mut().take(self.done).try_for_each(|pass| match pass {
+            // 1 + 3 x 1, in the first array.
+            Pass::Triad { memory, .. } => {
+                let words = memory.words();
+                check(&words[..third(words)], ONE + SCALAR * ONE)
+            }
+            Pass::Copy { to, .. } | Pass::Write { to, .. } => check_contents(to, SCALAR),
+        })
     }
 
     /// The same, and a pause as long as the duty asks for.
@@ -88,7 +104,7 @@ impl Others {
                 side.once_and_pause()?;
                 self.done[number].fetch_add(1, Ordering::Release);
             }
-            Ok(())
+            side.check()
         };
         if let Err(why) = work() {
             self.stop.fail(why);
@@ -138,7 +154,7 @@ impl<M: Memory> Task for Timed<'_, '_, M> {
     fn end(&mut self, samples: &mut Samples) -> Result<(), NoVisit> {
         samples.load_repetitions = std::mem::take(&mut self.meanwhile);
         samples.load_repetitions.truncate(samples.ticks.len());
-        Ok(())
+        self.side.check()
     }
 }
 
@@ -160,9 +176,9 @@ pub(super) fn measure<D: Driver>(
     };
     let copy = |slices: u64| {
         let bytes = (action.copied_beside(cpus, case.working_set).0 / slices) as usize;
-        let mut contents = HostMemory::of_a_program(bytes).full_of(1.0);
         let mut to = maker.plain(bytes)?;
-        to.write(contents.words())?;
+        to.write(HostMemory::of_a_program(bytes).full_of(ONE).words())?;
+        let mut contents = HostMemory::of_a_program(bytes).full_of(SCALAR);
         if maker.buffer == Buffer::Regular {
             return Ok(Pass::Write { from: contents, to });
         }

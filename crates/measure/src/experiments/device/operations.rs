@@ -99,13 +99,11 @@ impl<'a, D: Driver> Operation<'a, D> {
                 let on_device = self.kernels.cycle(&cycle, HostMemory::in_large_pages(8 * cycle.words()).words())?;
                 self.chase = Some(Chasing { cycle, on_device, followed: 0 });
             }
-            _ if is_regular => self.regular = Some(HostMemory::new(self.bytes, 0).full_of(SCALAR)),
+            _ if is_regular => self.regular = Some(HostMemory::new(self.bytes, 0).full_of(before(self.action))),
             _ if self.is_first_use => self.attend()?,
             _ => {
                 let mut memory = self.maker.fresh(self.bytes)?;
-                memory.write(
-                    contents(self.bytes, if self.action == Action::CopyBack { OTHER } else { SCALAR }).words(),
-                )?;
+                memory.write(contents(self.bytes, before(self.action)).words())?;
                 if stays_mapped(self.action) {
                     memory.map(Access::ReadWrite)?;
                 }
@@ -134,7 +132,7 @@ impl<'a, D: Driver> Operation<'a, D> {
             self.staging = Some(self.plain(OTHER)?);
         }
         if matches!(self.action, UseWritten | Write | Read) {
-            let value = if self.action == Read { OTHER } else { SCALAR };
+            let value = if self.action == Write { SCALAR } else { OTHER };
             self.regular = Some(HostMemory::of_a_program(self.bytes).full_of(value));
         }
         Ok(())
@@ -298,9 +296,9 @@ impl<'a, D: Driver> Operation<'a, D> {
     /// What all samples left behind, against what it must be.
     pub fn check(&mut self) -> Result<(), NoVisit> {
         match self.action {
-            // What the first use filled is gone, and was checked by the later ones.
-            _ if self.is_first_use => Ok(()),
             Action::Allocate | Action::MapWrite | Action::MapInvalidate => Ok(()),
+            // What it loaded was just made.
+            Action::Load | Action::LoadNt if self.is_first_use => Ok(()),
             Action::Load | Action::LoadNt => {
                 check(&[self.host_kernel.as_ref().map_or(SCALAR, OverSlices::result)], SCALAR)
             }
@@ -317,6 +315,7 @@ impl<'a, D: Driver> Operation<'a, D> {
                         check_contents(memory, SCALAR)
                     }
                     (None, Some(regular)) => check(regular.words(), SCALAR),
+                    // A buffer that the processor stored to once is gone; of those that a device read there is what it read.
                     (None, None) => Ok(()),
                 }
             }
@@ -353,6 +352,13 @@ pub(super) fn array_bytes(working_set: u64) -> u64 {
 
 /// What no check expects.
 const OTHER: f64 = 1.0;
+
+/// What a buffer, or regular memory in its place, holds before the samples: what the check expects where they only read it.
+fn before(action: Action) -> f64 {
+    use Action::{CopyBack, Store, StoreNt, Use, UseWritten, Write};
+    if matches!(action, CopyBack | Store | StoreNt | Use | UseWritten | Write) { OTHER } else { SCALAR }
+}
+
 /// Bytes of a cache line: places of a chase lie so far apart.
 const LINE: usize = membound_core::units::LINE as usize;
 
@@ -388,23 +394,28 @@ fn run(kernel: &mut Option<OverSlices<'_>>, contents: &mut [f64]) -> Result<(), 
     Ok(kernel.pass(&mut [contents], SCALAR)?)
 }
 
+/// Words of each of the triad's arrays.
+pub(super) fn third(words: &[f64]) -> usize {
+    words.len() / 3 / 8 * 8
+}
+
 /// One pass of the processor's triad over thirds of its memory.
 pub(super) fn triad(kernel: &mut Option<OverSlices<'_>>, memory: &mut HostMemory) -> Result<(), NoVisit> {
     let Some(kernel) = kernel else { return Ok(()) };
     let words = memory.words();
-    let third = words.len() / 3 / 8 * 8;
+    let third = third(words);
     let (a, rest) = words.split_at_mut(third);
     let (b, c) = rest.split_at_mut(third);
     Ok(kernel.pass(&mut [a, b, &mut c[..third]], SCALAR)?)
 }
 
-fn check_contents(memory: &mut impl Memory, expect: f64) -> Result<(), NoVisit> {
+pub(super) fn check_contents(memory: &mut impl Memory, expect: f64) -> Result<(), NoVisit> {
     let mut found = HostMemory::in_large_pages(memory.bytes());
     memory.read(found.words())?;
     check(found.words(), expect)
 }
 
-fn check(found: &[f64], expect: f64) -> Result<(), NoVisit> {
+pub(super) fn check(found: &[f64], expect: f64) -> Result<(), NoVisit> {
     match found.iter().enumerate().find(|(_, value)| **value != expect) {
         None => Ok(()),
         Some((at, value)) => {

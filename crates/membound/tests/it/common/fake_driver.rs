@@ -133,8 +133,9 @@ pub fn sharing<'a>(rows: &'a [Value], buffer: &str) -> Vec<&'a str> {
     found
 }
 
-/// The rows that have this word there, of which there are some: what is said of all of none is no test.
-pub fn of(rows: &[Value], key: &str, value: &str) -> Vec<Value> {
+/// The rows that have this there, of which there are some: what is said of all of none is no test.
+pub fn of(rows: &[Value], key: &str, value: impl Into<Value>) -> Vec<Value> {
+    let value = value.into();
     let found: Vec<Value> = rows.iter().filter(|row| row[key] == value).cloned().collect();
     assert!(!found.is_empty(), "no row whose {key} is {value}: {rows:?}");
     found
