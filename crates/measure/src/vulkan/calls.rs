@@ -229,7 +229,8 @@ struct Lane {
 #[derive(Default)]
 struct Lanes {
     all: Vec<Lane>,
-    /// Why a command could not be waited for: whether it has ended nobody knows, so none may follow.
+    /// Why a command could not be waited for: whether it has ended nobody knows, so none may follow, and what it may work on is never
+    /// given back. The process ends soon.
     failed: Option<Failure>,
 }
 
@@ -455,8 +456,11 @@ impl Drop for Session {
     fn drop(&mut self) {
         let Session { functions, device, .. } = *self;
         let lanes = std::mem::take(&mut *self.lanes());
-        // SAFETY: all were made by `new`, and are given back once, what was not made being null. No command is pending: all are waited
-        // for. Memory holds the session, so none is left.
+        if lanes.failed.is_some() {
+            return;
+        }
+        // SAFETY: all were made by `new`, and are given back once, what was not made being null. No command is pending: all were waited
+        // for, since none has failed to be. Memory holds the session, so none is left.
         unsafe {
             for lane in lanes.all {
                 (functions.destroy_fence)(device, lane.fence, ptr::null());
@@ -698,8 +702,11 @@ impl crate::driver::Memory for Memory {
 impl Drop for Memory {
     fn drop(&mut self) {
         let Session { functions, device, .. } = *self.session;
+        if self.session.lanes().failed.is_some() {
+            return;
+        }
         // SAFETY: made by `new`, given back once, what was not made being null; memory that is mapped is unmapped by that. No command
-        // uses it: all are waited for.
+        // uses it: all were waited for, since none has failed to be.
         unsafe {
             (functions.destroy_buffer)(device, self.buffer, ptr::null());
             (functions.free)(device, self.memory, ptr::null());

@@ -34,6 +34,11 @@ const NAMES: [(i32, &str); 14] = [
 
 fn outcome(failure: &Failure) -> NoVisit {
     match failure.code {
+        DEVICE_LOST => NoVisit::Broken(format!("the device was lost: {failure}")),
+        // Whatever the reason: the command may still run, so that nothing that it works on can be given back.
+        _ if matches!(failure.call, "vkWaitForFences" | "vkResetFences") => {
+            NoVisit::Broken(format!("a command could not be waited for: {failure}"))
+        }
         OUT_OF_DEVICE_MEMORY => {
             NoVisit::impossible(format!("the device has too little memory: {failure}; give a smaller --size"))
         }
@@ -44,7 +49,6 @@ fn outcome(failure: &Failure) -> NoVisit {
             NoVisit::impossible(format!("the memory could not be mapped: {failure}; give a smaller --size"))
         }
         TOO_MANY_OBJECTS => NoVisit::impossible(format!("the driver allows no more pieces of memory: {failure}")),
-        DEVICE_LOST => NoVisit::Broken(format!("the device was lost: {failure}")),
         _ => NoVisit::Broken(format!("the driver answers {failure}")),
     }
 }
@@ -66,6 +70,8 @@ mod tests {
         unavailable("vkAllocateMemory", -1, "too little of the host's memory");
         unavailable("vkMapMemory", -5, "could not be mapped: VK_ERROR_MEMORY_MAP_FAILED (-5)");
         crashed("vkWaitForFences", -4, "the device was lost: VK_ERROR_DEVICE_LOST (-4) from vkWaitForFences");
+        crashed("vkWaitForFences", -1, "a command could not be waited for: VK_ERROR_OUT_OF_HOST_MEMORY (-1)");
+        crashed("vkResetFences", -2, "a command could not be waited for");
         crashed("vkCreateBuffer", -77, "the driver answers an unknown error (-77) from vkCreateBuffer");
     }
 }

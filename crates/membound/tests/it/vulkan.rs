@@ -161,6 +161,28 @@ fn faults_of_the_device_are_outcomes() {
     all_are(&stores, "unavailable", "could not be mapped: VK_ERROR_MEMORY_MAP_FAILED (-5)");
 }
 
+/// What it works on is not given back: the driver aborts there.
+#[test]
+fn a_command_that_can_not_be_waited_for_ends_the_process() {
+    let Some((found, code)) = FAKE.kinds("no-wait", &["--part", "buffers"]) else { return };
+    all_are(
+        &not_measured(of(&found, "buffer", "coherent")),
+        "crashed",
+        "a command could not be waited for: VK_ERROR_OUT_OF_HOST_MEMORY (-1) from vkWaitForFences",
+    );
+    assert_eq!(code, Some(1));
+}
+
+#[test]
+fn what_is_never_flushed_is_invalid() {
+    let Some((found, code)) = FAKE.kinds("stale", &["--part", "buffers"]) else { return };
+    let cached = of(&of(&found, "buffer", "cached"), "first_use", false);
+    for action in ["use", "store", "store-nt"] {
+        all_are(&of(&cached, "action", action), "invalid", "data check failed: element 0 is 1, must be 3");
+    }
+    assert_eq!(code, Some(1));
+}
+
 #[test]
 fn a_device_that_copies_wrongly_is_invalid() {
     let Some((found, code)) = FAKE.kinds("wrong", &["--part", "buffers"]) else { return };

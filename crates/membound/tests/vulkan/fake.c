@@ -1,6 +1,7 @@
 /* Vulkan's loader with a device of its own, for tests: memory of the device's, and of the host's beside it where a type is not
    coherent, so that what is not flushed or invalidated is not seen. It checks what is handed to it as a driver would that aborts:
-   sizes, types, states of command buffers and fences. FAKE_VULKAN chooses a fault; FAKE_VULKAN_LOG names a file that gets a line
+   sizes, types, states of command buffers and fences. FAKE_VULKAN chooses a fault ("stale": nothing but the first flush of a piece of
+   memory does anything; "no-wait": a command can't be waited for, and may run for ever); FAKE_VULKAN_LOG names a file that gets a line
    whenever more pieces of memory live than ever before. */
 #include <stdint.h>
 #include <stdio.h>
@@ -8,7 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { SUCCESS = 0, NO_DEVICE_MEMORY = -2, DEVICE_LOST = -4, MAP_FAILED = -5, INCOMPATIBLE_DRIVER = -9, MOST = 4 };
+enum { SUCCESS = 0, NO_HOST_MEMORY = -1, NO_DEVICE_MEMORY = -2, DEVICE_LOST = -4, MAP_FAILED = -5, INCOMPATIBLE_DRIVER = -9, MOST = 4 };
 enum { LOCAL = 1, VISIBLE = 2, COHERENT = 4, CACHED = 8, DEVICE_COHERENT = 64 };
 enum { TRANSFER_SRC = 1, TRANSFER_DST = 2 };
 /* sType of each structure that is handed in. */
@@ -17,7 +18,7 @@ enum { INSTANCE_INFO = 1, QUEUE_INFO = 2, DEVICE_INFO = 3, SUBMIT_INFO = 4, ALLO
        PCI_INFO = 1000212000, DRIVER_INFO = 1000196000, LIMITS_INFO = 1000168000, PROPERTIES_2 = 1000059001 };
 
 typedef struct { uint32_t type; const void *next; } head;
-typedef struct { size_t bytes; int kind, is_mapped; char *device, *host; } memory;
+typedef struct { size_t bytes; int kind, is_mapped, flushes; char *device, *host; } memory;
 typedef struct { size_t bytes; int is_shared; memory *in; } buffer;
 typedef struct { buffer *from, *to; uint64_t bytes, word; int state, barriers, family; } commands; /* 0 new, 1 recording, 2 done */
 typedef struct { int is_set; } fence;
@@ -28,6 +29,9 @@ static int is(const char *mode) {
     const char *asked = getenv("FAKE_VULKAN");
     return asked && !strcmp(asked, mode);
 }
+
+/* Whether a command runs that nobody can wait for: then nothing may be given back. */
+static int runs_for_ever;
 
 static void live(int change) {
     static int now, most;
@@ -128,7 +132,7 @@ int vkCreateDevice(uintptr_t physical, const device_info *info, void *allocator,
     return SUCCESS;
 }
 
-void vkDestroyDevice(uintptr_t device, void *allocator) {}
+void vkDestroyDevice(uintptr_t device, void *allocator) { MUST(!runs_for_ever); }
 
 void vkGetDeviceQueue(uintptr_t device, uint32_t family, uint32_t number, uintptr_t *queue) { *queue = family * 16 + number + 1; }
 
@@ -213,6 +217,8 @@ int vkWaitForFences(uintptr_t device, uint32_t count, fence **all, uint32_t ever
     static int finished;
     MUST(every && count && count <= 2);
     for (uint32_t i = 0; i < count; i++) MUST(all[i]->is_set);
+    runs_for_ever = is("no-wait") && ++finished > 40;
+    if (runs_for_ever) return NO_HOST_MEMORY;
     return is("lost") && ++finished > 40 ? DEVICE_LOST : SUCCESS;
 }
 
@@ -231,7 +237,7 @@ int vkCreateBuffer(uintptr_t device, const buffer_info *info, void *allocator, b
     return SUCCESS;
 }
 
-void vkDestroyBuffer(uintptr_t device, buffer *old, void *allocator) { free(old); }
+void vkDestroyBuffer(uintptr_t device, buffer *old, void *allocator) { MUST(!runs_for_ever); free(old); }
 
 /* Buffers may not lie in the first of all types. */
 void vkGetBufferMemoryRequirements(uintptr_t device, buffer *of, uint64_t *to) {
@@ -257,6 +263,7 @@ int vkAllocateMemory(uintptr_t device, const allocate_info *info, void *allocato
 }
 
 void vkFreeMemory(uintptr_t device, memory *old, void *allocator) {
+    MUST(!runs_for_ever);
     if (!old) return;
     if (old->host != old->device) free(old->host);
     free(old->device);
@@ -291,7 +298,7 @@ typedef struct { head head; memory *of; uint64_t at, bytes; } range;
 int vkFlushMappedMemoryRanges(uintptr_t device, uint32_t count, const range *all) {
     memory *of = all->of;
     MUST(count == 1 && all->head.type == RANGE && of->is_mapped && !(of->kind & COHERENT) && !all->at && all->bytes == ~0ull);
-    memcpy(of->device, of->host, of->bytes);
+    if (!is("stale") || !of->flushes++) memcpy(of->device, of->host, of->bytes);
     return SUCCESS;
 }
 
