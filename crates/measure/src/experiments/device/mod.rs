@@ -9,9 +9,10 @@ mod operations;
 mod sampler;
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::time::Duration;
 
-use crate::bench::{CORE_CLOCK_LINKS, Codes, compile, volume as volume_of};
+use crate::bench::{CORE_CLOCK_LINKS, Codes, Tools, compile, volume as volume_of};
 use crate::driver::Driver;
 use crate::driver::tools::HostTools;
 use crate::experiments::device::buffers::Maker;
@@ -20,6 +21,7 @@ use crate::experiments::device::sampler::Sampler;
 use crate::no_visit::NoVisit;
 use crate::schedule::Quota;
 use crate::solo::Solo;
+use crate::threads::pinned;
 use membound_core::case::{Case, Protocol};
 use membound_core::kernel::catalog::Kernel;
 use membound_core::kernel::isa::Isa;
@@ -67,6 +69,9 @@ impl<D: Driver> DeviceBench<D> {
     ) -> Result<Measured, NoVisit> {
         let is_beside = work.action.is_contended() || work.action == Action::HostTriad;
         let tools = host.with_samples_of(if is_beside { CONTENDED_SAMPLE } else { SAMPLE });
+        let maker = Maker { driver, buffer: work.buffer };
+        let cpu = case.cpus.first().copied().unwrap_or(0);
+        let obtained = self.obtained(&maker, &tools, case.working_set, cpu)?;
         let code = match work.action.kernel_of_the_host() {
             Some(kernel) => {
                 let variant = variant(kernel, work.action, host.isa);
@@ -75,23 +80,7 @@ impl<D: Driver> DeviceBench<D> {
             None => None,
         };
         let code = code.as_ref().map(|(variant, code)| (variant, *code));
-        let maker = Maker { driver, buffer: work.buffer };
-        let obtained = match self.seen.get(&(work.buffer, case.working_set)) {
-            Some(seen) => seen.clone(),
-            None => {
-                let verdict = match self.types.get(&work.buffer) {
-                    Some(verdict) => verdict.clone(),
-                    None => buffers::prove_type(&maker, &tools)?,
-                };
-                self.types.insert(work.buffer, verdict.clone());
-                let proof = verdict.map_err(NoVisit::Wrong)?;
-                let mut obtained = buffers::look(&maker, &mut self.kernels, case.working_set)?;
-                obtained.proofs.extend(proof);
-                obtained
-            }
-        };
-        self.seen.insert((work.buffer, case.working_set), obtained.clone());
-        let solo = Solo::new(case.cpus.first().copied().unwrap_or(0), quota, &tools);
+        let solo = Solo::new(cpu, quota, &tools);
         let is_first_use = case.protocol == Protocol::FirstUse;
         let (samples, repetitions) = if is_beside {
             beside::measure(&solo, case, work, &maker, code)?
@@ -101,6 +90,34 @@ impl<D: Driver> DeviceBench<D> {
         };
         let volume = volume(case, work);
         Ok(Measured { volume, repetitions, core_clock_links: CORE_CLOCK_LINKS, samples, obtained })
+    }
+
+    /// What buffers of this kind and size are; looked at once, on the CPU that works on them, whose node they lie on then.
+    fn obtained(
+        &mut self,
+        maker: &Maker<'_, D>,
+        tools: &Tools<'_>,
+        size: Bytes,
+        cpu: u32,
+    ) -> Result<Obtained, NoVisit> {
+        let key = (maker.buffer, size);
+        if let Some(seen) = self.seen.get(&key) {
+            return Ok(seen.clone());
+        }
+        let proof = self.type_proof(maker, tools, cpu)?;
+        let kernels = &mut self.kernels;
+        let mut obtained = pinned(cpu, || buffers::look(maker, kernels, size))?;
+        obtained.proofs.extend(proof);
+        Ok(self.seen.entry(key).or_insert(obtained).clone())
+    }
+
+    /// Proves a buffer's type, or remembers the verdict.
+    fn type_proof(&mut self, maker: &Maker<'_, D>, tools: &Tools<'_>, cpu: u32) -> Result<Option<Proof>, NoVisit> {
+        let verdict = match self.types.entry(maker.buffer) {
+            Entry::Occupied(known) => known.into_mut(),
+            Entry::Vacant(place) => place.insert(pinned(cpu, || buffers::prove_type(maker, tools))?),
+        };
+        verdict.clone().map_err(NoVisit::Wrong)
     }
 }
 
