@@ -7,6 +7,7 @@ use std::str::FromStr;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::machine::identity::is_virtual;
 use crate::machine::source::Source;
 use crate::units::{Bytes, words};
 
@@ -91,17 +92,23 @@ pub struct LinkState {
     pub lanes: u32,
 }
 
-/// A device's link, as sysfs tells it. What is idle may have been slowed down to save power.
+/// The slowest link between a device and the processor, as sysfs tells it. What is idle may have been slowed down to save power.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Link {
     /// As it was when it was asked.
     pub now: LinkState,
-    /// The most that device and slot can do; absent where that is not known.
+    /// The most that both ends of a link can do, of whichever link on the way can do least; absent where that is not known. In a
+    /// virtual machine it is the most that the device can do: what lies above it there is made up.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub most: Option<LinkState>,
 }
 
 impl LinkState {
+    /// A link between what can do this and what can do that.
+    fn and(self, other: LinkState) -> LinkState {
+        LinkState { lane_mtps: self.lane_mtps.min(other.lane_mtps), lanes: self.lanes.min(other.lanes) }
+    }
+
     /// The generation of PCI Express that has this speed.
     pub fn generation(self) -> Option<u32> {
         (1..).zip(GENERATIONS).find(|(_, mtps)| *mtps == self.lane_mtps).map(|(generation, _)| generation)
@@ -213,7 +220,7 @@ pub struct Device {
     /// The NUMA node that it is attached to, by sysfs; absent where that is not known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub node: Option<u32>,
-    /// Its link to the processor; absent where sysfs does not tell.
+    /// Its link to the processor; absent where sysfs does not tell, or where it has the host's memory.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub link: Option<Link>,
     /// What its memory can move by its own figures, clock and width of the bus; absent where the driver does not tell.
@@ -289,17 +296,38 @@ pub fn node_of(source: &Source, address: &str) -> Option<u32> {
     source.text(&format!("{PCI}/{address}/numa_node")).known()?.trim().parse().ok()
 }
 
-/// A PCI device's link, now and at most.
+/// The slowest link between a PCI device and the processor, now and at most.
 pub fn link_of(source: &Source, address: &str) -> Option<Link> {
-    let text = |file: &str| source.text(&format!("{PCI}/{address}/{file}")).known().map(|text| text.trim().to_string());
-    let state = |which: &str| {
-        // `16.0 GT/s PCIe`, and `Unknown` of what has no link.
-        let speed: f64 = text(&format!("{which}_link_speed"))?.split_whitespace().next()?.parse().ok()?;
-        let lanes = text(&format!("{which}_link_width"))?.parse().ok().filter(|lanes| (1..=32).contains(lanes))?;
-        let is_speed = speed.is_finite() && (0.1..1e5).contains(&speed);
-        is_speed.then_some(LinkState { lane_mtps: (speed * 1e3).round() as u32, lanes })
+    // The ports that a hypervisor makes up have any speed.
+    let ends = if is_virtual(source) { vec![address.to_string()] } else { ends_to(source, address) };
+    let slowest = |which| {
+        // From the device on every link has two ends, of which each tells what it can do itself.
+        let links = ends.chunks(2).filter_map(|ends| {
+            let states = ends.iter().filter_map(|end| link_state(source, end, which));
+            states.reduce(|one, other| one.and(other))
+        });
+        links.min_by(|one, other| one.bps().total_cmp(&other.bps()))
     };
-    Some(Link { now: state("current")?, most: state("max") })
+    link_state(source, address, "current")?;
+    Some(Link { now: slowest("current")?, most: slowest("max") })
+}
+
+/// The ends of all links from a PCI device up to the root port, by their addresses.
+fn ends_to(source: &Source, address: &str) -> Vec<String> {
+    // `../../../devices/pci0000:00/0000:00:01.0/0000:3b:00.0`: buses have fewer colons.
+    let path = source.link_parts(&format!("{PCI}/{address}"));
+    let ports = path.into_iter().rev().skip(1).filter(|part| part.matches(':').count() == 2);
+    std::iter::once(address.to_string()).chain(ports).collect()
+}
+
+/// What a PCI device says of its end of a link.
+fn link_state(source: &Source, address: &str, which: &str) -> Option<LinkState> {
+    let text = |file: &str| source.text(&format!("{PCI}/{address}/{which}_link_{file}")).known().cloned();
+    // `16.0 GT/s PCIe`, and `Unknown` of what has no link.
+    let speed: f64 = text("speed")?.split_whitespace().next()?.parse().ok()?;
+    let lanes = text("width")?.parse().ok().filter(|lanes| (1..=32).contains(lanes))?;
+    let is_speed = speed.is_finite() && (0.1..1e5).contains(&speed);
+    is_speed.then_some(LinkState { lane_mtps: (speed * 1e3).round() as u32, lanes })
 }
 
 /// The memory of all PCI devices.

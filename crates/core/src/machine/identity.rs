@@ -222,6 +222,12 @@ fn product(source: &Source, cpuinfo: &CpuInfo) -> Fact<String> {
     }
 }
 
+/// Whether it is known to be a virtual machine.
+pub(crate) fn is_virtual(source: &Source) -> bool {
+    let found = hypervisor(source, &CpuInfo::read(source).flags());
+    matches!(found.known(), Some(Hypervisor::Unnamed | Hypervisor::Vendor(_)))
+}
+
 fn hypervisor(source: &Source, flags: &Fact<Vec<String>>) -> Fact<Hypervisor> {
     if let Some(told) = source.processor().and_then(|processor| processor.hypervisor.as_ref()) {
         return Fact::Known(told.clone());

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::io::{ErrorKind, Read};
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 use std::str::FromStr;
 
 use schemars::JsonSchema;
@@ -298,15 +298,22 @@ impl Source {
 
     /// The last part of the name that a symbolic link points to.
     pub fn link_name(&self, path: &str) -> Fact<String> {
+        Fact::from_option(self.link_parts(path).pop(), || format!("/{path} is not there"))
+    }
+
+    /// The parts of the name that a symbolic link points to; none where there is no link.
+    pub fn link_parts(&self, path: &str) -> Vec<String> {
         let target = match (&self.files, path.rsplit_once('/')) {
             // The link itself may lead anywhere: only its name is told.
             (Files::Below(root), Some((folder, name))) => {
-                root.path(folder).ok().and_then(|folder| std::fs::read_link(folder.join(name)).ok())
+                root.path(folder).ok().and_then(|folder| std::fs::read_link(folder.join(name)).ok()).unwrap_or_default()
             }
-            _ => None,
+            _ => PathBuf::new(),
         };
-        let name = target.and_then(|target| Some(target.file_name()?.to_string_lossy().into_owned()));
-        Fact::from_option(name, || format!("/{path} is not there"))
+        let named = |part: Component<'_>| {
+            matches!(part, Component::Normal(_)).then(|| part.as_os_str().to_string_lossy().into())
+        };
+        target.components().filter_map(named).collect()
     }
 }
 

@@ -14,9 +14,9 @@ use crate::cuda::failure::{
 use crate::cuda::kernels::Kernels;
 use crate::driver::failure::Failure;
 use crate::driver::host_memory::HostMemory;
-use crate::driver::{Copying, Driver};
+use crate::driver::{Copying, Driver, attached};
 use crate::no_visit::NoVisit;
-use membound_core::machine::devices::{Api, Device, DeviceKind, DeviceName, link_of, node_of};
+use membound_core::machine::devices::{Api, Device, DeviceKind, DeviceName};
 use membound_core::machine::source::Source;
 use membound_core::units::Bytes;
 use membound_core::work::device::Buffer;
@@ -79,6 +79,8 @@ fn describe(number: u32, id: Id, version: i32, source: &Source) -> Device {
     let has = |what| id.attribute(what).is_some_and(|value| value != 0);
     // sysfs writes its hexadecimal digits small.
     let pci = id.pci().map(|address| address.to_lowercase());
+    let is_unified = has(ask::INTEGRATED);
+    let (node, link) = attached(source, pci.as_deref(), is_unified);
     let [major, minor] = ask::CAPABILITY.map(|what| id.attribute(what).unwrap_or(0));
     let memory = Bytes(id.memory());
     Device {
@@ -94,7 +96,7 @@ fn describe(number: u32, id: Id, version: i32, source: &Source) -> Device {
             .and_then(|bytes| bytes.try_into().ok())
             .filter(|bytes| *bytes > 0)
             .map(Bytes),
-        is_unified: has(ask::INTEGRATED),
+        is_unified,
         units: id.attribute(ask::MULTIPROCESSORS).and_then(|units| units.try_into().ok()).unwrap_or(0),
         has_double: true,
         svm: [
@@ -106,9 +108,9 @@ fn describe(number: u32, id: Id, version: i32, source: &Source) -> Device {
         .filter(|(what, _)| has(*what))
         .map(|(_, name)| name.to_string())
         .collect(),
-        node: pci.as_ref().and_then(|address| node_of(source, address)),
+        node,
         memory_types: Vec::new(),
-        link: pci.as_ref().and_then(|address| link_of(source, address)),
+        link,
         pci,
         peak_bps: peak(id.attribute(ask::MEMORY_CLOCK_KHZ), id.attribute(ask::BUS_WIDTH_BITS)),
     }

@@ -14,8 +14,15 @@ use crate::driver::host_memory::HostMemory;
 use crate::driver::view::{View, Word};
 use crate::no_visit::NoVisit;
 use membound_core::kernel::chase;
-use membound_core::machine::devices::{Device, DeviceName};
+use membound_core::machine::devices::{Device, DeviceName, Link, link_of, node_of};
+use membound_core::machine::source::Source;
 use membound_core::work::device::Buffer;
+
+/// Where the PCI device at this address is attached, as sysfs tells: its node, and its link where it has memory of its own.
+pub(crate) fn attached(source: &Source, address: Option<&str>, is_unified: bool) -> (Option<u32>, Option<Link>) {
+    let link = address.filter(|_| !is_unified).and_then(|address| link_of(source, address));
+    (address.and_then(|address| node_of(source, address)), link)
+}
 
 /// STREAM's scalar, which single precision holds exactly, too.
 pub(crate) const SCALAR: f64 = 3.0;
@@ -132,4 +139,56 @@ pub(crate) trait Kernels: Send {
     fn follow(&mut self, cycle: &mut Self::Cycle, links: u64) -> Result<(), NoVisit>;
     /// The index of the word at which the chase stands.
     fn stands_at(&self, cycle: &mut Self::Cycle) -> Result<u64, NoVisit>;
+}
+
+#[cfg(all(test, unix))]
+mod tests {
+    use super::*;
+    use std::fs;
+    use std::os::unix::fs::symlink;
+    use std::path::Path;
+
+    const PCI: &str = "sys/bus/pci/devices";
+
+    /// A tree in which each of these ends of links lies below the one before: its address, gigatransfers and lanes at most.
+    fn below_each_other(ends: &[(&str, u32, u32)]) -> tempfile::TempDir {
+        let root = tempfile::tempdir().unwrap();
+        let mut folder = "sys/devices/pci0000:00".to_string();
+        fs::create_dir_all(root.path().join(PCI)).unwrap();
+        for (address, speed, lanes) in ends {
+            folder += &format!("/{address}");
+            let end = root.path().join(&folder);
+            fs::create_dir_all(&end).unwrap();
+            symlink(Path::new("../../../..").join(&folder), root.path().join(PCI).join(address)).unwrap();
+            for (which, speed) in [("current", &2), ("max", speed)] {
+                fs::write(end.join(format!("{which}_link_speed")), format!("{speed}.0 GT/s PCIe\n")).unwrap();
+                fs::write(end.join(format!("{which}_link_width")), format!("{lanes}\n")).unwrap();
+            }
+        }
+        root
+    }
+
+    /// A card of generation 5 in a slot of generation 4 with 8 lanes, behind a switch with 4 lanes of generation 5: both links carry
+    /// 15.8 GB/s. With 2 lanes the switch's is the slower one.
+    #[test]
+    fn a_link_is_the_slowest_between_device_and_processor() {
+        let most = |switch, is_virtual: bool| {
+            let card = "0000:3c:00.0";
+            let root = below_each_other(&[
+                ("0000:00:01.0", 32, 16),
+                ("0000:3a:00.0", 32, switch),
+                ("0000:3b:00.0", 16, 8),
+                (card, 32, 16),
+            ]);
+            if is_virtual {
+                fs::create_dir(root.path().join("sys/hypervisor")).unwrap();
+                fs::write(root.path().join("sys/hypervisor/type"), "xen\n").unwrap();
+            }
+            let source = Source::recorded(root.path()).unwrap();
+            assert_eq!(attached(&source, Some(card), true).1, None, "its memory is the host's");
+            attached(&source, Some(card), false).1.unwrap().most.unwrap().to_string()
+        };
+        assert_eq!((most(4, false), most(2, false)), ("PCIe 4 x8".into(), "PCIe 5 x2".into()));
+        assert_eq!(most(2, true), "PCIe 5 x16", "ports of a hypervisor say nothing");
+    }
 }

@@ -8,12 +8,12 @@ pub(crate) mod kernels;
 use std::sync::Arc;
 
 use crate::driver::host_memory::HostMemory;
-use crate::driver::{Copying, Driver};
+use crate::driver::{Copying, Driver, attached};
 use crate::linkage::{IS_STATIC, STATIC};
 use crate::no_visit::NoVisit;
 use crate::opencl::calls::{Id, Loader, Memory, Session, flags};
 use crate::opencl::kernels::Kernels;
-use membound_core::machine::devices::{Api, Device, DeviceKind, DeviceName, link_of, node_of};
+use membound_core::machine::devices::{Api, Device, DeviceKind, DeviceName};
 use membound_core::machine::source::Source;
 use membound_core::units::Bytes;
 use membound_core::work::device::Buffer;
@@ -59,6 +59,8 @@ pub(crate) fn devices() -> Result<Vec<(Device, Id)>, String> {
 
 fn describe(number: u32, id: Id, source: &Source) -> Device {
     let (pci, kind) = (pci(id), kind(id.number(ask::TYPE)));
+    let is_unified = id.words(ask::UNIFIED).first().is_some_and(|unified| *unified != 0);
+    let (node, link) = attached(source, pci.as_deref(), is_unified);
     Device {
         name: DeviceName { api: Api::OpenCl, number },
         title: id.text(ask::NAME),
@@ -69,13 +71,13 @@ fn describe(number: u32, id: Id, source: &Source) -> Device {
         largest_buffer: Bytes(id.number(ask::LARGEST_BUFFER)),
         // Of a graphics card NVIDIA's driver tells the sum of the first caches.
         cache: Some(Bytes(id.number(ask::CACHE))).filter(|cache| cache.0 > 0 && kind == DeviceKind::Cpu),
-        is_unified: id.words(ask::UNIFIED).first().is_some_and(|unified| *unified != 0),
+        is_unified,
         units: id.words(ask::COMPUTE_UNITS).first().copied().unwrap_or(0),
         has_double: id.number(ask::DOUBLE) != 0,
         svm: svm(id.number(ask::SVM)),
         memory_types: Vec::new(),
-        node: pci.as_ref().and_then(|address| node_of(source, address)),
-        link: pci.as_ref().and_then(|address| link_of(source, address)),
+        node,
+        link,
         pci,
         peak_bps: None,
     }

@@ -12,13 +12,13 @@ use ash::vk;
 
 use crate::driver::failure::Failure;
 use crate::driver::host_memory::HostMemory;
-use crate::driver::{Copying, Driver};
+use crate::driver::{Copying, Driver, attached};
 use crate::linkage::{IS_STATIC, STATIC};
 use crate::no_visit::NoVisit;
 use crate::vulkan::calls::{About, Asked, Id, LIBRARY, Loader, Memory, NoLoader, Queues, Session};
 use crate::vulkan::failure::{INCOMPATIBLE_DRIVER, INITIALIZATION_FAILED};
 use crate::vulkan::transfers::Transfers;
-use membound_core::machine::devices::{Api, Device, DeviceKind, DeviceName, MemoryFlag, link_of, node_of};
+use membound_core::machine::devices::{Api, Device, DeviceKind, DeviceName, MemoryFlag};
 use membound_core::machine::source::Source;
 use membound_core::units::{Bytes, counted};
 use membound_core::work::device::Buffer;
@@ -62,6 +62,8 @@ fn describe(number: u32, id: Id, source: &Source) -> Device {
     let (About { title, kind, version, driver, pci, largest }, memory) = (id.about(), id.memory());
     // As sysfs writes it: `0000:3b:00.0`.
     let pci = pci.map(|[domain, bus, device, function]| format!("{domain:04x}:{bus:02x}:{device:02x}.{function:x}"));
+    let is_unified = matches!(kind, vk::PhysicalDeviceType::INTEGRATED_GPU | vk::PhysicalDeviceType::CPU);
+    let (node, link) = attached(source, pci.as_deref(), is_unified);
     let own = types::own_bytes(&memory);
     Device {
         name: DeviceName { api: Api::Vulkan, number },
@@ -72,13 +74,13 @@ fn describe(number: u32, id: Id, source: &Source) -> Device {
         memory: Bytes(own),
         largest_buffer: Bytes(if largest == 0 { own } else { largest.min(own) }),
         cache: None,
-        is_unified: matches!(kind, vk::PhysicalDeviceType::INTEGRATED_GPU | vk::PhysicalDeviceType::CPU),
+        is_unified,
         units: 0,
         has_double: true,
         svm: Vec::new(),
         memory_types: types::types(&memory),
-        node: pci.as_ref().and_then(|address| node_of(source, address)),
-        link: pci.as_ref().and_then(|address| link_of(source, address)),
+        node,
+        link,
         pci,
         peak_bps: None,
     }
