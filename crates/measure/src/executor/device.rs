@@ -24,6 +24,10 @@ use serde::Deserialize;
 
 /// A driver that has not answered for so long hangs: compiling all kernels takes some seconds on a slow host.
 pub const PATIENCE: Duration = Duration::from_secs(20);
+/// Passes over its memory that a visit takes besides its samples: looking how it is shared, filling it, warming up, checking it.
+const PASSES: f64 = 8.0;
+/// A pass moves so many bytes a second at least: a processor loads 58 MB/s from memory of a device that is write-combined (H100).
+const SLOWEST_BPS: f64 = 50e6;
 /// How often the user's wish to stop is looked at.
 const LOOK: Duration = Duration::from_millis(100);
 
@@ -91,17 +95,29 @@ impl OnDevices {
         }
         let process = match self.running.entry(name) {
             Entry::Occupied(running) => running.into_mut(),
-            Entry::Vacant(place) => place.insert(Process::start(&Errand::Device(name))?),
+            Entry::Vacant(place) => {
+                let mut process = Process::start(&Errand::Device(name))?;
+                // It has opened the device, or knows why not. What hangs in that does so whatever is to be measured.
+                process.hear::<()>(PATIENCE, quota.interrupted)?;
+                place.insert(process)
+            }
         };
         let (least_samples, most_samples, time) = (quota.least_samples, quota.most_samples, quota.time);
         process.say(&Visit { case: case.clone(), least_samples, most_samples, time })?;
-        let outcome = process.hear(PATIENCE + 3 * time, quota.interrupted)?;
+        let outcome = process.hear(patience(case, quota), quota.interrupted)?;
         // A lost device stays lost for whoever lost it.
         if matches!(outcome, Outcome::Crashed { .. }) {
             self.running.remove(&name);
         }
         Ok(outcome)
     }
+}
+
+/// How long a visit may take with a driver that works.
+fn patience(case: &Case, quota: &Quota<'_>) -> Duration {
+    let bytes = case.working_set.0 as f64 * case.threads().max(1) as f64;
+    let passes = PASSES + quota.least_samples as f64;
+    PATIENCE + 3 * quota.time + Duration::try_from_secs_f64(bytes / SLOWEST_BPS * passes).unwrap_or(Duration::MAX / 8)
 }
 
 /// The process that holds the drivers; it ends with this value.
@@ -176,5 +192,27 @@ impl Process {
             Err(fault) => format!("unseen ({fault})"),
         };
         NoVisit::Broken(format!("the process with the device's driver ended {how}"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use membound_core::case;
+    use membound_core::kernel::{StoreKind, Width};
+    use membound_core::units::Bytes;
+
+    /// By hand: 20 s, three times 2 s, and 11 passes over 50 MB; a pass over 4 GiB alone may take 74 s where memory is write-combined.
+    #[test]
+    fn a_visit_to_much_memory_may_take_long() {
+        let quota = Quota { least_samples: 3, most_samples: 9, time: Duration::from_secs(2), interrupted: &|| false };
+        let patience = |bytes| {
+            let memory = case::USUAL_MEMORY;
+            let case = case::steady("load", Width::Scalar, StoreKind::Regular, memory, vec![0], bytes);
+            patience(&case, &quota)
+        };
+        assert_eq!(patience(Bytes(50_000_000)), Duration::from_secs(20 + 6 + 11));
+        assert!(patience(Bytes::gib(4)) > Duration::from_secs(10 * 74));
+        assert!(Instant::now().checked_add(patience(Bytes(u64::MAX))).is_some());
     }
 }

@@ -36,9 +36,12 @@ fn left_out(api: Api) -> String {
     format!("this build leaves {api} out; build with the feature {api}")
 }
 
-/// Visits on a device as it is asked to, until nobody asks any more.
+/// Visits on a device as it is asked to, until nobody asks any more. Says before the first that the device was opened, or could not be.
 pub fn serve(name: DeviceName, line: &mut Line) {
     let mut opened = open(name);
+    if line.say(&()).is_err() {
+        return;
+    }
     while let Ok(Some(visit)) = line.hear::<Visit>() {
         let outcome = opened.as_mut().map_err(|why| why.clone()).and_then(|device| device.visit(&visit));
         let outcome = outcome.map_or_else(Outcome::from, |measured| Outcome::Measured(Box::new(measured)));
