@@ -1,8 +1,9 @@
 //! From a policy to what the kernel is told: which way, and whether that can work at all on this machine.
 //!
-//! Weights are the kernel's own affair where it knows them (Linux 6.9) and they are those asked for; they are one
-//! setting of the whole system, which only root may change, so it is read and left alone. Else blocks of a mapping are
-//! placed by hand, which every kernel and every user can:
+//! Weights are the kernel's own affair where it knows them (Linux 6.9) and they have the proportions asked for; they are one
+//! setting of the whole system, which only root may change, so it is read and left alone. A node gets as many pages in a row as its
+//! weight there, so a round may be longer than the mapping. Else blocks of a mapping are placed by hand, which every kernel and every
+//! user can:
 //!
 //! ```text
 //! weighted:0=3,1=1 | 0 | 0 | 1 | 0 | 0 | 0 | 1 | 0 | ...   blocks of 2 MiB, or of a larger page
@@ -12,6 +13,7 @@
 
 use std::io;
 
+use crate::memory::huge;
 use crate::memory::no_memory::NoMemory;
 use crate::os::numa;
 use crate::os::numa::Mode;
@@ -22,10 +24,12 @@ use membound_core::machine::source::Source;
 use membound_core::memory::policy::{NodeSet, Policy, Weights};
 use membound_core::memory::proof::Proof;
 use membound_core::memory::{MemoryKind, MemorySpec};
-use membound_core::units::Bytes;
+use membound_core::units::{BASE_PAGE, Bytes};
 
 /// Smallest block that is placed by hand: a huge page stays whole.
 const BLOCK: usize = 2 << 20;
+/// Rounds of a mapping, at least, where the kernel places its pages: shares are then within a sixteenth of what is asked for.
+const LEAST_ROUNDS: u64 = 16;
 /// The kernel's usual limit on mappings of a process (vm.max_map_count).
 const MAPS_USUAL: usize = 65530;
 
@@ -38,8 +42,8 @@ pub(crate) struct Binding {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Way {
-    /// The kernel places each page.
-    Kernel(Mode),
+    /// The kernel places each page, in rounds of so many where it goes round.
+    Kernel { mode: Mode, round: u64 },
     /// Each block is told its node; no more than so many mappings may come of it.
     Blocks { maps_most: usize },
 }
@@ -70,19 +74,19 @@ impl Binding {
         if let Policy::Bind(nodes) = spec.policy {
             check_room(nodes, spec.kind, bytes, source)?;
         }
-        let way = match spec.policy {
-            Policy::Weighted(weights) if !system_has(&weights, source) => {
-                Way::Blocks { maps_most: maps_left(source) / 2 }
-            }
-            _ => Way::Kernel(mode),
+        let round = match spec.policy {
+            Policy::Weighted(weights) => systems_round(&weights, source).filter(|pages| is_fine(*pages, spec, bytes)),
+            policy => Some(sum(policy.shares().into_iter().map(|(_, weight)| weight))),
         };
+        let by_hand = || Way::Blocks { maps_most: maps_left(source) / 2 };
+        let way = round.map_or_else(by_hand, |round| Way::Kernel { mode, round });
         Ok(Some(Binding { policy: spec.policy, way }))
     }
 
     /// Has the pages that `work` makes follow the policy, as far as the kernel can do that.
     pub fn around<R>(&self, work: impl FnOnce() -> R) -> Result<R, NoMemory> {
         match self.way {
-            Way::Kernel(mode) => {
+            Way::Kernel { mode, .. } => {
                 numa::with_policy(mode, &self.policy.nodes(), work).map_err(|fault| self.refused(fault))
             }
             Way::Blocks { .. } => Ok(work()),
@@ -92,9 +96,12 @@ impl Binding {
     /// Pages of a file are made by whoever writes it, so blocks of its mapping decide nothing.
     pub fn check_file(&self) -> Result<(), NoMemory> {
         match self.way {
-            Way::Kernel(_) => Ok(()),
+            Way::Kernel { .. } => Ok(()),
             Way::Blocks { .. } => Err(NoMemory::absent(
-                format!("files can't be placed by hand, and the system's weights are not those of {}", self.policy),
+                format!(
+                    "files can't be placed by hand, and the system's weights are not those of {}, or too large for it",
+                    self.policy
+                ),
                 "choose a kind without a file, such as thp, or set /sys/kernel/mm/mempolicy/weighted_interleave as root",
             )),
         }
@@ -114,7 +121,7 @@ impl Binding {
             (Way::Blocks { maps_most }, Policy::Weighted(weights)) => {
                 blocks(weights, bytes, block(bytes, page, maps_most))
             }
-            (Way::Kernel(mode), policy) => vec![Span { start: 0, bytes, mode, nodes: policy.nodes() }],
+            (Way::Kernel { mode, .. }, policy) => vec![Span { start: 0, bytes, mode, nodes: policy.nodes() }],
             (Way::Blocks { .. }, _) => Vec::new(),
         }
     }
@@ -122,10 +129,9 @@ impl Binding {
     /// Bytes by which a node's share of a mapping may differ from its weight: the kernel goes round by whole pages, so a
     /// mapping ends within a round; blocks keep every node within a block of its share.
     pub fn slack(&self, bytes: usize, page: usize) -> usize {
-        let shares = self.policy.shares();
         match self.way {
-            Way::Kernel(_) => page * shares.iter().map(|(_, weight)| usize::from(*weight)).sum::<usize>(),
-            Way::Blocks { maps_most } => block(bytes, page, maps_most) * shares.len(),
+            Way::Kernel { round, .. } => page * round as usize,
+            Way::Blocks { maps_most } => block(bytes, page, maps_most) * self.policy.shares().len(),
         }
     }
 
@@ -133,7 +139,9 @@ impl Binding {
     pub fn proof(&self, bytes: usize, page: usize) -> Option<Proof> {
         let Policy::Weighted(_) = self.policy else { return None };
         let seen = match self.way {
-            Way::Kernel(_) => "by the kernel (MPOL_WEIGHTED_INTERLEAVE); the system's weights are these".into(),
+            Way::Kernel { round, .. } => {
+                format!("by the kernel (MPOL_WEIGHTED_INTERLEAVE); the system's weights are so, {round} pages a round")
+            }
             Way::Blocks { maps_most } => {
                 format!("by hand, in blocks of {}", Bytes(block(bytes, page, maps_most) as u64))
             }
@@ -184,16 +192,31 @@ fn blocks(weights: &Weights, bytes: usize, block: usize) -> Vec<Span> {
     spans
 }
 
-/// Whether the system's weights have the proportions asked for.
-fn system_has(weights: &Weights, source: &Source) -> bool {
+/// The sum of the system's weights for these nodes, where they have the proportions asked for.
+fn systems_round(weights: &Weights, source: &Source) -> Option<u64> {
     const FOLDER: &str = "sys/kernel/mm/mempolicy/weighted_interleave";
     let pair = |(node, weight): (u32, u8)| Some((weight, source.number::<u8>(&format!("{FOLDER}/node{node}")).get()?));
-    let Some(pairs) = weights.iter().map(pair).collect::<Option<Vec<_>>>() else { return false };
+    let pairs = weights.iter().map(pair).collect::<Option<Vec<_>>>()?;
     let fits = |(asked, has): &(u8, u8)| {
         let (first_asked, first_has) = pairs[0];
         *has > 0 && u16::from(*asked) * u16::from(first_has) == u16::from(*has) * u16::from(first_asked)
     };
-    pairs.iter().all(fits)
+    pairs.iter().all(fits).then(|| sum(pairs.iter().map(|(_, has)| *has)))
+}
+
+/// Whether rounds of so many pages are small parts of so many bytes, or no larger than those of blocks would be.
+fn is_fine(round: u64, spec: MemorySpec, bytes: Bytes) -> bool {
+    let page = match spec.kind {
+        MemoryKind::Base | MemoryKind::Locked | MemoryKind::Populated => Bytes(BASE_PAGE),
+        // Of all others the kernel may make huge pages.
+        kind => kind.pool_page().unwrap_or_else(huge::transparent),
+    };
+    let by_hand = page.0.max(BLOCK as u64) * spec.policy.shares().len() as u64;
+    page.0 * round <= by_hand.max(bytes.0 / LEAST_ROUNDS)
+}
+
+fn sum(weights: impl Iterator<Item = u8>) -> u64 {
+    weights.map(u64::from).sum()
 }
 
 /// Mappings that this process may still make.
@@ -304,13 +327,24 @@ mod tests {
     #[test]
     fn each_policy_has_its_way() {
         assert!(binding("thp", Bytes::gib(1)).unwrap().is_none());
-        assert_eq!(way("thp@node4"), Way::Kernel(Mode::Bind));
-        assert_eq!(way("thp@preferred:4"), Way::Kernel(Mode::Preferred));
-        assert_eq!(way("thp@interleave:0,4"), Way::Kernel(Mode::Interleave));
+        assert_eq!(way("thp@node4"), Way::Kernel { mode: Mode::Bind, round: 0 });
+        assert_eq!(way("thp@preferred:4"), Way::Kernel { mode: Mode::Preferred, round: 0 });
+        assert_eq!(way("thp@interleave:0,4"), Way::Kernel { mode: Mode::Interleave, round: 2 });
         // The system's weights are used where they are those asked for, in any terms; 66 mappings less 2 are 64.
-        assert_eq!(way("thp@weighted:0=3,4=1"), Way::Kernel(Mode::WeightedInterleave));
-        assert_eq!(way("thp@weighted:0=6,4=2"), Way::Kernel(Mode::WeightedInterleave));
-        assert_eq!(way("thp@weighted:0=1,4=1"), Way::Blocks { maps_most: 32 });
+        let (by_the_kernel, by_hand) =
+            (Way::Kernel { mode: Mode::WeightedInterleave, round: 8 }, Way::Blocks { maps_most: 32 });
+        assert_eq!((way("4k@weighted:0=3,4=1"), way("4k@weighted:0=6,4=2")), (by_the_kernel, by_the_kernel));
+        assert_eq!(way("4k@weighted:0=1,4=1"), by_hand);
+        // Rounds of 8 huge pages are coarser than two blocks, and a sixteenth of 256 MiB.
+        let thp = |mib| binding("thp@weighted:0=3,4=1", Bytes::mib(mib)).unwrap().unwrap().way;
+        assert_eq!((thp(255), thp(256)), (by_hand, by_the_kernel));
+    }
+
+    /// Asked for 3 and 1, the system has 6 and 2: a mapping may end 8 pages into a round, of which 6 are of one node.
+    #[test]
+    fn a_round_is_as_long_as_the_systems_weights() {
+        let binding = binding("4k@weighted:0=3,4=1", Bytes::mib(1)).unwrap().unwrap();
+        assert_eq!(binding.slack(1 << 20, 4096), 8 * 4096);
     }
 
     #[test]
@@ -391,7 +425,7 @@ mod tests {
 
     #[test]
     fn refusals_name_a_cure() {
-        let binding = Binding { policy: Policy::Preferred(3), way: Way::Kernel(Mode::Preferred) };
+        let binding = Binding { policy: Policy::Preferred(3), way: Way::Kernel { mode: Mode::Preferred, round: 0 } };
         for (fault, cure) in [
             (io::ErrorKind::PermissionDenied, "SYS_NICE"),
             (io::ErrorKind::InvalidInput, "a node has gone"),
