@@ -324,8 +324,12 @@ fn physical_reach(kvm: &Kvm) -> u64 {
     let bits = kvm.get_supported_cpuid(KVM_MAX_CPUID_ENTRIES).ok().and_then(|cpuid| {
         cpuid.as_slice().iter().find(|entry| entry.function == 0x8000_0008).map(|entry| entry.eax & 0xff)
     });
-    // 36 bits: the least of any 64-bit processor.
-    1 << bits.filter(|bits| (32..52).contains(bits)).unwrap_or(36)
+    reach(bits)
+}
+
+/// By the bits of an address: 52 are the most that page tables hold, 36 the least of any 64-bit processor.
+fn reach(bits: Option<u32>) -> u64 {
+    1 << bits.filter(|bits| (32..=52).contains(bits)).unwrap_or(36)
 }
 
 /// Has KVM take memory types from the guest's page tables where it ignores them unless told: on Intel processors, from
@@ -446,4 +450,16 @@ fn write_words(region: &Region, offset: u64, words: &[u64]) -> Result<(), NoVisi
     // SAFETY: as in `write_value`.
     unsafe { std::ptr::copy_nonoverlapping(words.as_ptr(), to, words.len()) };
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Intel's servers have 46 or 52 bits, AMD's 48 or 52; a hypervisor may say anything.
+    #[test]
+    fn addresses_reach_as_far_as_the_processor_says() {
+        let reaches = [Some(39), Some(46), Some(52), Some(53), Some(0), None].map(reach);
+        assert_eq!(reaches, [1 << 39, 1 << 46, 1 << 52, 1 << 36, 1 << 36, 1 << 36]);
+    }
 }
