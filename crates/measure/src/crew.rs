@@ -204,10 +204,12 @@ struct Worker {
 impl Worker {
     fn start(part: &Part) -> Result<Self, NoVisit> {
         let refused = |fault: io::Error| {
-            NoVisit::impossible(format!(
-                "a measuring process could not be started ({fault}); raise the limit on processes (ulimit -u, pids.max of the \
-                 control group), or run threads"
-            ))
+            let cure = match fault.kind() {
+                // This system starts none.
+                io::ErrorKind::Unsupported => "run threads",
+                _ => "raise the limit on processes (ulimit -u, pids.max of the control group), or run threads",
+            };
+            NoVisit::impossible(format!("a measuring process could not be started ({fault}); {cure}"))
         };
         let (process, talk) = WorkerProcess::start().map_err(refused)?;
         let cpu = part.case.cpus.first().copied().unwrap_or_default();

@@ -132,9 +132,12 @@ struct Process {
 impl Process {
     fn start(errand: &Errand<()>) -> Result<Self, NoVisit> {
         let refused = |fault: io::Error| {
-            NoVisit::impossible(format!(
-                "a process for the device's driver could not be started ({fault}); raise the limit on processes (ulimit -u)"
-            ))
+            let cure = match fault.kind() {
+                // This system starts none.
+                io::ErrorKind::Unsupported => "",
+                _ => "; raise the limit on processes (ulimit -u)",
+            };
+            NoVisit::impossible(format!("a process for the device's driver could not be started ({fault}){cure}"))
         };
         let (child, talk) = WorkerProcess::start().map_err(refused)?;
         let from = talk.try_clone().map_err(refused)?;
