@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 use crate::cuda::failure::{CODES, PEER_ACCESS_ALREADY_ENABLED};
 use crate::driver::failure::Failure;
-use crate::driver::functions::{functions, load, of_library};
+use crate::driver::functions::{NoLibrary, functions};
 use crate::driver::host_memory::HostMemory;
 use crate::driver::view::{View, Word};
 use crate::driver::{Access, Copying};
@@ -89,15 +89,6 @@ fn done(call: &'static str, code: i32) -> Result<(), Failure> {
     CODES.done(call, code)
 }
 
-/// Why there is no driver to call.
-#[derive(Debug)]
-pub(crate) enum NoDriver {
-    /// There is no library, or it can't be loaded.
-    Absent(String),
-    /// It lacks a function.
-    TooOld(&'static str),
-}
-
 /// The driver, loaded for as long as the process lives: it leaves threads behind.
 #[derive(Clone, Copy)]
 pub(crate) struct Loaded(&'static Functions);
@@ -111,15 +102,13 @@ pub(crate) struct Id {
 
 impl Loaded {
     /// Loads it; or why not.
-    pub fn load() -> Result<Self, NoDriver> {
+    pub fn load() -> Result<Self, NoLibrary> {
         if IS_STATIC {
-            return Err(NoDriver::Absent(STATIC.into()));
+            return Err(NoLibrary::Absent(STATIC.into()));
         }
-        // SAFETY: the system's loader finds it under the name that belongs to CUDA; the caller is a process of its own.
-        let library = unsafe { load(&[LIBRARY]) }.map_err(NoDriver::Absent)?;
-        // SAFETY: cuda.h gives each name this signature; a handle is a pointer, passed as a `usize` is.
-        let functions = unsafe { Functions::find(|name| of_library(library, name)) }.map_err(NoDriver::TooOld)?;
-        Ok(Loaded(Box::leak(Box::new(functions))))
+        // SAFETY: the system's loader finds it under the name that belongs to CUDA; the caller is a process of its own. cuda.h gives
+        // each name this signature; a handle is a pointer, passed as a `usize` is.
+        unsafe { Functions::load(&[LIBRARY]) }.map(Loaded)
     }
 
     /// Has it find its devices; nothing else may be called before.

@@ -7,12 +7,13 @@ pub(crate) mod kernels;
 
 use std::sync::Arc;
 
-use crate::cuda::calls::{Id, LIBRARY, Loaded, Memory, NoDriver, Session, flags};
+use crate::cuda::calls::{Id, LIBRARY, Loaded, Memory, Session, flags};
 use crate::cuda::failure::{
     CODES, COMPAT_NOT_SUPPORTED, NO_DEVICE, STUB_LIBRARY, SYSTEM_DRIVER_MISMATCH, SYSTEM_NOT_READY,
 };
 use crate::cuda::kernels::Kernels;
 use crate::driver::failure::Failure;
+use crate::driver::functions::NoLibrary;
 use crate::driver::host_memory::HostMemory;
 use crate::driver::{Copying, Driver, attached};
 use crate::no_visit::NoVisit;
@@ -43,8 +44,8 @@ const LEAST_VERSION: &str = "CUDA 11";
 /// All devices, with what makes them usable; or why there are none.
 pub(crate) fn devices() -> Result<Vec<(Device, Id)>, String> {
     let driver = Loaded::load().map_err(|why| match why {
-        NoDriver::Absent(why) => format!("no CUDA driver ({why}); install NVIDIA's driver for this kernel"),
-        NoDriver::TooOld(missing) => {
+        NoLibrary::Absent(why) => format!("no CUDA driver ({why}); install NVIDIA's driver for this kernel"),
+        NoLibrary::TooOld(missing) => {
             format!("the CUDA driver is too old: {LIBRARY} has no {missing}; install one of {LEAST_VERSION} or later")
         }
     })?;

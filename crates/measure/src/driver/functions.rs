@@ -2,17 +2,26 @@
 
 #![allow(unsafe_code)]
 
-use std::ffi::{CStr, c_void};
+use std::ffi::c_void;
 
 use crate::os::dynamic;
 use crate::os::dynamic::Library;
+
+/// Why there are no functions to call.
+#[derive(Debug)]
+pub(crate) enum NoLibrary {
+    /// There is no library, or it can't be loaded.
+    Absent(String),
+    /// It lacks a function.
+    TooOld(&'static str),
+}
 
 /// Loads the first of these libraries that can be, for as long as the process lives: drivers leave threads behind. Or why the first
 /// can't be.
 ///
 /// # Safety
 /// The names must be those of a driver's interface, and the process one that may crash: code of the library runs.
-pub(crate) unsafe fn load(names: &[&str]) -> Result<&'static Library, String> {
+pub(crate) unsafe fn load(names: &[&str]) -> Result<&'static Library, NoLibrary> {
     let mut why = String::new();
     for name in names {
         // SAFETY: as the caller promises.
@@ -24,13 +33,13 @@ pub(crate) unsafe fn load(names: &[&str]) -> Result<&'static Library, String> {
             Err(_) => {}
         }
     }
-    Err(why)
+    Err(NoLibrary::Absent(why))
 }
 
 /// Where a library has the function of that name; nothing where it has none.
-pub(crate) fn of_library(library: &Library, name: &CStr) -> Option<*const c_void> {
+pub(crate) fn find(library: &Library, name: &str) -> Option<*const c_void> {
     // SAFETY: only its address is taken.
-    unsafe { library.get::<*const c_void>(name.to_bytes_with_nul()) }.ok().map(|found| *found)
+    unsafe { library.get::<*const c_void>(name.as_bytes()) }.ok().map(|found| *found)
 }
 
 /// Makes `Functions`, a table of functions that are looked up at run time. Those after the semicolon may be missing.
@@ -43,23 +52,23 @@ macro_rules! functions {
         }
 
         impl Functions {
-            /// Looks all of them up; the name of the first that is missing.
+            /// Looks all of them up in the first of these libraries that can be loaded.
             ///
             /// # Safety
-            /// `find` must give the function of that name, which must have the type that the table says, for as long as the
-            /// table lives.
-            unsafe fn find(find: impl Fn(&CStr) -> Option<*const c_void>) -> Result<Self, &'static str> {
-                // A name with its end is a text.
-                let find = |name: &'static str| CStr::from_bytes_with_nul(name.as_bytes()).ok().and_then(&find);
+            /// As of `load`; and each function must have the type that the table says.
+            unsafe fn load(names: &[&str]) -> Result<&'static Self, $crate::driver::functions::NoLibrary> {
+                use std::{ffi::c_void, mem::transmute};
+                use $crate::driver::functions::{NoLibrary, find, load};
                 // SAFETY: as the caller promises; a pointer to a function is one to its code, and is not null.
                 unsafe {
-                    Ok(Functions {
-                        $($field: std::mem::transmute::<*const c_void, $function>(
-                            find(concat!($name, "\0")).ok_or($name)?,
+                    let library = load(names)?;
+                    Ok(Box::leak(Box::new(Functions {
+                        $($field: transmute::<*const c_void, $function>(
+                            find(library, $name).ok_or(NoLibrary::TooOld($name))?,
                         ),)+
-                        $($later: find(concat!($later_name, "\0"))
-                            .map(|found| std::mem::transmute::<*const c_void, $later_function>(found)),)*
-                    })
+                        $($later: find(library, $later_name)
+                            .map(|found| transmute::<*const c_void, $later_function>(found)),)*
+                    })))
                 }
             }
         }

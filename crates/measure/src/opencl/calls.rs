@@ -11,7 +11,7 @@ use std::ptr;
 use std::sync::Arc;
 
 use crate::driver::failure::Failure;
-use crate::driver::functions::{functions, load, of_library};
+use crate::driver::functions::{NoLibrary, functions};
 use crate::driver::host_memory::HostMemory;
 use crate::driver::view::{View, Word};
 use crate::driver::{Access, Copying};
@@ -19,7 +19,7 @@ use crate::no_visit::NoVisit;
 use crate::opencl::failure::{CODES, DEVICE_NOT_FOUND, PLATFORM_NOT_FOUND};
 
 /// The loader's name with the version of its interface; without one only where development files are installed.
-const LIBRARY: &[&str] = if cfg!(windows) { &["OpenCL.dll"] } else { &["libOpenCL.so.1", "libOpenCL.so"] };
+pub(crate) const LIBRARY: &[&str] = if cfg!(windows) { &["OpenCL.dll"] } else { &["libOpenCL.so.1", "libOpenCL.so"] };
 /// CL_SUCCESS.
 const SUCCESS: i32 = 0;
 /// CL_TRUE.
@@ -111,13 +111,10 @@ pub(crate) struct Id {
 
 impl Loader {
     /// Loads it; or why not.
-    pub fn load() -> Result<Self, String> {
-        // SAFETY: the system's loader finds them under the names that belong to OpenCL; the caller is a process of its own.
-        let library = unsafe { load(LIBRARY) }?;
-        // SAFETY: the standard gives each name this signature; a handle is a pointer, passed as a `usize` is.
-        let functions = unsafe { Functions::find(|name| of_library(library, name)) };
-        let functions = functions.map_err(|missing| format!("{} has no {missing}", LIBRARY[0]))?;
-        Ok(Loader(Box::leak(Box::new(functions))))
+    pub fn load() -> Result<Self, NoLibrary> {
+        // SAFETY: the system's loader finds them under the names that belong to OpenCL; the caller is a process of its own. The
+        // standard gives each name this signature; a handle is a pointer, passed as a `usize` is.
+        unsafe { Functions::load(LIBRARY) }.map(Loader)
     }
 
     /// The devices of all platforms, and how many platforms there are.

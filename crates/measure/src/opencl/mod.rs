@@ -7,11 +7,12 @@ pub(crate) mod kernels;
 
 use std::sync::Arc;
 
+use crate::driver::functions::NoLibrary;
 use crate::driver::host_memory::HostMemory;
 use crate::driver::{Copying, Driver, attached};
 use crate::linkage::{IS_STATIC, STATIC};
 use crate::no_visit::NoVisit;
-use crate::opencl::calls::{Id, Loader, Memory, Session, flags};
+use crate::opencl::calls::{Id, LIBRARY, Loader, Memory, Session, flags};
 use crate::opencl::kernels::Kernels;
 use membound_core::machine::devices::{Api, Device, DeviceKind, DeviceName};
 use membound_core::machine::source::Source;
@@ -46,7 +47,13 @@ pub(crate) fn devices() -> Result<Vec<(Device, Id)>, String> {
     if IS_STATIC {
         return Err(format!("no OpenCL: {STATIC}"));
     }
-    let loader = Loader::load().map_err(|why| format!("no OpenCL loader ({why}); install ocl-icd-libopencl1"))?;
+    let loader = Loader::load().map_err(|why| {
+        let why = match why {
+            NoLibrary::Absent(why) => why,
+            NoLibrary::TooOld(missing) => format!("{} has no {missing}", LIBRARY[0]),
+        };
+        format!("no OpenCL loader ({why}); install ocl-icd-libopencl1")
+    })?;
     let (platforms, devices) = loader.devices().map_err(|failure| format!("OpenCL's loader answers {failure}"))?;
     match (platforms, &devices[..]) {
         (0, _) => return Err(format!("no OpenCL platform; {CURE}")),

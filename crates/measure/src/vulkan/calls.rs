@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use ash::vk;
 
 use crate::driver::failure::Failure;
-use crate::driver::functions::{functions, load, of_library};
+use crate::driver::functions::{NoLibrary, functions};
 use crate::driver::view::{View, Word};
 use crate::driver::{Access, Copying};
 use crate::no_visit::NoVisit;
@@ -67,15 +67,6 @@ fn done(call: &'static str, result: vk::Result) -> Result<(), Failure> {
     CODES.done(call, result.as_raw())
 }
 
-/// Why there is no loader to call.
-#[derive(Debug)]
-pub(crate) enum NoLoader {
-    /// There is no library, or it can't be loaded.
-    Absent(String),
-    /// It lacks a function.
-    TooOld(&'static str),
-}
-
 /// The loader, loaded for as long as the process lives.
 #[derive(Clone, Copy)]
 pub(crate) struct Loader(&'static Functions);
@@ -102,12 +93,10 @@ pub(crate) struct About {
 
 impl Loader {
     /// Loads it; or why not.
-    pub fn load() -> Result<Self, NoLoader> {
-        // SAFETY: the system's loader finds them under the names that belong to Vulkan; the caller is a process of its own.
-        let library = unsafe { load(LIBRARY) }.map_err(NoLoader::Absent)?;
-        // SAFETY: the registry gives each name this signature, and the loader exports all that belong to the standard's core.
-        let functions = unsafe { Functions::find(|name| of_library(library, name)) }.map_err(NoLoader::TooOld)?;
-        Ok(Loader(Box::leak(Box::new(functions))))
+    pub fn load() -> Result<Self, NoLibrary> {
+        // SAFETY: the system's loader finds them under the names that belong to Vulkan; the caller is a process of its own. The
+        // registry gives each name this signature, and the loader exports all that belong to the standard's core.
+        unsafe { Functions::load(LIBRARY) }.map(Loader)
     }
 
     /// Has it load all drivers, and lists their devices.

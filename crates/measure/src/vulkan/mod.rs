@@ -11,11 +11,12 @@ use std::sync::Arc;
 use ash::vk;
 
 use crate::driver::failure::Failure;
+use crate::driver::functions::NoLibrary;
 use crate::driver::host_memory::HostMemory;
 use crate::driver::{Copying, Driver, attached};
 use crate::linkage::{IS_STATIC, STATIC};
 use crate::no_visit::NoVisit;
-use crate::vulkan::calls::{About, Asked, Id, LIBRARY, Loader, Memory, NoLoader, Queues, Session};
+use crate::vulkan::calls::{About, Asked, Id, LIBRARY, Loader, Memory, Queues, Session};
 use crate::vulkan::failure::{INCOMPATIBLE_DRIVER, INITIALIZATION_FAILED};
 use crate::vulkan::transfers::Transfers;
 use membound_core::machine::devices::{Api, Device, DeviceKind, DeviceName, MemoryFlag};
@@ -35,10 +36,10 @@ pub(crate) fn devices() -> Result<Vec<(Device, Id)>, String> {
         return Err(format!("no Vulkan: {STATIC}"));
     }
     let loader = Loader::load().map_err(|why| match why {
-        NoLoader::Absent(why) => {
+        NoLibrary::Absent(why) => {
             format!("no Vulkan loader ({why}); install libvulkan1 and the device's driver (mesa-vulkan-drivers for the processor)")
         }
-        NoLoader::TooOld(missing) => {
+        NoLibrary::TooOld(missing) => {
             format!("the Vulkan loader is too old: {} has no {missing}; install one of Vulkan 1.1 or later", LIBRARY[0])
         }
     })?;
