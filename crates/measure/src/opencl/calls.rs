@@ -14,7 +14,7 @@ use crate::driver::failure::Failure;
 use crate::driver::functions::{NoLibrary, functions};
 use crate::driver::host_memory::HostMemory;
 use crate::driver::view::{View, Word};
-use crate::driver::{Access, Copying};
+use crate::driver::{Access, Copying, Memory as _};
 use crate::no_visit::NoVisit;
 use crate::opencl::failure::{CODES, DEVICE_NOT_FOUND, PLATFORM_NOT_FOUND};
 
@@ -461,87 +461,6 @@ impl Memory {
         Ok(Memory { session: session.clone(), place: Place::Svm { address, is_fine }, bytes, mapped, _host: None })
     }
 
-    pub fn bytes(&self) -> usize {
-        self.bytes
-    }
-
-    /// Maps all of it, and waits until it is mapped.
-    pub fn map(&mut self, access: Access) -> Result<(), Failure> {
-        let Session { functions, queue, .. } = *self.session;
-        let flags = mapping(access);
-        if self.mapped.is_some() {
-            return Ok(());
-        }
-        let address = match self.place {
-            Place::Buffer(buffer) => {
-                let (mut code, map, bytes) = (SUCCESS, functions.map, self.bytes);
-                // SAFETY: a buffer of this session, of so many bytes; no events.
-                let address = unsafe {
-                    map(queue, buffer, BLOCKING, flags, 0, bytes, 0, ptr::null(), ptr::null_mut(), &mut code)
-                } as usize;
-                done("clEnqueueMapBuffer", code)?;
-                address
-            }
-            Place::Svm { address, .. } => {
-                let map = functions.svm_map.ok_or_else(missing)?;
-                let to = address as *mut c_void;
-                // SAFETY: shared virtual memory of this context, of so many bytes; no events.
-                let code = unsafe { map(queue, BLOCKING, flags, to, self.bytes, 0, ptr::null(), ptr::null_mut()) };
-                done("clEnqueueSVMMap", code)?;
-                address
-            }
-        };
-        // SAFETY: the driver has mapped so many bytes there, until they are unmapped and this value forgets them.
-        self.mapped = unsafe { View::new(address, self.bytes) };
-        self.mapped.is_some().then_some(()).ok_or_else(|| CODES.failure("clEnqueueMapBuffer", -12))
-    }
-
-    /// Unmaps it, and waits until that is done. Of what is fine-grained nothing is to be done.
-    pub fn unmap(&mut self) -> Result<(), Failure> {
-        let Session { functions, queue, .. } = *self.session;
-        let Some(address) = self.mapped.as_ref().map(View::address) else { return Ok(()) };
-        match self.place {
-            Place::Buffer(buffer) => {
-                let (unmap, from) = (functions.unmap, address as *mut c_void);
-                // SAFETY: the address at which this buffer is mapped; nobody borrows it, since `self` is borrowed whole.
-                done("clEnqueueUnmapMemObject", unsafe {
-                    unmap(queue, buffer, from, 0, ptr::null(), ptr::null_mut())
-                })?;
-            }
-            Place::Svm { is_fine: true, .. } => return Ok(()),
-            Place::Svm { .. } => {
-                let unmap = functions.svm_unmap.ok_or_else(missing)?;
-                let from = address as *mut c_void;
-                // SAFETY: likewise.
-                done("clEnqueueSVMUnmap", unsafe { unmap(queue, from, 0, ptr::null(), ptr::null_mut()) })?;
-            }
-        }
-        self.mapped = None;
-        self.session.finish()
-    }
-
-    /// Copies `from` to its start.
-    pub fn write<W: Word>(&mut self, from: &[W]) -> Result<(), Failure> {
-        // SAFETY: it is blocking.
-        unsafe { self.start_write(self.session.queue, BLOCKING, from) }?;
-        self.session.finish()
-    }
-
-    /// Copies its start to `to`.
-    pub fn read<W: Word>(&mut self, to: &mut [W]) -> Result<(), Failure> {
-        // SAFETY: it is blocking.
-        unsafe { self.start_read(self.session.queue, BLOCKING, to) }?;
-        self.session.finish()
-    }
-
-    /// Copies all of it to `to`, which is as long: by the device, if it does so itself.
-    pub fn copy(&mut self, to: &mut Memory) -> Result<(), Failure> {
-        // SAFETY: it is waited for right after.
-        let started = unsafe { self.start_copy(self.session.queue, to) };
-        self.session.finish()?;
-        started
-    }
-
     /// # Safety
     /// Where it is not blocking, the queue must be waited for while `from` is borrowed.
     unsafe fn start_write<W: Word>(&mut self, queue: usize, blocking: u32, from: &[W]) -> Result<(), Failure> {
@@ -638,7 +557,7 @@ impl Drop for Memory {
 
 impl crate::driver::Memory for Memory {
     fn bytes(&self) -> usize {
-        Memory::bytes(self)
+        self.bytes
     }
 
     fn view(&mut self) -> Option<&mut View> {
@@ -646,23 +565,76 @@ impl crate::driver::Memory for Memory {
     }
 
     fn map(&mut self, access: Access) -> Result<(), NoVisit> {
-        Ok(Memory::map(self, access)?)
+        let Session { functions, queue, .. } = *self.session;
+        let flags = mapping(access);
+        if self.mapped.is_some() {
+            return Ok(());
+        }
+        let address = match self.place {
+            Place::Buffer(buffer) => {
+                let (mut code, map, bytes) = (SUCCESS, functions.map, self.bytes);
+                // SAFETY: a buffer of this session, of so many bytes; no events.
+                let address = unsafe {
+                    map(queue, buffer, BLOCKING, flags, 0, bytes, 0, ptr::null(), ptr::null_mut(), &mut code)
+                } as usize;
+                done("clEnqueueMapBuffer", code)?;
+                address
+            }
+            Place::Svm { address, .. } => {
+                let map = functions.svm_map.ok_or_else(missing)?;
+                let to = address as *mut c_void;
+                // SAFETY: shared virtual memory of this context, of so many bytes; no events.
+                let code = unsafe { map(queue, BLOCKING, flags, to, self.bytes, 0, ptr::null(), ptr::null_mut()) };
+                done("clEnqueueSVMMap", code)?;
+                address
+            }
+        };
+        // SAFETY: the driver has mapped so many bytes there, until they are unmapped and this value forgets them.
+        self.mapped = unsafe { View::new(address, self.bytes) };
+        self.mapped.is_some().then_some(()).ok_or_else(|| CODES.failure("clEnqueueMapBuffer", -12).into())
     }
 
+    /// Of what is fine-grained nothing is to be done.
     fn unmap(&mut self) -> Result<(), NoVisit> {
-        Ok(Memory::unmap(self)?)
+        let Session { functions, queue, .. } = *self.session;
+        let Some(address) = self.mapped.as_ref().map(View::address) else { return Ok(()) };
+        match self.place {
+            Place::Buffer(buffer) => {
+                let (unmap, from) = (functions.unmap, address as *mut c_void);
+                // SAFETY: the address at which this buffer is mapped; nobody borrows it, since `self` is borrowed whole.
+                done("clEnqueueUnmapMemObject", unsafe {
+                    unmap(queue, buffer, from, 0, ptr::null(), ptr::null_mut())
+                })?;
+            }
+            Place::Svm { is_fine: true, .. } => return Ok(()),
+            Place::Svm { .. } => {
+                let unmap = functions.svm_unmap.ok_or_else(missing)?;
+                let from = address as *mut c_void;
+                // SAFETY: likewise.
+                done("clEnqueueSVMUnmap", unsafe { unmap(queue, from, 0, ptr::null(), ptr::null_mut()) })?;
+            }
+        }
+        self.mapped = None;
+        Ok(self.session.finish()?)
     }
 
     fn write<W: Word>(&mut self, from: &[W]) -> Result<(), NoVisit> {
-        Ok(Memory::write(self, from)?)
+        // SAFETY: it is blocking.
+        unsafe { self.start_write(self.session.queue, BLOCKING, from) }?;
+        Ok(self.session.finish()?)
     }
 
     fn read<W: Word>(&mut self, to: &mut [W]) -> Result<(), NoVisit> {
-        Ok(Memory::read(self, to)?)
+        // SAFETY: it is blocking.
+        unsafe { self.start_read(self.session.queue, BLOCKING, to) }?;
+        Ok(self.session.finish()?)
     }
 
-    fn copy(&mut self, to: &mut Self) -> Result<(), NoVisit> {
-        Ok(Memory::copy(self, to)?)
+    fn copy(&mut self, to: &mut Memory) -> Result<(), NoVisit> {
+        // SAFETY: it is waited for right after.
+        let started = unsafe { self.start_copy(self.session.queue, to) };
+        self.session.finish()?;
+        Ok(started?)
     }
 }
 

@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use crate::driver;
-use crate::driver::{Loop, SCALAR};
+use crate::driver::{Loop, Memory as _, SCALAR};
 use crate::no_visit::NoVisit;
 use crate::opencl::calls::{Argument, Kernel, Memory, Session};
 use membound_core::kernel::chase;
