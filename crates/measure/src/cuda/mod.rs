@@ -15,7 +15,7 @@ use crate::cuda::kernels::Kernels;
 use crate::driver::failure::Failure;
 use crate::driver::functions::NoLibrary;
 use crate::driver::host_memory::HostMemory;
-use crate::driver::{Copying, Driver, attached};
+use crate::driver::{Copying, Driver, attached, named};
 use crate::no_visit::NoVisit;
 use membound_core::machine::devices::{Api, Device, DeviceKind, DeviceName};
 use membound_core::machine::source::Source;
@@ -146,8 +146,7 @@ impl Driver for Cuda {
     type Kernels = Kernels;
 
     fn open(name: DeviceName) -> Result<Self, NoVisit> {
-        let found = devices().map_err(NoVisit::impossible)?.into_iter().find(|(device, _)| device.name == name);
-        let (device, id) = found.ok_or_else(|| NoVisit::no_device(name))?;
+        let (device, id) = named(devices(), name)?;
         Ok(Cuda { session: Session::new(id)?, device, id })
     }
 

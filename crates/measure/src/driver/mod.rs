@@ -18,6 +18,18 @@ use membound_core::machine::devices::{Device, DeviceName, Link, link_of, node_of
 use membound_core::machine::source::Source;
 use membound_core::work::device::Buffer;
 
+/// Of an interface's devices that with this name, and what its driver calls it; or why there is none.
+pub(crate) fn named<I>(devices: Result<Vec<(Device, I)>, String>, name: DeviceName) -> Result<(Device, I), NoVisit> {
+    let found = devices.map_err(NoVisit::impossible)?.into_iter().find(|(device, _)| device.name == name);
+    found.ok_or_else(|| NoVisit::no_device(name))
+}
+
+/// A PCI address as sysfs writes it: `0000:3b:00.0`.
+#[cfg(any(feature = "opencl", feature = "vulkan"))]
+pub(crate) fn pci_address([domain, bus, device, function]: [u32; 4]) -> String {
+    format!("{domain:04x}:{bus:02x}:{device:02x}.{function:x}")
+}
+
 /// Where the PCI device at this address is attached, as sysfs tells: its node, and its link where it has memory of its own.
 pub(crate) fn attached(source: &Source, address: Option<&str>, is_unified: bool) -> (Option<u32>, Option<Link>) {
     let link = address.filter(|_| !is_unified).and_then(|address| link_of(source, address));

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use crate::driver::functions::NoLibrary;
 use crate::driver::host_memory::HostMemory;
-use crate::driver::{Copying, Driver, attached};
+use crate::driver::{Copying, Driver, attached, named, pci_address};
 use crate::linkage::{IS_STATIC, STATIC};
 use crate::no_visit::NoVisit;
 use crate::opencl::calls::{Id, LIBRARY, Loader, Memory, Session, flags};
@@ -104,16 +104,13 @@ fn svm(bits: u64) -> Vec<String> {
     CAPABILITIES.into_iter().filter(|(bit, _)| bits & bit != 0).map(|(_, name)| name.to_string()).collect()
 }
 
-/// As sysfs writes it: `0000:3b:00.0`.
 fn pci(id: Id) -> Option<String> {
-    let address =
-        |[domain, bus, device, function]: [u32; 4]| format!("{domain:04x}:{bus:02x}:{device:02x}.{function:x}");
     if let Ok(place) = <[u32; 4]>::try_from(id.words(ask::PCI)) {
-        return Some(address(place));
+        return Some(pci_address(place));
     }
     let of_nvidia = ask::PCI_NV.map(|what| id.words(what).first().copied());
     let [Some(bus), Some(slot), domain] = of_nvidia else { return None };
-    Some(address([domain.unwrap_or(0), bus, slot >> 3, slot & 7]))
+    Some(pci_address([domain.unwrap_or(0), bus, slot >> 3, slot & 7]))
 }
 
 /// A device that is open: its buffers by their flags.
@@ -127,8 +124,7 @@ impl Driver for OpenCl {
     type Kernels = Kernels;
 
     fn open(name: DeviceName) -> Result<Self, NoVisit> {
-        let found = devices().map_err(NoVisit::impossible)?.into_iter().find(|(device, _)| device.name == name);
-        let (device, id) = found.ok_or_else(|| NoVisit::no_device(name))?;
+        let (device, id) = named(devices(), name)?;
         Ok(OpenCl { session: Session::new(id)?, device })
     }
 

@@ -13,7 +13,7 @@ use ash::vk;
 use crate::driver::failure::Failure;
 use crate::driver::functions::NoLibrary;
 use crate::driver::host_memory::HostMemory;
-use crate::driver::{Copying, Driver, attached};
+use crate::driver::{Copying, Driver, attached, named, pci_address};
 use crate::linkage::{IS_STATIC, STATIC};
 use crate::no_visit::NoVisit;
 use crate::vulkan::calls::{About, Asked, Id, LIBRARY, Loader, Memory, Queues, Session};
@@ -61,8 +61,7 @@ fn no_start(failure: Failure) -> String {
 
 fn describe(number: u32, id: Id, source: &Source) -> Device {
     let (About { title, kind, version, driver, pci, largest }, memory) = (id.about(), id.memory());
-    // As sysfs writes it: `0000:3b:00.0`.
-    let pci = pci.map(|[domain, bus, device, function]| format!("{domain:04x}:{bus:02x}:{device:02x}.{function:x}"));
+    let pci = pci.map(pci_address);
     let is_unified = matches!(kind, vk::PhysicalDeviceType::INTEGRATED_GPU | vk::PhysicalDeviceType::CPU);
     let (node, link) = attached(source, pci.as_deref(), is_unified);
     let own = types::own_bytes(&memory);
@@ -148,8 +147,7 @@ impl Driver for Vulkan {
     type Kernels = Transfers;
 
     fn open(name: DeviceName) -> Result<Self, NoVisit> {
-        let found = devices().map_err(NoVisit::impossible)?.into_iter().find(|(device, _)| device.name == name);
-        let (device, id) = found.ok_or_else(|| NoVisit::no_device(name))?;
+        let (device, id) = named(devices(), name)?;
         let Families { link, within } =
             families(&id.families()).ok_or_else(|| NoVisit::impossible("the device has no queue that copies"))?;
         let opened = |queues: Queues| Queues { count: queues.count.min(MOST_QUEUES), ..queues };
