@@ -14,12 +14,13 @@ use std::sync::Arc;
 
 use crate::cuda::failure::{CODES, PEER_ACCESS_ALREADY_ENABLED};
 use crate::driver::failure::Failure;
-use crate::driver::functions::{NoLibrary, functions};
+use crate::driver::functions::{NoLibrary, load};
 use crate::driver::host_memory::HostMemory;
 use crate::driver::view::{View, Word};
 use crate::driver::{Access, Copying};
 use crate::linkage::{IS_STATIC, STATIC};
 use crate::no_visit::NoVisit;
+use crate::os::functions::functions;
 
 /// The driver's name with the version of its interface; there is no other.
 pub(crate) const LIBRARY: &str = if cfg!(windows) { "nvcuda.dll" } else { "libcuda.so.1" };
@@ -108,7 +109,7 @@ impl Loaded {
         }
         // SAFETY: the system's loader finds it under the name that belongs to CUDA; the caller is a process of its own. cuda.h gives
         // each name this signature; a handle is a pointer, passed as a `usize` is.
-        unsafe { Functions::load(&[LIBRARY]) }.map(Loaded)
+        unsafe { load(&[LIBRARY], |library| Functions::find(library)) }.map(Loaded)
     }
 
     /// Has it find its devices; nothing else may be called before.

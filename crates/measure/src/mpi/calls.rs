@@ -14,6 +14,7 @@ use std::path::Path;
 
 use crate::os::dynamic;
 use crate::os::dynamic::Library as Loaded;
+use crate::os::functions::{functions, said};
 
 use crate::mpi::library::abi;
 use membound_core::record::world::Abi;
@@ -76,44 +77,29 @@ struct Values {
     source_at: usize,
 }
 
-macro_rules! functions {
-    ($($field:ident = $name:literal($($argument:ty),*)),+ $(,)?) => {
-        #[derive(Clone, Copy)]
-        struct Functions { $($field: unsafe extern "C" fn($($argument),*) -> c_int),+ }
-
-        impl Functions {
-            /// Looks all of them up; the name of the first that is missing.
-            fn find(library: &Loaded) -> Result<Self, &'static str> {
-                // SAFETY: MPI's standard gives each name this signature, but for handles, of which see the top.
-                unsafe { Ok(Functions { $($field: *library.get(concat!($name, "\0").as_bytes()).map_err(|_| $name)?),+ }) }
-            }
-        }
-    };
-}
-
 type Buffer = *mut c_void;
 type Data = *const c_void;
 type Int = *mut c_int;
 
 functions! {
-    version = "MPI_Get_library_version"(*mut c_char, Int),
-    init = "MPI_Init_thread"(Int, *mut *mut *mut c_char, c_int, Int),
-    finalize = "MPI_Finalize"(),
-    error_string = "MPI_Error_string"(c_int, *mut c_char, Int),
-    set_errhandler = "MPI_Comm_set_errhandler"(usize, usize),
-    rank = "MPI_Comm_rank"(usize, Int),
-    size = "MPI_Comm_size"(usize, Int),
-    send = "MPI_Send"(Data, c_int, usize, c_int, c_int, usize),
-    receive = "MPI_Recv"(Buffer, c_int, usize, c_int, c_int, usize, *mut Status),
+    version = "MPI_Get_library_version"(*mut c_char, Int) -> c_int,
+    init = "MPI_Init_thread"(Int, *mut *mut *mut c_char, c_int, Int) -> c_int,
+    finalize = "MPI_Finalize"() -> c_int,
+    error_string = "MPI_Error_string"(c_int, *mut c_char, Int) -> c_int,
+    set_errhandler = "MPI_Comm_set_errhandler"(usize, usize) -> c_int,
+    rank = "MPI_Comm_rank"(usize, Int) -> c_int,
+    size = "MPI_Comm_size"(usize, Int) -> c_int,
+    send = "MPI_Send"(Data, c_int, usize, c_int, c_int, usize) -> c_int,
+    receive = "MPI_Recv"(Buffer, c_int, usize, c_int, c_int, usize, *mut Status) -> c_int,
     exchange = "MPI_Sendrecv"(
         Data, c_int, usize, c_int, c_int, Buffer, c_int, usize, c_int, c_int, usize, *mut Status
-    ),
-    start_send = "MPI_Isend"(Data, c_int, usize, c_int, c_int, usize, *mut usize),
-    start_receive = "MPI_Irecv"(Buffer, c_int, usize, c_int, c_int, usize, *mut usize),
-    test = "MPI_Test"(*mut usize, Int, *mut Status),
-    probe = "MPI_Iprobe"(c_int, c_int, usize, Int, *mut Status),
-    count = "MPI_Get_count"(*const Status, usize, Int),
-    barrier = "MPI_Barrier"(usize),
+    ) -> c_int,
+    start_send = "MPI_Isend"(Data, c_int, usize, c_int, c_int, usize, *mut usize) -> c_int,
+    start_receive = "MPI_Irecv"(Buffer, c_int, usize, c_int, c_int, usize, *mut usize) -> c_int,
+    test = "MPI_Test"(*mut usize, Int, *mut Status) -> c_int,
+    probe = "MPI_Iprobe"(c_int, c_int, usize, Int, *mut Status) -> c_int,
+    count = "MPI_Get_count"(*const Status, usize, Int) -> c_int,
+    barrier = "MPI_Barrier"(usize) -> c_int;
 }
 
 /// Why a file that could be loaded is not used.
@@ -140,9 +126,11 @@ impl Calls {
         // belongs to MPI libraries.
         let library = unsafe { dynamic::open(path, true) };
         let library = library.map_err(|fault| Refusal::NotLoaded(said(&fault)))?;
-        let functions = Functions::find(&library).map_err(|name| Refusal::Unknown(format!("it has no {name}")))?;
         // The functions are pointers into it.
         let library = std::mem::ManuallyDrop::new(library);
+        // SAFETY: MPI's standard gives each name this signature, but for handles, of which see the top; the library stays.
+        let functions = unsafe { Functions::find(&library) };
+        let functions = functions.map_err(|name| Refusal::Unknown(format!("it has no {name}")))?;
         let version = text(|to, length| {
             // SAFETY: it writes at most MPI_MAX_LIBRARY_VERSION_STRING bytes, which `text` has; it may be called before
             // MPI_Init (MPI 3.1, section 8.1.1).
@@ -355,11 +343,6 @@ fn has_standard_abi(library: &Loaded) -> bool {
         let (mut major, mut minor) = (-1, -1);
         (version)(&mut major, &mut minor) == SUCCESS && major > 0
     }
-}
-
-/// The loader's own words, which stand behind those of the crate.
-fn said(fault: &dyn std::error::Error) -> String {
-    fault.source().map_or_else(|| fault.to_string(), ToString::to_string)
 }
 
 fn done(code: c_int) -> Result<(), c_int> {

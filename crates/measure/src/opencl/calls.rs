@@ -11,12 +11,13 @@ use std::ptr;
 use std::sync::Arc;
 
 use crate::driver::failure::Failure;
-use crate::driver::functions::{NoLibrary, functions};
+use crate::driver::functions::{NoLibrary, load};
 use crate::driver::host_memory::HostMemory;
 use crate::driver::view::{View, Word};
 use crate::driver::{Access, Copying, Memory as _};
 use crate::no_visit::NoVisit;
 use crate::opencl::failure::{CODES, DEVICE_NOT_FOUND, PLATFORM_NOT_FOUND};
+use crate::os::functions::functions;
 
 /// The loader's name with the version of its interface; without one only where development files are installed.
 pub(crate) const LIBRARY: &[&str] = if cfg!(windows) { &["OpenCL.dll"] } else { &["libOpenCL.so.1", "libOpenCL.so"] };
@@ -114,7 +115,7 @@ impl Loader {
     pub fn load() -> Result<Self, NoLibrary> {
         // SAFETY: the system's loader finds them under the names that belong to OpenCL; the caller is a process of its own. The
         // standard gives each name this signature; a handle is a pointer, passed as a `usize` is.
-        unsafe { Functions::load(LIBRARY) }.map(Loader)
+        unsafe { load(LIBRARY, |library| Functions::find(library)) }.map(Loader)
     }
 
     /// The devices of all platforms, and how many platforms there are.

@@ -4,6 +4,7 @@ mod active;
 pub mod advice;
 pub mod arguments;
 pub mod clock;
+pub(crate) mod functions;
 pub mod library;
 pub mod outfile;
 

@@ -13,10 +13,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use ash::vk;
 
 use crate::driver::failure::Failure;
-use crate::driver::functions::{NoLibrary, functions};
+use crate::driver::functions::{NoLibrary, load};
 use crate::driver::view::{View, Word};
 use crate::driver::{Access, Copying};
 use crate::no_visit::NoVisit;
+use crate::os::functions::functions;
 use crate::vulkan::failure::CODES;
 
 /// The loader's name with the version of its interface; without one only where development files are installed.
@@ -96,7 +97,7 @@ impl Loader {
     pub fn load() -> Result<Self, NoLibrary> {
         // SAFETY: the system's loader finds them under the names that belong to Vulkan; the caller is a process of its own. The
         // registry gives each name this signature, and the loader exports all that belong to the standard's core.
-        unsafe { Functions::load(LIBRARY) }.map(Loader)
+        unsafe { load(LIBRARY, |library| Functions::find(library)) }.map(Loader)
     }
 
     /// Has it load all drivers, and lists their devices.
