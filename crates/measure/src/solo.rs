@@ -28,7 +28,9 @@ pub(crate) const PROBE_PERIOD: usize = 64;
 /// What the thread does: the sample itself, and what must happen around it. An error ends the visit.
 pub(crate) trait Task {
     /// Once, on the pinned thread, before anything is timed.
-    fn begin(&mut self) -> Result<(), NoVisit>;
+    fn begin(&mut self) -> Result<(), NoVisit> {
+        Ok(())
+    }
 
     /// Once, after that: brings caches and clock to where samples find them. Returns the repetitions of a sample.
     fn warm_up(&mut self, solo: &Solo<'_>) -> Result<u64, NoVisit>
@@ -230,10 +232,6 @@ mod tests {
     }
 
     impl Task for Numbering {
-        fn begin(&mut self) -> Result<(), NoVisit> {
-            Ok(())
-        }
-
         fn warm_up(&mut self, _solo: &Solo<'_>) -> Result<u64, NoVisit> {
             Ok(7)
         }

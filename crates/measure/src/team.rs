@@ -51,7 +51,9 @@ const GROUPS: u32 = 3;
 /// What one thread of a team does: the sample itself, and what must happen around it. An error ends the visit.
 pub(crate) trait Task: Send {
     /// Once, on the pinned thread, before the first sample.
-    fn begin(&mut self) -> Result<(), NoVisit>;
+    fn begin(&mut self) -> Result<(), NoVisit> {
+        Ok(())
+    }
 
     /// What `begin` was the first to touch.
     fn first_touch(&self) -> FirstTouch {
@@ -65,7 +67,9 @@ pub(crate) trait Task: Send {
 
     /// Before each sample, not timed by it: checks what the last one left behind and brings memory back to where a
     /// sample starts. Returns the ticks that mapping memory took, 0 where none was mapped.
-    fn renew(&mut self) -> Result<u64, NoVisit>;
+    fn renew(&mut self) -> Result<u64, NoVisit> {
+        Ok(0)
+    }
 
     /// What the first thread does for all, when all have renewed.
     fn lead(&mut self) -> Result<(), NoVisit> {
@@ -602,14 +606,6 @@ mod tests {
     }
 
     impl Task for Panicking {
-        fn begin(&mut self) -> Result<(), NoVisit> {
-            Ok(())
-        }
-
-        fn renew(&mut self) -> Result<u64, NoVisit> {
-            Ok(0)
-        }
-
         fn run(&mut self, _repetitions: u64) -> Result<(), NoVisit> {
             self.samples += 1;
             assert!(self.index == 0 || self.samples < 3, "as planned");
@@ -653,14 +649,6 @@ mod tests {
     }
 
     impl Task for Long {
-        fn begin(&mut self) -> Result<(), NoVisit> {
-            Ok(())
-        }
-
-        fn renew(&mut self) -> Result<u64, NoVisit> {
-            Ok(0)
-        }
-
         fn run(&mut self, _repetitions: u64) -> Result<(), NoVisit> {
             self.passes += 1;
             std::thread::sleep(LONG_SAMPLE + Duration::from_millis(1));
@@ -705,14 +693,6 @@ mod tests {
     impl Task for Approaching<'_> {
         const APPROACHES: bool = true;
 
-        fn begin(&mut self) -> Result<(), NoVisit> {
-            Ok(())
-        }
-
-        fn renew(&mut self) -> Result<u64, NoVisit> {
-            Ok(0)
-        }
-
         fn approach(&mut self) -> Result<(), NoVisit> {
             std::thread::sleep(Duration::from_millis(5 * self.index as u64));
             self.approached.fetch_add(1, Ordering::AcqRel);
@@ -750,14 +730,6 @@ mod tests {
     struct Counted<'a>(&'a AtomicUsize);
 
     impl Task for Counted<'_> {
-        fn begin(&mut self) -> Result<(), NoVisit> {
-            Ok(())
-        }
-
-        fn renew(&mut self) -> Result<u64, NoVisit> {
-            Ok(0)
-        }
-
         fn run(&mut self, _repetitions: u64) -> Result<(), NoVisit> {
             self.0.fetch_add(1, Ordering::Relaxed);
             std::thread::sleep(Duration::from_micros(50));

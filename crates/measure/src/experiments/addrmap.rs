@@ -139,10 +139,6 @@ impl Probe<'_> {
 }
 
 impl Task for Probe<'_> {
-    fn begin(&mut self) -> Result<(), NoVisit> {
-        Ok(())
-    }
-
     fn warm_up(&mut self, solo: &Solo<'_>) -> Result<u64, NoVisit> {
         if self.held.repetitions == 0 && !self.batch.pairs.is_empty() {
             self.held.repetitions = solo.long_enough(self, 16, |repetitions, _| repetitions * 2)?;

@@ -20,14 +20,6 @@ pub(crate) fn measure(team: Team<'_>) -> Result<Measured, NoVisit> {
 struct Sleep;
 
 impl Task for Sleep {
-    fn begin(&mut self) -> Result<(), NoVisit> {
-        Ok(())
-    }
-
-    fn renew(&mut self) -> Result<u64, NoVisit> {
-        Ok(0)
-    }
-
     fn run(&mut self, repetitions: u64) -> Result<(), NoVisit> {
         std::thread::sleep(NAP * u32::try_from(repetitions).unwrap_or(u32::MAX));
         Ok(())

@@ -193,10 +193,6 @@ impl Pages {
 }
 
 impl Task for Pages {
-    fn begin(&mut self) -> Result<(), NoVisit> {
-        Ok(())
-    }
-
     fn renew(&mut self) -> Result<u64, NoVisit> {
         self.end()?;
         self.region.unmap();

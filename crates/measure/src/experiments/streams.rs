@@ -115,10 +115,6 @@ impl Task for Walker<'_> {
         Ok(())
     }
 
-    fn renew(&mut self) -> Result<u64, NoVisit> {
-        Ok(0)
-    }
-
     fn run(&mut self, repetitions: u64) -> Result<(), NoVisit> {
         self.walk(repetitions)
     }

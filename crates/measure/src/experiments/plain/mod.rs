@@ -96,10 +96,6 @@ impl Task for Mover {
         Ok(())
     }
 
-    fn renew(&mut self) -> Result<u64, NoVisit> {
-        Ok(0)
-    }
-
     fn run(&mut self, repetitions: u64) -> Result<(), NoVisit> {
         let (to, from) = self.region.contents().split_at_mut(self.bytes);
         self.has_run = true;
