@@ -2,6 +2,7 @@
 
 mod active;
 pub mod advice;
+mod alike;
 pub mod arguments;
 pub mod clock;
 pub(crate) mod functions;

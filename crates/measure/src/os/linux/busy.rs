@@ -5,11 +5,10 @@ use std::fmt;
 use std::path::Path;
 use std::time::Duration;
 
+use crate::os::alike;
+
 /// How often the machine is looked at.
 const LOOKS: u32 = 12;
-/// CPUs that daemons and kernel threads may use together: so many, or this share of all, whichever is more.
-const QUIET_CPUS: f64 = 0.5;
-const QUIET_SHARE: f64 = 0.01;
 
 /// What others do here.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -55,7 +54,7 @@ fn others_by(proc: &Path, span: Duration) -> Option<Busy> {
     }
     let after = Times::of(&read("stat"));
     let cpus = before.map_or(0, |times| times.cpus);
-    let quiet = QUIET_CPUS.max(QUIET_SHARE * cpus as f64);
+    let quiet = alike::quiet(cpus);
     let used = before.zip(after).and_then(|(before, after)| after.used_since(before)).unwrap_or(0.0);
     // Time in use is counted in ticks of 10 ms; tasks that were always ready to run say the same at once.
     let used = used.max(if cpus == 0 { 0.0 } else { (least_running as f64).min(cpus as f64) });

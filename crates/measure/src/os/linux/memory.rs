@@ -2,39 +2,15 @@
 
 #![allow(unsafe_code)]
 
-use std::fs::File;
 use std::os::fd::AsRawFd;
 use std::{io, ptr};
 
 use crate::os::advice::Advice;
+pub(crate) use crate::os::alike::Mapped;
 use membound_core::memory::MemoryKind;
 
 /// Memory types that programs may ask for: none without page tables of their own.
 pub(crate) const TYPES: &[MemoryKind] = &[];
-
-/// What is mapped.
-#[derive(Debug, Clone, Copy)]
-pub(crate) enum Mapped<'a> {
-    /// Memory without a file.
-    Anonymous {
-        /// Whether children share it.
-        shared: bool,
-        /// Bytes of a page, where pages come from the pool of huge pages.
-        pool_page: Option<usize>,
-        /// The kind, where the system maps memory types.
-        #[allow(dead_code)] // Not here.
-        kind: MemoryKind,
-    },
-    /// A file or device.
-    File {
-        /// It, long enough.
-        file: &'a File,
-        /// Whether writes reach it.
-        shared: bool,
-        /// Where to start, bytes.
-        offset: u64,
-    },
-}
 
 /// Maps so many bytes at a fresh address.
 pub(crate) fn map(what: Mapped, bytes: usize, is_writable: bool) -> io::Result<usize> {

@@ -5,22 +5,8 @@
 
 use std::{io, ptr};
 
+pub(crate) use crate::os::alike::Mode;
 use membound_core::memory::policy::{NODES, NodeSet};
-
-/// What the kernel does with a set of nodes: its numbers (linux/mempolicy.h).
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Mode {
-    /// Nothing of our own.
-    Default = 0,
-    /// The node first, others when it is full.
-    Preferred = 1,
-    /// No other nodes.
-    Bind = 2,
-    /// In turn.
-    Interleave = 3,
-    /// In turn by the system's weights (Linux 6.9).
-    WeightedInterleave = 6,
-}
 
 fn checked(result: libc::c_long) -> io::Result<()> {
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }

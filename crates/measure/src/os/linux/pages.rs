@@ -4,22 +4,12 @@ use std::fs::File;
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
 
+pub(crate) use crate::os::alike::Smaps;
 use crate::os::memory::base_page;
-use membound_core::units::{BASE_PAGE, Bytes};
+use membound_core::units::BASE_PAGE;
 
 /// Who tells what [`Smaps`] holds.
 pub(crate) const SOURCE: &str = "smaps";
-
-/// What smaps says of a range of addresses.
-#[derive(Debug, Default, PartialEq, Eq)]
-pub(crate) struct Smaps {
-    /// In huge pages.
-    pub huge: Bytes,
-    /// In memory.
-    pub resident: Bytes,
-    /// Locked there.
-    pub locked: Bytes,
-}
 
 impl Smaps {
     /// Of a range of addresses of this process; absent where it can't be read.
@@ -85,6 +75,7 @@ impl Frames {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use membound_core::units::Bytes;
 
     #[test]
     fn smaps_are_read_inside_the_range_only() {

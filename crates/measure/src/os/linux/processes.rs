@@ -10,6 +10,8 @@ use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Command, ExitStatus, Stdio};
 use std::time::Duration;
 
+pub use crate::os::alike::LEASH;
+
 /// Should memory run out after all, the kernel ends this process before any other. Anyone may ask for that; where the file
 /// is not there, nothing changes.
 pub fn be_first_to_go() {
@@ -35,8 +37,6 @@ pub fn this_program(name: &str) -> Command {
     command
 }
 
-/// Names the process that a child lives with, in the child's environment.
-pub const LEASH: &str = "MEMBOUND_LEASH";
 /// Says to a child that its parent tells it what to do, over its standard input.
 const WORKER: &str = "MEMBOUND_WORKER";
 

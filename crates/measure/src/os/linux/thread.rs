@@ -7,6 +7,7 @@ use std::mem::MaybeUninit;
 use std::sync::OnceLock;
 
 use super::time::clock_ns;
+pub use crate::os::alike::ThreadUsage;
 use membound_core::machine::cpuset::CpuSet;
 use membound_core::record::Sample;
 
@@ -110,19 +111,6 @@ impl Peer {
         sample.switches += switches;
         sample.migrations += u32::from(is_moved);
     }
-}
-
-/// Counters of the calling thread since it started.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct ThreadUsage {
-    /// CPU time in nanoseconds.
-    pub cpu_ns: u64,
-    /// Wall time in nanoseconds.
-    pub wall_ns: u64,
-    /// Involuntary context switches.
-    pub switches: u64,
-    /// Page faults.
-    pub faults: u64,
 }
 
 impl ThreadUsage {

@@ -5,12 +5,9 @@
 use std::fmt;
 use std::time::Duration;
 
+use crate::os::alike;
 use windows_sys::Win32::Foundation::FILETIME;
 use windows_sys::Win32::System::Threading::GetSystemTimes;
-
-/// CPUs that services may use together: so many, or this share of all, whichever is more.
-const QUIET_CPUS: f64 = 0.5;
-const QUIET_SHARE: f64 = 0.01;
 
 /// What others do here: so many CPUs of all are in use.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -35,7 +32,7 @@ pub fn others(span: Duration) -> Option<Busy> {
     let after = times()?;
     let [idle, all] = [after.0.saturating_sub(before.0), after.1.saturating_sub(before.1)];
     let used = (1.0 - idle as f64 / all.max(1) as f64).max(0.0) * of as f64;
-    (used > QUIET_CPUS.max(QUIET_SHARE * of as f64)).then_some(Busy { used, of })
+    (used > alike::quiet(of)).then_some(Busy { used, of })
 }
 
 /// Idle time and all time of all CPUs, in units of 100 ns. What Windows calls the kernel's holds the idle time.

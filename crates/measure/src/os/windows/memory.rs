@@ -2,10 +2,10 @@
 
 #![allow(unsafe_code)]
 
-use std::fs::File;
 use std::{io, ptr};
 
 use crate::os::advice::Advice;
+pub(crate) use crate::os::alike::Mapped;
 use membound_core::memory::MemoryKind;
 use windows_sys::Win32::System::Diagnostics::Debug::FlushInstructionCache;
 use windows_sys::Win32::System::Memory::{
@@ -19,30 +19,6 @@ use super::checked;
 
 /// Memory types that programs may ask for.
 pub(crate) const TYPES: &[MemoryKind] = &[MemoryKind::Wb, MemoryKind::Wc, MemoryKind::Uc];
-
-/// What is mapped.
-#[derive(Debug, Clone, Copy)]
-pub(crate) enum Mapped<'a> {
-    /// Memory without a file.
-    Anonymous {
-        /// Whether children share it: Windows' children share nothing.
-        shared: bool,
-        /// Bytes of a page, where pages are large.
-        pool_page: Option<usize>,
-        /// The kind, which may be a memory type.
-        kind: MemoryKind,
-    },
-    /// A file or device.
-    #[allow(dead_code)] // Read by systems that map files.
-    File {
-        /// It, long enough.
-        file: &'a File,
-        /// Whether writes reach it.
-        shared: bool,
-        /// Where to start, bytes.
-        offset: u64,
-    },
-}
 
 /// Maps so many bytes at a fresh address.
 pub(crate) fn map(what: Mapped, bytes: usize, is_writable: bool) -> io::Result<usize> {

@@ -2,24 +2,10 @@
 
 use std::io;
 
+pub(crate) use crate::os::alike::Mode;
 use membound_core::memory::policy::NodeSet;
 
 use super::pages::attributes;
-
-/// What Linux does with a set of nodes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Mode {
-    /// Nothing of our own.
-    Default,
-    /// The node first, others when it is full.
-    Preferred,
-    /// No other nodes.
-    Bind,
-    /// In turn.
-    Interleave,
-    /// In turn by the system's weights.
-    WeightedInterleave,
-}
 
 /// Refused: there is no such call.
 pub(crate) fn mbind(_start: usize, _bytes: usize, mode: Mode, _nodes: &NodeSet, _moves: bool) -> io::Result<()> {

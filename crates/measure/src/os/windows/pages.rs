@@ -4,23 +4,13 @@
 
 use std::ops::Range;
 
+pub(crate) use crate::os::alike::Smaps;
 use membound_core::units::{BASE_PAGE, Bytes};
 use windows_sys::Win32::System::ProcessStatus::{K32QueryWorkingSetEx, PSAPI_WORKING_SET_EX_INFORMATION};
 use windows_sys::Win32::System::Threading::GetCurrentProcess;
 
 /// Who tells what [`Smaps`] holds.
 pub(crate) const SOURCE: &str = "QueryWorkingSetEx";
-
-/// What the working set says of a range of addresses.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Smaps {
-    /// In large pages.
-    pub huge: Bytes,
-    /// In memory.
-    pub resident: Bytes,
-    /// Locked there.
-    pub locked: Bytes,
-}
 
 /// Pages that are asked about at most: each is looked up by itself, which takes seconds for all those of a gigabyte.
 const ASKED_MAX: u64 = 4096;

@@ -7,6 +7,7 @@ use std::io::{Read, Write};
 use std::process::{Command, ExitStatus};
 use std::time::Duration;
 
+pub use crate::os::alike::LEASH;
 use windows_sys::Win32::Foundation::FILETIME;
 use windows_sys::Win32::System::ProcessStatus::{K32GetProcessMemoryInfo, PROCESS_MEMORY_COUNTERS};
 use windows_sys::Win32::System::Threading::{ExitProcess, GetCurrentProcess, GetProcessTimes};
@@ -31,9 +32,6 @@ pub(crate) fn end_process(code: i32) -> ! {
 pub fn this_program(_name: &str) -> Command {
     Command::new(std::env::current_exe().unwrap_or_else(|_| "membound.exe".into()))
 }
-
-/// Names the process that a child lives with, in the child's environment.
-pub const LEASH: &str = "MEMBOUND_LEASH";
 
 /// What a parent and its worker talk over, on systems that have sockets between two processes.
 #[derive(Debug)]

@@ -4,6 +4,7 @@
 
 use std::io;
 
+pub use crate::os::alike::ThreadUsage;
 use membound_core::machine::cpuset::CpuSet;
 use membound_core::record::Sample;
 use windows_sys::Win32::Foundation::{CloseHandle, FILETIME, HANDLE};
@@ -98,19 +99,6 @@ impl Peer {
 
     /// Nothing is told.
     pub fn disturb(&mut self, _sample: &mut Sample) {}
-}
-
-/// Counters of the calling thread since it started.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct ThreadUsage {
-    /// CPU time in nanoseconds.
-    pub cpu_ns: u64,
-    /// Wall time in nanoseconds.
-    pub wall_ns: u64,
-    /// Involuntary context switches, which Windows does not tell: 0.
-    pub switches: u64,
-    /// Page faults, which Windows does not tell of a thread: 0.
-    pub faults: u64,
 }
 
 /// A thread's CPU time moves in steps of the system's tick, 15.6 ms at most: what is lost is told of longer spans alone.
