@@ -72,7 +72,7 @@ impl<D: Driver> DeviceBench<D> {
         let maker = Maker { driver, buffer: work.buffer };
         let cpu = case.cpus.first().copied().unwrap_or(0);
         let obtained = self.obtained(&maker, &tools, case.working_set, cpu)?;
-        let code = match work.action.kernel_of_the_host() {
+        let code = match kernel_of_the_host(work.action) {
             Some(kernel) => {
                 let variant = variant(kernel, work.action, host.isa);
                 Some((variant.clone(), self.codes.get(variant.clone(), || compile(&variant, host.isa))?))
@@ -122,18 +122,12 @@ impl<D: Driver> DeviceBench<D> {
 }
 
 /// What the processor itself runs.
-trait OfTheHost {
-    fn kernel_of_the_host(self) -> Option<&'static str>;
-}
-
-impl OfTheHost for Action {
-    fn kernel_of_the_host(self) -> Option<&'static str> {
-        match self {
-            Action::Use | Action::UseWritten => Some("store"),
-            Action::CopyBesideHostTriad => Some("triad"),
-            action if Action::KERNELS.contains(&action) => None,
-            action => action.kernel(),
-        }
+fn kernel_of_the_host(action: Action) -> Option<&'static str> {
+    match action {
+        Action::Use | Action::UseWritten => Some("store"),
+        Action::CopyBesideHostTriad => Some("triad"),
+        action if Action::KERNELS.contains(&action) => None,
+        action => action.kernel(),
     }
 }
 
