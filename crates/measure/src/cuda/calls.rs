@@ -436,7 +436,7 @@ impl Memory {
         session.enter()?;
         // SAFETY: it writes an address.
         done("cuMemHostAlloc", unsafe { (session.functions.host_alloc)(&mut start, bytes, flags) })?;
-        let memory = Memory {
+        let mut memory = Memory {
             session: session.clone(),
             origin: Origin::Pinned,
             bytes,
@@ -445,7 +445,11 @@ impl Memory {
             on_host: unsafe { View::new(start, bytes) },
             _host: None,
         };
-        memory.seen_by_device()
+        match memory.find_for_device() {
+            // It need not tell of what was not to be mapped, which lies at the host's address.
+            Err(_) if flags & flags::DEVICE_MAP == 0 => Ok(memory),
+            found => found.map(|()| memory),
+        }
     }
 
     /// Memory of the program's, registered.
@@ -457,7 +461,7 @@ impl Memory {
         let flags = flags::PORTABLE | flags::DEVICE_MAP;
         // SAFETY: memory of so many bytes, which lives as long as it is registered: it is dropped after that.
         done("cuMemHostRegister", unsafe { (session.functions.host_register)(start, bytes, flags) })?;
-        let memory = Memory {
+        let mut memory = Memory {
             session: session.clone(),
             origin: Origin::Registered,
             bytes,
@@ -466,7 +470,8 @@ impl Memory {
             on_host: unsafe { View::new(start, bytes) },
             _host: Some(host),
         };
-        memory.seen_by_device()
+        memory.find_for_device()?;
+        Ok(memory)
     }
 
     /// Memory that the driver moves.
@@ -491,14 +496,16 @@ impl Memory {
         Ok(self)
     }
 
-    /// The same, by the address at which the device sees it. With one address space the device sees all that is pinned, whatever
-    /// the flags; what is write-combined or registered it sees at another address than the host does (cuda.h, "unified addressing").
-    fn seen_by_device(mut self) -> Result<Self, Failure> {
-        let Some(start) = self.on_host.as_ref().map(View::address) else { return Ok(self) };
+    /// Asks at which address the device sees it. With one address space the device sees all that is pinned, at the address that the host
+    /// has; what is write-combined or registered lies at another one (CUDA Driver API, "Unified Addressing").
+    fn find_for_device(&mut self) -> Result<(), Failure> {
+        let Some(start) = self.on_host.as_ref().map(View::address) else { return Ok(()) };
+        let mut address = 0;
         // SAFETY: it writes an address; memory that was pinned or registered, no flags are defined.
-        let code = unsafe { (self.session.functions.device_pointer)(&mut self.address, start, 0) };
+        let code = unsafe { (self.session.functions.device_pointer)(&mut address, start, 0) };
         done("cuMemHostGetDevicePointer", code)?;
-        Ok(self)
+        self.address = address;
+        Ok(())
     }
 
     /// Moves it, where it is moved in advance.

@@ -174,7 +174,10 @@ impl Driver for Cuda {
         match (buffer, host) {
             (Buffer::Plain, None) => Ok(Memory::of_device(session, bytes)?),
             (Buffer::Pinned, None) => Ok(Memory::pinned(session, flags::PORTABLE, bytes)?),
-            (Buffer::PinnedWc, None) => Ok(Memory::pinned(session, flags::PORTABLE | flags::WRITE_COMBINED, bytes)?),
+            (Buffer::PinnedWc, None) => {
+                // Mapped, so that the driver tells where: not at the host's address.
+                Ok(Memory::pinned(session, flags::PORTABLE | flags::WRITE_COMBINED | flags::DEVICE_MAP, bytes)?)
+            }
             (Buffer::Mapped, None) => {
                 self.must_have(ask::CAN_MAP_HOST_MEMORY, "way to map the host's memory")?;
                 Ok(Memory::pinned(session, flags::PORTABLE | flags::DEVICE_MAP, bytes)?)
