@@ -20,14 +20,18 @@ use crate::schedule::Quota;
 use membound_core::case::{Case, Work};
 use membound_core::machine::devices::{Api, DeviceName, Devices, pci_memory};
 use membound_core::record::Outcome;
+use membound_core::work::device::Action;
 use serde::Deserialize;
 
 /// A driver that has not answered for so long hangs: compiling all kernels takes some seconds on a slow host.
 pub const PATIENCE: Duration = Duration::from_secs(20);
 /// Passes over its memory that a visit takes besides its samples: looking how it is shared, filling it, warming up, checking it.
 const PASSES: f64 = 8.0;
-/// A pass moves so many bytes a second at least: a processor loads 58 MB/s from memory of a device that is write-combined (H100).
-const SLOWEST_BPS: f64 = 50e6;
+/// A pass of a processor over a mapped buffer moves so many bytes a second at least: 58 MB/s from memory of a device that is
+/// write-combined (H100).
+const MAPPED_BPS: f64 = 50e6;
+/// Any other pass: a processor that makes base pages for the first time fills some 2 GB/s.
+const SLOWEST_BPS: f64 = 1e9;
 /// How often the user's wish to stop is looked at.
 const LOOK: Duration = Duration::from_millis(100);
 
@@ -115,9 +119,13 @@ impl OnDevices {
 
 /// How long a visit may take with a driver that works.
 fn patience(case: &Case, quota: &Quota<'_>) -> Duration {
-    let bytes = case.working_set.0 as f64 * case.threads().max(1) as f64;
+    use Action::{Load, LoadNt, Store, StoreNt, Use};
+    let is_mapped =
+        matches!(&case.work, Work::Device(work) if [Use, Store, StoreNt, Load, LoadNt].contains(&work.action));
+    let bps = if is_mapped { MAPPED_BPS } else { SLOWEST_BPS };
     let passes = PASSES + quota.least_samples as f64;
-    PATIENCE + 3 * quota.time + Duration::try_from_secs_f64(bytes / SLOWEST_BPS * passes).unwrap_or(Duration::MAX / 8)
+    let moved = Duration::try_from_secs_f64(case.working_set.0 as f64 / bps * passes);
+    PATIENCE + 3 * quota.time + moved.unwrap_or(Duration::MAX / 8)
 }
 
 /// The process that holds the drivers; it ends with this value.
@@ -204,17 +212,21 @@ mod tests {
     use membound_core::case;
     use membound_core::kernel::{StoreKind, Width};
     use membound_core::units::Bytes;
+    use membound_core::work::device::{Buffer, DeviceWork};
 
-    /// By hand: 20 s, three times 2 s, and 11 passes over 50 MB; a pass over 4 GiB alone may take 74 s where memory is write-combined.
+    /// By hand: 20 s, three times 2 s, and 11 passes over 1 GB; a pass over a mapped 4 GiB alone may take 74 s where it is write-combined.
     #[test]
     fn a_visit_to_much_memory_may_take_long() {
         let quota = Quota { least_samples: 3, most_samples: 9, time: Duration::from_secs(2), interrupted: &|| false };
-        let patience = |bytes| {
-            let memory = case::USUAL_MEMORY;
-            let case = case::steady("load", Width::Scalar, StoreKind::Regular, memory, vec![0], bytes);
-            patience(&case, &quota)
+        let patience_of = |action, working_set| {
+            let device = DeviceName { api: Api::OpenCl, number: 0 };
+            let usual =
+                case::steady("load", Width::Scalar, StoreKind::Regular, case::USUAL_MEMORY, vec![0], working_set);
+            let work = Work::Device(DeviceWork::new(device, Buffer::Plain, action));
+            super::patience(&Case { work, ..usual }, &quota)
         };
-        assert_eq!(patience(Bytes(50_000_000)), Duration::from_secs(20 + 6 + 11));
+        let patience = |bytes| patience_of(Action::Load, bytes);
+        assert_eq!(patience_of(Action::KernelTriad, Bytes(1_000_000_000)), Duration::from_secs(20 + 6 + 11));
         assert!(patience(Bytes::gib(4)) > Duration::from_secs(10 * 74));
         assert!(Instant::now().checked_add(patience(Bytes(u64::MAX))).is_some());
     }
