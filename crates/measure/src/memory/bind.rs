@@ -204,8 +204,12 @@ fn systems_round(weights: &Weights, source: &Source) -> Option<u64> {
     pairs.iter().all(fits).then(|| sum(pairs.iter().map(|(_, has)| *has)))
 }
 
-/// Whether rounds of so many pages are small parts of so many bytes, or no larger than those of blocks would be.
+/// Whether rounds of so many pages are small parts of so many bytes, or no larger than those of blocks would be. Files have no blocks.
 fn is_fine(round: u64, spec: MemorySpec, bytes: Bytes) -> bool {
+    use MemoryKind::{Dax, FilePrivate, FilePrivateCold, FileShared, FileSharedCold, Memfd, Tmpfs, Udmabuf};
+    if [Memfd, Tmpfs, FilePrivate, FilePrivateCold, FileShared, FileSharedCold, Dax, Udmabuf].contains(&spec.kind) {
+        return true;
+    }
     let page = match spec.kind {
         MemoryKind::Base | MemoryKind::Locked | MemoryKind::Populated => Bytes(BASE_PAGE),
         // Of all others the kernel may make huge pages.
@@ -338,6 +342,8 @@ mod tests {
         // Rounds of 8 huge pages are coarser than two blocks, and a sixteenth of 256 MiB.
         let thp = |mib| binding("thp@weighted:0=3,4=1", Bytes::mib(mib)).unwrap().unwrap().way;
         assert_eq!((thp(255), thp(256)), (by_hand, by_the_kernel));
+        let tmpfs = binding("tmpfs@weighted:0=3,4=1", Bytes::mib(64)).unwrap().unwrap();
+        assert!(tmpfs.way == by_the_kernel && tmpfs.check_file().is_ok(), "files can't be placed by hand");
     }
 
     /// Asked for 3 and 1, the system has 6 and 2: a mapping may end 8 pages into a round, of which 6 are of one node.
