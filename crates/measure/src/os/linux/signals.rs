@@ -16,8 +16,10 @@ static WAS_ASKED: AtomicBool = AtomicBool::new(false);
 pub fn catch_interrupts() {
     extern "C" fn raise(signal: i32) {
         INTERRUPTED.store(true, Ordering::Relaxed);
-        // A terminal that goes sends SIGHUP twice, by its shell and by the kernel: nobody lost patience.
-        if signal != libc::SIGHUP && WAS_ASKED.swap(true, Ordering::Relaxed) {
+        // A terminal that goes sends SIGHUP twice, by its shell and by the kernel: nobody lost patience. Whoever asks after the watchdog
+        // did has.
+        let was_asked = HAS_OVERRUN.load(Ordering::Relaxed);
+        if signal != libc::SIGHUP && (WAS_ASKED.swap(true, Ordering::Relaxed) || was_asked) {
             // SAFETY: resetting a signal to its default and raising it are async-signal-safe.
             unsafe {
                 libc::signal(signal, libc::SIG_DFL);
