@@ -65,7 +65,7 @@ impl Gauge {
     }
 
     /// On a machine that tells which CPUs are threads of one core.
-    fn on(self, machine: &Machine) -> Gauge {
+    pub fn on(self, machine: &Machine) -> Gauge {
         Gauge { undisturbed: self.undisturbed.on(machine), ..self }
     }
 

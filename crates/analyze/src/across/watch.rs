@@ -16,7 +16,8 @@ use crate::visits::{Gauge, payload_bps};
 use membound_core::case::{Case, Work};
 use membound_core::experiments::frame::Frame;
 use membound_core::in_order::InOrder;
-use membound_core::record::{Measured, Measurement, Outcome};
+use membound_core::machine::Machine;
+use membound_core::record::{Header, Measured, Measurement, Outcome};
 use membound_core::stats::change_point::{Change, Turn, Watcher};
 use membound_core::stats::quantiles::median;
 use membound_core::stats::states::{Better, Visit, states};
@@ -262,20 +263,26 @@ pub struct Watch {
     /// The figures, in the order of the cases; the core clock last.
     pub series: Vec<Series>,
     recent: VecDeque<Measurement>,
+    machine: Machine,
     hz: f64,
 }
 
 impl Watch {
-    /// Nothing is known yet. Changes are told from this share of the speed on; samples are counted in ticks of a clock of so many
-    /// hertz.
-    pub fn new(probes: &[Probe], least: f64, hz: f64) -> Watch {
+    /// Nothing is known yet. Changes are told from this share of the speed on; the header tells the machine, and the clock that samples are
+    /// counted in.
+    pub fn new(probes: &[Probe], least: f64, header: &Header) -> Watch {
         let unit = |probe: &Probe| if matches!(probe.case.work, Work::Chase(_)) { "ns" } else { "B/s" };
         let own = probes.iter().map(|probe| Series::new(probe, probe.quantity.clone(), unit(probe), least));
         // What touches the least memory waits least for it.
         let mut kernels: Vec<&Probe> = probes.iter().filter(|probe| probe.case.variant().is_some()).collect();
         kernels.order_by_key(|probe| probe.case.working_set);
         let clock = kernels.first().map(|probe| Series::new(probe, CLOCK.into(), "Hz", least));
-        Watch { series: own.chain(clock).collect(), recent: VecDeque::new(), hz }
+        Watch {
+            series: own.chain(clock).collect(),
+            recent: VecDeque::new(),
+            machine: header.machine.clone(),
+            hz: header.clock.hz.0,
+        }
     }
 
     /// Takes note of a visit that was made then. One to another case says nothing.
@@ -300,7 +307,7 @@ impl Watch {
             let why = format!("others ran on CPU {cpu} during {} of {all} samples", all - own.len());
             return Noted { no_figure: Some(NoFigure::Disturbed(why)), ..Noted::default() };
         }
-        let gauge = Gauge::of(self.recent.iter(), self.hz);
+        let gauge = Gauge::of(self.recent.iter(), self.hz).on(&self.machine);
         let mut rows = Vec::new();
         for series in self.series.iter_mut().filter(|series| series.case == visit.case) {
             let value = match series.unit {

@@ -173,7 +173,8 @@ impl Undisturbed {
         self
     }
 
-    /// Of each of these CPUs, while all of them compute: threads of one core get equal parts of it.
+    /// Of each of these CPUs, while all of them compute: threads of one core get equal parts of it. Where a CPU was never probed alone, its
+    /// part is taken for less than it is; but then nobody else fits on the core.
     fn parts(&self, cpus: &[u32]) -> Vec<Option<f64>> {
         let all: CpuSet = cpus.iter().copied().collect();
         let threads = |cpu: &u32| self.cores.get(cpu).map_or(1, |core| core.intersection(&all).len().max(1));

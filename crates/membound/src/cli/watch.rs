@@ -161,7 +161,7 @@ pub fn run(args: &WatchArgs) -> anyhow::Result<Done> {
         usage(format!("{} can't be added to: {fault}; choose another file with --record", path.display()))
     };
     let (mut diary, before) = Diary::open(&path, fresh.clone()).map_err(|fault| known(&fault))?;
-    let mut watch = Watch::new(&probes, args.least, fresh.clock.hz.0);
+    let mut watch = Watch::new(&probes, args.least, &fresh);
     if let Some(before) = before {
         other(&before.header, &fresh).map_or(Ok(()), |fault| Err(known(&fault)))?;
         go_on(&mut watch, &before);

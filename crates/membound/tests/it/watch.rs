@@ -131,9 +131,8 @@ impl Scene {
         let time: Time = Rc::new(Cell::new(self.hours[0] * HOUR));
         let mut machine = Machine { time: time.clone(), speed: self.speed, fake: simulated::fake() };
         let header = by_hand::record(machine.clock(), simulated::machine(2, false), Vec::new()).header;
-        let hz = header.clock.hz.0;
+        let mut known = Watch::new(&self.probes, 0.05, &header);
         let (mut diary, before) = Diary::open(path, header).unwrap();
-        let mut known = Watch::new(&self.probes, 0.05, hz);
         for visit in before.iter().flat_map(|before| &before.visits) {
             known.note(visit, visit.started_s as u64);
         }
