@@ -8,6 +8,7 @@ use crate::flag::Flag;
 use crate::rate::{Cost, Figure, Rate};
 use crate::visits::{Gauge, Place, core_clock, imbalance, measured};
 use membound_core::case::{Case, Protocol, Work};
+use membound_core::memory::behaviour::IGNORED;
 use membound_core::memory::{MemoryKind, Obtained};
 use membound_core::record::{Measured, Measurement, Outcome, Volume};
 use membound_core::stats;
@@ -90,10 +91,14 @@ impl Quality {
         self.reason.as_ref().map(|reason| format!("{}: {reason}", self.outcome))
     }
 
-    /// Whether this is what [`Quality::fault`] says of a crash or a wrong result, which are no lack of time or memory.
+    /// Whether this is what [`Quality::fault`] says of a crash or a wrong result: lack of time or memory is none, nor are memory types
+    /// that a hypervisor ignores ([`Outcome::is_failure`]).
     pub(crate) fn is_faulty(fault: Option<&str>) -> bool {
-        fault
-            .is_some_and(|text| [Status::Crashed, Status::Invalid].iter().any(|status| text.starts_with(status.word())))
+        let parts = fault.and_then(|text| text.split_once(": "));
+        parts.is_some_and(|(status, reason)| match status {
+            status if status == Status::Crashed.word() => true,
+            status => status == Status::Invalid.word() && !reason.starts_with(IGNORED),
+        })
     }
 
     /// Adds flags whose tests hold.

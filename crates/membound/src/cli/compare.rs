@@ -96,7 +96,8 @@ pub fn run(args: &CompareArgs) -> anyhow::Result<Done> {
     };
     if args.how.format.is_for_programs() {
         // Rows alone on stdout; what they can't say is talk.
-        for line in comparison.findings.iter().take(1).chain(&comparison.notes) {
+        let broken = comparison.broken_sentence();
+        for line in comparison.findings.iter().take(1).chain(&broken).chain(&comparison.notes) {
             say::remark(line);
         }
         for change in &comparison.changes {
@@ -115,10 +116,7 @@ pub fn run(args: &CompareArgs) -> anyhow::Result<Done> {
 
 /// Why no cell could be slower, whatever happened: a gate that passes then would be none.
 fn unjudged(comparison: &Comparison) -> Option<String> {
-    let cure = match comparison.is_by_hand {
-        true => "give each figure a line for each of several runs",
-        false => "give a longer --budget, or folders with the records of several runs",
-    };
+    let cure = comparison.more_values();
     let all = comparison.rows.len();
     (comparison.count(Verdict::TooFew) == all).then(|| {
         format!("none of {} has values enough to tell slower from chance; {cure}", counted(all as u64, "cell"))
@@ -129,6 +127,9 @@ fn unjudged(comparison: &Comparison) -> Option<String> {
 fn side_by_side(args: &CompareArgs, mut sides: Vec<Side>) -> anyhow::Result<Done> {
     if args.how.format.is_for_programs() {
         return Err(usage("--format json and csv hold comparisons of two sides; give two, or leave --format out"));
+    }
+    if args.how.fail_on_regression {
+        return Err(usage("--fail-on-regression holds two sides against each other; give two"));
     }
     // Records of several folders may bear one name.
     let paths: Vec<&PathBuf> = [&args.a, &args.b].into_iter().chain(&args.others).collect();

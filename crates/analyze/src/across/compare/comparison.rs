@@ -5,7 +5,9 @@ use crate::across::compare::figures::Figure;
 use crate::across::compare::row::{ComparisonRow, Verdict};
 use crate::quality::Quality;
 use crate::report::Report;
+use crate::wording::some;
 use membound_core::record::Record;
+use membound_core::units::counted;
 
 /// One side of a comparison.
 #[derive(Debug, Clone)]
@@ -56,10 +58,25 @@ impl Comparison {
         self.rows.iter().filter(|row| row.verdict == verdict).count()
     }
 
-    /// Cells of A that crashed or computed wrong results in B.
+    /// Cells of A that crashed or computed wrong results in a run of B.
     pub fn broken(&self) -> impl Iterator<Item = &ComparisonRow> {
         let is_broken = |row: &&ComparisonRow| Quality::is_faulty(row.reason.as_deref());
-        self.one_sided.iter().filter(|row| row.verdict == Verdict::OnlyA).filter(is_broken)
+        self.all().filter(|row| row.verdict != Verdict::OnlyB).filter(is_broken)
+    }
+
+    /// The same in a sentence.
+    pub fn broken_sentence(&self) -> Option<String> {
+        let names: Vec<String> = self.broken().map(|row| row.what.clone()).collect();
+        let cells = counted(names.len() as u64, if self.is_by_hand { "figure" } else { "cell" });
+        (!names.is_empty()).then(|| format!("{cells} of A crashed or came to wrong results in B: {}.", some(&names, 2)))
+    }
+
+    /// What helps where figures are too few to tell a change from chance.
+    pub fn more_values(&self) -> &'static str {
+        match self.is_by_hand {
+            true => "give each figure a line for each of several runs",
+            false => "give a longer --budget, or folders with the records of several runs",
+        }
     }
 
     /// All rows: those of both sides, then those of one.

@@ -20,9 +20,9 @@ use crate::across::compare::cells::{Cell, Hosts, Visit};
 use crate::across::compare::comparison::{Comparison, Side, Source};
 use crate::across::compare::row::{ComparisonRow, Matched, Verdict};
 use crate::of_record::of_visits;
+use crate::quality::Quality;
 use crate::report::Report;
 use crate::visits::Visits;
-use crate::wording::some;
 use membound_core::in_order::InOrder;
 use membound_core::parallel::{self, both};
 use membound_core::record::Record;
@@ -174,6 +174,8 @@ fn row(pair: &Pair, found: Difference, equal_clock: Option<Difference>, noise: f
         clock_hz: clock(&pair.a).zip(clock(&pair.b)).map(|(a, b)| [a, b]),
         draws: found.draws,
         group: pair.group(),
+        // Other runs of the side have figures.
+        reason: pair.b.reason.clone().filter(|_| pair.a.reason.is_none()).filter(|why| Quality::is_faulty(Some(why))),
         ..bare(&pair.a, pair.what.clone())
     }
 }
@@ -302,8 +304,7 @@ fn findings(comparison: &Comparison) -> Vec<String> {
         let speeds = || comparison.rows.iter().filter_map(|row| row.speed);
         let (least, most) = speeds().fold((f64::INFINITY, 0f64), |(low, high), x| (low.min(x), high.max(x)));
         let range = if all == 1 { percent(least) } else { format!("{} to {}", percent(least), percent(most)) };
-        let cure =
-            if comparison.is_by_hand { "give figures of several runs" } else { "give several runs a side, as folders" };
+        let cure = comparison.more_values();
         findings.push(format!("B has {range} of A's speed in {cells}; whether that is chance can't be said: {cure}."));
     } else {
         let noise = percent(comparison.noise);
@@ -313,7 +314,7 @@ fn findings(comparison: &Comparison) -> Vec<String> {
             count(Verdict::Slower)
         ));
     }
-    findings.extend(broken(comparison));
+    findings.extend(comparison.broken_sentence());
     findings.extend([Verdict::Slower, Verdict::Faster].into_iter().filter_map(|verdict| most(comparison, verdict)));
     let mut rest = Vec::new();
     for (verdict, words) in [
@@ -336,13 +337,6 @@ fn findings(comparison: &Comparison) -> Vec<String> {
         ));
     }
     findings
-}
-
-/// What ran in A and can't be compared because it is broken in B.
-fn broken(comparison: &Comparison) -> Option<String> {
-    let names: Vec<String> = comparison.broken().map(|row| row.what.clone()).collect();
-    let cells = counted(names.len() as u64, if comparison.is_by_hand { "figure" } else { "cell" });
-    (!names.is_empty()).then(|| format!("{cells} of A crashed or came to wrong results in B: {}.", some(&names, 2)))
 }
 
 /// The typical half-width of an interval.
