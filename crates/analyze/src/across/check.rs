@@ -134,6 +134,8 @@ pub struct Checkup {
     pub rows: Vec<CheckRow>,
     /// Facts that differ and must not: of the machine first, then of its settings.
     pub facts: Vec<Change>,
+    /// Quantities that came to a figure, also those that nothing judges.
+    pub measured: Vec<String>,
 }
 
 /// A role in a check: words, kernel, level. Those of one core have no `together`.
@@ -278,7 +280,9 @@ pub fn look(probes: &[Probe], criteria: &Criteria, now: &Record) -> Checkup {
     let mut now = now.clone();
     now.header.sheet.clone_from(&criteria.sheet);
     let report = report(&now);
-    let mut checkup = Checkup::default();
+    let is_measured = |probe: &&Probe| bare(probe, &report).health == Health::Healthy;
+    let measured = probes.iter().filter(is_measured).map(|probe| probe.quantity.clone()).collect();
+    let mut checkup = Checkup { measured, ..Checkup::default() };
     if criteria.baseline.is_empty() {
         checkup.rows.extend(probes.iter().filter(|_| criteria.sheet.is_none()).map(|probe| bare(probe, &report)));
     } else {
@@ -313,7 +317,13 @@ pub fn confirmed(first: Checkup, second: &Checkup) -> Checkup {
             return row;
         }
         let again = second.rows.iter().find(|other| other.quantity == row.quantity && other.against == row.against);
-        let Some(again) = again else { return CheckRow { health: Health::Unknown, reason: unseen(&row), ..row } };
+        let Some(again) = again else {
+            // What crashed, and is held against nothing, need only run.
+            return match row.against.is_none() && second.measured.contains(&row.quantity) {
+                true => CheckRow { health: Health::Recovered, reason: None, ..row },
+                false => CheckRow { health: Health::Unknown, reason: unseen(&row), ..row },
+            };
+        };
         let milder = |again: &CheckRow| again.ratio.unwrap_or(0.0) > row.ratio.unwrap_or(0.0);
         match again.health {
             Health::Degraded if milder(again) => again.clone(),
@@ -325,7 +335,7 @@ pub fn confirmed(first: Checkup, second: &Checkup) -> Checkup {
             Health::Healthy | Health::Recovered => CheckRow { health: Health::Recovered, ..again.clone() },
         }
     };
-    Checkup { rows: first.rows.into_iter().map(judged).collect(), facts: first.facts }
+    Checkup { rows: first.rows.into_iter().map(judged).collect(), ..first }
 }
 
 /// Why a figure that was degraded in the first look is not told so.

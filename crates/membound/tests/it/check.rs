@@ -322,6 +322,9 @@ fn a_sheet_judges_by_what_visits_tell_and_what_is_seen_again() {
     assert!(degraded(&crashed).contains(&"memory triad"), "{crashed:?}");
     let reason = of(&again(&crashed), "memory triad").reason.clone().unwrap();
     assert!(reason.starts_with("crashed") && reason.ends_with("it could not be seen again"), "{reason}");
+    // No sheet judges a triad: it need only run.
+    let recovered = check::confirmed(crashed, &scene.held_to_sheet(5, &mut fake(2, 1.0)));
+    assert_eq!(of(&recovered, "memory triad").health, Health::Recovered);
 }
 
 // ---------------------------------------------------------------- the line and the views
@@ -356,7 +359,7 @@ fn faulty() -> Checkup {
         row("memory latency", "ns", 95.0, 94.0, 0.989, Health::Healthy),
         row("core clock", "Hz", 3.7e9, 3.7e9, 1.0, Health::Healthy),
     ];
-    Checkup { rows, facts: vec![change("memory channels", "8", "7")] }
+    Checkup { rows, facts: vec![change("memory channels", "8", "7")], ..Checkup::default() }
 }
 
 #[test]
@@ -371,9 +374,10 @@ fn the_line_is_fit_for_a_scheduler() {
     assert!(line.starts_with("memory latency, and a long name for it +100 % (baseline 100 ns, limit +5 %)"), "{line}");
     assert!(line.ends_with(" more"), "{line}");
     // Nothing that a shell or a log stumbles over.
-    let nasty = Checkup { rows: Vec::new(), facts: vec![change("governor", "a\n\"b\"", "$(x) `y` 'z' \\")] };
+    let told = |change| Checkup { facts: vec![change], ..Checkup::default() };
+    let nasty = told(change("governor", "a\n\"b\"", "$(x) `y` 'z' \\"));
     assert_eq!(nasty.line(), "governor (x) y z  (baseline a b)");
-    let long = Checkup { rows: Vec::new(), facts: vec![change("governor", "a", &"x".repeat(500))] };
+    let long = told(change("governor", "a", &"x".repeat(500)));
     assert_eq!(long.line().chars().count(), check::LINE_CHARACTERS);
 }
 
@@ -389,7 +393,7 @@ fn the_views_say_it() {
     {
         assert!(text.contains(part), "{part} is not in\n{text}");
     }
-    let healthy = Checkup { rows: faulty().rows.split_off(1), facts: Vec::new() };
+    let healthy = Checkup { rows: faulty().rows.split_off(1), ..Checkup::default() };
     assert!(shown(&healthy).starts_with("healthy\n"));
     let rows: Vec<CheckRow> = serde_json::from_str(&json::check(&faulty())).unwrap();
     assert_eq!(rows, faulty().rows);
