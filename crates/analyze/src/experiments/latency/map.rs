@@ -39,10 +39,11 @@ impl MapLine {
     }
 }
 
-/// Even lines permuted within blocks: for each memory and node a line over cores.
-pub(super) fn map(chases: &[Chased]) -> Vec<MapLine> {
+/// Even lines, of so many bytes, permuted within blocks: for each memory and node a line over cores.
+pub(super) fn map(chases: &[Chased], line: Bytes) -> Vec<MapLine> {
+    let stride = MAP_STRIDE.max(2 * line.0 as u32);
     let is_mapped =
-        |c: &&Chased| c.is_plain() && c.chase().order == Order::PageOrdered && c.chase().stride_bytes >= MAP_STRIDE;
+        |c: &&Chased| c.is_plain() && c.chase().order == Order::PageOrdered && c.chase().stride_bytes == stride;
     let mut lines: BTreeMap<_, Vec<&Chased>> = BTreeMap::new();
     for chased in chases.iter().filter(is_mapped) {
         lines.entry((chased.case.memory.kind, chased.node, chased.case.working_set)).or_default().push(chased);

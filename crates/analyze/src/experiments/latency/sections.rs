@@ -12,6 +12,7 @@ use crate::experiments::latency::translation::TranslationLevel;
 use crate::hierarchy::names::{Level, LevelLatency};
 use crate::hierarchy::table::{latencies, sizes};
 use crate::missing::reasons;
+use crate::rate::Cost;
 use crate::section::{Section, Table};
 use crate::wording::{SPREAD_CAPTION, gbps, spread_of, with_own_spread, with_spread};
 use membound_core::case::{Protocol, USUAL_MEMORY};
@@ -56,25 +57,36 @@ fn translation_sentence(latency: &Latency) -> Option<String> {
     (!parts.is_empty()).then(|| format!("Translating addresses in base pages adds {}.", parts.join(", ")))
 }
 
-/// The same lines in several orders, at the largest working set that several orders have.
-fn prefetch_sentence(latency: &Latency) -> Option<String> {
-    let orders = [Order::Forward, Order::Backward, Order::Strided, Order::Random];
-    let figure = |order: Order, size: Bytes| {
-        let is_ours = |row: &&LatencyRow| {
-            row.is_over_lines()
-                && !row.is_hit()
-                && (row.chase().order, row.case.working_set, row.case.memory.kind) == (order, size, USUAL_MEMORY.kind)
-                && row.level.as_deref() == Some("memory")
-        };
-        latency.rows.iter().find(is_ours)?.cost().map(|cost| cost.value())
+/// The orders that a sentence holds against each other.
+const ORDERS: [Order; 4] = [Order::Forward, Order::Backward, Order::Strided, Order::Random];
+
+/// Chases of one chain over every line, in the usual state of the caches.
+fn over_lines(latency: &Latency) -> impl Iterator<Item = &LatencyRow> {
+    latency.rows.iter().filter(|row| row.is_over_lines() && !row.is_hit() && row.cost().is_some())
+}
+
+/// What an order takes in memory, in usual pages.
+fn of_order(latency: &Latency, order: Order, size: Bytes) -> Option<f64> {
+    let wanted = (order, size, USUAL_MEMORY.kind);
+    let is_ours = |row: &&LatencyRow| {
+        (row.chase().order, row.case.working_set, row.case.memory.kind) == wanted
+            && row.level.as_deref() == Some("memory")
     };
+    over_lines(latency).find(is_ours)?.cost().map(Cost::value)
+}
+
+/// The largest working set in memory that all of these orders have.
+fn size_of_orders(latency: &Latency) -> Option<Bytes> {
     let sizes: BTreeSet<Bytes> = latency.rows.iter().map(|row| row.case.working_set).collect();
-    let all = |&size: &Bytes| -> Vec<String> {
-        let text = |order: &Order| Some(format!("{order} {}", Nanoseconds(figure(*order, size)?)));
-        orders.iter().filter_map(text).collect()
-    };
-    let parts = sizes.iter().rev().map(all).find(|parts| parts.len() == orders.len())?;
-    Some(format!("In memory the order of the same lines decides: {}.", parts.join(", ")))
+    sizes.into_iter().rev().find(|size| ORDERS.iter().all(|order| of_order(latency, *order, *size).is_some()))
+}
+
+/// The same lines in several orders.
+fn prefetch_sentence(latency: &Latency) -> Option<String> {
+    let size = size_of_orders(latency)?;
+    let text = |order: &Order| Some(format!("{order} {}", Nanoseconds(of_order(latency, *order, size)?)));
+    let parts: Vec<String> = ORDERS.iter().filter_map(text).collect();
+    Some(format!("In memory the order of the same lines decides: over {size} {}.", parts.join(", ")))
 }
 
 fn parallelism_sentence(latency: &Latency) -> Option<String> {
@@ -146,12 +158,11 @@ fn ladder(latency: &Latency) -> Option<Table> {
 }
 
 /// Chases of one chain over every line, in the usual state of the caches: of each order and cache the one nearest to the cache's
-/// middle, since others evict most near its end; in memory the working set that most of them have, the largest of those, or the nearest to
-/// it. Nothing where there is one order alone, or no ladder.
+/// middle, since others evict most near its end; in memory the working set of the sentence about orders, or the nearest to it. Nothing where
+/// there is one order alone, or no ladder.
 fn orders(latency: &Latency) -> Option<Table> {
-    let is_plain = |row: &&LatencyRow| row.is_over_lines() && row.cost().is_some() && !row.is_hit();
     let key = |row: &LatencyRow| (row.case.memory.kind, row.chase().order);
-    let rows = || latency.rows.iter().filter(is_plain);
+    let rows = || over_lines(latency);
     let keys: BTreeSet<(MemoryKind, Order)> = rows().map(key).collect();
     let about = "By order and page size, ns, undisturbed, in the middle of each cache and in memory in sets about alike, with \
                  what others evict meanwhile: what prefetchers hide of the latency, and what translating addresses adds";
@@ -160,7 +171,7 @@ fn orders(latency: &Latency) -> Option<Table> {
         .left("order", keys.iter().map(|(_, order)| order.to_string()));
     for level in &latency.levels {
         let there = || rows().filter(|row| row.level.as_ref() == Some(&level.name)).map(|row| row.case.working_set);
-        let most = there().max_by_key(|size| (there().filter(|other| other == size).count(), *size));
+        let most = size_of_orders(latency).or_else(|| there().max());
         let target = match level.capacity {
             Some(_) => (level.from.0.max(1) as f64 * level.to.0.max(1) as f64).sqrt(),
             None => most.map_or(1.0, |size| size.0 as f64),
