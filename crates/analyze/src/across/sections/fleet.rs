@@ -222,9 +222,11 @@ fn heated(share: f64) -> Cell {
 
 /// The greatest deviation of each finding; a single one needs no chart.
 fn findings_chart(screening: &Screening) -> Option<Chart> {
-    let shown = screening.findings.get(..screening.findings.len().min(CHARTED)).filter(|shown| shown.len() > 1)?;
+    // A node that only lost cores has none.
+    let deviating: Vec<&Finding> = screening.findings.iter().filter(|finding| !finding.deviations.is_empty()).collect();
+    let shown = deviating.get(..deviating.len().min(CHARTED)).filter(|shown| shown.len() > 1)?;
     let cause = |of: &Finding| of.cause.map_or_else(|| "no cause found".to_string(), |cause| cause.word().into());
-    let mut causes: Vec<String> = shown.iter().map(cause).collect();
+    let mut causes: Vec<String> = shown.iter().map(|finding| cause(finding)).collect();
     causes.sort();
     causes.dedup();
     let series = causes.iter().enumerate().map(|(colour, of)| {
@@ -236,7 +238,7 @@ fn findings_chart(screening: &Screening) -> Option<Chart> {
     let x = Axis { names, ..Axis::new("node", "", Scale::Names) };
     let y = Axis::new("greatest deviation, %", "%", Scale::Close);
     let limits = vec![Limit { name: "median of its likes".into(), at: 0.0 }];
-    let title = if screening.findings.len() > CHARTED { "Findings: the greatest" } else { "Findings" };
+    let title = if deviating.len() > CHARTED { "Findings: the greatest" } else { "Findings" };
     let about = "Each node's greatest deviation from the median of nodes of the same hardware, by cause.".into();
     Some(Chart { limits, ..Chart::new(title.into(), about, x, y, series.collect()) })
 }

@@ -82,12 +82,17 @@ pub(crate) fn sections(loaded: &UnderLoad) -> Vec<Section> {
         return Vec::new();
     }
     let measured: Vec<&LoadedRow> = rows.iter().filter(|row| row.latency_ns.is_some()).collect();
+    let mixes = by_mix(loaded);
+    let all = every_load(&measured).map(|table| match &mixes {
+        Some(_) if measured.len() > SHORT => table.wide(),
+        _ => table,
+    });
     vec![Section {
         id: "loaded",
         title: "Latency under load".into(),
         about: ABOUT.into(),
         sentences: sentences(loaded),
-        tables: by_mix(loaded).into_iter().chain(every_load(&measured)).collect(),
+        tables: mixes.into_iter().chain(all).collect(),
         charts: charts(loaded),
         missing: reasons(rows),
         ..Section::default()
@@ -132,9 +137,11 @@ fn rate(row: &LoadedRow) -> Option<String> {
     row.bus_bps.map(|rate| format!("{} {}", gbps(rate.value()), spread(&rate)))
 }
 
-/// A line a load; more of them than a terminal has lines are for other outputs.
+/// Of so many loads a terminal shows each, beside a table of mixes.
+const SHORT: usize = 16;
+
+/// A line a load.
 fn every_load(rows: &[&LoadedRow]) -> Option<Table> {
-    const LINES: usize = 16;
     let others = |load: Load| match load {
         Load::Alone => "none".into(),
         Load::Idle => "idle".into(),
@@ -154,7 +161,6 @@ fn every_load(rows: &[&LoadedRow]) -> Option<Table> {
         .right("cycles", rows.iter().map(|row| row.latency_cycles.map(significant)))
         .flags(rows.iter().copied())
         .folded();
-    let table = if rows.len() > LINES { table.wide() } else { table };
     (!rows.is_empty()).then_some(table)
 }
 
