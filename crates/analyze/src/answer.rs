@@ -1,23 +1,15 @@
-//! What came of an experiment, as whoever shows or lists it knows it: an answer knows its own rows and nothing of others.
+//! What came of an experiment, as whoever shows it knows it.
 
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 
-use crate::row::AnyRow;
 use crate::section::Section;
 
 /// What came of an experiment.
 pub trait Answer {
-    /// The experiment's name.
-    const NAME: &'static str;
-
-    /// The schemas of its metrics.
-    const SCHEMAS: &'static [SchemaOf];
-
-    /// Its rows, of all its metrics.
-    fn rows(&self) -> Vec<&dyn AnyRow>;
-
     /// The answer in whole sentences.
-    fn sentences(&self) -> Vec<String>;
+    fn sentences(&self) -> Vec<String> {
+        Vec::new()
+    }
 
     /// The answer and what it comes from; nothing where it was not asked for.
     fn sections(&self) -> Vec<Section>;

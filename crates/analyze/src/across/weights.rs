@@ -5,10 +5,9 @@ use std::collections::BTreeSet;
 
 use serde::Serialize;
 
-use crate::answer::{Answer, SchemaOf};
+use crate::answer::Answer;
 use crate::experiments::bandwidth::rows::BandwidthRow;
 use crate::rate::Rate;
-use crate::row::AnyRow;
 use crate::section::{Section, Table};
 use crate::wording::{SPREAD_CAPTION, gbps, ratio, spread, threads, times};
 use membound_core::memory::MemorySpec;
@@ -150,13 +149,6 @@ impl Weighting {
 }
 
 impl Answer for Vec<Weighting> {
-    const NAME: &'static str = "weights";
-    const SCHEMAS: &'static [SchemaOf] = &[];
-
-    fn rows(&self) -> Vec<&dyn AnyRow> {
-        Vec::new()
-    }
-
     fn sentences(&self) -> Vec<String> {
         self.iter().map(Weighting::sentence).collect()
     }

@@ -4,11 +4,11 @@ use membound_core::in_order::InOrder;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::answer::{Answer, SchemaOf, schema};
+use crate::answer::Answer;
 use crate::missing::reasons;
 use crate::quality::Sampled;
 use crate::rate::Rate;
-use crate::row::{AnyRow, Metric, Row, any};
+use crate::row::{Metric, Row};
 use crate::section::{Section, Table};
 use crate::visits::Visits;
 use crate::wording::{SPREAD_CAPTION, spread, threads};
@@ -74,17 +74,6 @@ impl FlopsRow {
 
 /// The roofline tells what they mean for kernels.
 impl Answer for Vec<FlopsRow> {
-    const NAME: &'static str = "flops";
-    const SCHEMAS: &'static [SchemaOf] = &[schema::<FlopsRow>];
-
-    fn rows(&self) -> Vec<&dyn AnyRow> {
-        any(self)
-    }
-
-    fn sentences(&self) -> Vec<String> {
-        Vec::new()
-    }
-
     fn sections(&self) -> Vec<Section> {
         let measured: Vec<&FlopsRow> = self.iter().filter(|row| row.flops_per_s.is_some()).collect();
         let section = Section {

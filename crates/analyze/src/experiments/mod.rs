@@ -22,28 +22,11 @@ use std::borrow::Cow;
 
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 
-use crate::across::numa::rows::Numa;
+use crate::across::numa::rows::{Numa, NumaRow};
 use crate::across::traffic;
-use crate::across::weights::Weighting;
 use crate::answer::{Answer, SchemaOf, schema};
-use crate::experiments::addrmap::rows::AddrmapRow;
-use crate::experiments::bandwidth::rows::BandwidthRow;
-use crate::experiments::bandwidth::stream::StreamTable;
-use crate::experiments::c2c::rows::Handovers;
-use crate::experiments::copies::rows::Copies;
-use crate::experiments::device::rows::OnDevice;
-use crate::experiments::energy::rows::EnergyRow;
-use crate::experiments::flops::FlopsRow;
-use crate::experiments::kinds::rows::Kinds;
-use crate::experiments::latency::chases::Latency;
-use crate::experiments::loaded::rows::UnderLoad;
-use crate::experiments::offsets::rows::OffsetRow;
-use crate::experiments::page_cache::rows::PageCacheReport;
-use crate::experiments::pages::rows::PageRow;
-use crate::experiments::pingpong::rows::Messages;
+use crate::experiments::latency::rows::LatencyRow;
 use crate::experiments::plain::Plain;
-use crate::experiments::rounding::rows::Rounding;
-use crate::experiments::streams::rows::Congestion;
 use crate::quality::Quality;
 use crate::report::Report;
 use crate::row::{AnyRow, any};
@@ -64,17 +47,34 @@ pub struct Experiment {
     pub sections: fn(&Report) -> Vec<Section>,
 }
 
-/// An experiment whose answer is that field of the report.
+/// An experiment whose answer is that field of the report. It has rows in these lists, each of one metric; or none; or they are
+/// gathered otherwise.
 macro_rules! answer {
-    ($field:ident: $answer:ty) => {
+    ($name:literal, $field:ident) => {
+        answer!($name, $field, |_| Vec::new(), &[])
+    };
+    ($name:literal, $field:ident, $($($list:ident).+),+) => {
+        answer!(
+            $name,
+            $field,
+            |report| [$(any(&report.$($list).+)),+].concat(),
+            &[$(schema_of(|report| &report.$($list).+)),+]
+        )
+    };
+    ($name:literal, $field:ident, $rows:expr, $schemas:expr) => {
         Experiment {
-            name: <$answer as Answer>::NAME,
-            rows: |report| Answer::rows(&report.$field),
-            schemas: <$answer as Answer>::SCHEMAS,
+            name: $name,
+            rows: $rows,
+            schemas: $schemas,
             sentences: |report| report.$field.sentences(),
             sections: |report| report.$field.sections(),
         }
     };
+}
+
+/// The schema of the rows in a list.
+const fn schema_of<R: JsonSchema>(_: fn(&Report) -> &Vec<R>) -> SchemaOf {
+    schema::<R>
 }
 
 /// All experiments, in the order in which their answers are told.
@@ -82,7 +82,7 @@ const EXPERIMENTS: &[Experiment] = &[
     Experiment {
         name: "bandwidth",
         rows: |report| any(&report.rows),
-        schemas: &[schema::<BandwidthRow>],
+        schemas: &[schema_of(|report| &report.rows)],
         sentences: |report| bandwidth::sections::sentences(&report.bandwidth()),
         sections: |report| bandwidth::sections::sections(&report.bandwidth()),
     },
@@ -93,25 +93,30 @@ const EXPERIMENTS: &[Experiment] = &[
         sentences: |report| traffic::sentences(&report.write_allocate, &report.rows),
         sections: |report| traffic::sections(&report.write_allocate, &report.rows),
     },
-    answer!(weightings: Vec<Weighting>),
-    answer!(kinds: Option<Kinds>),
-    answer!(device: OnDevice),
-    answer!(copies: Copies),
-    answer!(latency: Latency),
-    answer!(pages: Vec<PageRow>),
-    answer!(offsets: Vec<OffsetRow>),
-    answer!(handovers: Handovers),
-    answer!(loaded: UnderLoad),
-    answer!(addrmap: Vec<AddrmapRow>),
-    answer!(numa: Option<Numa>),
-    answer!(page_cache: PageCacheReport),
-    answer!(flops: Vec<FlopsRow>),
-    answer!(energy: Vec<EnergyRow>),
-    answer!(rounding: Rounding),
-    answer!(congestion: Congestion),
-    answer!(plain: Plain),
-    answer!(messages: Messages),
-    answer!(stream: Vec<StreamTable>),
+    answer!("weights", weightings),
+    answer!("kinds", kinds),
+    answer!("device", device, device.rows),
+    answer!("copies", copies, copies.rows),
+    answer!(
+        "latency",
+        latency,
+        |report| [any(&report.latency.rows), any(&report.latency.together)].concat(),
+        &[schema::<LatencyRow>]
+    ),
+    answer!("pages", pages, pages),
+    answer!("offsets", offsets, offsets),
+    answer!("c2c", handovers, handovers.rows),
+    answer!("loaded", loaded, loaded.rows),
+    answer!("addrmap", addrmap, addrmap),
+    answer!("numa", numa, |report| report.numa.iter().flat_map(Numa::any_rows).collect(), &[schema::<NumaRow>]),
+    answer!("page-cache", page_cache, page_cache.rows),
+    answer!("flops", flops, flops),
+    answer!("energy", energy, energy),
+    answer!("rounding", rounding, rounding.rows),
+    answer!("streams", congestion, congestion.rows),
+    answer!("plain", plain, |report| report.plain.rows(), Plain::SCHEMAS),
+    answer!("pingpong", messages, messages.rows, messages.parameters),
+    answer!("stream", stream),
 ];
 
 /// The names of all experiments.

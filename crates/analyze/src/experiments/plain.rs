@@ -34,19 +34,18 @@ macro_rules! answers {
         }
 
         impl Plain {
+            pub(crate) const SCHEMAS: &'static [SchemaOf] = &[$(schema::<Row<Figures<plain::$file::$Work>>>),+];
+
             pub(crate) fn of(visits: &Visits<'_>) -> Plain {
                 Plain { $($file: Rows::of(visits)),+ }
+            }
+
+            pub(crate) fn rows(&self) -> Vec<&dyn AnyRow> {
+                [$(any(&self.$file.0)),+].concat()
             }
         }
 
         impl Answer for Plain {
-            const NAME: &'static str = "plain";
-            const SCHEMAS: &'static [SchemaOf] = &[$(schema::<Row<Figures<plain::$file::$Work>>>),+];
-
-            fn rows(&self) -> Vec<&dyn AnyRow> {
-                [$(any(&self.$file.0)),+].concat()
-            }
-
             fn sentences(&self) -> Vec<String> {
                 [$(self.$file.sentences()),+].concat()
             }

@@ -4,10 +4,9 @@ pub mod nodes;
 pub mod rows;
 pub mod sections;
 
-use crate::across::numa::rows::{Numa, NumaRow};
-use crate::answer::{Answer, SchemaOf, schema};
+use crate::across::numa::rows::Numa;
+use crate::answer::Answer;
 use crate::experiments::bandwidth::rows::BandwidthRow;
-use crate::row::{AnyRow, any};
 use crate::section::Section;
 use crate::visits::Visits;
 
@@ -19,13 +18,6 @@ pub(crate) fn numa(visits: &Visits<'_>, on_nodes: Vec<BandwidthRow>) -> Option<N
 }
 
 impl Answer for Option<Numa> {
-    const NAME: &'static str = "numa";
-    const SCHEMAS: &'static [SchemaOf] = &[schema::<NumaRow>];
-
-    fn rows(&self) -> Vec<&dyn AnyRow> {
-        self.iter().flat_map(|numa| [any(&numa.kernels), any(&numa.chases), any(&numa.rows)].concat()).collect()
-    }
-
     fn sentences(&self) -> Vec<String> {
         self.as_ref().map(sections::sentences).unwrap_or_default()
     }

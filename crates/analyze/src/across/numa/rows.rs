@@ -13,7 +13,7 @@ use crate::experiments::latency::rows::{LatencyRow, has_matrix, is_node_chase, i
 use crate::flag::Flag;
 use crate::quality::Quality;
 use crate::rate::{Cost, Figure, Rate};
-use crate::row::{Metric, Row};
+use crate::row::{AnyRow, Metric, Row, any};
 use crate::visits::Visits;
 use membound_core::case::Case;
 use membound_core::experiments::frame::MEMORY_TO_CACHE;
@@ -234,6 +234,11 @@ pub struct Numa {
 }
 
 impl Numa {
+    /// The rows of its figures, after the kernels and chases behind them.
+    pub(crate) fn any_rows(&self) -> Vec<&dyn AnyRow> {
+        [any(&self.kernels), any(&self.chases), any(&self.rows)].concat()
+    }
+
     /// The figure of an initiator and node: by one core, or by all.
     pub fn row(&self, memory: MemoryKind, initiator: &str, node: u32, way: Way, is_all: bool) -> Option<&NumaRow> {
         let is_ours = |row: &&NumaRow| {

@@ -1,9 +1,8 @@
 //! Where lines live: the rule, and how sure it is.
 
-use crate::answer::{Answer, SchemaOf, schema};
+use crate::answer::Answer;
 use crate::experiments::addrmap::rows::AddrmapRow;
 use crate::missing::reasons;
-use crate::row::{AnyRow, any};
 use crate::section::{Room, Section, Table};
 
 use membound_core::units::significant;
@@ -13,13 +12,6 @@ const ABOUT: &str = "Two lines conflict if loading them together takes longer: t
     of new pairs that it foretells. Times of two loads, flushes included.";
 
 impl Answer for Vec<AddrmapRow> {
-    const NAME: &'static str = "addrmap";
-    const SCHEMAS: &'static [SchemaOf] = &[schema::<AddrmapRow>];
-
-    fn rows(&self) -> Vec<&dyn AnyRow> {
-        any(self)
-    }
-
     fn sentences(&self) -> Vec<String> {
         self.iter().filter_map(sentence).collect()
     }

@@ -8,19 +8,11 @@ pub mod sections;
 pub mod stores;
 pub mod stream;
 
-use crate::answer::{Answer, SchemaOf};
+use crate::answer::Answer;
 use crate::experiments::bandwidth::stream::StreamTable;
-use crate::row::AnyRow;
 use crate::section::Section;
 
 impl Answer for Vec<StreamTable> {
-    const NAME: &'static str = "stream";
-    const SCHEMAS: &'static [SchemaOf] = &[];
-
-    fn rows(&self) -> Vec<&dyn AnyRow> {
-        Vec::new()
-    }
-
     fn sentences(&self) -> Vec<String> {
         stream::sentence(self).into_iter().collect()
     }

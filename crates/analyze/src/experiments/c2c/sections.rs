@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
+use crate::answer::Answer;
 use crate::experiments::c2c::rows::{HandoverGroup, HandoverRow, Handovers};
 use crate::flag::Flag;
 use crate::missing::reasons;
@@ -18,34 +19,55 @@ const ABOUT: &str = "Half of a round trip of one line between two CPUs, ns, undi
 /// The colour is full at so many times the least latency or beyond: else a difference of one per cent would glow.
 const HEAT_RANGE: f64 = 2.0;
 
-/// What passing a line costs, by how near cores are.
-pub(crate) fn sentences(handovers: &Handovers) -> Vec<String> {
-    let part = |group: &HandoverGroup| {
-        let between = between(group.relation);
-        let kinds = group.kinds.map_or_else(String::new, |[a, b]| format!(" ({a} and {b})"));
-        let cycles = group.median_cycles.map(|cycles| format!("{} cycles", significant(cycles)));
-        let [least, most] = [group.least_ns, group.greatest_ns].map(|ns| Nanoseconds(ns).to_string());
-        let range = (least != most).then(|| format!("{least} to {most} over pairs and homes"));
-        let more: Vec<String> = cycles.into_iter().chain(range).collect();
-        let more = if more.is_empty() { String::new() } else { format!(" ({})", more.join("; ")) };
-        format!("between {between}{kinds} in {}{more}", Nanoseconds(group.median_ns))
-    };
-    let parts: Vec<String> = handovers.groups.iter().map(part).collect();
-    if parts.is_empty() {
-        return Vec::new();
+impl Answer for Handovers {
+    /// What passing a line costs, by how near cores are.
+    fn sentences(&self) -> Vec<String> {
+        let part = |group: &HandoverGroup| {
+            let between = between(group.relation);
+            let kinds = group.kinds.map_or_else(String::new, |[a, b]| format!(" ({a} and {b})"));
+            let cycles = group.median_cycles.map(|cycles| format!("{} cycles", significant(cycles)));
+            let [least, most] = [group.least_ns, group.greatest_ns].map(|ns| Nanoseconds(ns).to_string());
+            let range = (least != most).then(|| format!("{least} to {most} over pairs and homes"));
+            let more: Vec<String> = cycles.into_iter().chain(range).collect();
+            let more = if more.is_empty() { String::new() } else { format!(" ({})", more.join("; ")) };
+            format!("between {between}{kinds} in {}{more}", Nanoseconds(group.median_ns))
+        };
+        let parts: Vec<String> = self.groups.iter().map(part).collect();
+        if parts.is_empty() {
+            return Vec::new();
+        }
+        let told = if self.is_virtual { " How near they are is what the hypervisor tells." } else { "" };
+        let mut all = vec![format!("A line passes {}, one way.{told}", parts.join(", "))];
+        let asymmetric = self.rows.iter().filter(|row| row.quality.has(Flag::Asymmetric)).count();
+        if asymmetric > 0 {
+            all.push(format!(
+                "{asymmetric} of {} hand-overs differ from their mirror image by more than the intervals: something else \
+                 than distance is in them.",
+                self.rows.len()
+            ));
+        }
+        all.extend(moved(self));
+        all
     }
-    let told = if handovers.is_virtual { " How near they are is what the hypervisor tells." } else { "" };
-    let mut all = vec![format!("A line passes {}, one way.{told}", parts.join(", "))];
-    let asymmetric = handovers.rows.iter().filter(|row| row.quality.has(Flag::Asymmetric)).count();
-    if asymmetric > 0 {
-        all.push(format!(
-            "{asymmetric} of {} hand-overs differ from their mirror image by more than the intervals: something else \
-             than distance is in them.",
-            handovers.rows.len()
-        ));
+
+    /// The matrices and the groups.
+    fn sections(&self) -> Vec<Section> {
+        let rows = &self.rows;
+        if rows.is_empty() {
+            return Vec::new();
+        }
+        let groups = (!self.groups.is_empty()).then(|| by_nearness(&self.groups));
+        vec![Section {
+            id: "c2c",
+            title: "Core to core".into(),
+            about: ABOUT.into(),
+            sentences: self.sentences(),
+            tables: Home::ALL.iter().filter_map(|home| heat_map(rows, *home)).chain(groups).collect(),
+            notes: flag_notes(rows),
+            missing: reasons(rows),
+            ..Section::default()
+        }]
     }
-    all.extend(moved(handovers));
-    all
 }
 
 /// Whether a host moved CPUs: pairs that were at times far nearer than most, and at times as far apart.
@@ -82,25 +104,6 @@ fn between(relation: Relation) -> &'static str {
         Relation::OtherPackage => "two packages",
         Relation::Unknown => "two cores",
     }
-}
-
-/// The matrices and the groups.
-pub(crate) fn sections(handovers: &Handovers) -> Vec<Section> {
-    let rows = &handovers.rows;
-    if rows.is_empty() {
-        return Vec::new();
-    }
-    let groups = (!handovers.groups.is_empty()).then(|| by_nearness(&handovers.groups));
-    vec![Section {
-        id: "c2c",
-        title: "Core to core".into(),
-        about: ABOUT.into(),
-        sentences: sentences(handovers),
-        tables: Home::ALL.iter().filter_map(|home| heat_map(rows, *home)).chain(groups).collect(),
-        notes: flag_notes(rows),
-        missing: reasons(rows),
-        ..Section::default()
-    }]
 }
 
 /// All pairs at one home.

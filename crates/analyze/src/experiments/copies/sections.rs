@@ -1,11 +1,10 @@
 //! Copies between the host's memory and devices': a line a route, and bandwidth over size.
 
-use crate::answer::{Answer, SchemaOf, schema};
+use crate::answer::Answer;
 use crate::chart::{Axis, Chart, LEAST_POINTS, MOST_LINES, Point, Scale, Series, line, rounded};
 use crate::experiments::copies::rows::{Copies, CopyRow};
 use crate::missing::reasons;
 use crate::rate::{Cost, Rate};
-use crate::row::{AnyRow, any};
 use crate::section::{Cell, Room, Section, Table};
 use crate::wording::{gbps, spread};
 use membound_core::machine::devices::{Device, DeviceName};
@@ -13,13 +12,6 @@ use membound_core::units::{Bytes, BytesPerSecond, Nanoseconds, percent};
 use membound_core::work::copies::{CopyWork, Route};
 
 impl Answer for Copies {
-    const NAME: &'static str = "copies";
-    const SCHEMAS: &'static [SchemaOf] = &[schema::<CopyRow>];
-
-    fn rows(&self) -> Vec<&dyn AnyRow> {
-        any(&self.rows)
-    }
-
     fn sentences(&self) -> Vec<String> {
         self.devices.iter().filter_map(|device| fastest(self, device.name)).collect()
     }

@@ -3,13 +3,12 @@
 use std::collections::BTreeSet;
 use std::fmt::Display;
 
-use crate::answer::{Answer, SchemaOf, schema};
+use crate::answer::Answer;
 use crate::break_even::BreakEven;
 use crate::chart::{Axis, Chart, LEAST_POINTS, Limit, Mark, Point, Scale, Series, Shape, line, rounded};
 use crate::experiments::device::rows::{DeviceRow, Kept, OnDevice, Ratio, Use};
 use crate::missing::{grouped, reasons};
 use crate::rate::{Cost, Rate};
-use crate::row::{AnyRow, any};
 use crate::section::{Cell, Room, Section, Table};
 use crate::wording::{SPREAD_CAPTION, gbps, memory_types, spread, spread_as, times};
 use membound_core::curves::hierarchy::levels::Plateau;
@@ -22,13 +21,6 @@ use membound_core::units::{Bytes, BytesPerSecond, Nanoseconds, count, percent, s
 use membound_core::work::device::{Action, Buffer};
 
 impl Answer for OnDevice {
-    const NAME: &'static str = "device";
-    const SCHEMAS: &'static [SchemaOf] = &[schema::<DeviceRow>];
-
-    fn rows(&self) -> Vec<&dyn AnyRow> {
-        any(&self.rows)
-    }
-
     fn sentences(&self) -> Vec<String> {
         let all = [best(self), sharing(self), reading(self), own_memory(self), levels(self), contention(self)];
         all.into_iter().flatten().collect()

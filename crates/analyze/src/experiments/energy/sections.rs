@@ -1,5 +1,6 @@
 //! What work costs in energy: a table and a chart for each meter.
 
+use crate::answer::Answer;
 use crate::chart::{Axis, Chart, Limit, Scale, Series, Shape, line, rounded};
 use crate::experiments::energy::rows::EnergyRow;
 use crate::missing::reasons;
@@ -13,17 +14,37 @@ use membound_core::units::{BytesPerSecond, significant};
 const ABOUT: &str = "Watts, and joules for 1e9 bytes or operations, medians; ± is half the 95 % interval, the meter's step \
     included. Beyond idle: less what the machine draws at rest, which is drawn anyway.";
 
-/// The answer: the dearest way to memory by the widest meter, or why there is none.
-pub(crate) fn sentences(rows: &[EnergyRow]) -> Vec<String> {
-    let refused = rows.iter().map(|row| &row.quality).find(|quality| quality.outcome == Status::Unavailable);
-    let refusal = refused.and_then(|quality| quality.reason.as_ref());
-    let first = ["package", "dram"].map(|part| sentence(rows, part));
-    let said: Vec<String> = first.into_iter().flatten().collect();
-    match (said.is_empty(), rows.iter().find_map(|row| row.meter.clone()), refusal) {
-        (false, ..) => said,
-        (true, Some(meter), _) => sentence(rows, &meter).into_iter().collect(),
-        (true, None, Some(reason)) => vec![format!("Energy was not measured: {reason}.")],
-        (true, None, None) => Vec::new(),
+impl Answer for Vec<EnergyRow> {
+    /// The answer: the dearest way to memory by the widest meter, or why there is none.
+    fn sentences(&self) -> Vec<String> {
+        let refused = self.iter().map(|row| &row.quality).find(|quality| quality.outcome == Status::Unavailable);
+        let refusal = refused.and_then(|quality| quality.reason.as_ref());
+        let first = ["package", "dram"].map(|part| sentence(self, part));
+        let said: Vec<String> = first.into_iter().flatten().collect();
+        match (said.is_empty(), self.iter().find_map(|row| row.meter.clone()), refusal) {
+            (false, ..) => said,
+            (true, Some(meter), _) => sentence(self, &meter).into_iter().collect(),
+            (true, None, Some(reason)) => vec![format!("Energy was not measured: {reason}.")],
+            (true, None, None) => Vec::new(),
+        }
+    }
+
+    /// The tables.
+    fn sections(&self) -> Vec<Section> {
+        if self.is_empty() {
+            return Vec::new();
+        }
+        let meters = meters(self);
+        vec![Section {
+            id: "energy",
+            title: "Energy".into(),
+            about: if meters.is_empty() { String::new() } else { ABOUT.into() },
+            sentences: self.sentences(),
+            tables: meters.iter().map(|(meter, rows)| of_meter(meter, rows)).collect(),
+            charts: meters.iter().filter_map(|(meter, rows)| chart(meter, rows)).collect(),
+            missing: reasons(self),
+            ..Section::default()
+        }]
     }
 }
 
@@ -55,24 +76,6 @@ fn sentence(rows: &[EnergyRow], meter: &str) -> Option<String> {
         text += &format!("; {own} J {} of it beyond the {idle} W at rest", range(&beyond));
     }
     Some(text + ".")
-}
-
-/// The tables.
-pub(crate) fn sections(rows: &[EnergyRow]) -> Vec<Section> {
-    if rows.is_empty() {
-        return Vec::new();
-    }
-    let meters = meters(rows);
-    vec![Section {
-        id: "energy",
-        title: "Energy".into(),
-        about: if meters.is_empty() { String::new() } else { ABOUT.into() },
-        sentences: sentences(rows),
-        tables: meters.iter().map(|(meter, rows)| of_meter(meter, rows)).collect(),
-        charts: meters.iter().filter_map(|(meter, rows)| chart(meter, rows)).collect(),
-        missing: reasons(rows),
-        ..Section::default()
-    }]
 }
 
 /// The rows of each meter, the whole package first.

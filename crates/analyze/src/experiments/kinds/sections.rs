@@ -1,12 +1,11 @@
 //! Memory kinds side by side: which one a buffer should be.
 
-use crate::answer::{Answer, SchemaOf};
+use crate::answer::Answer;
 use crate::break_even::BreakEven;
 use crate::chart::{Axis, Chart, MOST_LINES, Mark, Scale, Series, Shape, line, rounded};
 use crate::experiments::kinds::rows::{ALONE, Kind, Kinds};
 use crate::missing::{grouped, together};
 use crate::rate::Cost;
-use crate::row::AnyRow;
 use crate::section::{Cell, Room, Section, Table};
 use crate::wording::{SPREAD_CAPTION, gbps, ratio, spread, threads};
 use membound_core::experiments::kinds::REGULAR;
@@ -15,13 +14,6 @@ use membound_core::memory::{MemoryKind, MemorySpec};
 use membound_core::units::{BytesPerSecond, Nanoseconds, count, significant};
 
 impl Answer for Option<Kinds> {
-    const NAME: &'static str = "kinds";
-    const SCHEMAS: &'static [SchemaOf] = &[];
-
-    fn rows(&self) -> Vec<&dyn AnyRow> {
-        Vec::new()
-    }
-
     fn sentences(&self) -> Vec<String> {
         self.iter().flat_map(sentences).collect()
     }

@@ -3,6 +3,7 @@
 use membound_core::in_order::InOrder;
 use std::collections::BTreeSet;
 
+use crate::answer::Answer;
 use crate::chart::{Axis, Band, Chart, LEAST_POINTS, Point, Scale, Series, line, rounded};
 use crate::experiments::latency::chases::Latency;
 use crate::experiments::latency::map::MapLine;
@@ -22,10 +23,32 @@ use membound_core::units::{Bytes, BytesPerSecond, Nanoseconds, significant};
 
 const NS: &str = "from a load to the next, ns (log)";
 
-/// What it comes to, in words.
-pub(crate) fn sentences(latency: &Latency) -> Vec<String> {
-    let sentences = [ladder_sentence, translation_sentence, prefetch_sentence, parallelism_sentence, map_sentence];
-    sentences.into_iter().filter_map(|sentence| sentence(latency)).collect()
+impl Answer for Latency {
+    /// What it comes to, in words.
+    fn sentences(&self) -> Vec<String> {
+        let sentences = [ladder_sentence, translation_sentence, prefetch_sentence, parallelism_sentence, map_sentence];
+        sentences.into_iter().filter_map(|sentence| sentence(self)).collect()
+    }
+
+    /// All of it in one section.
+    fn sections(&self) -> Vec<Section> {
+        if self.rows.is_empty() && self.map.is_empty() {
+            return Vec::new();
+        }
+        let tables = [ladder(self), orders(self), translation(self), parallelism(self)];
+        let is_summed_up = !self.levels.is_empty() || !self.map.is_empty();
+        let rows = if is_summed_up { every_chase(self).wide() } else { every_chase(self) };
+        vec![Section {
+            id: "latency",
+            title: "Latency".into(),
+            about: format!("dependent-load latency in ns: {SPREAD_CAPTION}."),
+            sentences: self.sentences(),
+            tables: tables.into_iter().flatten().chain(map(self)).chain([rows]).collect(),
+            charts: [ladder_chart(self), parallelism_chart(self), map_chart(self)].into_iter().flatten().collect(),
+            missing: reasons(&self.rows),
+            ..Section::default()
+        }]
+    }
 }
 
 fn ladder_sentence(latency: &Latency) -> Option<String> {
@@ -116,26 +139,6 @@ fn map_sentence(latency: &Latency) -> Option<String> {
     };
     let parts: Vec<String> = latency.map.iter().map(of_line).collect();
     (!parts.is_empty()).then(|| format!("Memory latency from CPU to node: {}.", parts.join("; ")))
-}
-
-/// All of it in one section.
-pub(crate) fn sections(latency: &Latency) -> Vec<Section> {
-    if latency.rows.is_empty() && latency.map.is_empty() {
-        return Vec::new();
-    }
-    let tables = [ladder(latency), orders(latency), translation(latency), parallelism(latency)];
-    let is_summed_up = !latency.levels.is_empty() || !latency.map.is_empty();
-    let rows = if is_summed_up { every_chase(latency).wide() } else { every_chase(latency) };
-    vec![Section {
-        id: "latency",
-        title: "Latency".into(),
-        about: format!("dependent-load latency in ns: {SPREAD_CAPTION}."),
-        sentences: sentences(latency),
-        tables: tables.into_iter().flatten().chain(map(latency)).chain([rows]).collect(),
-        charts: [ladder_chart(latency), parallelism_chart(latency), map_chart(latency)].into_iter().flatten().collect(),
-        missing: reasons(&latency.rows),
-        ..Section::default()
-    }]
 }
 
 /// The ladder, where no other table has it.

@@ -1,5 +1,6 @@
 //! Latency under load: the curve of each mix with its knee, and every load.
 
+use crate::answer::Answer;
 use crate::chart::{Axis, Chart, Point, Scale, Series, Shape, line, rounded};
 use crate::experiments::loaded::rows::{LoadCurve, LoadedRow, UnderLoad};
 use crate::missing::reasons;
@@ -11,24 +12,50 @@ use membound_core::work::loaded::Load;
 const ABOUT: &str = "One thread chases pointers through memory while the others move so many GB/s over the bus and pause in between. A \
     line is loaded before it is stored, so what these read and write is what crosses the bus.";
 
-/// What a load of memory costs while others use it.
-pub(crate) fn sentences(loaded: &UnderLoad) -> Vec<String> {
-    let measured = |load: Load| loaded.rows.iter().find(|row| row.load() == load && row.is_sound());
-    let mut all = Vec::new();
-    if let Some((row, latency)) = measured(Load::Alone).and_then(|row| Some((row, row.latency_ns?))) {
-        let [low, high] = latency.ends().map(|ns| Nanoseconds(ns).to_string());
-        let idle = measured(Load::Idle).and_then(|row| row.latency_ns);
-        let beside =
-            idle.map_or_else(String::new, |idle| format!(", {} beside idle threads", Nanoseconds(idle.value())));
-        let caches = row.caches.map_or_else(String::new, |caches| format!(", {caches:.0} last-level caches large"));
-        all.push(format!(
-            "A load from memory takes {} [{low}, {high}] where nothing else runs{beside} (one random cycle{caches}).",
-            Nanoseconds(latency.value())
-        ));
+impl Answer for UnderLoad {
+    /// What a load of memory costs while others use it.
+    fn sentences(&self) -> Vec<String> {
+        let measured = |load: Load| self.rows.iter().find(|row| row.load() == load && row.is_sound());
+        let mut all = Vec::new();
+        if let Some((row, latency)) = measured(Load::Alone).and_then(|row| Some((row, row.latency_ns?))) {
+            let [low, high] = latency.ends().map(|ns| Nanoseconds(ns).to_string());
+            let idle = measured(Load::Idle).and_then(|row| row.latency_ns);
+            let beside =
+                idle.map_or_else(String::new, |idle| format!(", {} beside idle threads", Nanoseconds(idle.value())));
+            let caches = row.caches.map_or_else(String::new, |caches| format!(", {caches:.0} last-level caches large"));
+            all.push(format!(
+                "A load from memory takes {} [{low}, {high}] where nothing else runs{beside} (one random cycle{caches}).",
+                Nanoseconds(latency.value())
+            ));
+        }
+        all.extend(self.curves.iter().filter_map(|curve| curve_sentence(self, curve)));
+        all.extend(unsaturated(&self.curves));
+        all
     }
-    all.extend(loaded.curves.iter().filter_map(|curve| curve_sentence(loaded, curve)));
-    all.extend(unsaturated(&loaded.curves));
-    all
+
+    /// The curves, and the loads that they come from.
+    fn sections(&self) -> Vec<Section> {
+        let rows = &self.rows;
+        if rows.is_empty() {
+            return Vec::new();
+        }
+        let measured: Vec<&LoadedRow> = rows.iter().filter(|row| row.latency_ns.is_some()).collect();
+        let mixes = by_mix(self);
+        let all = every_load(&measured).map(|table| match &mixes {
+            Some(_) if measured.len() > SHORT => table.wide(),
+            _ => table,
+        });
+        vec![Section {
+            id: "loaded",
+            title: "Latency under load".into(),
+            about: ABOUT.into(),
+            sentences: self.sentences(),
+            tables: mixes.into_iter().chain(all).collect(),
+            charts: charts(self),
+            missing: reasons(rows),
+            ..Section::default()
+        }]
+    }
 }
 
 /// Said once of all curves.
@@ -73,30 +100,6 @@ fn curve_sentence(loaded: &UnderLoad, curve: &LoadCurve) -> Option<String> {
         format!(", with its knee at {at} [{low}, {high}]")
     });
     Some(format!("{text}{saturation}{knee}."))
-}
-
-/// The curves, and the loads that they come from.
-pub(crate) fn sections(loaded: &UnderLoad) -> Vec<Section> {
-    let rows = &loaded.rows;
-    if rows.is_empty() {
-        return Vec::new();
-    }
-    let measured: Vec<&LoadedRow> = rows.iter().filter(|row| row.latency_ns.is_some()).collect();
-    let mixes = by_mix(loaded);
-    let all = every_load(&measured).map(|table| match &mixes {
-        Some(_) if measured.len() > SHORT => table.wide(),
-        _ => table,
-    });
-    vec![Section {
-        id: "loaded",
-        title: "Latency under load".into(),
-        about: ABOUT.into(),
-        sentences: sentences(loaded),
-        tables: mixes.into_iter().chain(all).collect(),
-        charts: charts(loaded),
-        missing: reasons(rows),
-        ..Section::default()
-    }]
 }
 
 /// A line a curve: its last row, and what the fit says.

@@ -3,12 +3,12 @@
 use membound_core::in_order::InOrder;
 use std::collections::BTreeSet;
 
-use crate::answer::{Answer, SchemaOf, schema};
+use crate::answer::Answer;
 use crate::chart::{Axis, Chart, Point, Scale, Series, line};
 use crate::experiments::offsets::rows::OffsetRow;
 use crate::missing::gathered;
 use crate::rate::Cost;
-use crate::row::{AnyRow, any};
+use crate::row::AnyRow;
 use crate::section::{Cell, Section, Table};
 
 use membound_core::kernel::scan::Scan;
@@ -79,13 +79,6 @@ fn is_forwarding(scan: Scan) -> bool {
 }
 
 impl Answer for Vec<OffsetRow> {
-    const NAME: &'static str = "offsets";
-    const SCHEMAS: &'static [SchemaOf] = &[schema::<OffsetRow>];
-
-    fn rows(&self) -> Vec<&dyn AnyRow> {
-        any(self)
-    }
-
     fn sentences(&self) -> Vec<String> {
         let pairs = [[crossing(self), blocks(self)], [aliases(self), forwards(self)]];
         let joined = |pair: [Option<String>; 2]| pair.into_iter().flatten().collect::<Vec<_>>().join(" ");

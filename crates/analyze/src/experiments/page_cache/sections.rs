@@ -1,10 +1,9 @@
 //! Page cache beside a kernel: a table over file sizes, one of the cures, and charts of both.
 
-use crate::answer::{Answer, SchemaOf, schema};
+use crate::answer::Answer;
 use crate::chart::{Axis, Chart, Point, Scale, Series, line, rounded};
 use crate::experiments::page_cache::rows::{CacheCurve, CacheEffect, MOVED, PageCacheReport, PageCacheRow};
 use crate::missing::reasons;
-use crate::row::{AnyRow, any};
 use crate::section::{Cell, Room, Section, Table};
 use crate::warning::Warning;
 use crate::wording::{SPREAD_CAPTION, gbps, ratio, spread, threads, times};
@@ -22,13 +21,6 @@ const ABOUT: &str = "A file fills the page cache, then each thread maps fresh me
     the memory is mapped; remote: share of its pages on another node than the thread. GB/s payload,";
 
 impl Answer for PageCacheReport {
-    const NAME: &'static str = "page-cache";
-    const SCHEMAS: &'static [SchemaOf] = &[schema::<PageCacheRow>];
-
-    fn rows(&self) -> Vec<&dyn AnyRow> {
-        any(&self.rows)
-    }
-
     fn sentences(&self) -> Vec<String> {
         let beside = self.sides().into_iter().filter_map(|side| both_workers(self, &side));
         self.curves.iter().filter_map(|curve| sentence(self, curve)).chain(beside).collect()

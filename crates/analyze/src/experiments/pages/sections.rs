@@ -1,11 +1,10 @@
 //! What pages cost: a table by work, a chart of one thread.
 
-use crate::answer::{Answer, SchemaOf, schema};
+use crate::answer::Answer;
 use crate::chart::{Axis, Chart, Scale, Series, Shape, line, rounded};
 use crate::experiments::pages::rows::PageRow;
 use crate::missing::reasons;
 use crate::rate::Rate;
-use crate::row::{AnyRow, any};
 use crate::section::{Section, Table};
 use crate::wording::{SPREAD_CAPTION, gbps, threads, time};
 use membound_core::memory::MemoryKind;
@@ -16,13 +15,6 @@ const ABOUT: &str = "Each thread works on a fresh mapping of its own: time for e
     page faults for each page. A page is as large as was obtained. Times:";
 
 impl Answer for Vec<PageRow> {
-    const NAME: &'static str = "pages";
-    const SCHEMAS: &'static [SchemaOf] = &[schema::<PageRow>];
-
-    fn rows(&self) -> Vec<&dyn AnyRow> {
-        any(self)
-    }
-
     fn sentences(&self) -> Vec<String> {
         sentence(self).into_iter().collect()
     }

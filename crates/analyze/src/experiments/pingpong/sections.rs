@@ -2,12 +2,11 @@
 
 use std::collections::BTreeSet;
 
-use crate::answer::{Answer, SchemaOf, schema};
+use crate::answer::Answer;
 use crate::chart::{Axis, Chart, LEAST_POINTS, MOST_LINES, Mark, Point, Scale, Series, Shape, line, rounded};
 use crate::experiments::pingpong::rows::{Messages, PathModel, PathRow, PingPongRow, Together};
 use crate::flag::Flag;
 use crate::missing::reasons;
-use crate::row::{AnyRow, any};
 use crate::section::{Cell, Room, Section, Table};
 use crate::wording::spread_in;
 use membound_core::curves::pingpong::path::{Path, Source, Sourced, Unclaimed};
@@ -19,13 +18,6 @@ const ABOUT: &str = "k processes send to k at once (k-k). One way: half a round 
     from it.";
 
 impl Answer for Messages {
-    const NAME: &'static str = "pingpong";
-    const SCHEMAS: &'static [SchemaOf] = &[schema::<PingPongRow>, schema::<PathRow>];
-
-    fn rows(&self) -> Vec<&dyn AnyRow> {
-        any(&self.rows).into_iter().chain(any(&self.parameters)).collect()
-    }
-
     fn sentences(&self) -> Vec<String> {
         let of = |(path, buffers)| match self.model(path, buffers) {
             Some(model) => of_model(model, as_measured(self, path, buffers)),

@@ -1,5 +1,6 @@
 //! One sum in many ways: what results have in common, and how far they lie from the exact one.
 
+use crate::answer::Answer;
 use crate::chart::{Axis, Chart, Limit, Scale, Series, Shape, line, rounded};
 use crate::experiments::rounding::rows::{Cost, Flushing, Rounding, RoundingRow, Verdict};
 use crate::missing::reasons;
@@ -14,14 +15,35 @@ const ABOUT: &str = "The same seeded numbers, added up at each width, unroll and
     subnormal numbers flushed to zero (FTZ/DAZ). ULP: doubles from the result to the exact one (of a triad: of its farthest \
     element). Same bits have the same letter. Fixed: an order that every machine can keep.";
 
-/// One sentence a kernel: the worst of its data; and one on subnormal numbers.
-pub(crate) fn sentences(rounding: &Rounding) -> Vec<String> {
-    let worst = |kernel: &&str| {
-        let ours = rounding.verdicts.iter().filter(|verdict| verdict.kernel == **kernel);
-        let rounded = ours.filter(|verdict| verdict.data != Data::Subnormal);
-        rounded.max_by_key(|verdict| verdict.ulps[1]).map(Verdict::sentence)
-    };
-    SUMMED.iter().filter_map(worst).chain(flushing(rounding)).collect()
+impl Answer for Rounding {
+    /// One sentence a kernel: the worst of its data; and one on subnormal numbers.
+    fn sentences(&self) -> Vec<String> {
+        let worst = |kernel: &&str| {
+            let ours = self.verdicts.iter().filter(|verdict| verdict.kernel == **kernel);
+            let rounded = ours.filter(|verdict| verdict.data != Data::Subnormal);
+            rounded.max_by_key(|verdict| verdict.ulps[1]).map(Verdict::sentence)
+        };
+        SUMMED.iter().filter_map(worst).chain(flushing(self)).collect()
+    }
+
+    /// A table for each sum, below what it tells.
+    fn sections(&self) -> Vec<Section> {
+        if self.rows.is_empty() {
+            return Vec::new();
+        }
+        let mut kernels: Vec<&str> = self.verdicts.iter().map(|verdict| verdict.kernel.as_str()).collect();
+        kernels.dedup();
+        vec![Section {
+            id: "rounding",
+            title: "One sum in many ways".into(),
+            about: ABOUT.into(),
+            // The verdicts stand above their tables: the worst of them need not be said again.
+            tables: self.verdicts.iter().map(|verdict| of_sum(self, verdict)).collect(),
+            charts: kernels.into_iter().filter_map(|kernel| chart(self, kernel)).collect(),
+            missing: reasons(&self.rows),
+            ..Section::default()
+        }]
+    }
 }
 
 /// `Where half of the numbers are subnormal, flushing them to zero (FTZ/DAZ) takes 25 % off a sum, 25 % off a dot; ...`
@@ -38,25 +60,6 @@ fn flushing(rounding: &Rounding) -> Option<String> {
     let faster = if faster.is_empty() { String::new() } else { format!("; speed against keeping them: {faster}") };
     let text = format!("Where half of the numbers are subnormal, flushing them to zero (FTZ/DAZ) {lost}{faster}.");
     (!found.is_empty()).then_some(text)
-}
-
-/// A table for each sum, below what it tells.
-pub(crate) fn sections(rounding: &Rounding) -> Vec<Section> {
-    if rounding.rows.is_empty() {
-        return Vec::new();
-    }
-    let mut kernels: Vec<&str> = rounding.verdicts.iter().map(|verdict| verdict.kernel.as_str()).collect();
-    kernels.dedup();
-    vec![Section {
-        id: "rounding",
-        title: "One sum in many ways".into(),
-        about: ABOUT.into(),
-        // The verdicts stand above their tables: the worst of them need not be said again.
-        tables: rounding.verdicts.iter().map(|verdict| of_sum(rounding, verdict)).collect(),
-        charts: kernels.into_iter().filter_map(|kernel| chart(rounding, kernel)).collect(),
-        missing: reasons(&rounding.rows),
-        ..Section::default()
-    }]
 }
 
 fn of_sum(rounding: &Rounding, verdict: &Verdict) -> Table {

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use crate::answer::Answer;
 use crate::chart::{Axis, Chart, LEAST_POINTS, MOST_LINES, Scale, Series, line, rounded};
 use crate::experiments::streams::rows::{Congestion, Effect, StreamMap, StreamsRow};
 use crate::missing::reasons;
@@ -12,30 +13,32 @@ use membound_core::units::{Bytes, significant};
 const ABOUT: &str = "GB/s payload, undisturbed: streams or kernels across, offset from each array to the next down. + faster, - slower than at \
     offset 0 for certain (95 %, all offsets at once).";
 
-/// The answer.
-pub(crate) fn sentences(congestion: &Congestion) -> Vec<String> {
-    congestion.maps.iter().map(StreamMap::sentence).collect()
-}
-
-/// The maps.
-pub(crate) fn sections(congestion: &Congestion) -> Vec<Section> {
-    if congestion.rows.is_empty() {
-        return Vec::new();
+impl Answer for Congestion {
+    /// The answer.
+    fn sentences(&self) -> Vec<String> {
+        self.maps.iter().map(StreamMap::sentence).collect()
     }
-    let (walks, blocks) = (walks(congestion), blocks(congestion));
-    let walked = walks.into_iter().map(|map| of_map(congestion, map));
-    let in_blocks = blocks.iter().map(|maps| of_blocks(congestion, maps));
-    vec![Section {
-        id: "streams",
-        title: "Streams and offsets".into(),
-        about: ABOUT.into(),
-        sentences: sentences(congestion),
-        tables: walked.chain(in_blocks).collect(),
-        charts: charts(congestion),
-        notes: flag_notes(&congestion.rows),
-        missing: reasons(&congestion.rows),
-        ..Section::default()
-    }]
+
+    /// The maps.
+    fn sections(&self) -> Vec<Section> {
+        if self.rows.is_empty() {
+            return Vec::new();
+        }
+        let (walks, blocks) = (walks(self), blocks(self));
+        let walked = walks.into_iter().map(|map| of_map(self, map));
+        let in_blocks = blocks.iter().map(|maps| of_blocks(self, maps));
+        vec![Section {
+            id: "streams",
+            title: "Streams and offsets".into(),
+            about: ABOUT.into(),
+            sentences: self.sentences(),
+            tables: walked.chain(in_blocks).collect(),
+            charts: charts(self),
+            notes: flag_notes(&self.rows),
+            missing: reasons(&self.rows),
+            ..Section::default()
+        }]
+    }
 }
 
 fn of_map(congestion: &Congestion, map: &StreamMap) -> Table {
