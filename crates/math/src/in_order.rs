@@ -1,4 +1,4 @@
-//! Sorting whose code does not grow with the number of types sorted.
+//! Lists in order: what is there once, and sorting whose code does not grow with the number of types sorted.
 //!
 //! The standard library's sort is compiled anew for each type and each comparison, some 6 KB at a time. Lists here are short, so they are
 //! sorted by their places, once for all types. What is hot (samples) uses the standard library's.
@@ -36,6 +36,25 @@ impl<T> InOrder<T> for [T] {
     }
 }
 
+/// Each of them once, ascending.
+pub fn distinct<T: Ord>(items: impl IntoIterator<Item = T>) -> Vec<T> {
+    let mut all: Vec<T> = items.into_iter().collect();
+    all.sort_unstable();
+    all.dedup();
+    all
+}
+
+/// Each of them once, as they first occur. Each is held against all before it, so they should be few.
+pub fn each_once<T: PartialEq>(items: impl IntoIterator<Item = T>) -> Vec<T> {
+    let mut found = Vec::new();
+    for item in items {
+        if !found.contains(&item) {
+            found.push(item);
+        }
+    }
+    found
+}
+
 fn sort(places: &mut [usize], compare: &mut dyn FnMut(usize, usize) -> Ordering) {
     places.sort_by(|&a, &b| compare(a, b));
 }
@@ -43,6 +62,12 @@ fn sort(places: &mut [usize], compare: &mut dyn FnMut(usize, usize) -> Ordering)
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_there_twice_is_told_once() {
+        assert_eq!(distinct([3, 1, 3, 2, 1]), [1, 2, 3]);
+        assert_eq!(each_once([3, 1, 3, 2, 1]), [3, 1, 2]);
+    }
 
     proptest::proptest! {
         #[test]

@@ -19,7 +19,7 @@
 //! The store rate is that of the `store` kernel, payload over time. With regular stores it has the read that a store begins
 //! with in it. So a stream that is loaded and stored is not charged for that read twice.
 
-use membound_core::in_order::InOrder;
+use membound_core::in_order::{InOrder, distinct};
 use std::cmp::Ordering;
 
 use schemars::JsonSchema;
@@ -207,9 +207,7 @@ pub fn streams(
     }
     let stream = |(index, stream): (usize, &membound_core::kernel::formula::Stream)| {
         let bytes = sizes.iter().find(|(name, _)| *name == stream.name).ok_or_else(other)?.1;
-        let mut sweeps: Vec<i32> = formula.loads().iter().filter(|a| a.stream == index).map(|a| a.row).collect();
-        sweeps.sort_unstable();
-        sweeps.dedup();
+        let sweeps = distinct(formula.loads().iter().filter(|a| a.stream == index).map(|a| a.row));
         let loads = if rows == Rows::Long { sweeps.len() } else { sweeps.len().min(1) } as u64;
         // The read that a regular store begins with is the load.
         let loads = loads.saturating_sub(u64::from(stream.stored && store.write_allocates()));

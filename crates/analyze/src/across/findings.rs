@@ -1,12 +1,13 @@
 //! Sentences: the answer, and what limits or disturbs it.
 
 use crate::across::limits;
+use crate::experiments::bandwidth::rows::BandwidthRow;
 use crate::flag::Flag;
 use crate::quality::{Quality, Status};
 use crate::report::Report;
 use crate::visits::Visits;
 use crate::warning::Warning;
-use membound_core::memory::MemoryKind;
+use membound_core::in_order::distinct;
 use membound_core::memory::behaviour::IGNORED;
 use membound_core::units::counted;
 
@@ -39,13 +40,11 @@ fn simulated(report: &Report) -> Option<Words> {
 fn faults(report: &Report) -> Vec<Words> {
     let mut found = Vec::new();
     let is_ignored = |quality: &Quality| quality.reason.as_ref().is_some_and(|reason| reason.starts_with(IGNORED));
-    let mut ignored: Vec<MemoryKind> = Vec::new();
-    for row in report.rows.iter().filter(|row| is_ignored(&row.quality)) {
-        ignored.extend(row.case.streams.iter().map(|named| named.memory.kind).chain([row.case.memory.kind]));
-    }
-    ignored.retain(|kind| kind.is_memory_type());
-    ignored.sort_unstable();
-    ignored.dedup();
+    let kinds = |row: &BandwidthRow| {
+        row.case.streams.iter().map(|named| named.memory.kind).chain([row.case.memory.kind]).collect::<Vec<_>>()
+    };
+    let ignored = report.rows.iter().filter(|row| is_ignored(&row.quality)).flat_map(kinds);
+    let ignored = distinct(ignored.filter(|kind| kind.is_memory_type()));
     if !ignored.is_empty() {
         let names = ignored.iter().map(|kind| kind.word()).collect::<Vec<_>>().join(", ");
         found.push(words(

@@ -13,7 +13,7 @@
 
 use std::collections::BTreeMap;
 
-use membound_core::in_order::InOrder;
+use membound_core::in_order::{InOrder, distinct};
 use membound_core::kernel::flops::Flops;
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -688,15 +688,8 @@ impl Roofline {
 
     /// Thread counts, rising.
     pub fn threads(&self) -> Vec<usize> {
-        let mut counts: Vec<usize> = self
-            .arithmetic
-            .iter()
-            .map(|ceiling| ceiling.threads)
-            .chain(self.bandwidth.iter().map(|ceiling| ceiling.threads))
-            .collect();
-        counts.sort_unstable();
-        counts.dedup();
-        counts
+        let computing = self.arithmetic.iter().map(|ceiling| ceiling.threads);
+        distinct(computing.chain(self.bandwidth.iter().map(|ceiling| ceiling.threads)))
     }
 
     /// The arithmetic that was faster than its sheet allows: what is wrong is the sheet, or the clock it is taken with.

@@ -6,7 +6,7 @@
 //! regular stores (as the triad where that was not measured), each by all cores of the initiator; `Latency` and
 //! `ReadLatency` are the chase by one of them. What was not measured is not there.
 
-use membound_core::in_order::InOrder;
+use membound_core::in_order::{InOrder, distinct};
 use std::fmt::Write;
 
 use crate::across::numa::rows::{Numa, NumaInitiator};
@@ -125,10 +125,7 @@ fn tree(machine: &Machine) -> Option<Vec<Object>> {
         |kind, cpus: CpuSet, attributes: String| Object { kind, attributes, cpus, parent: None, nodes: Vec::new() };
     let index = |number: u32| format!(" os_index=\"{number}\"");
     let mut objects = vec![object(Kind::Machine, all.clone(), index(0))];
-    let mut packages: Vec<u32> = machine.cpus.iter().filter_map(|cpu| cpu.package.get()).collect();
-    packages.sort_unstable();
-    packages.dedup();
-    for package in packages {
+    for package in distinct(machine.cpus.iter().filter_map(|cpu| cpu.package.get())) {
         let cpus = machine.cpus.iter().filter(|cpu| cpu.online && cpu.package.get() == Some(package)).map(|cpu| cpu.id);
         objects.push(object(Kind::Package, cpus.collect(), index(package)));
     }

@@ -1,7 +1,7 @@
 //! The roofline as a drawing: log-log, flops a second over flops for each byte. It needs no script, follows the reader's
 //! light or dark setting, and can stand alone as a file.
 
-use membound_core::in_order::InOrder;
+use membound_core::in_order::{InOrder, distinct};
 use std::fmt::Write;
 
 use crate::across::roofline::{ArithmeticCeiling, BandwidthCeiling, Bound, RooflinePoint};
@@ -215,11 +215,8 @@ impl<'a> Chart<'a> {
 /// For each level the fastest of what it delivers, and what is known of it without measuring.
 fn slopes(report: &Report, threads: usize) -> Vec<Slope> {
     let ours = || report.roofline.bandwidth.iter().filter(move |ceiling| ceiling.threads == threads);
-    let mut levels: Vec<&str> = ours().map(|ceiling| ceiling.place()).collect();
-    levels.sort();
-    levels.dedup();
     let mut slopes = Vec::new();
-    for level in levels {
+    for level in distinct(ours().map(|ceiling| ceiling.place())) {
         let of = || ours().filter(|ceiling| ceiling.place() == level);
         if let Some(best) = BandwidthCeiling::greatest(of()) {
             slopes.push((format!("{level}, {}", best.kernel), best.measured.best, false));

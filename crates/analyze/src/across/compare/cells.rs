@@ -14,6 +14,7 @@ use crate::quality::{Quality, Status};
 use crate::report::Report;
 use crate::visits::{Visits, core_clock, first_use_s, payload_bps};
 use membound_core::case::{Case, Protocol, StreamMemory, Work};
+use membound_core::in_order::distinct;
 use membound_core::index::Index;
 use membound_core::machine::Machine;
 use membound_core::machine::topology::Relation;
@@ -107,9 +108,7 @@ impl<'a> Meaning<'a> {
     pub fn of(case: &'a Case, part: &'static str, Site { machine, relation }: Site<'_>) -> Meaning<'a> {
         let node = |cpu: &u32| machine.cpu(*cpu).and_then(|cpu| cpu.node.get());
         let is_named = case.memory.policy != Policy::FirstTouch;
-        let mut nodes: Vec<u32> = case.cpus.iter().filter(|_| is_named).filter_map(node).collect();
-        nodes.sort_unstable();
-        nodes.dedup();
+        let nodes: Vec<u32> = distinct(case.cpus.iter().filter(|_| is_named).filter_map(node));
         // CPUs of another machine have other numbers, and its caches need other pools.
         let work = if let Work::PingPong(messages) = &case.work {
             let mut messages = messages.clone();

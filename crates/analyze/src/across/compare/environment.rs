@@ -6,9 +6,11 @@ use serde::Serialize;
 
 use crate::across::compare::cells::Cell;
 use membound_core::case::Case;
+use membound_core::in_order::distinct;
 use membound_core::machine::Machine;
 use membound_core::machine::caches::Cache;
 use membound_core::machine::fact::Fact;
+use membound_core::machine::firmware::Dimm;
 use membound_core::memory::policy::Policy;
 use membound_core::record::hand_overs::HandOvers;
 use membound_core::record::{End, Environment, Measured, Record};
@@ -30,11 +32,7 @@ pub struct Change {
 pub(crate) fn changes(a: &[Record], b: &[Record], cells: [&[Cell<'_>]; 2]) -> Vec<Change> {
     let facts = FACTS.iter().filter_map(|(what, value)| {
         let all = |records: &[Record]| {
-            let mut texts: Vec<String> =
-                records.iter().map(|record| value(record).unwrap_or_else(|| UNKNOWN.into())).collect();
-            texts.sort();
-            texts.dedup();
-            texts.join(" or ")
+            distinct(records.iter().map(|record| value(record).unwrap_or_else(|| UNKNOWN.into()))).join(" or ")
         };
         change(what, all(a), all(b))
     });
@@ -121,16 +119,11 @@ fn total(machine: &Machine) -> Option<Bytes> {
 
 fn modules(machine: &Machine) -> Option<String> {
     let filled: Vec<_> = machine.dimms.known()?.iter().filter(|dimm| dimm.size.known().is_some()).collect();
-    let mut kinds: Vec<String> = filled
-        .iter()
-        .map(|dimm| {
-            let rate = dimm.configured_mt_s.get().map_or_else(String::new, |rate| format!(" at {rate} MT/s"));
-            format!("{}{rate}", dimm.size.get().unwrap_or(Bytes(0)))
-        })
-        .collect();
-    kinds.sort();
-    kinds.dedup();
-    Some(format!("{} of {}", filled.len(), kinds.join(" and ")))
+    let kind = |dimm: &&Dimm| {
+        let rate = dimm.configured_mt_s.get().map_or_else(String::new, |rate| format!(" at {rate} MT/s"));
+        format!("{}{rate}", dimm.size.get().unwrap_or(Bytes(0)))
+    };
+    Some(format!("{} of {}", filled.len(), distinct(filled.iter().map(kind)).join(" and ")))
 }
 
 fn pools(machine: &Machine) -> String {

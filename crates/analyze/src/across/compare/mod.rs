@@ -23,7 +23,7 @@ use crate::of_record::of_visits;
 use crate::quality::Quality;
 use crate::report::Report;
 use crate::visits::Visits;
-use membound_core::in_order::InOrder;
+use membound_core::in_order::{InOrder, distinct};
 use membound_core::parallel::{self, both};
 use membound_core::record::Record;
 use membound_core::record::hand_overs::Distance;
@@ -285,9 +285,7 @@ fn about(side: &Side) -> String {
         Source::Figures(figures) => format!("{} by hand", counted(figures.len() as u64, "figure")),
         Source::Records(records) => {
             let count = if records.len() == 1 { "1 record".into() } else { format!("{} records", records.len()) };
-            let mut hosts: Vec<&str> = records.iter().map(|record| record.header.host.as_str()).collect();
-            hosts.sort_unstable();
-            hosts.dedup();
+            let hosts = distinct(records.iter().map(|record| record.header.host.as_str()));
             let first = records.iter().map(|record| record.header.started_unix_s).min().unwrap_or(0);
             let at = membound_core::units::utc(first);
             format!("{count} of {}, {at}", hosts.join(", "))

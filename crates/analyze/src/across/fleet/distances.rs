@@ -16,7 +16,7 @@
 use crate::across::fleet::cells::{Cell, Set, sets};
 use crate::across::fleet::finding::{CellSpread, Deviation, GroupSpread, Options, PERCENTILES};
 use crate::across::fleet::nodes::Fleet;
-use membound_core::in_order::InOrder;
+use membound_core::in_order::{InOrder, each_once};
 use membound_core::stats::cohort;
 use membound_core::stats::cohort::Spread;
 use membound_core::stats::quantiles::{median, median_in_place, quantile};
@@ -300,15 +300,10 @@ impl Distances {
 
     /// Levels in which a node is as its neighbours: no set of the level deviates.
     pub fn levels_alike(&self, fleet: &Fleet, place: usize, noise: f64) -> Vec<String> {
-        let mut levels: Vec<&str> = Vec::new();
-        for set in self.side_by_side() {
-            let Some(cell) = self.sets[set].columns.first().map(|column| &fleet.cells[self.cells[*column]]) else {
-                continue;
-            };
-            if cell.is_of_level() && cell.level != "between levels" && !levels.contains(&cell.level.as_str()) {
-                levels.push(&cell.level);
-            }
-        }
+        let first = |set: usize| self.sets[set].columns.first().map(|column| &fleet.cells[self.cells[*column]]);
+        let cells = self.side_by_side().into_iter().filter_map(first);
+        let of_levels = cells.filter(|cell| cell.is_of_level() && cell.level != "between levels");
+        let levels = each_once(of_levels.map(|cell| cell.level.as_str()));
         let is_alike = |level: &&str| {
             let ours = self.side_by_side().into_iter().filter(|set| {
                 self.sets[*set].columns.iter().all(|column| fleet.cells[self.cells[*column]].level == **level)

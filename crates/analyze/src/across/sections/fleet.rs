@@ -9,7 +9,7 @@ use crate::across::fleet::switches::SwitchLine;
 use crate::chart::{Axis, Chart, Limit, Point, Scale, Series, Shape, line, rounded};
 use crate::section::{Cell, Document, Item, Room, Section, Table};
 use crate::wording::some;
-use membound_core::in_order::InOrder;
+use membound_core::in_order::{InOrder, distinct};
 use membound_core::units::counted;
 
 /// Findings that are shown unless all are asked for.
@@ -226,9 +226,7 @@ fn findings_chart(screening: &Screening) -> Option<Chart> {
     let deviating: Vec<&Finding> = screening.findings.iter().filter(|finding| !finding.deviations.is_empty()).collect();
     let shown = deviating.get(..deviating.len().min(CHARTED)).filter(|shown| shown.len() > 1)?;
     let cause = |of: &Finding| of.cause.map_or_else(|| "no cause found".to_string(), |cause| cause.word().into());
-    let mut causes: Vec<String> = shown.iter().map(|finding| cause(finding)).collect();
-    causes.sort();
-    causes.dedup();
+    let causes = distinct(shown.iter().map(|finding| cause(finding)));
     let series = causes.iter().enumerate().map(|(colour, of)| {
         let ours = shown.iter().enumerate().filter(|(_, finding)| cause(finding) == *of);
         let points = ours.map(|(index, finding)| flat(index as f64, 100.0 * finding.worst())).collect();

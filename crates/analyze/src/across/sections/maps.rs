@@ -2,6 +2,7 @@
 
 use crate::experiments::latency::map::MapLine;
 use crate::section::{Section, Table};
+use membound_core::in_order::each_once;
 use membound_core::units::counted;
 
 /// Maps that fit beside each other.
@@ -12,12 +13,7 @@ const ABREAST: usize = 2;
 pub fn latency_maps(named: &[(String, &[MapLine])]) -> Option<Section> {
     let mapped: Vec<&(String, &[MapLine])> = named.iter().filter(|(_, map)| !map.is_empty()).collect();
     let lines = || mapped.iter().flat_map(|(_, map)| map.iter());
-    let mut names: Vec<String> = Vec::new();
-    for name in lines().map(MapLine::name) {
-        if !names.contains(&name) {
-            names.push(name);
-        }
-    }
+    let names = each_once(lines().map(MapLine::name));
     let table = |mapped: &[&(String, &[MapLine])]| {
         mapped.iter().fold(Table::new("").left("memory", names.clone()), |table, (title, map)| {
             let line = |wanted: &String| map.iter().find(|line| line.name() == *wanted).map(figures);

@@ -1,6 +1,6 @@
 //! What kernels over streams look like.
 
-use membound_core::in_order::InOrder;
+use membound_core::in_order::{InOrder, each_once};
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::chart::{
@@ -87,9 +87,7 @@ pub(crate) fn scaling(found: &Bandwidth<'_>) -> Vec<Chart> {
         let axes = (Axis::new("threads", "threads", Scale::Linear), Axis::new(GBPS, "GB/s", Scale::Linear));
         Some(Chart::new(format!("Scaling, {level}"), about, axes.0, axes.1, series))
     };
-    let mut levels: Vec<&str> = found.scaling.iter().map(|scaling| scaling.level.as_str()).collect();
-    levels.dedup();
-    levels.into_iter().filter_map(chart).collect()
+    each_once(found.scaling.iter().map(|scaling| scaling.level.as_str())).into_iter().filter_map(chart).collect()
 }
 
 fn ideal(series: &Series) -> Series {
@@ -200,8 +198,7 @@ fn size_series(rows: &[&BandwidthRow], headline: Option<&Crossover>) -> Vec<Seri
     lines.retain(|_, rows| sizes(rows) >= LEAST_POINTS);
     let shown: Vec<&BandwidthRow> = lines.values().map(|rows| rows[0]).collect();
     let name = namer(&shown);
-    let mut kernels: Vec<&str> = shown.iter().map(|row| row.kernel()).collect();
-    kernels.dedup();
+    let kernels = each_once(shown.iter().map(|row| row.kernel()));
     let is_told = |row: &BandwidthRow| {
         let is_of_headline = |c: &Crossover| {
             (c.threads, c.store, c.width, c.memory) == (row.threads(), row.store(), row.width(), row.case.memory)

@@ -1,6 +1,6 @@
 //! Store kinds against each other: where one overtakes another as working sets grow.
 
-use membound_core::in_order::InOrder;
+use membound_core::in_order::{InOrder, each_once};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use schemars::JsonSchema;
@@ -48,28 +48,17 @@ const SIZES_FOR_CROSSOVER: usize = 6;
 /// For each kernel and thread count: where each other store kind overtakes regular stores.
 pub(crate) fn crossovers(rows: &[BandwidthRow]) -> Vec<Crossover> {
     let mut found = Vec::new();
-    for (kernel, threads) in groups(rows) {
-        for curve in curves(rows, &kernel, threads) {
-            let Some(regular) = regular_curve(rows, &kernel, threads, curve[0]) else { continue };
+    for (kernel, threads) in each_once(rows.iter().map(|row| (row.kernel(), row.threads()))) {
+        for curve in curves(rows, kernel, threads) {
+            let Some(regular) = regular_curve(rows, kernel, threads, curve[0]) else { continue };
             let pairs = pairs(&curve, &regular);
             if pairs.len() >= SIZES_FOR_CROSSOVER {
-                found.push(crossover(&kernel, threads, &pairs));
+                found.push(crossover(kernel, threads, &pairs));
             }
         }
     }
     found.order_by_key(|c| (Kernel::place(&c.kernel), c.threads, c.store, c.width));
     found
-}
-
-pub(crate) fn groups(rows: &[BandwidthRow]) -> Vec<(String, usize)> {
-    let mut groups = Vec::new();
-    for row in rows {
-        let group = (row.kernel().to_string(), row.threads());
-        if !groups.contains(&group) {
-            groups.push(group);
-        }
-    }
-    groups
 }
 
 pub(crate) fn usable(row: &BandwidthRow) -> bool {

@@ -1,6 +1,6 @@
 //! Bandwidth over threads, and STREAM's table.
 
-use membound_core::in_order::InOrder;
+use membound_core::in_order::{InOrder, each_once};
 use std::collections::{BTreeMap, BTreeSet};
 
 use schemars::JsonSchema;
@@ -270,19 +270,14 @@ pub(crate) fn section(tables: &[StreamTable]) -> Section {
         [_] => table.verbatim(),
         _ => [vec![table.head()], table.verbatim(), vec![String::new()]].concat(),
     };
-    let mut notes: Vec<String> = Vec::new();
-    for table in tables {
+    let notes = |table: &StreamTable| {
         let unmet = table.unmet.iter().map(|rule| format!("not met: {rule}"));
         let missing = table.missing.iter().map(|what| match tables {
             [_] => what.clone(),
             _ => format!("{}: {what}", table.memory),
         });
-        for note in unmet.chain(missing) {
-            if !notes.contains(&note) {
-                notes.push(note);
-            }
-        }
-    }
+        unmet.chain(missing).collect::<Vec<_>>()
+    };
     Section {
         id: "stream",
         title: "STREAM table".into(),
@@ -292,7 +287,7 @@ pub(crate) fn section(tables: &[StreamTable]) -> Section {
         },
         sentences: sentence(tables).into_iter().collect(),
         verbatim: tables.iter().flat_map(block).collect(),
-        notes,
+        notes: each_once(tables.iter().flat_map(notes)),
         ..Section::default()
     }
 }

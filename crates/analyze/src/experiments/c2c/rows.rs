@@ -1,6 +1,6 @@
 //! Hand-overs of a line between cores: from visits to rows, and what pairs that are equally near have in common.
 
-use membound_core::in_order::InOrder;
+use membound_core::in_order::{InOrder, distinct};
 use membound_core::index::{Index, index};
 
 use schemars::JsonSchema;
@@ -197,9 +197,7 @@ fn mark_asymmetric(rows: &mut [HandoverRow]) {
 /// Pairs that are equally near, nearest first; on a machine with several kinds of cores by kinds too.
 fn groups(rows: &[HandoverRow]) -> Vec<HandoverGroup> {
     let of_row = |row: &HandoverRow| (row.relation, row.kinds.map(|[a, b]| if a <= b { [a, b] } else { [b, a] }));
-    let mut keys: Vec<_> = rows.iter().filter(|row| row.quality.is_measured()).map(of_row).collect();
-    keys.sort_unstable();
-    keys.dedup();
+    let keys = distinct(rows.iter().filter(|row| row.quality.is_measured()).map(of_row));
     let group = |key| {
         let ours = || rows.iter().filter(move |row| row.quality.is_measured() && of_row(row) == key);
         let medians = || ours().filter_map(|row| row.latency_ns).map(|cost| cost.value());

@@ -8,6 +8,7 @@ use crate::quality::{Quality, is_thp};
 use crate::rate::{Cost, Rate};
 use membound_core::case::{Case, Protocol};
 use membound_core::experiments::kinds::REGULAR;
+use membound_core::in_order::distinct;
 use membound_core::kernel::{Element, LoadKind, StoreKind};
 use membound_core::memory::policy::Policy;
 use membound_core::memory::proof::Proof;
@@ -100,9 +101,9 @@ pub(crate) fn compare(passes: &[Pass<'_>]) -> Option<Kinds> {
     let copies: Vec<&Pass<'_>> = passes.iter().filter(|pass| target(pass).is_some()).collect();
     let first = copies.first()?.case;
     let bytes = Bytes(first.working_set.0 / 2);
-    let mut memories: Vec<MemorySpec> = copies.iter().filter_map(|copy| target(copy)).collect();
+    let copied = || copies.iter().filter_map(|copy| target(copy));
     // Of some there may have been no time for a copy.
-    let policies: Vec<Policy> = memories.iter().map(|memory| memory.policy).collect();
+    let policies: Vec<Policy> = copied().map(|memory| memory.policy).collect();
     let is_touched = |pass: &&Pass<'_>| {
         let Case { memory, cpus, .. } = pass.case;
         way(pass).is_some()
@@ -110,9 +111,8 @@ pub(crate) fn compare(passes: &[Pass<'_>]) -> Option<Kinds> {
             && *cpus == first.cpus
             && policies.contains(&memory.policy)
     };
-    memories.extend(passes.iter().filter(is_touched).map(|pass| pass.case.memory));
-    memories.sort_unstable();
-    memories.dedup();
+    let touched = passes.iter().filter(is_touched).map(|pass| pass.case.memory);
+    let memories: Vec<MemorySpec> = distinct(copied().chain(touched));
     let kinds = memories.iter().map(|&memory| kind(passes, memory, base(memory, &memories), bytes)).collect();
     Some(Kinds { bytes, element: first.variant()?.element, threads: first.threads(), kinds })
 }

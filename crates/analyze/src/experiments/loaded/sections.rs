@@ -6,6 +6,7 @@ use crate::experiments::loaded::rows::{LoadCurve, LoadedRow, UnderLoad};
 use crate::missing::reasons;
 use crate::section::{Room, Section, Table};
 use crate::wording::{SPREAD_CAPTION, gbps, spread, threads, time};
+use membound_core::in_order::{distinct, each_once};
 use membound_core::units::{BytesPerSecond, Nanoseconds, counted, significant};
 use membound_core::work::loaded::Load;
 
@@ -60,14 +61,9 @@ impl Answer for UnderLoad {
 
 /// Said once of all curves.
 fn unsaturated(curves: &[LoadCurve]) -> Option<String> {
-    let mut open: Vec<String> = Vec::new();
-    for curve in curves.iter().filter(|curve| curve.saturation_bps.is_none()) {
-        let mix = curve.mix.to_string();
-        if !open.contains(&mix) {
-            open.push(mix);
-        }
-    }
-    let is_none = curves.iter().all(|curve| curve.saturation_bps.is_none());
+    let is_open = |curve: &&LoadCurve| curve.saturation_bps.is_none();
+    let open = each_once(curves.iter().filter(is_open).map(|curve| curve.mix.to_string()));
+    let is_none = curves.iter().all(|curve| is_open(&curve));
     match &open[..] {
         [] => None,
         [_] if is_none => Some("The curve does not show where the bus saturates.".into()),
@@ -169,10 +165,7 @@ fn every_load(rows: &[&LoadedRow]) -> Option<Table> {
 
 /// Latency over bandwidth, a line a mix, with the knee of each: one chart a number of threads.
 fn charts(loaded: &UnderLoad) -> Vec<Chart> {
-    let mut counts: Vec<usize> = loaded.curves.iter().map(|curve| curve.threads).collect();
-    counts.sort_unstable();
-    counts.dedup();
-    let chart = |&count: &usize| {
+    let chart = |count: usize| {
         let curves = || loaded.curves.iter().filter(move |curve| curve.threads == count).enumerate();
         let mut series: Vec<Series> = curves().map(|(index, curve)| curve_series(loaded, curve, index)).collect();
         let knees: Vec<Series> = curves().filter_map(|(index, curve)| knee(curve, index)).collect();
@@ -186,7 +179,7 @@ fn charts(loaded: &UnderLoad) -> Vec<Chart> {
         let y = Axis::new("latency of a load from memory, ns", "ns", Scale::Close);
         Chart::new(format!("Latency under load, {}", threads(count)), about.into(), x, y, series)
     };
-    counts.iter().map(chart).collect()
+    distinct(loaded.curves.iter().map(|curve| curve.threads)).into_iter().map(chart).collect()
 }
 
 fn curve_series(loaded: &UnderLoad, curve: &LoadCurve, index: usize) -> Series {

@@ -1,6 +1,6 @@
 //! Messages between processes: what they cost over their size, what that says of the path, and what pairs do to each other.
 
-use membound_core::in_order::InOrder;
+use membound_core::in_order::{InOrder, each_once};
 use std::collections::BTreeSet;
 
 use schemars::{JsonSchema, Schema, SchemaGenerator};
@@ -285,9 +285,7 @@ impl Messages {
 
     /// Paths and kinds of buffers, in order.
     pub fn kinds(&self) -> Vec<(MessagePath, Buffers)> {
-        let mut kinds: Vec<_> = self.rows.iter().map(|row| row.path()).collect();
-        kinds.dedup();
-        kinds
+        each_once(self.rows.iter().map(|row| row.path()))
     }
 
     /// The model of a path and kind of buffers.

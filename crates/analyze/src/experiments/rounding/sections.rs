@@ -7,6 +7,7 @@ use crate::missing::reasons;
 use crate::section::{Room, Section, Table};
 use crate::wording::{gbps, ratio, times};
 use membound_core::experiments::rounding::SUMMED;
+use membound_core::in_order::each_once;
 use membound_core::kernel::Width;
 use membound_core::units::{count, percent};
 use membound_core::work::rounding::{Arithmetic, Data, SumOrder, Summation};
@@ -31,8 +32,7 @@ impl Answer for Rounding {
         if self.rows.is_empty() {
             return Vec::new();
         }
-        let mut kernels: Vec<&str> = self.verdicts.iter().map(|verdict| verdict.kernel.as_str()).collect();
-        kernels.dedup();
+        let kernels = each_once(self.verdicts.iter().map(|verdict| verdict.kernel.as_str()));
         vec![Section {
             id: "rounding",
             title: "One sum in many ways".into(),
