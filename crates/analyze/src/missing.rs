@@ -5,6 +5,7 @@ use std::collections::{BTreeSet, HashSet};
 use crate::quality::Quality;
 use crate::row::AnyRow;
 use crate::wording::some;
+use membound_core::in_order::each_once;
 use membound_core::units::Bytes;
 
 /// More names than these are not all shown: rows have them all.
@@ -41,7 +42,7 @@ pub(crate) fn gathered<'a>(rows: impl Iterator<Item = (String, &'a Quality)>) ->
 }
 
 /// Everything that is said of something, once, with all that it is said of, a line each.
-pub(crate) fn grouped(told: impl Iterator<Item = (String, String)>) -> Vec<String> {
+pub(crate) fn said_once(told: impl Iterator<Item = (String, String)>) -> Vec<String> {
     together(told).iter().map(Missing::line).collect()
 }
 
@@ -58,10 +59,6 @@ pub(crate) fn together(told: impl Iterator<Item = (String, String)>) -> Vec<Miss
             None => found.push((said, vec![name])),
         }
     }
-    let each_once = |names: Vec<String>| {
-        let mut seen = HashSet::new();
-        names.into_iter().filter(|name| seen.insert(name.clone())).collect()
-    };
     found.into_iter().map(|(said, names)| Missing { names: each_once(names), why: said.text() }).collect()
 }
 
@@ -106,7 +103,7 @@ mod tests {
 
     #[test]
     fn a_refusal_is_told_once_with_its_sizes() {
-        let told = |sizes: &[&str]| grouped(sizes.iter().map(|size| refused("chases", size)));
+        let told = |sizes: &[&str]| said_once(sizes.iter().map(|size| refused("chases", size)));
         assert_eq!(told(&["2 MiB"]), ["chases: unavailable: 2 MiB of huge-2m memory were refused: no"]);
         assert_eq!(
             told(&["4 MiB", "2 MiB"]),
@@ -120,8 +117,8 @@ mod tests {
     fn names_share_a_reason() {
         let told = [refused("chases", "2 MiB"), refused("copies", "4 MiB"), ("chases".into(), "other: 1".into())];
         let of_both = "chases, copies: unavailable: 2 MiB and 4 MiB of huge-2m memory were refused: no";
-        assert_eq!(grouped(told.into_iter()), [of_both, "chases: other: 1"]);
-        let many = grouped((0..20).chain(0..20).map(|cpu| (format!("CPU {cpu}"), "offline".into())));
+        assert_eq!(said_once(told.into_iter()), [of_both, "chases: other: 1"]);
+        let many = said_once((0..20).chain(0..20).map(|cpu| (format!("CPU {cpu}"), "offline".into())));
         assert_eq!(many, ["CPU 0, CPU 1, CPU 2, CPU 3 and 16 more: offline"]);
     }
 }

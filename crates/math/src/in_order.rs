@@ -1,4 +1,4 @@
-//! Lists in order: what is there once, and sorting whose code does not grow with the number of types sorted.
+//! Lists in order: what is there once, what is alike together, and sorting whose code does not grow with the number of types sorted.
 //!
 //! The standard library's sort is compiled anew for each type and each comparison, some 6 KB at a time. Lists here are short, so they are
 //! sorted by their places, once for all types. What is hot (samples) uses the standard library's.
@@ -55,6 +55,19 @@ pub fn each_once<T: PartialEq>(items: impl IntoIterator<Item = T>) -> Vec<T> {
     found
 }
 
+/// Those with the same key together, by keys as these first occur. Each key is held against all before it, so they should be few.
+pub fn grouped<T, K: PartialEq>(items: impl IntoIterator<Item = T>, key: impl Fn(&T) -> K) -> Vec<(K, Vec<T>)> {
+    let mut groups: Vec<(K, Vec<T>)> = Vec::new();
+    for item in items {
+        let key = key(&item);
+        match groups.iter_mut().find(|(known, _)| *known == key) {
+            Some((_, group)) => group.push(item),
+            None => groups.push((key, vec![item])),
+        }
+    }
+    groups
+}
+
 fn sort(places: &mut [usize], compare: &mut dyn FnMut(usize, usize) -> Ordering) {
     places.sort_by(|&a, &b| compare(a, b));
 }
@@ -67,6 +80,14 @@ mod tests {
     fn what_is_there_twice_is_told_once() {
         assert_eq!(distinct([3, 1, 3, 2, 1]), [1, 2, 3]);
         assert_eq!(each_once([3, 1, 3, 2, 1]), [3, 1, 2]);
+    }
+
+    #[test]
+    fn what_is_alike_stands_together() {
+        assert_eq!(
+            grouped([13, 21, 11, 32, 23], |number| number % 10),
+            [(3, vec![13, 23]), (1, vec![21, 11]), (2, vec![32])]
+        );
     }
 
     proptest::proptest! {

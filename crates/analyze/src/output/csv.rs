@@ -12,17 +12,14 @@ use crate::across::check::Checkup;
 use crate::across::compare::comparison::Comparison;
 use crate::across::fleet::rows::ScreenRow;
 use crate::row::AnyRow;
+use membound_core::in_order::grouped;
 use membound_core::json::{parsed, value};
 
 /// All rows under one line of names: those of the metrics that occur; what a metric lacks is empty.
 pub fn rows(rows: &[&dyn AnyRow]) -> String {
-    let mut metrics: Vec<&str> = Vec::new();
     let mut columns = vec![Column { name: "metric".into(), path: vec![Step::Field("metric".into())] }];
-    for row in rows {
-        if !metrics.contains(&row.metric()) {
-            metrics.push(row.metric());
-            add_columns(&mut columns, |generator| row.schema(generator));
-        }
+    for (_, of_metric) in grouped(rows, |row| row.metric()) {
+        add_columns(&mut columns, |generator| of_metric[0].schema(generator));
     }
     table(&columns, rows.iter().map(|row| parsed(&row.json())))
 }

@@ -83,16 +83,4 @@ impl Comparison {
     pub fn all(&self) -> impl Iterator<Item = &ComparisonRow> {
         self.rows.iter().chain(&self.one_sided)
     }
-
-    /// The groups of cells of both sides, in order.
-    pub fn groups(&self) -> Vec<(&str, Vec<&ComparisonRow>)> {
-        let mut groups: Vec<(&str, Vec<&ComparisonRow>)> = Vec::new();
-        for row in &self.rows {
-            match groups.last_mut() {
-                Some((name, rows)) if *name == row.group => rows.push(row),
-                _ => groups.push((&row.group, vec![row])),
-            }
-        }
-        groups
-    }
 }

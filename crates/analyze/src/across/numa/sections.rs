@@ -1,6 +1,6 @@
 //! Memory from everywhere: heat maps, each pair with all its figures, what each node is, what saturates a domain.
 
-use membound_core::in_order::InOrder;
+use membound_core::in_order::{InOrder, grouped};
 use std::collections::BTreeSet;
 
 use crate::across::numa::nodes;
@@ -259,14 +259,8 @@ fn figure(row: &NumaRow) -> Cell {
 
 /// Each initiator and node by one core and by all, all ways.
 fn pairs(numa: &Numa) -> Table {
-    let key = |row: &NumaRow| (row.case.memory.kind, row.initiator.clone(), row.node(), row.cores());
-    let mut lines: Vec<Vec<&NumaRow>> = Vec::new();
-    for row in &numa.rows {
-        match lines.iter_mut().find(|line| key(line[0]) == key(row)) {
-            Some(line) => line.push(row),
-            None => lines.push(vec![row]),
-        }
-    }
+    let alike = grouped(&numa.rows, |row| (row.case.memory.kind, &row.initiator, row.node(), row.cores()));
+    let lines: Vec<Vec<&NumaRow>> = alike.into_iter().map(|(_, line)| line).collect();
     let memory = |line: &Vec<&NumaRow>| (numa.memory.len() > 1).then(|| line[0].case.memory.kind.to_string());
     let mut table = Table::new("Each initiator and node")
         .left("from", lines.iter().map(|line| line[0].initiator.clone()))

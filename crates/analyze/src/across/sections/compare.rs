@@ -63,23 +63,17 @@ fn whole(comparison: &Comparison, all: bool) -> Document {
 /// Several sides as columns, each figure with its speed against the first side's; `all` shows every cell.
 pub fn columns(several: &Several, all: bool) -> Document {
     let named: Vec<_> = several.reports.iter().map(|(name, report)| (name.clone(), &report.latency.map[..])).collect();
-    let mut groups: Vec<(&str, Vec<&Columns>)> = Vec::new();
-    for cell in &several.cells {
-        match groups.last_mut() {
-            Some((name, cells)) if *name == cell.row.group => cells.push(cell),
-            _ => groups.push((&cell.row.group, vec![cell])),
-        }
-    }
-    let table = |(name, cells): &(&str, Vec<&Columns>)| {
+    let table = |cells: &[Columns]| {
+        let name = &cells[0].row.group;
         let left = if all { 0 } else { cells.len().saturating_sub(SHOWN) };
         let cells = &cells[..cells.len() - left];
         let rows: Vec<&ComparisonRow> = cells.iter().map(|cell| &cell.row).collect();
         let common = common_words(&rows);
-        let caption = if common.is_empty() { name.to_string() } else { format!("{name}: {}", common.join(", ")) };
+        let caption = if common.is_empty() { name.clone() } else { format!("{name}: {}", common.join(", ")) };
         let more = (left > 0).then(|| format!("and {left} more; --all lists them"));
         let table = Table::new(caption).left("", rows.iter().map(|row| own_words(&row.what, &common)));
         let table = several.names.iter().enumerate().fold(table, |table, (side, name)| {
-            let text = |cell: &&Columns| {
+            let text = |cell: &Columns| {
                 cell.figures[side].map(|(value, speed)| match side {
                     0 => figure(Some(value), &cell.row),
                     _ => format!("{} ({:.0} %)", figure(Some(value), &cell.row), 100.0 * speed),
@@ -97,7 +91,7 @@ pub fn columns(several: &Several, all: bool) -> Document {
              better. `membound compare A B` tells of two sides what is more than chance.",
             several.names.first().map_or("the first", String::as_str)
         ),
-        tables: groups.iter().map(table).collect(),
+        tables: several.cells.chunk_by(|a, b| a.row.group == b.row.group).map(table).collect(),
         ..Section::default()
     };
     let notes = Section { id: "notes", title: "Notes".into(), notes: several.notes.clone(), ..Section::default() };
@@ -121,8 +115,8 @@ fn changes(comparison: &Comparison) -> Section {
 }
 
 fn cells(comparison: &Comparison, all: bool) -> Section {
-    let groups = comparison.groups();
-    let groups = groups.iter().map(|(name, rows)| (*name, rows.len(), telling(comparison, rows, all)));
+    let groups = comparison.rows.chunk_by(|a, b| a.group == b.group);
+    let groups = groups.map(|rows| (&*rows[0].group, rows.len(), telling(comparison, rows, all)));
     let groups: Vec<(&str, usize, Vec<&ComparisonRow>)> = groups.filter(|(.., rows)| !rows.is_empty()).collect();
     let about = "Speed of B in % of A's ± the farther end of its 95 % interval; above 100 B is better, also where a lower \
                  figure is. Figures are geometric means of the medians of visits, or of runs. At equal clock: both in core \
@@ -139,10 +133,10 @@ fn cells(comparison: &Comparison, all: bool) -> Section {
 
 /// The cells of a group with visits enough to tell, which may be none; all where not one of the comparison has enough, or all are asked
 /// for. What differs most among those with too few is noise.
-fn telling<'a>(comparison: &Comparison, rows: &[&'a ComparisonRow], all: bool) -> Vec<&'a ComparisonRow> {
+fn telling<'a>(comparison: &Comparison, rows: &'a [ComparisonRow], all: bool) -> Vec<&'a ComparisonRow> {
     let is_enough = |row: &ComparisonRow| row.verdict != Verdict::TooFew;
     let none_is = !comparison.rows.iter().any(is_enough);
-    rows.iter().copied().filter(|row| all || none_is || is_enough(row)).collect()
+    rows.iter().filter(|row| all || none_is || is_enough(row)).collect()
 }
 
 fn group(comparison: &Comparison, name: &str, rows: &[&ComparisonRow], of: usize, all: bool) -> Table {

@@ -5,12 +5,11 @@ use std::fmt::Display;
 use crate::across::sections::warnings;
 use crate::across::warnings::of_machine;
 use crate::section::{Document, Section, Table};
+use membound_core::in_order::grouped;
 use membound_core::machine::Machine;
-use membound_core::machine::caches::Cache;
 use membound_core::machine::cpus::Frequency;
 use membound_core::machine::cpuset::CpuSet;
 use membound_core::machine::fact::Fact;
-use membound_core::machine::firmware::Dimm;
 use membound_core::machine::identity::Arm;
 use membound_core::machine::nature::{NodeKind, NodeNature};
 use membound_core::machine::nodes::{Access, MemorySideCache, Node};
@@ -91,22 +90,17 @@ fn cores(machine: &Machine) -> String {
 
 /// Clock ranges, one line for all CPUs that share one.
 fn clocks(page: &mut Page, machine: &Machine) {
-    let mut groups: Vec<(String, Vec<u32>)> = Vec::new();
-    for cpu in machine.cpus.iter().filter(|cpu| cpu.online) {
-        let Some(clock) = cpu.frequency.known().map(clock) else { continue };
-        match groups.iter_mut().find(|(other, _)| *other == clock) {
-            Some((_, ids)) => ids.push(cpu.id),
-            None => groups.push((clock, vec![cpu.id])),
-        }
-    }
+    let online = || machine.cpus.iter().filter(|cpu| cpu.online);
+    let clocks = online().filter_map(|cpu| Some((clock(cpu.frequency.known()?), cpu.id)));
+    let groups = grouped(clocks, |(clock, _)| clock.clone());
     if groups.is_empty() {
-        let reason = machine.cpus.iter().filter(|cpu| cpu.online).find_map(|cpu| cpu.frequency.reason());
+        let reason = online().find_map(|cpu| cpu.frequency.reason());
         page.fact::<String>("clock", &Fact::absent(reason.unwrap_or("no CPU is online")));
     }
-    let all = groups.len() == 1;
-    for (clock, ids) in groups {
-        let cpus = if all { String::new() } else { format!(", CPUs {}", ids.into_iter().collect::<CpuSet>()) };
-        page.line("clock", &(clock + &cpus));
+    for (clock, cpus) in &groups {
+        let ids = || cpus.iter().map(|(_, id)| *id).collect::<CpuSet>();
+        let cpus = if groups.len() == 1 { String::new() } else { format!(", CPUs {}", ids()) };
+        page.line("clock", &format!("{clock}{cpus}"));
     }
 }
 
@@ -123,19 +117,9 @@ fn caches(page: &mut Page, machine: &Machine) {
         // Why is among what could not be read.
         return page.line("caches", "-");
     }
-    let alike = |a: &Cache, b: &Cache| {
-        (a.level, a.kind, a.size, a.line, a.ways.get(), a.cpus.len())
-            == (b.level, b.kind, b.size, b.line, b.ways.get(), b.cpus.len())
-    };
-    let mut groups: Vec<Vec<&Cache>> = Vec::new();
-    for cache in &machine.caches {
-        match groups.iter_mut().find(|group| alike(group[0], cache)) {
-            Some(group) => group.push(cache),
-            None => groups.push(vec![cache]),
-        }
-    }
+    let groups = grouped(&machine.caches, |c| (c.level, c.kind, c.size, c.line, c.ways.get(), c.cpus.len()));
     let mut rows = vec![row(["level", "kind", "size", "line", "ways", "number", "CPUs each", "the first's CPUs"])];
-    rows.extend(groups.iter().map(|group| {
+    rows.extend(groups.iter().map(|(_, group)| {
         let first = group[0];
         vec![
             format!("L{}", first.level),
@@ -203,15 +187,8 @@ fn distances(page: &mut Page, machine: &Machine) {
 
 /// What each node is and why, one line for all that are the same by the same signs; and how memory was configured.
 fn natures(page: &mut Page, machine: &Machine) {
-    let mut groups: Vec<(String, CpuSet)> = Vec::new();
-    for nature in machine.natures() {
-        let (text, node) = (kind(&nature), nature.node);
-        match groups.iter_mut().find(|(other, _)| *other == text) {
-            Some((_, nodes)) => *nodes = nodes.iter().chain([node]).collect(),
-            None => groups.push((text, [node].into_iter().collect())),
-        }
-    }
-    for (text, nodes) in groups {
+    for (text, natures) in grouped(machine.natures(), kind) {
+        let nodes: CpuSet = natures.iter().map(|nature| nature.node).collect();
         let label = if nodes.len() == 1 { "node" } else { "nodes" };
         page.line(&format!("{label} {nodes} kind"), &text);
     }
@@ -301,18 +278,9 @@ fn modules(page: &mut Page, machine: &Machine) {
     let Fact::Known(dimms) = &machine.dimms else {
         return page.fact("modules", &machine.dimms.clone().map(|_| ""));
     };
-    let alike = |a: &Dimm, b: &Dimm| {
-        a.size == b.size && a.configured_mt_s == b.configured_mt_s && a.part_number == b.part_number
-    };
-    let mut groups: Vec<Vec<&Dimm>> = Vec::new();
-    for dimm in dimms {
-        match groups.iter_mut().find(|group| alike(group[0], dimm)) {
-            Some(group) => group.push(dimm),
-            None => groups.push(vec![dimm]),
-        }
-    }
+    let groups = grouped(dimms, |dimm| (&dimm.size, &dimm.configured_mt_s, &dimm.part_number));
     let mut rows = vec![row(["number", "size", "type", "MT/s", "rated", "data bits", "ranks", "part"])];
-    rows.extend(groups.iter().map(|group| {
+    rows.extend(groups.iter().map(|(_, group)| {
         let first = group[0];
         let [configured, rated, width, ranks] =
             [&first.configured_mt_s, &first.rated_mt_s, &first.data_width_bits, &first.ranks].map(or_dash);
@@ -445,8 +413,10 @@ impl Page {
         let unread = machine.unread.iter().map(|unread| (unread.what.clone(), unread.reason.clone()));
         let reasons: Vec<(String, String)> = std::mem::take(&mut self.absent).into_iter().chain(unread).collect();
         self.heading("absent", "Absent (-)");
-        let groups = by_reason(&reasons);
-        for (reason, labels) in groups.iter().take(REASONS_MAX) {
+        // Each reason once, with what it is the reason for.
+        let groups = grouped(&reasons, |(_, reason)| reason);
+        for (reason, absent) in groups.iter().take(REASONS_MAX) {
+            let labels: Vec<&str> = absent.iter().map(|(label, _)| label.as_str()).collect();
             let others = labels[1..].join(", ");
             let also = if others.is_empty() { others } else { format!(" (also: {others})") };
             self.line(labels[0], &format!("{reason}{also}"));
@@ -456,16 +426,4 @@ impl Page {
         }
         Document::new("Machine", vec![machine.summary()], self.sections)
     }
-}
-
-/// Each reason once, with what it is the reason for.
-fn by_reason(reasons: &[(String, String)]) -> Vec<(&str, Vec<&str>)> {
-    let mut groups: Vec<(&str, Vec<&str>)> = Vec::new();
-    for (label, reason) in reasons {
-        match groups.iter_mut().find(|(other, _)| other == reason) {
-            Some((_, labels)) => labels.push(label),
-            None => groups.push((reason, vec![label])),
-        }
-    }
-    groups
 }

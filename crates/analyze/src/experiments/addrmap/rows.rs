@@ -13,6 +13,7 @@ use crate::quality::Sampled;
 use crate::row::{Metric, Row};
 use membound_core::case::{Case, Work};
 use membound_core::experiments::addrmap::known_page;
+use membound_core::in_order::grouped;
 use membound_core::machine::Machine;
 use membound_core::memory::MemoryKind;
 use membound_core::record::{Measured, Measurement, Outcome};
@@ -150,16 +151,9 @@ const FLAWS: [Flag; 6] =
 
 /// One row for each memory that was asked about.
 pub(crate) fn rows(visits: &Visits<'_>) -> Vec<AddrmapRow> {
-    let record = visits.record;
-    let mut groups: Vec<Vec<&Measurement>> = Vec::new();
-    for measurement in record.measurements.iter().filter(|m| matches!(m.case.work, Work::Conflict(_))) {
-        let place = |m: &Measurement| (m.case.memory, m.case.cpus.clone(), m.case.working_set);
-        match groups.iter_mut().find(|group| place(group[0]) == place(measurement)) {
-            Some(group) => group.push(measurement),
-            None => groups.push(vec![measurement]),
-        }
-    }
-    groups.iter().map(|group| row(group, visits)).collect()
+    let pairs = visits.record.measurements.iter().filter(|visit| matches!(visit.case.work, Work::Conflict(_)));
+    let asked = grouped(pairs, |visit| (visit.case.memory, &visit.case.cpus, visit.case.working_set));
+    asked.iter().map(|(_, group)| row(group, visits)).collect()
 }
 
 fn row(visits: &[&Measurement], all: &Visits<'_>) -> AddrmapRow {

@@ -1,6 +1,6 @@
 //! Store kinds against each other: where one overtakes another as working sets grow.
 
-use membound_core::in_order::{InOrder, each_once};
+use membound_core::in_order::{InOrder, each_once, grouped};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use schemars::JsonSchema;
@@ -67,25 +67,14 @@ pub(crate) fn usable(row: &BandwidthRow) -> bool {
 
 /// The curves of a kernel with other than regular stores, each over rising working sets.
 fn curves<'a>(rows: &'a [BandwidthRow], kernel: &str, threads: usize) -> Vec<Vec<&'a BandwidthRow>> {
-    let mut curves: Vec<Vec<&BandwidthRow>> = Vec::new();
-    for row in rows.iter().filter(|r| usable(r) && r.kernel() == kernel && r.threads() == threads) {
-        if row.store() == StoreKind::Regular {
-            continue;
-        }
-        let alike = |curve: &&mut Vec<&BandwidthRow>| {
-            curve[0].case.variant() == row.case.variant()
-                && curve[0].case.memory == row.case.memory
-                && curve[0].case.misaligned_bytes == row.case.misaligned_bytes
-        };
-        match curves.iter_mut().find(alike) {
-            Some(curve) => curve.push(row),
-            None => curves.push(vec![row]),
-        }
-    }
-    for curve in &mut curves {
+    let ours = rows.iter().filter(|r| usable(r) && r.kernel() == kernel && r.threads() == threads);
+    let others = ours.filter(|row| row.store() != StoreKind::Regular);
+    let alike = grouped(others, |row| (row.case.variant(), row.case.memory, row.case.misaligned_bytes));
+    let rising = |(_, mut curve): (_, Vec<&'a BandwidthRow>)| {
         curve.order_by_key(|r| r.case.working_set);
-    }
-    curves
+        curve
+    };
+    alike.into_iter().map(rising).collect()
 }
 
 /// Regular stores to hold a curve against: of the same width, or (masked and rep stores have none) of the widest.

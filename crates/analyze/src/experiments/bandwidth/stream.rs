@@ -1,12 +1,13 @@
 //! Bandwidth over threads, and STREAM's table.
 
-use membound_core::in_order::{InOrder, each_once};
+use membound_core::in_order::{InOrder, each_once, grouped};
 use std::collections::{BTreeMap, BTreeSet};
 
 use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::experiments::bandwidth::rows::{BandwidthRow, main_width};
+use crate::experiments::bandwidth::stores::usable;
 use crate::section::Section;
 use crate::wording;
 use membound_core::case::Protocol;
@@ -68,22 +69,13 @@ pub struct StreamLine {
 
 /// Scaling curves in memory: one for each variant that was measured with at least two thread counts.
 pub(crate) fn scaling(rows: &[BandwidthRow]) -> Vec<Scaling> {
-    let mut curves: Vec<Scaling> = Vec::new();
-    for (index, row) in rows.iter().enumerate() {
-        if row.level.as_deref() != Some("memory")
-            || !row.quality.is_measured()
-            || row.payload_bps.is_none()
-            || row.case.protocol != Protocol::Steady
-            || !row.is_plain()
-        {
-            continue;
-        }
-        let what = row.variant().to_string();
-        match curves.iter_mut().find(|curve| curve.what == what) {
-            Some(curve) => curve.rows.push(index),
-            None => curves.push(Scaling { what, level: "memory".into(), rows: vec![index] }),
-        }
-    }
+    let is_ours = |index: &usize| {
+        let row = &rows[*index];
+        row.level.as_deref() == Some("memory") && usable(row)
+    };
+    let alike = grouped((0..rows.len()).filter(is_ours), |index| rows[*index].variant().to_string());
+    let curve = |(what, rows)| Scaling { what, level: "memory".into(), rows };
+    let mut curves: Vec<Scaling> = alike.into_iter().map(curve).collect();
     for curve in &mut curves {
         // Of several working sets with the same threads the one that stands for memory elsewhere, too: visited often, then the largest.
         let place = |row: &BandwidthRow| (row.quality.is_of_headline(), row.case.working_set);

@@ -8,7 +8,7 @@ use crate::rate::{Cost, Rate};
 use crate::row::{Metric, Row};
 use crate::visits::{Gauge, Visits};
 use membound_core::case::Work;
-use membound_core::in_order::InOrder;
+use membound_core::in_order::{InOrder, grouped};
 use membound_core::machine::devices::{Device, DeviceName};
 use membound_core::record::{Measured, Measurement};
 use membound_core::units::Bytes;
@@ -106,14 +106,7 @@ pub(crate) fn ns(visit: &Measured, hz: f64) -> Vec<f64> {
 impl Copies {
     /// The routes, each with its rows, smallest first.
     pub fn routes(&self) -> Vec<(CopyWork, Vec<&CopyRow>)> {
-        let mut routes: Vec<(CopyWork, Vec<&CopyRow>)> = Vec::new();
-        for row in &self.rows {
-            match routes.iter_mut().find(|(work, _)| *work == row.work()) {
-                Some((_, rows)) => rows.push(row),
-                None => routes.push((row.work(), vec![row])),
-            }
-        }
-        routes
+        grouped(&self.rows, |row| row.work())
     }
 
     /// What a device's link can move on a route at most; absent where there is none, or it is not known.

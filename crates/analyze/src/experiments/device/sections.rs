@@ -7,7 +7,7 @@ use crate::answer::Answer;
 use crate::break_even::BreakEven;
 use crate::chart::{Axis, Chart, LEAST_POINTS, Limit, Mark, Point, Scale, Series, Shape, line, rounded};
 use crate::experiments::device::rows::{DeviceRow, Kept, OnDevice, Ratio, Use};
-use crate::missing::{grouped, reasons};
+use crate::missing::{reasons, said_once};
 use crate::rate::{Cost, Rate};
 use crate::section::{Cell, Room, Section, Table};
 use crate::wording::{SPREAD_CAPTION, gbps, memory_types, spread, spread_as, times};
@@ -80,7 +80,7 @@ fn evidence(on: &OnDevice) -> Vec<String> {
         told.extend(nodes(on, &obtained.pages_on_node));
         Some((buffer.to_string(), told.join("; ")))
     });
-    grouped(proofs)
+    said_once(proofs)
 }
 
 /// Where a buffer's pages lie, against the device.

@@ -8,7 +8,7 @@ use crate::quality::Status;
 use crate::rate::Cost;
 use crate::section::{Cell, Room, Section, Table};
 use crate::wording::gbps;
-use membound_core::in_order::InOrder;
+use membound_core::in_order::{InOrder, grouped};
 use membound_core::units::{BytesPerSecond, significant};
 
 const ABOUT: &str = "Watts, and joules for 1e9 bytes or operations, medians; ± is half the 95 % interval, the meter's step \
@@ -79,16 +79,10 @@ fn sentence(rows: &[EnergyRow], meter: &str) -> Option<String> {
 }
 
 /// The rows of each meter, the whole package first.
-fn meters(all: &[EnergyRow]) -> Vec<(String, Vec<&EnergyRow>)> {
-    let mut meters: Vec<(String, Vec<&EnergyRow>)> = Vec::new();
-    for row in all {
-        let Some(meter) = &row.meter else { continue };
-        match meters.iter_mut().find(|(known, _)| known == meter) {
-            Some((_, rows)) => rows.push(row),
-            None => meters.push((meter.clone(), vec![row])),
-        }
-    }
-    meters.order_by_key(|(meter, _)| meter != "package");
+fn meters(all: &[EnergyRow]) -> Vec<(&str, Vec<&EnergyRow>)> {
+    let metered = grouped(all, |row| row.meter.as_deref());
+    let mut meters: Vec<_> = metered.into_iter().filter_map(|(meter, rows)| Some((meter?, rows))).collect();
+    meters.order_by_key(|(meter, _)| *meter != "package");
     meters
 }
 

@@ -4,7 +4,7 @@ use crate::answer::Answer;
 use crate::break_even::BreakEven;
 use crate::chart::{Axis, Chart, MOST_LINES, Mark, Scale, Series, Shape, line, rounded};
 use crate::experiments::kinds::rows::{ALONE, Kind, Kinds};
-use crate::missing::{grouped, together};
+use crate::missing::{said_once, together};
 use crate::rate::Cost;
 use crate::section::{Cell, Room, Section, Table};
 use crate::wording::{SPREAD_CAPTION, gbps, ratio, spread, threads};
@@ -42,8 +42,8 @@ fn section(kinds: &Kinds) -> Section {
         sentences: sentences(kinds),
         tables: if measured.is_empty() { Vec::new() } else { vec![table(kinds, &measured)] },
         charts: speeds(kinds).into_iter().chain(averages(kinds)).collect(),
-        notes: grouped(proofs(broken)),
-        details: grouped(proofs(sure)),
+        notes: said_once(proofs(broken)),
+        details: said_once(proofs(sure)),
         missing: together(proofs(missing)),
         ..Section::default()
     }

@@ -9,6 +9,7 @@ use crate::rate::Rate;
 use crate::row::{Metric, Row};
 use crate::visits::{Visits, payload_bps};
 use membound_core::case::{Case, Work};
+use membound_core::in_order::grouped;
 use membound_core::machine::Machine;
 use membound_core::machine::room::NodeRoom;
 use membound_core::memory::filler::Filler;
@@ -152,14 +153,7 @@ impl PageCacheReport {
             let work = Work::PageCache(PageCache { workers: Workers::Threads, ..work });
             Some(Case { work, ..case.clone() })
         };
-        let mut sides: Vec<Vec<&CacheCurve>> = Vec::new();
-        for curve in &self.curves {
-            match sides.iter_mut().find(|side| key(side[0]) == key(curve)) {
-                Some(side) => side.push(curve),
-                None => sides.push(vec![curve]),
-            }
-        }
-        sides
+        grouped(&self.curves, |curve| key(curve)).into_iter().map(|(_, side)| side).collect()
     }
 }
 
@@ -186,12 +180,6 @@ impl Drawn {
     fn views(&self) -> Vec<&[f64]> {
         self.batches.iter().map(Vec::as_slice).collect()
     }
-
-    /// Whether both are the same kernel beside other files or with other cures.
-    fn is_alike(&self, other: &Drawn) -> bool {
-        let bare = |case: &Case| Case { work: kernel_of(&case.work), ..case.clone() };
-        bare(&self.row.case) == bare(&other.row.case)
-    }
 }
 
 /// The work with no file and no cure.
@@ -209,14 +197,10 @@ pub(crate) fn page_cache(visits: &Visits<'_>) -> PageCacheReport {
     drawn.sort_by_cached_key(|Drawn { row, .. }| {
         (kernel_of(&row.case.work), row.case.cpus.clone(), row.work().cure, row.work().file)
     });
-    let mut curves: Vec<Vec<usize>> = Vec::new();
-    for index in 0..drawn.len() {
-        match curves.iter_mut().find(|curve| drawn[curve[0]].is_alike(&drawn[index])) {
-            Some(curve) => curve.push(index),
-            None => curves.push(vec![index]),
-        }
-    }
-    let curves = curves.into_iter().map(|members| curve(&members, &mut drawn)).collect();
+    // The same kernel beside other files or with other cures.
+    let kernel = |case: &Case| Case { work: kernel_of(&case.work), ..case.clone() };
+    let alike = grouped(0..drawn.len(), |index| kernel(&drawn[*index].row.case));
+    let curves = alike.into_iter().map(|(_, members)| curve(&members, &mut drawn)).collect();
     let found = |one: &Drawn| one.row.obtained.as_ref()?.page_cache.as_ref()?.kept.clone();
     let kept = drawn.iter().find_map(found);
     let rows = drawn.into_iter().map(|one| one.row).collect();
