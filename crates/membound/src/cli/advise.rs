@@ -104,9 +104,6 @@ fn stream_size(text: &str) -> Result<(String, Bytes), String> {
 
 /// The text to print.
 pub fn run(args: &AdviseArgs) -> anyhow::Result<String> {
-    if args.format == Format::Csv {
-        return Err(usage("advice is no rows; print it with --format table, json or markdown"));
-    }
     let row = Kernel::named(&args.kernel);
     let (formula, rows) = match row {
         Some(kernel) => (kernel.formula(), kernel.rows),

@@ -4,7 +4,6 @@ use clap::Args;
 use membound_core::json;
 
 use crate::cli::args::{Done, Format};
-use crate::cli::usage;
 use membound_analyze::across::sections::devices as sections;
 use membound_core::machine::devices::Api;
 use membound_measure::executor::device::discover;
@@ -19,9 +18,6 @@ pub struct DevicesArgs {
 
 /// Asks the drivers, and shows what they say. That there is no device is an answer.
 pub fn run(args: &DevicesArgs) -> anyhow::Result<Done> {
-    if args.format == Format::Csv {
-        return Err(usage("devices are no rows; print them with --format table, json or markdown"));
-    }
     let devices = discover(Api::ALL);
     if args.format == Format::Json {
         return Ok(Done::ok(json::pretty(&devices) + "\n"));

@@ -38,14 +38,8 @@ pub fn run(args: &MachineArgs) -> anyhow::Result<String> {
             let line = |(name, sheet): (&str, Sheet)| format!("{name:<18}{}\n", sheet.name);
             return Ok(Sheet::all().map(line).collect());
         }
-        Some(_) if args.format == Format::Csv => {
-            return Err(usage("a sheet is no rows; print it with --format table, json or markdown"));
-        }
         Some(spec) if args.format == Format::Json => return Ok(view::json::sheet(&Sheet::find(spec).map_err(usage)?)),
         Some(spec) => return Ok(args.format.drawn(&sections::limits::sheet(&Sheet::find(spec).map_err(usage)?))),
-        None if args.format == Format::Csv => {
-            return Err(usage("facts are no rows; print them with --format table, json or markdown"));
-        }
         None => {}
     }
     let machine = match &args.root {
