@@ -6,6 +6,7 @@
 
 use std::collections::VecDeque;
 use std::fmt::Write;
+use std::time::Duration;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -265,6 +266,23 @@ pub struct Watch {
     recent: VecDeque<Measurement>,
     machine: Machine,
     hz: f64,
+}
+
+/// Where watching stands; for whoever looks from outside.
+#[derive(Debug)]
+pub struct Standing<'a> {
+    /// What is known of the figures.
+    pub watch: &'a Watch,
+    /// When the last probe ended, in seconds since 1970; absent before the first.
+    pub last_probe_unix_s: Option<u64>,
+    /// Probes made since watching began.
+    pub probes: u64,
+    /// Whether others use the machine, so that nothing is probed; not once watching has ended.
+    pub is_paused: bool,
+    /// Lines that could not be written to the record yet.
+    pub unwritten: usize,
+    /// CPU time taken since watching began.
+    pub cpu: Duration,
 }
 
 impl Watch {

@@ -6,7 +6,7 @@
 use std::fmt::Write;
 
 use crate::across::check::{Against, CheckRow, Checkup, Health};
-use crate::across::watch::{Series, Watch};
+use crate::across::watch::{Series, Standing};
 
 /// What came of a check.
 #[derive(Debug, Clone, Copy)]
@@ -85,23 +85,6 @@ fn whole(families: &[Family]) -> String {
     families.iter().filter(|family| !family.samples.is_empty()).map(text).collect()
 }
 
-/// Where watching a machine stands.
-#[derive(Debug, Clone, Copy)]
-pub struct Standing<'a> {
-    /// Its figures.
-    pub watch: &'a Watch,
-    /// When the last probe ended, in seconds since 1970; absent before the first.
-    pub last_probe_unix_s: Option<u64>,
-    /// Probes made since watching began.
-    pub probes: u64,
-    /// Whether others use the machine, so that nothing is probed.
-    pub is_paused: bool,
-    /// Lines that could not be written to the record yet.
-    pub unwritten: usize,
-    /// CPU time taken since watching began, in seconds.
-    pub cpu_s: f64,
-}
-
 /// What is told of each figure that is watched.
 type Watched = (&'static str, &'static str, fn(&Series) -> Option<f64>);
 
@@ -151,7 +134,7 @@ pub fn watch(standing: &Standing<'_>) -> String {
             "Visits that could not be written to the record yet.",
             Some(standing.unwritten as f64),
         ),
-        one("membound_watch_cpu_seconds", "CPU time taken since watching began.", Some(standing.cpu_s)),
+        one("membound_watch_cpu_seconds", "CPU time taken since watching began.", Some(standing.cpu.as_secs_f64())),
     ];
     families.extend(WATCHED.iter().map(|(name, help, value)| {
         let sample = |series: &Series| Some((labels(&[("quantity", series.quantity.clone())]), value(series)?));

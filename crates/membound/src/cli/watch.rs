@@ -14,9 +14,9 @@ use crate::cli::usage::usage;
 use crate::cli::words::{chosen, kernels};
 use crate::watch;
 use crate::watch::diary::{Before, Diary};
-use crate::watch::{Plan, Standing, World};
+use crate::watch::{Plan, World};
 use membound_analyze::across::check::stranger;
-use membound_analyze::across::watch::{Watch, WatchRow, named};
+use membound_analyze::across::watch::{Standing, Watch, WatchRow, named};
 use membound_analyze::output::{json, prometheus};
 use membound_core::case::{Case, USUAL_MEMORY};
 use membound_core::experiments::choice;
@@ -274,15 +274,7 @@ impl Shower {
     /// Where it can't be written, that is said once.
     fn show(&mut self, standing: &Standing<'_>) {
         let Some(path) = &self.path else { return };
-        let text = prometheus::watch(&prometheus::Standing {
-            watch: standing.watch,
-            last_probe_unix_s: standing.last_probe_unix_s,
-            probes: standing.probes,
-            is_paused: standing.is_paused,
-            unwritten: standing.unwritten,
-            cpu_s: standing.cpu.as_secs_f64(),
-        });
-        match say::file(path, &text, Readers::Everybody) {
+        match say::file(path, &prometheus::watch(standing), Readers::Everybody) {
             Err(fault) if !self.is_failing => {
                 say::note(format_args!("cannot write {}: {fault}; it is tried again at each probe", path.display()));
                 self.is_failing = true;

@@ -10,7 +10,7 @@ pub mod diary;
 use std::time::Duration;
 
 use membound_analyze::across::check::Probe;
-use membound_analyze::across::watch::{Event, NoFigure, Watch, WatchRow};
+use membound_analyze::across::watch::{Event, NoFigure, Standing, Watch, WatchRow};
 use membound_core::record::{Line, Measurement};
 use membound_core::units::counted;
 use membound_measure::os::signals;
@@ -61,23 +61,6 @@ pub trait World {
     /// # Errors
     /// Who has it, in words.
     fn turn(&mut self) -> Result<Self::Turn, String>;
-}
-
-/// How watching stands; for whoever looks from outside.
-#[derive(Debug)]
-pub struct Standing<'a> {
-    /// What is known of the figures.
-    pub watch: &'a Watch,
-    /// When the last probe was made, in seconds since 1970.
-    pub last_probe_unix_s: Option<u64>,
-    /// Probes made.
-    pub probes: u64,
-    /// Whether others use the machine; not once watching has ended.
-    pub is_paused: bool,
-    /// Lines that could not be written yet.
-    pub unwritten: usize,
-    /// CPU time taken.
-    pub cpu: Duration,
 }
 
 /// What came of watching.
