@@ -7,6 +7,7 @@ use std::time::Duration;
 use crate::case::{Case, Protocol, USUAL_MEMORY};
 use crate::experiments::frame::{Frame, PlanError, over_chase};
 use crate::kernel::chase::{Chase, Order};
+use crate::machine::caches::Cache;
 use crate::memory::{MemoryKind, MemorySpec};
 use crate::units::Bytes;
 
@@ -49,8 +50,8 @@ pub struct LatencyChoice {
 /// A page and a line: each place in a page of its own, and lines spread over the sets of the caches. They fill the caches
 /// as the same number of lines does that lie side by side; what they cost more is translation.
 pub const SPARSE_STRIDE: u32 = 4096 + 64;
-/// Even-numbered lines, or as many of a larger size: what a prefetcher fetches of a pair of lines is never asked for.
-pub const MAP_STRIDE: u32 = 128;
+/// Even-numbered lines of 64 bytes.
+const MAP_STRIDE: u32 = 128;
 /// Blocks within which the map permutes lines.
 const MAP_BLOCKS: [u32; 3] = [64 << 10, 512 << 10, 2 << 20];
 /// Up to here a visit takes some milliseconds, so that working sets may lie close together.
@@ -137,8 +138,7 @@ pub fn latency_choice(frame: &Frame, choice: &LatencyChoice) -> Result<Vec<Case>
 /// Each CPU x memory kind x block: even lines in random order within a block, blocks one after the other.
 pub fn latency_map(frame: &Frame, memory: &[MemorySpec], sizes: &[Bytes]) -> Result<Vec<Case>, PlanError> {
     let sizes = if sizes.is_empty() { vec![frame.memory_size(1)] } else { sizes.to_vec() };
-    let line = frame.shared.iter().map(|(cache, _)| cache.line.0 as u32).max().unwrap_or(0);
-    let stride_bytes = MAP_STRIDE.max(2 * line);
+    let stride_bytes = map_stride(frame.shared.iter().map(|(cache, _)| cache));
     let mut cases = Vec::new();
     for &cpu in &frame.placement.first(frame.placement.most())? {
         for ((&memory, &size), block_bytes) in
@@ -149,6 +149,12 @@ pub fn latency_map(frame: &Frame, memory: &[MemorySpec], sizes: &[Bytes]) -> Res
         }
     }
     Ok(crate::case::distinct(cases))
+}
+
+/// Bytes from place to place of a map on a machine with these data caches: even-numbered lines of the largest size, so that what a
+/// prefetcher fetches of a pair of lines is never asked for.
+pub fn map_stride<'a>(caches: impl Iterator<Item = &'a Cache>) -> u32 {
+    caches.map(|cache| 2 * cache.line.0 as u32).fold(MAP_STRIDE, u32::max)
 }
 
 /// One line in each page: blocks hold one place.

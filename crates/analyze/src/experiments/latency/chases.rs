@@ -133,7 +133,7 @@ impl Chases {
         Latency {
             translation,
             parallelism: parallelism(&chases, streaming, line),
-            map: map(&chases, line),
+            map: map(&chases, machine),
             levels: levels.iter().filter(|level| level.latency.is_some()).cloned().collect(),
             is_beside_bandwidth,
             rows: chases.into_iter().map(|chased| chased.row).collect(),

@@ -6,8 +6,9 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::experiments::latency::ladder::Chased;
-use membound_core::experiments::latency::MAP_STRIDE;
+use membound_core::experiments::latency::map_stride;
 use membound_core::kernel::chase::Order;
+use membound_core::machine::Machine;
 use membound_core::memory::MemoryKind;
 use membound_core::units::Bytes;
 
@@ -39,9 +40,9 @@ impl MapLine {
     }
 }
 
-/// Even lines, of so many bytes, permuted within blocks: for each memory and node a line over cores.
-pub(super) fn map(chases: &[Chased], line: Bytes) -> Vec<MapLine> {
-    let stride = MAP_STRIDE.max(2 * line.0 as u32);
+/// Even lines permuted within blocks: for each memory and node a line over cores.
+pub(super) fn map(chases: &[Chased], machine: &Machine) -> Vec<MapLine> {
+    let stride = map_stride(machine.caches.iter().filter(|cache| cache.holds_data()));
     let is_mapped =
         |c: &&Chased| c.is_plain() && c.chase().order == Order::PageOrdered && c.chase().stride_bytes == stride;
     let mut lines: BTreeMap<_, Vec<&Chased>> = BTreeMap::new();
