@@ -48,6 +48,8 @@ pub(crate) struct Chases {
     translation: Vec<TranslationLevel>,
     /// Bytes of a huge page.
     huge_page: Bytes,
+    /// Bytes that memory moves at once.
+    line: Bytes,
 }
 
 /// The chases of a record. Those of a matrix of nodes belong to no ladder.
@@ -61,9 +63,10 @@ pub(crate) fn chases(visits: &Visits<'_>) -> Chases {
         chases.into_iter().partition(|chased| chased.case.threads() < 2);
     let machine = &visits.header().machine;
     let pages = &machine.pages;
-    let line = machine.line(first_cpu(&chases));
+    let first_cpu = chases.first().and_then(|chase| chase.case.cpus.first().copied()).unwrap_or(0);
+    let line = machine.line(first_cpu);
     let translation = translation(&chases, pages.base_bytes(), line);
-    Chases { chases, together, translation, huge_page: pages.huge_bytes() }
+    Chases { chases, together, translation, huge_page: pages.huge_bytes(), line }
 }
 
 impl Chases {
@@ -118,8 +121,7 @@ impl Chases {
         is_beside_bandwidth: bool,
         machine: &Machine,
     ) -> Latency {
-        let Chases { mut chases, mut together, translation, .. } = self;
-        let line = machine.line(first_cpu(&chases));
+        let Chases { mut chases, mut together, translation, line, .. } = self;
         chases.iter_mut().for_each(|chase| chase.row.level = level_of(chase, &levels.all));
         // Threads share caches, and each may have some of its own.
         together.iter_mut().for_each(|chase| chase.row.level = names::level_of(&chase.case, &levels.all, machine));
@@ -140,10 +142,6 @@ impl Chases {
             together: together.into_iter().map(|chased| chased.row).collect(),
         }
     }
-}
-
-fn first_cpu(chases: &[Chased]) -> u32 {
-    chases.first().and_then(|chase| chase.case.cpus.first().copied()).unwrap_or(0)
 }
 
 /// What a load from memory takes by the one chase that was visited more often than all others there together, if there is one. Nothing
