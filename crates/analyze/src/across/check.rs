@@ -280,22 +280,23 @@ pub fn look(probes: &[Probe], criteria: &Criteria, now: &Record) -> Checkup {
     let mut now = now.clone();
     now.header.sheet.clone_from(&criteria.sheet);
     let report = report(&now);
-    let is_measured = |probe: &&Probe| bare(probe, &report).health == Health::Healthy;
-    let measured = probes.iter().filter(is_measured).map(|probe| probe.quantity.clone()).collect();
+    let bare: Vec<CheckRow> = probes.iter().map(|probe| bare(probe, &report)).collect();
+    let measured = bare.iter().filter(|row| row.health == Health::Healthy).map(|row| row.quantity.clone()).collect();
     let mut checkup = Checkup { measured, ..Checkup::default() };
-    if criteria.baseline.is_empty() {
-        checkup.rows.extend(probes.iter().filter(|_| criteria.sheet.is_none()).map(|probe| bare(probe, &report)));
-    } else {
+    if criteria.baseline.is_empty() && criteria.sheet.is_none() {
+        checkup.rows.clone_from(&bare);
+    }
+    if !criteria.baseline.is_empty() {
         let side = |name: &str, records: Vec<Record>| Side { name: name.into(), source: Source::Records(records) };
         let now = side("now", vec![now]);
         let found = compare::compare(&side("baseline", criteria.baseline.clone()), &now, criteria.tolerance);
-        checkup.rows.extend(probes.iter().map(|probe| against_baseline(probe, &report, &found, criteria.tolerance)));
+        checkup.rows.extend(bare.iter().map(|own| against_baseline(own.clone(), &found, criteria.tolerance)));
         checkup.rows.extend(clock(&found, probes, criteria.tolerance));
         checkup.facts = facts(&found.changes, &criteria.baseline, &report.machine);
     }
     if let Some(sheet) = &criteria.sheet {
-        let mut rows: Vec<(CheckRow, Option<Share>)> =
-            probes.iter().map(|probe| (bare(probe, &report), share_of_sheet(probe, &report))).collect();
+        let shares = probes.iter().map(|probe| share_of_sheet(probe, &report));
+        let mut rows: Vec<(CheckRow, Option<Share>)> = bare.into_iter().zip(shares).collect();
         // A sheet judges few figures, and what crashed is degraded whatever it is held against.
         let is_alone = criteria.baseline.is_empty();
         rows.retain(|(row, share)| share.is_some() || is_alone && row.health == Health::Degraded);
@@ -514,8 +515,7 @@ fn measured(probe: &Probe, report: &Report) -> (Option<f64>, Option<String>) {
     row.map_or_else(not_visited, |row| (row.payload_bps.map(|rate| rate.value()), row.quality.fault()))
 }
 
-fn against_baseline(probe: &Probe, report: &Report, found: &Comparison, tolerance: f64) -> CheckRow {
-    let own = bare(probe, report);
+fn against_baseline(own: CheckRow, found: &Comparison, tolerance: f64) -> CheckRow {
     let is_own = |row: &&ComparisonRow| row.what == own.what;
     let least = 1.0 - tolerance;
     if let Some(row) = found.rows.iter().find(is_own) {
