@@ -38,7 +38,7 @@ pub(crate) fn reasons<R: AnyRow>(rows: &[R]) -> Vec<Missing> {
 
 /// Every reason in what is known of how far figures can be trusted.
 pub(crate) fn gathered<'a>(rows: impl Iterator<Item = (String, &'a Quality)>) -> Vec<Missing> {
-    together(rows.filter_map(|(name, quality)| Some((name, quality.fault()?))))
+    together(rows.filter_map(|(name, quality)| Some((name, quality.fault()?.to_string()))))
 }
 
 /// Everything that is said of something, once, with all that it is said of, a line each.

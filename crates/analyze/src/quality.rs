@@ -1,6 +1,8 @@
 //! How far a figure can be trusted: what every row says of itself, whatever its metric, and how that follows from the
 //! visits to a case.
 
+use std::fmt;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -29,6 +31,34 @@ words! {
         Crashed = "crashed",
         /// The figures, or the data behind them, can't be right.
         Invalid = "invalid",
+    }
+}
+
+/// Why there are no figures that hold.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Fault {
+    /// What came instead; never [`Status::Measured`].
+    pub outcome: Status,
+    /// Why.
+    pub reason: String,
+}
+
+impl Fault {
+    /// Whether this is a crash or a wrong result: lack of time or memory is none, nor are memory types that a hypervisor ignores
+    /// ([`Outcome::is_failure`]).
+    pub(crate) fn is_failure(&self) -> bool {
+        match self.outcome {
+            Status::Crashed => true,
+            Status::Invalid => !self.reason.starts_with(IGNORED),
+            Status::Measured | Status::Unavailable => false,
+        }
+    }
+}
+
+/// `unavailable: this processor has no AVX`.
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.outcome, self.reason)
     }
 }
 
@@ -86,19 +116,9 @@ impl Quality {
         self.flags.iter().map(|flag| flag.word()).collect::<Vec<_>>().join(" ")
     }
 
-    /// Why there are no figures that hold: `unavailable: this processor has no AVX`.
-    pub fn fault(&self) -> Option<String> {
-        self.reason.as_ref().map(|reason| format!("{}: {reason}", self.outcome))
-    }
-
-    /// Whether this is what [`Quality::fault`] says of a crash or a wrong result: lack of time or memory is none, nor are memory types
-    /// that a hypervisor ignores ([`Outcome::is_failure`]).
-    pub(crate) fn is_faulty(fault: Option<&str>) -> bool {
-        let parts = fault.and_then(|text| text.split_once(": "));
-        parts.is_some_and(|(status, reason)| match status {
-            status if status == Status::Crashed.word() => true,
-            status => status == Status::Invalid.word() && !reason.starts_with(IGNORED),
-        })
+    /// Why there are no figures that hold.
+    pub fn fault(&self) -> Option<Fault> {
+        Some(Fault { outcome: self.outcome, reason: self.reason.clone()? })
     }
 
     /// Adds flags whose tests hold.

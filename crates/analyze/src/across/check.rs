@@ -18,7 +18,7 @@ use crate::across::{compare, limits};
 use crate::experiments::bandwidth::rows::BandwidthRow;
 use crate::experiments::latency::rows::LatencyRow;
 use crate::of_record::report;
-use crate::quality::Quality;
+use crate::quality::Fault;
 use crate::rate::Rate;
 use crate::report::Report;
 use membound_core::case::{Case, Protocol, USUAL_MEMORY, Work};
@@ -479,7 +479,12 @@ fn fewer_modules(change: &Change) -> Option<String> {
 
 /// A row without a judgement: what was measured.
 fn bare(probe: &Probe, report: &Report) -> CheckRow {
-    let (value, reason) = measured(probe, report);
+    let found = measured(probe, report);
+    let reason = match &found {
+        Some((_, fault)) => fault.as_ref().map(ToString::to_string),
+        None => Some("no time was left for it".into()),
+    };
+    let (value, fault) = found.unwrap_or_default();
     let unit = if matches!(probe.case.work, Work::Chase(_)) { "ns" } else { "B/s" };
     CheckRow {
         metric: "check".into(),
@@ -495,7 +500,7 @@ fn bare(probe: &Probe, report: &Report) -> CheckRow {
         ratio: None,
         ratio_ci95: None,
         least_ratio: None,
-        health: match (Quality::is_faulty(reason.as_deref()), value) {
+        health: match (fault.is_some_and(|fault| fault.is_failure()), value) {
             (true, _) => Health::Degraded,
             (false, Some(_)) => Health::Healthy,
             (false, None) => Health::Unknown,
@@ -504,15 +509,14 @@ fn bare(probe: &Probe, report: &Report) -> CheckRow {
     }
 }
 
-/// A probe's figure, or why there is none.
-fn measured(probe: &Probe, report: &Report) -> (Option<f64>, Option<String>) {
-    let not_visited = || (None, Some("no time was left for it".to_string()));
+/// A probe's figure, and why there is none that holds; absent where it was not visited.
+fn measured(probe: &Probe, report: &Report) -> Option<(Option<f64>, Option<Fault>)> {
     if matches!(probe.case.work, Work::Chase(_)) {
-        let row = report.latency.rows.iter().find(|row| row.case == probe.case);
-        return row.map_or_else(not_visited, |row| (row.latency_ns.map(|cost| cost.value()), row.quality.fault()));
+        let row = report.latency.rows.iter().find(|row| row.case == probe.case)?;
+        return Some((row.latency_ns.map(|cost| cost.value()), row.quality.fault()));
     }
-    let row = report.rows.iter().find(|row| row.case == probe.case);
-    row.map_or_else(not_visited, |row| (row.payload_bps.map(|rate| rate.value()), row.quality.fault()))
+    let row = report.rows.iter().find(|row| row.case == probe.case)?;
+    Some((row.payload_bps.map(|rate| rate.value()), row.quality.fault()))
 }
 
 fn against_baseline(own: CheckRow, found: &Comparison, tolerance: f64) -> CheckRow {
@@ -542,13 +546,14 @@ fn against_baseline(own: CheckRow, found: &Comparison, tolerance: f64) -> CheckR
         };
     }
     let lone = found.one_sided.iter().find(|row| is_own(row) && row.verdict == Verdict::OnlyA);
-    let reason = own.reason.clone().or_else(|| lone.and_then(|row| row.reason.clone()));
+    // Its own reason is the first.
+    let is_failure = own.health == Health::Degraded || own.reason.is_none() && lone.is_some_and(|row| row.is_failure);
     CheckRow {
         against: Some(Against::Baseline),
         reference: lone.and_then(|row| row.a),
         least_ratio: Some(least),
-        health: if Quality::is_faulty(reason.as_deref()) { Health::Degraded } else { Health::Unknown },
-        reason,
+        health: if is_failure { Health::Degraded } else { Health::Unknown },
+        reason: own.reason.or_else(|| lone.and_then(|row| row.reason.clone())),
         ..own
     }
 }

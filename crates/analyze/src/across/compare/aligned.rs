@@ -6,6 +6,7 @@ use std::hash::Hash;
 
 use crate::across::compare::cells::{Cell, Key, Meaning};
 use crate::across::compare::row::{Matched, Verdict};
+use crate::quality::Fault;
 use membound_core::index::{Index, index};
 use membound_core::parallel;
 use membound_core::units::Bytes;
@@ -31,7 +32,7 @@ impl Pair<'_> {
 #[derive(Debug)]
 pub(crate) struct Lone<'a> {
     pub cell: &'a Cell<'a>,
-    pub reason: Option<String>,
+    pub fault: Option<Fault>,
 }
 
 /// What was matched, and what was not.
@@ -65,7 +66,7 @@ pub(crate) fn align<'a>(a: &'a [Cell<'a>], b: &'a [Cell<'a>], caches_differ: boo
     tell_apart(&mut pairs);
     let [left_a, left_b] = left;
     let lone = |told: Vec<&'a Cell<'a>>, left: Vec<&'a Cell<'a>>, reasons: &Reasons| -> Vec<Lone<'a>> {
-        told.into_iter().chain(left).map(|cell| Lone { cell, reason: reasons.of_other(cell) }).collect()
+        told.into_iter().chain(left).map(|cell| Lone { cell, fault: reasons.of_other(cell) }).collect()
     };
     let [of_b, of_a] = &reasons;
     Aligned {
@@ -76,24 +77,24 @@ pub(crate) fn align<'a>(a: &'a [Cell<'a>], b: &'a [Cell<'a>], caches_differ: boo
 
 /// Why cells of a side have no figure.
 struct Reasons<'a> {
-    by_key: Index<Key<'a>, &'a String>,
-    by_meaning: Index<Meaning<'a>, &'a String>,
+    by_key: Index<Key<'a>, &'a Fault>,
+    by_meaning: Index<Meaning<'a>, &'a Fault>,
 }
 
 impl<'a> Reasons<'a> {
     fn of(cells: &'a [Cell<'a>]) -> Reasons<'a> {
         // Of several of a meaning the first: those after it are put in first.
-        let told = || cells.iter().rev().filter_map(|cell| Some((cell, cell.reason.as_ref()?)));
+        let told = || cells.iter().rev().filter_map(|cell| Some((cell, cell.fault.as_ref()?)));
         Reasons {
-            by_key: told().map(|(cell, reason)| (cell.key, reason)).collect(),
-            by_meaning: told().filter_map(|(cell, reason)| Some((cell.meaning()?, reason))).collect(),
+            by_key: told().map(|(cell, fault)| (cell.key, fault)).collect(),
+            by_meaning: told().filter_map(|(cell, fault)| Some((cell.meaning()?, fault))).collect(),
         }
     }
 
     /// Of the cell that is the same as this one of the other side.
-    fn of_other(&self, cell: &Cell) -> Option<String> {
+    fn of_other(&self, cell: &Cell) -> Option<Fault> {
         let by_meaning = || self.by_meaning.get(&cell.meaning()?);
-        self.by_key.get(&cell.key).or_else(by_meaning).map(|reason| (*reason).clone())
+        self.by_key.get(&cell.key).or_else(by_meaning).map(|fault| (*fault).clone())
     }
 }
 

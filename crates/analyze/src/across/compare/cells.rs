@@ -10,7 +10,7 @@ use crate::experiments::latency::rows as latency;
 use crate::experiments::latency::rows::LatencyRow;
 use crate::experiments::loaded::rows as loaded;
 use crate::experiments::{copies, device, flops, offsets, pages};
-use crate::quality::{Quality, Status};
+use crate::quality::{Fault, Quality, Status};
 use crate::report::Report;
 use crate::visits::{Visits, core_clock, first_use_s, payload_bps};
 use membound_core::case::{Case, Protocol, StreamMemory, Work};
@@ -41,7 +41,7 @@ pub(crate) struct Cell<'a> {
     /// Of each run, the visits. A run that lacks the cell has none.
     pub runs: Vec<Vec<Visit>>,
     /// Why there are no figures, where there are none.
-    pub reason: Option<String>,
+    pub fault: Option<Fault>,
 }
 
 /// The samples of one visit.
@@ -260,8 +260,8 @@ pub(crate) fn of_records<'a>(runs: &'a [(Visits<'a>, Report)], hosts: &Hosts<'_>
                 cells.len() - 1
             });
             cells[at].runs[run] = found.runs.concat();
-            if cells[at].reason.is_none() {
-                cells[at].reason = found.reason;
+            if cells[at].fault.is_none() {
+                cells[at].fault = found.fault;
             }
         }
     }
@@ -286,7 +286,7 @@ pub(crate) fn of_figures(figures: &[Figure]) -> Vec<Cell<'_>> {
                 unit: &figure.unit,
                 better: figure.better,
                 runs: vec![run],
-                reason: None,
+                fault: None,
             }),
         }
     }
@@ -305,7 +305,7 @@ fn of_case<'a>(
 ) -> Vec<Cell<'a>> {
     let case = &visits[0].case;
     let (group, fault) = place(case, rows);
-    let reason = fault.or_else(|| Quality::of(visits).fault());
+    let fault = fault.or_else(|| Quality::of(visits).fault());
     let measured: Vec<(u32, &Measured)> =
         visits.iter().filter_map(|visit| Some((visit.round, visit.outcome.measured()?))).collect();
     let quantities = quantities(case, &measured, all.hz(), distances);
@@ -317,8 +317,8 @@ fn of_case<'a>(
         unit,
         better,
         // A fault in one visit makes the case faulty, as in its row.
-        runs: vec![if reason.is_none() { visits } else { Vec::new() }],
-        reason: reason.clone(),
+        runs: vec![if fault.is_none() { visits } else { Vec::new() }],
+        fault: fault.clone(),
     };
     quantities.into_iter().map(cell).collect()
 }
@@ -397,14 +397,14 @@ impl<'a> RowsByCase<'a> {
 }
 
 /// The group of a case, and why its row says that its figures can't be.
-fn place<'a>(case: &Case, rows: &RowsByCase<'a>) -> (&'a str, Option<String>) {
+fn place<'a>(case: &Case, rows: &RowsByCase<'a>) -> (&'a str, Option<Fault>) {
     if let Some(name) = experiment(case) {
         return (name, None);
     }
     let found = match &case.work {
         Work::Chase(_) => rows.latency.get(case).map(|row| (&row.level, None)),
         _ => rows.bandwidth.get(case).map(|row| {
-            let fault = row.quality.fault().filter(|_| row.quality.outcome == Status::Invalid);
+            let fault = row.quality.fault().filter(|fault| fault.outcome == Status::Invalid);
             (&row.level, fault)
         }),
     };

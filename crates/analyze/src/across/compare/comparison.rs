@@ -3,7 +3,6 @@
 use crate::across::compare::environment::Change;
 use crate::across::compare::figures::Figure;
 use crate::across::compare::row::{ComparisonRow, Verdict};
-use crate::quality::Quality;
 use crate::report::Report;
 use crate::wording::some;
 use membound_core::record::Record;
@@ -60,8 +59,7 @@ impl Comparison {
 
     /// Cells of A that crashed or computed wrong results in a run of B.
     pub fn broken(&self) -> impl Iterator<Item = &ComparisonRow> {
-        let is_broken = |row: &&ComparisonRow| Quality::is_faulty(row.reason.as_deref());
-        self.all().filter(|row| row.verdict != Verdict::OnlyB).filter(is_broken)
+        self.all().filter(|row| row.verdict != Verdict::OnlyB && row.is_failure)
     }
 
     /// The same in a sentence.

@@ -20,7 +20,6 @@ use crate::across::compare::cells::{Cell, Hosts, Visit};
 use crate::across::compare::comparison::{Comparison, Side, Source};
 use crate::across::compare::row::{ComparisonRow, Matched, Verdict};
 use crate::of_record::of_visits;
-use crate::quality::Quality;
 use crate::report::Report;
 use crate::visits::Visits;
 use membound_core::in_order::{InOrder, distinct};
@@ -158,7 +157,7 @@ fn row(pair: &Pair, found: Difference, equal_clock: Option<Difference>, noise: f
         stats::quantiles::median(clocks)
     };
     let ratio = speed(found.ratio);
-    ComparisonRow {
+    let row = ComparisonRow {
         matched: Some(pair.matched),
         a: Some(found.a),
         b: Some(found.b),
@@ -174,10 +173,10 @@ fn row(pair: &Pair, found: Difference, equal_clock: Option<Difference>, noise: f
         clock_hz: clock(&pair.a).zip(clock(&pair.b)).map(|(a, b)| [a, b]),
         draws: found.draws,
         group: pair.group(),
-        // Other runs of the side have figures.
-        reason: pair.b.reason.clone().filter(|_| pair.a.reason.is_none()).filter(|why| Quality::is_faulty(Some(why))),
         ..bare(&pair.a, pair.what.clone())
-    }
+    };
+    // Other runs of the side have figures.
+    row.because_of(pair.b.fault.as_ref().filter(|fault| pair.a.fault.is_none() && fault.is_failure()))
 }
 
 fn verdict(speed: f64, found: &Difference, were_elsewhere: bool, noise: f64) -> Verdict {
@@ -216,6 +215,7 @@ fn bare(cell: &Cell, what: String) -> ComparisonRow {
         draws: [0, 0],
         needed: None,
         reason: None,
+        is_failure: false,
     }
 }
 
@@ -224,7 +224,7 @@ fn lone(lone: &aligned::Lone, verdict: Verdict) -> ComparisonRow {
     let distance = met_by([lone.cell; 2]);
     let value = undisturbed_value(lone.cell.better, &runs(lone.cell, distance, &plain));
     let (a, b) = if verdict == Verdict::OnlyA { (value, None) } else { (None, value) };
-    ComparisonRow { a, b, verdict, reason: lone.reason.clone(), ..bare(lone.cell, lone.cell.what()) }
+    ComparisonRow { a, b, verdict, ..bare(lone.cell, lone.cell.what()) }.because_of(lone.fault.as_ref())
 }
 
 /// Groups in the order in which a reader goes through a machine.

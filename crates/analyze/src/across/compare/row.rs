@@ -3,6 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::quality::Fault;
 use membound_core::stats::states::Better;
 use membound_core::units::words;
 
@@ -90,9 +91,18 @@ pub struct ComparisonRow {
     /// Why one side has no figure, where it says so.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
+    /// Whether that is a crash or a wrong result.
+    #[serde(skip)]
+    pub is_failure: bool,
 }
 
 impl ComparisonRow {
+    /// With this as the reason.
+    pub(crate) fn because_of(self, fault: Option<&Fault>) -> ComparisonRow {
+        let is_failure = fault.is_some_and(Fault::is_failure);
+        ComparisonRow { reason: fault.map(ToString::to_string), is_failure, ..self }
+    }
+
     /// Whether chance does not explain the difference.
     pub fn is_significant(&self) -> bool {
         matches!(self.verdict, Verdict::Faster | Verdict::Slower | Verdict::WithinNoise)

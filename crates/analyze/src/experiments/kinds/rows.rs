@@ -208,7 +208,7 @@ fn proof<'a>(kind: MemoryKind, mut passes: impl Iterator<Item = &'a Pass<'a>> + 
     let measured = passes.clone().filter(|pass| pass.quality.is_measured()).filter_map(|pass| pass.obtained);
     let Some(obtained) = measured.clone().next() else {
         let reason = passes.find_map(|pass| pass.quality.fault());
-        return (reason.unwrap_or_else(|| "not measured".into()), false);
+        return (reason.map_or_else(|| "not measured".into(), |fault| fault.to_string()), false);
     };
     // A promise that was not kept in one row is not kept.
     let broken = measured.flat_map(|obtained| &obtained.proofs);
