@@ -4,7 +4,7 @@
 pub mod parts;
 pub mod section;
 
-use crate::output::html::parts::{Section, boxed, document, marked};
+use crate::output::html::parts::{document, marked};
 use maud::{Markup, PreEscaped, html};
 
 use crate::across::sections;
@@ -12,8 +12,9 @@ use crate::across::sections::overview::Screen;
 use crate::experiments::bandwidth::sections::all_rows;
 use crate::output::{ending, machine_line, svg};
 use crate::report::Report;
+use crate::section::{Item, Section, Table};
 use crate::wording::gbps;
-use membound_core::record::Environment;
+use membound_core::record::{Clock, Environment};
 use membound_core::units::{Bytes, Nanoseconds, significant, utc};
 
 /// Columns of what is set in letters of one width.
@@ -36,19 +37,15 @@ pub fn page(report: &Report) -> String {
         section::drawn(verdict),
         section::drawn(host),
         section::drawn(warnings),
-        environment(report),
-        method(report),
+        section::drawn(environment(report)),
+        section::drawn(method(report)),
         section::drawn(all_rows(&report.rows)),
     ]);
-    let sections: Vec<Section> = sections.into_iter().filter(|section| !section.is_empty()).collect();
+    let sections: Vec<parts::Section> = sections.into_iter().filter(|section| !section.is_empty()).collect();
     document(&report.host, first_screen(report, &overview), &report.tool, &sections).into_string()
 }
 
-fn text(id: &'static str, title: &'static str, about: &'static str, body: Option<Markup>) -> Section {
-    Section { id, title: title.into(), about: about.into(), charts: Vec::new(), body }
-}
-
-fn first_screen(report: &Report, overview: &[crate::section::Section]) -> Markup {
+fn first_screen(report: &Report, overview: &[Section]) -> Markup {
     let machine = machine_line(&report.machine);
     html! {
         h1 { @if report.host.is_empty() { "membound report" } @else { (report.host) } }
@@ -61,7 +58,7 @@ fn first_screen(report: &Report, overview: &[crate::section::Section]) -> Markup
             [levels, rest @ ..] => {
                 div id="overview" { p.trust { (levels.about) } (drawing(report)) }
                 @for one in rest { (answer(one)) }
-                (answer(&crate::section::Section { id: "curve", about: String::new(), ..levels.clone() }))
+                (answer(&Section { id: "curve", about: String::new(), ..levels.clone() }))
             },
         }
         @if !report.warnings.is_empty() {
@@ -82,9 +79,9 @@ fn findings(report: &Report) -> Markup {
 }
 
 /// A section of the overview: its tables, and what costs most as cards.
-fn answer(one: &crate::section::Section) -> Markup {
+fn answer(one: &Section) -> Markup {
     let (about, items) = (&one.about, &one.items);
-    let rest = section::drawn(crate::section::Section { items: Vec::new(), ..one.clone() });
+    let rest = section::drawn(Section { items: Vec::new(), ..one.clone() });
     html! {
         div id=(one.id) {
             @if one.id == "curve" { h2 { "All figures of the first screen" } } @else { h2 { (one.title) } }
@@ -119,7 +116,7 @@ fn drawing(report: &Report) -> Markup {
 }
 
 /// `64.7 x slower`, of what, and the cure.
-fn card(item: &crate::section::Item) -> Markup {
+fn card(item: &Item) -> Markup {
     let (factor, what) = item.text.split_once(": ").unwrap_or(("", &item.text));
     html! {
         div {
@@ -131,12 +128,12 @@ fn card(item: &crate::section::Item) -> Markup {
 }
 
 /// With a drawing for each thread count.
-fn roofline(report: &Report) -> Section {
+fn roofline(report: &Report) -> parts::Section {
     let drawn = section::drawn(sections::roofline::section(&report.roofline, &report.rows));
     let drawing = |count: &usize| svg::of_threads(report, *count);
     let drawings: Vec<String> = report.roofline.threads().iter().filter_map(drawing).collect();
     let body = drawn.body.map(|body| html! { @for drawing in drawings { figure { (PreEscaped(drawing)) } } (body) });
-    Section { body, ..drawn }
+    parts::Section { body, ..drawn }
 }
 
 fn environment(report: &Report) -> Section {
@@ -156,32 +153,20 @@ fn environment(report: &Report) -> Section {
     line("load average, 1 min".into(), &|e| e.load_average.map(significant));
     line("steal since boot".into(), &|e| e.steal_s.map(|s| Nanoseconds(s * 1e9).to_string()));
     lines.retain(|(_, values)| values.iter().any(Option::is_some));
-    let cell = |value: &Option<String>| value.clone().unwrap_or_else(|| "–".into());
-    let table = || {
-        boxed(
-            "The machine's state; – where it could not be read",
-            "numbers",
-            html! {
-                thead { tr { th {} th.num { "before" } th.num { "after" } } }
-                tbody { @for (name, values) in &lines {
-                    tr { th { (name) } @for value in values { td { (cell(value)) } } }
-                } }
-            },
-        )
-    };
-    text("environment", "Environment", "", (!lines.is_empty()).then(table))
+    let of = |time: usize| lines.iter().map(move |(_, values)| values[time].clone());
+    let table = Table::new("The machine's state; – where it could not be read")
+        .left("", lines.iter().map(|(name, _)| name.clone()))
+        .right("before", of(0))
+        .right("after", of(1));
+    let tables = if lines.is_empty() { Vec::new() } else { vec![table] };
+    Section { id: "environment", title: "Environment".into(), tables, ..Section::default() }
 }
 
 fn method(report: &Report) -> Section {
     let samples = || report.rows.iter().filter(|row| row.quality.samples > 0).map(|row| row.quality.samples);
+    let Clock { name, hz, overhead_ticks } = &report.clock;
     let mut facts = vec![
-        (
-            "clock",
-            format!(
-                "{}, {}; an empty interval takes {} ticks",
-                report.clock.name, report.clock.hz, report.clock.overhead_ticks
-            ),
-        ),
+        ("clock", format!("{name}, {hz}; an empty interval takes {overhead_ticks} ticks")),
         ("seed of the order", report.seed.to_string()),
     ];
     if let (Some(least), Some(most)) = (samples().min(), samples().max()) {
@@ -201,8 +186,6 @@ fn method(report: &Report) -> Section {
         }
         None => facts.push(("run", "ended before its end was recorded; finished cases are here".into())),
     }
-    let body = html! {
-        dl.facts { @for (name, value) in &facts { dt { (name) } dd { (value) } } }
-    };
-    text("method", "How it was measured", "", Some(body))
+    let facts = facts.into_iter().map(|(name, value)| (name.to_string(), value)).collect();
+    Section { id: "method", title: "How it was measured".into(), facts, ..Section::default() }
 }
