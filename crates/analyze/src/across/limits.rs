@@ -478,12 +478,14 @@ pub fn exceeded(rows: &[BandwidthRow], limits: &Limits, machine: &Machine) -> Ve
 pub(crate) fn mark_impossible(rows: &mut [BandwidthRow], limits: &Limits, machine: &Machine) {
     for row in rows.iter_mut().filter(|row| is_measured(row, "memory")) {
         let nodes = row.nodes();
-        let Some(limit) = limits.of_nodes(&nodes) else { continue };
-        let cpus: CpuSet = row.case.cpus.iter().copied().collect();
-        let cached = machine.last_level_bytes(&cpus).unwrap_or(Bytes(0)).0 as f64;
-        let beyond = (1.0 - cached / row.case.working_set.0.max(1) as f64).max(0.0);
-        let Some(rate) = row.payload_bps else { continue };
-        if rate.ends()[0] * beyond > limit.value * WRONG_ABOVE {
+        let Some((limit, rate)) = limits.of_nodes(&nodes).zip(row.payload_bps) else { continue };
+        let beyond = |cpus: &[u32]| {
+            let cached = machine.last_level_bytes(&cpus.iter().copied().collect()).unwrap_or(Bytes(0)).0 as f64;
+            (1.0 - cached / row.case.working_set.0.max(1) as f64).max(0.0)
+        };
+        let most = limit.value * WRONG_ABOVE;
+        // Few rows are so fast that it takes to ask what of them the caches may hold.
+        if rate.ends()[0] > most && rate.ends()[0] * beyond(&row.case.cpus) > most {
             let (memory, value) = (limits.names(&nodes), BytesPerSecond(limit.value));
             let reason = format!("faster than {memory} can be: the limit is {value} ({}, {})", limit.basis, limit.says);
             row.quality.refuse(Status::Invalid, reason);

@@ -65,8 +65,8 @@ pub struct WriteAllocate {
 
 /// Ratios and rates that differ by less are the same: reads and writes do not mix for free.
 const ALIKE: f64 = 0.05;
-/// Share of the best rate of loads from which on a number of threads counts as saturating memory.
-const SATURATED: f64 = 0.95;
+/// Share of the best rate from which on a number of threads, or of a domain's cores, counts as saturating memory.
+pub(crate) const SATURATED: f64 = 0.95;
 
 words! {
     /// What the ratio of nt to regular stores says of the write-allocate.

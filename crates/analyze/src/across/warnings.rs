@@ -207,25 +207,28 @@ fn split_domains(machine: &Machine) -> Option<Warning> {
     Some(warning("the CPUs allowed split a last-level cache", evidence, cure))
 }
 
-/// Whether the least and the greatest memory of nodes with CPUs differ by more than what the kernel takes at boot.
-pub(crate) fn is_uneven(least: Bytes, greatest: Bytes) -> bool {
-    (least.0 as f64) < threshold::UNEVEN * greatest.0 as f64
+/// The evidence that nodes have too different an amount of memory, and the node that has most. Nodes without CPUs are memory of another
+/// kind, and may have any size.
+pub(crate) fn uneven(machine: &Machine) -> Option<(String, u32)> {
+    let with_cpus = || machine.nodes.iter().filter(|node| node.has_cpus());
+    let sizes = || with_cpus().filter_map(|node| Some((node.total.get()?, node.id)));
+    let ((least, poorest), (greatest, richest)) = (sizes().min()?, sizes().max()?);
+    // By more than what the kernel takes at boot.
+    let is_uneven = (least.0 as f64) < threshold::UNEVEN * greatest.0 as f64;
+    is_uneven
+        .then(|| (format!("node {poorest} has {least}, node {richest} has {greatest}, and both have CPUs"), richest))
 }
 
-/// Nodes without CPUs are memory of another kind, and may have any size.
 fn uneven_nodes(machine: &Machine) -> Option<Warning> {
-    let with_cpus = |node: &&Node| node.cpus.known().is_some_and(|cpus| !cpus.is_empty());
-    let sizes: Vec<(Bytes, u32)> =
-        machine.nodes.iter().filter(with_cpus).filter_map(|node| Some((node.total.get()?, node.id))).collect();
-    let (least, greatest) = (sizes.iter().min()?, sizes.iter().max()?);
-    let evidence =
-        format!("node {} has {}, node {} has {}, and both have CPUs", least.1, least.0, greatest.1, greatest.0);
+    let (evidence, richest) = uneven(machine)?;
     let cure = format!(
-        "fit memory alike on all nodes; until then keep to one: numactl --cpunodebind={0} --membind={0}",
-        greatest.1
+        "fit memory alike on all nodes; until then keep to one: numactl --cpunodebind={richest} --membind={richest}"
     );
-    is_uneven(least.0, greatest.0).then(|| warning(head::UNEVEN_NODES, evidence, cure))
+    Some(warning(head::UNEVEN_NODES, evidence, cure))
 }
+
+/// What helps where modules differ.
+pub(crate) const EVEN_MODULES: &str = "fit modules of one size on all channels (dmidecode -t memory lists them)";
 
 /// Which channel a module is on cannot be read, but modules of different sizes never fill channels alike.
 fn uneven_modules(machine: &Machine) -> Option<Warning> {
@@ -234,8 +237,7 @@ fn uneven_modules(machine: &Machine) -> Option<Warning> {
         *sizes.entry(size).or_insert(0) += 1;
     }
     let parts: Vec<String> = sizes.iter().map(|(size, count)| format!("{count} of {size}")).collect();
-    let cure = "fit modules of one size on all channels (dmidecode -t memory lists them)";
-    (sizes.len() > 1).then(|| warning(head::UNEVEN_MODULES, parts.join(", "), cure))
+    (sizes.len() > 1).then(|| warning(head::UNEVEN_MODULES, parts.join(", "), EVEN_MODULES))
 }
 
 /// The nodes on which a case's pages belong: the node they are bound to, or those of the threads that touch them first.

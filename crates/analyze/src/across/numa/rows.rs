@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use schemars::JsonSchema;
 use serde::Serialize;
 
+use crate::across::traffic::SATURATED;
 use crate::experiments::bandwidth::rows::BandwidthRow;
 use crate::experiments::latency::ladder::row_of;
 use crate::experiments::latency::rows::{LatencyRow, has_matrix, is_node_chase, is_node_kernel};
@@ -26,9 +27,6 @@ use membound_core::machine::nature::NodeNature;
 use membound_core::memory::{MemoryKind, MemorySpec};
 use membound_core::record::Record;
 use membound_core::units::{Bytes, words};
-
-/// Share of a domain's best rate at which it counts as saturated.
-const SATURATED: f64 = 0.95;
 
 /// A figure of the matrix: one tidy row an initiator, node, way and number of cores.
 pub type NumaRow = Row<NumaFigures>;

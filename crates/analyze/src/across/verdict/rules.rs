@@ -9,7 +9,7 @@ use crate::across::shared_cores::{SHARED, share_cores};
 use crate::across::traffic::pooled;
 use crate::across::verdict::diagnosis::CauseKind;
 use crate::across::verdict::scene::{Found, GivesBack, Scene, memory_rows, peak, rate, steady_rows};
-use crate::across::warnings::{base_clock, full_nodes, is_uneven, stolen};
+use crate::across::warnings::{base_clock, full_nodes, stolen, uneven};
 use crate::experiments::bandwidth::rows::BandwidthRow;
 use crate::experiments::bandwidth::stores::bound;
 use crate::flag::Flag;
@@ -63,7 +63,7 @@ mod threshold {
 pub(crate) mod cure {
     #![allow(missing_docs)] // Each is the cure of the cause that it is named after.
     pub const CHANNELS: &str = "fit a module to each channel (dmidecode -t memory lists the slots)";
-    pub const UNEVEN: &str = "fit modules of one size on all channels (dmidecode -t memory lists them)";
+    pub const UNEVEN: &str = crate::across::warnings::EVEN_MODULES;
     pub const HUGE_PAGES_OFF: &str = "echo madvise > /sys/kernel/mm/transparent_hugepage/enabled, and madvise(MADV_HUGEPAGE); or a pool of huge pages";
     pub const HUGE_PAGES: &str =
         "ask for huge pages: madvise(MADV_HUGEPAGE) on aligned memory, or a pool of them (vm.nr_hugepages)";
@@ -403,12 +403,8 @@ fn few_channels(scene: &Scene<'_>) -> Option<Found> {
             return found(evidence, GivesBack::Unknown, cure::UNEVEN, test);
         }
     }
-    let sizes =
-        || machine.nodes.iter().filter(|node| node.has_cpus()).filter_map(|node| Some((node.total.get()?, node.id)));
-    let (least, most) = (sizes().min()?, sizes().max()?);
-    let evidence = format!("node {} has {}, node {} has {}, and both have CPUs", least.1, least.0, most.1, most.0);
-    let cure = "fit memory alike on all nodes";
-    is_uneven(least.0, most.0).then(|| found(evidence, GivesBack::Unknown, cure, test))?
+    let (evidence, _) = uneven(machine)?;
+    found(evidence, GivesBack::Unknown, "fit memory alike on all nodes", test)
 }
 
 /// By the plain case's own kernel where its interval says so, else by all kernels together, which know more.
