@@ -613,7 +613,9 @@ struct Share {
 
 /// Only what all cores read from memory and what one reads from a cache: limits of other mixes are less sure.
 fn share_of_sheet(probe: &Probe, report: &Report) -> Option<Share> {
-    let row = report.rows.iter().find(|row| row.case == probe.case).filter(|row| row.kernel() == "load")?;
+    // What crashed in one visit has figures of the others, which count for nothing.
+    let is_judged = |row: &&BandwidthRow| row.kernel() == "load" && row.quality.is_measured();
+    let row = report.rows.iter().find(|row| row.case == probe.case).filter(is_judged)?;
     let is_whole = probe.level != "memory" || probe.quantity == ROLES[0].0;
     // By the probe's own level: a handful of cases may not tell the levels apart.
     let mut row = row.clone();

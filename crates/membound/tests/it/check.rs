@@ -327,6 +327,19 @@ fn a_sheet_judges_by_what_visits_tell_and_what_is_seen_again() {
     assert_eq!(of(&recovered, "memory triad").health, Health::Recovered);
 }
 
+#[test]
+fn a_crash_in_one_visit_is_no_health_whatever_the_others_reached() {
+    let mut scene = scene();
+    scene.criteria = Criteria { sheet: Some(sheet(250)), reach: 0.6, ..Criteria::default() };
+    let cases: Vec<Case> = scene.probes.iter().map(|probe| probe.case.clone()).collect();
+    let mut record = simulated::in_rounds(&scene.machine, &[(&cases, 5)], &mut fake(2, 1.0));
+    let visit = record.measurements.iter_mut().find(|visit| visit.case == scene.probes[0].case).unwrap();
+    visit.outcome = Outcome::Crashed { reason: "SIGILL".into() };
+    let checkup = check::look(&scene.probes, &scene.criteria, &record);
+    assert_eq!(degraded(&checkup), ["memory read"], "{checkup:?}");
+    assert_eq!(checkup.line(), "memory read: crashed: SIGILL");
+}
+
 // ---------------------------------------------------------------- the line and the views
 
 fn row(quantity: &str, unit: &str, value: f64, reference: f64, ratio: f64, health: Health) -> CheckRow {
