@@ -213,6 +213,7 @@ impl<'a> Cell<'a> {
             [only] => return Some(Cow::Borrowed(only)),
             [first, ..] => (*first).clone(),
         };
+        whole.fault = cells.iter().find_map(|cell| cell.fault.clone());
         for other in &cells[1..] {
             for (run, more) in whole.runs.iter_mut().zip(&other.runs) {
                 for visit in more {
@@ -432,4 +433,20 @@ pub(crate) fn experiment(case: &Case) -> Option<&'static str> {
         Work::Device(_) => "devices",
         Work::Copies(_) => "copies",
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_crash_of_one_is_a_crash_of_all_that_mean_the_same() {
+        let figure =
+            |name: &str| Figure { name: name.into(), unit: "s".into(), better: Better::Lower, value: 1.0, clock: None };
+        let figures = ["a", "b"].map(figure);
+        let mut cells = of_figures(&figures);
+        cells[1].fault = Some(Fault { outcome: Status::Crashed, reason: "SIGILL".into() });
+        let whole = Cell::pooled(&[&cells[0], &cells[1]]).unwrap();
+        assert_eq!(whole.fault, cells[1].fault);
+    }
 }
