@@ -1,6 +1,6 @@
 //! Latency under load: from visits to rows, and from rows to a curve for each mix.
 
-use membound_core::in_order::InOrder;
+use membound_core::in_order::{InOrder, grouped};
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -9,7 +9,7 @@ use crate::quality::{Sampled, figure};
 use crate::rate::{Cost, Rate};
 use crate::row::{Metric, Row};
 use crate::visits::{Visits, measured};
-use membound_core::case::Work;
+use membound_core::case::{Case, Work};
 use membound_core::curves::queue;
 use membound_core::curves::queue::Queue;
 use membound_core::kernel::mix::Mix;
@@ -108,9 +108,10 @@ impl LoadedRow {
         self.quality.is_measured() && self.latency_ns.is_some() && !self.quality.has(Flag::Starved)
     }
 
-    fn is_same_chase(&self, other: &LoadedRow) -> bool {
-        let chase = |row: &LoadedRow| (row.case.memory.kind, row.case.memory.node(), row.work().chase);
-        chase(self) == chase(other) && self.case.cpus.first() == other.case.cpus.first()
+    /// What was chased, and by which CPU.
+    fn chase(&self) -> (MemoryKind, Option<u32>, Bytes, Option<&u32>) {
+        let Case { memory, cpus, .. } = &self.case;
+        (memory.kind, memory.node(), self.work().chase, cpus.first())
     }
 }
 
@@ -235,7 +236,7 @@ pub(crate) fn load_bps(visit: &Measured, hz: f64, bytes: fn(&Measured) -> u64) -
 /// Threads that run and leave memory alone must not change the latency.
 fn mark_idle(rows: &mut [LoadedRow]) {
     let differs = |row: &LoadedRow| {
-        let alone = rows.iter().find(|other| other.load() == Load::Alone && other.is_same_chase(row));
+        let alone = rows.iter().find(|other| other.load() == Load::Alone && other.chase() == row.chase());
         let both = row.latency_ns.zip(alone.and_then(|alone| alone.latency_ns));
         row.load() == Load::Idle && both.is_some_and(|(idle, alone)| idle.is_apart(alone))
     };
@@ -258,7 +259,7 @@ fn mark_falling(rows: &mut [LoadedRow]) {
         };
         let lighter = rows[..index].iter().filter(is_lighter).filter(|lighter| lighter.is_sound());
         row.is_sound()
-            && lighter.filter(|lighter| lighter.is_same_chase(row)).any(|lighter| {
+            && lighter.filter(|lighter| lighter.chase() == row.chase()).any(|lighter| {
                 let latency = row.latency_ns.zip(lighter.latency_ns);
                 let rate = row.bus_bps.zip(lighter.bus_bps);
                 latency.is_some_and(|(heavy, light)| heavy.wide()[1] < light.wide()[0])
@@ -273,28 +274,19 @@ fn mark_falling(rows: &mut [LoadedRow]) {
 
 /// A curve for each mix and number of threads, from beside idle threads to flat out.
 fn curves(rows: &[LoadedRow]) -> Vec<LoadCurve> {
-    let mut curves: Vec<LoadCurve> = Vec::new();
-    for (index, row) in rows.iter().enumerate().filter(|(_, row)| row.is_sound()) {
-        let Load::Mixed { mix, .. } = row.load() else { continue };
-        let is_ours = |curve: &&mut LoadCurve| {
-            curve.mix == mix && curve.threads == row.case.threads() && rows[curve.rows[0]].is_same_chase(row)
-        };
-        match curves.iter_mut().find(is_ours) {
-            Some(curve) => curve.rows.push(index),
-            None => {
-                let is_start = |other: &LoadedRow| {
-                    other.load() == Load::Idle
-                        && other.is_sound()
-                        && other.is_same_chase(row)
-                        && other.case.threads() == row.case.threads()
-                };
-                let start = rows.iter().position(is_start);
-                let rows = start.into_iter().chain([index]).collect();
-                curves.push(LoadCurve::bare(mix, row.case.threads(), rows));
-            }
-        }
-    }
-    curves.into_iter().map(|curve| fitted(curve, rows)).collect()
+    let mixed = |index: usize| match rows[index].load() {
+        Load::Mixed { mix, .. } => rows[index].is_sound().then_some((mix, index)),
+        Load::Alone | Load::Idle => None,
+    };
+    let place = |index: usize| (rows[index].case.threads(), rows[index].chase());
+    let alike = grouped((0..rows.len()).filter_map(mixed), |(mix, index)| (*mix, place(*index)));
+    let curve = |((mix, at), own): ((Mix, (usize, _)), Vec<(Mix, usize)>)| {
+        let is_start =
+            |index: &usize| rows[*index].load() == Load::Idle && rows[*index].is_sound() && place(*index) == at;
+        let rows_of = (0..rows.len()).find(is_start).into_iter().chain(own.into_iter().map(|(_, index)| index));
+        fitted(LoadCurve::bare(mix, at.0, rows_of.collect()), rows)
+    };
+    alike.into_iter().map(curve).collect()
 }
 
 impl LoadCurve {
