@@ -4,11 +4,13 @@ use membound_core::record::Unit;
 use std::path::Path;
 
 use crate::common::simulated;
+use membound_analyze::answer::Answer;
 use membound_analyze::experiments::energy::rows::EnergyRow;
 use membound_analyze::of_record as model;
 #[cfg(feature = "report")]
 use membound_analyze::output::html;
 use membound_analyze::output::{csv, json, terminal};
+use membound_analyze::quality::Status;
 use membound_analyze::report::Report;
 use membound_analyze::row::AnyRow;
 use membound_core::case::{Case, Protocol};
@@ -305,6 +307,18 @@ fn the_truth_is_found_behind_steps_and_new_starts() {
         assert!(inside(row.payload_j_per_gb.unwrap(), rest + 1.1 * bus), "{row:?}");
         assert!(inside(row.beyond_idle_j_per_gb.unwrap(), 1.1 * bus), "{row:?}");
     }
+}
+
+/// It keeps the figures of its other visits.
+#[test]
+fn what_crashed_in_one_visit_is_no_answer() {
+    let power = FakePower { idle_w: 12.0, joules_per_byte: 1.1e-9, update_us: 1000, range_uj: 262_143_328_850 };
+    let (_, mut report) = simulated_run(Some(power));
+    assert!(report.energy.sentences()[0].starts_with("package: triad over"));
+    for row in report.energy.iter_mut().filter(|row| row.kernel() == "triad") {
+        row.quality.outcome = Status::Crashed;
+    }
+    assert!(report.energy.sentences()[0].starts_with("package: copy over"));
 }
 
 #[test]

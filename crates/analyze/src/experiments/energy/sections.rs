@@ -54,7 +54,8 @@ fn range(cost: &Cost) -> String {
 }
 
 fn sentence(rows: &[EnergyRow], meter: &str) -> Option<String> {
-    let ours = || rows.iter().filter(|row| row.meter.as_deref() == Some(meter) && !row.is_idle());
+    let is_ours = |row: &&EnergyRow| row.meter.as_deref() == Some(meter) && !row.is_idle() && row.quality.is_measured();
+    let ours = || rows.iter().filter(is_ours);
     let largest = ours().map(|row| row.case.working_set).max()?;
     let priority = |row: &&EnergyRow| ["triad", "copy", "load"].iter().rposition(|name| *name == row.kernel());
     let row = ours().filter(|row| row.case.working_set == largest).min_by_key(|row| priority(row).unwrap_or(9))?;
