@@ -41,6 +41,11 @@ impl Answer for Copies {
     }
 }
 
+/// The rate of a row, where it holds.
+fn known(row: &CopyRow) -> Option<f64> {
+    row.copied_bps.filter(|_| row.quality.is_measured()).map(|rate| rate.value())
+}
+
 /// The row of one size; nothing where that was not measured.
 fn at<'a>(rows: &[&'a CopyRow], size: Option<Bytes>) -> Option<&'a CopyRow> {
     rows.iter().copied().find(|row| Some(row.case.working_set) == size && row.ns.is_some())
@@ -78,34 +83,33 @@ fn share(copies: &Copies, work: CopyWork, row: &CopyRow) -> Option<String> {
 }
 
 fn best<'a>(rows: &[&'a CopyRow]) -> Option<&'a CopyRow> {
-    let value = |row: &&CopyRow| row.copied_bps.map_or(0.0, |rate| rate.value());
-    let known = rows.iter().copied().filter(|row| row.copied_bps.is_some());
-    known.max_by(|a, b| value(a).total_cmp(&value(b)))
+    let known = rows.iter().filter_map(|row| Some((*row, known(row)?)));
+    known.max_by(|a, b| a.1.total_cmp(&b.1)).map(|(row, _)| row)
 }
 
 /// Where it is. Of a single size there is no best.
 fn best_size(rows: &[&CopyRow]) -> Option<String> {
     let size = best(rows)?.case.working_set;
-    let is_single = rows.iter().filter(|row| row.copied_bps.is_some()).count() == 1;
+    let is_single = rows.iter().filter(|row| known(row).is_some()).count() == 1;
     Some(if is_single { format!("{size} only") } else { size.to_string() })
 }
 
 /// The smallest size that reaches half of the best rate.
 fn half(rows: &[&CopyRow]) -> Option<Bytes> {
     let enough = best(rows)?.copied_bps?.value() / 2.0;
-    let reaches = |row: &&&CopyRow| row.copied_bps.is_some_and(|rate| rate.value() >= enough);
+    let reaches = |row: &&&CopyRow| known(row).is_some_and(|bps| bps >= enough);
     rows.iter().find(reaches).map(|row| row.case.working_set)
 }
 
 /// From and to which memory of the host copies are fastest, at the largest size that was copied to the device.
 fn fastest(copies: &Copies, device: DeviceName) -> Option<String> {
-    let known = |route: Route| {
+    let of = |route: Route| {
         let is_it = move |row: &&CopyRow| (row.work().device, row.work().route) == (device, route);
-        copies.rows.iter().filter(is_it).filter(|row| row.copied_bps.is_some())
+        copies.rows.iter().filter(is_it).filter(|row| known(row).is_some())
     };
-    let size = known(Route::ToDevice).map(|row| row.case.working_set).max()?;
+    let size = of(Route::ToDevice).map(|row| row.case.working_set).max()?;
     let fastest = |route: Route| {
-        let all: Vec<&CopyRow> = known(route).filter(|row| row.case.working_set == size).collect();
+        let all: Vec<&CopyRow> = of(route).filter(|row| row.case.working_set == size).collect();
         let row = best(&all)?;
         Some((row.work().host?, row.copied_bps?.value()))
     };
@@ -114,7 +118,7 @@ fn fastest(copies: &Copies, device: DeviceName) -> Option<String> {
         .map_or_else(String::new, |(kind, bps)| format!(", and come back at {} (to {kind})", BytesPerSecond(bps)));
     let both = fastest(Route::HostBothWays)
         .map_or_else(String::new, |(_, bps)| format!("; both ways at once it is {} in sum", BytesPerSecond(bps)));
-    let faster = faster(&known(Route::ToDevice).collect::<Vec<_>>(), to).unwrap_or_default();
+    let faster = faster(&of(Route::ToDevice).collect::<Vec<_>>(), to).unwrap_or_default();
     let to = BytesPerSecond(to);
     Some(format!(
         "{device}: {size}, the largest copied to it, go there at {to} (from {kind} memory){back}{both}{faster}."
@@ -148,4 +152,34 @@ fn chart(copies: &Copies) -> Option<Chart> {
 fn point(row: &CopyRow) -> Option<Point> {
     let [median, low, high] = row.copied_bps?.interval().map(|bps| rounded(bps / 1e6));
     Some((row.case.working_set.0 as f64, median, low, high, row.quality.samples))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::experiments::copies::rows::CopyFigures;
+    use crate::quality::{Quality, Status};
+    use crate::row::Row;
+    use membound_core::case::{Case, USUAL_MEMORY, Work, steady};
+    use membound_core::kernel::{StoreKind, Width};
+    use membound_core::work::device::Buffer;
+
+    #[test]
+    fn a_copy_that_came_out_wrong_is_not_the_best() {
+        let row = |host, outcome, bps: f64| {
+            let work =
+                CopyWork { device: "cuda:0".parse().unwrap(), route: Route::ToDevice, host: Some(host), peer: None };
+            let case = Case {
+                work: Work::Copies(work),
+                ..steady("copy", Width::Scalar, StoreKind::Regular, USUAL_MEMORY, vec![0], Bytes::mib(2))
+            };
+            let quality = Quality { samples: 9, rounds: 3, outcome, reason: None, flags: Vec::new() };
+            let ns = Cost::plain(1e9 / bps, 1e9 / bps, [1e9 / bps; 2]);
+            Row { case, quality, figures: CopyFigures { ns: Some(ns), copied_bps: Some(ns.each(|ns| 1e9 / ns)) } }
+        };
+        let rows = vec![row(Buffer::Pinned, Status::Invalid, 20e9), row(Buffer::Regular, Status::Measured, 10e9)];
+        let copies = Copies { devices: Vec::new(), rows };
+        let said = fastest(&copies, "cuda:0".parse().unwrap()).unwrap();
+        assert!(said.contains("10.0 GB/s (from regular memory)"), "{said}");
+    }
 }
