@@ -31,7 +31,7 @@ fn of_kernel(kernel: &Kernel, rows: &[&BandwidthRow], stream: &[&BandwidthRow]) 
     let number = |cell: fn(&BandwidthRow) -> Option<String>| rows.iter().map(|row| cell(row)).collect::<Vec<_>>();
     let table = Table::new("")
         .right("threads", text(|row| row.threads().to_string()))
-        .left("store", text(store_words))
+        .left("store", text(BandwidthRow::store_words))
         .right("size", text(|row| row.case.working_set.to_string()))
         .left("level", text(|row| row.level.clone().unwrap_or_default()))
         .right(
@@ -49,7 +49,7 @@ fn of_kernel(kernel: &Kernel, rows: &[&BandwidthRow], stream: &[&BandwidthRow]) 
         about: format!("GB/s is payload, GF/s 10^9 flops per second; {SPREAD_CAPTION}."),
         tables: vec![table],
         notes: notes(kernel),
-        missing: gathered(rows.iter().map(|row| (store_words(row), &row.quality))),
+        missing: gathered(rows.iter().map(|row| (row.store_words(), &row.quality))),
         ..Section::default()
     };
     (sentence(kernel, &rows, stream), section)
@@ -152,10 +152,4 @@ fn notes(kernel: &Kernel) -> Vec<String> {
 
 fn giga(per_s: f64) -> String {
     significant(per_s / 1e9)
-}
-
-/// How a row stores: kind, width, and whether its streams start off their aligned places.
-fn store_words(row: &BandwidthRow) -> String {
-    let unaligned = if row.case.misaligned_bytes > 0 { " unaligned" } else { "" };
-    format!("{} {}{unaligned}", row.store(), row.width())
 }
