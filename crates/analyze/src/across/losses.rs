@@ -68,22 +68,26 @@ fn most_threads(report: &Report, kernel: &str) -> usize {
     own.map(|best| best.threads).max().unwrap_or(1)
 }
 
-/// One chain through memory in that order, in the largest working set.
-fn chase(report: &Report, order: Order, memory: MemoryKind) -> Option<&LatencyRow> {
-    let is_one = |row: &&LatencyRow| {
-        row.chase().order == order
-            && row.case.memory.kind == memory
-            && row.is_over_lines()
-            && !row.is_hit()
-            && row.level.as_deref() == Some("memory")
-            && row.quality.is_measured()
+/// One chain through memory in each of these orders and pages, over the largest working set that both have.
+fn chases(rows: &[LatencyRow], [slow, fast]: [(Order, MemoryKind); 2]) -> Option<[&LatencyRow; 2]> {
+    let of = |(order, memory): (Order, MemoryKind)| {
+        rows.iter().filter(move |row| {
+            row.chase().order == order
+                && row.case.memory.kind == memory
+                && row.is_over_lines()
+                && !row.is_hit()
+                && row.level.as_deref() == Some("memory")
+                && row.quality.is_measured()
+        })
     };
-    report.latency.rows.iter().filter(is_one).max_by_key(|row| row.case.working_set)
+    let twin = |row: &LatencyRow| of(fast).rfind(|other| other.case.working_set == row.case.working_set);
+    of(slow).filter_map(|row| Some([row, twin(row)?])).max_by_key(|[row, _]| row.case.working_set)
 }
 
 fn random_order(report: &Report) -> Option<Loss> {
-    let [random, forward] = [Order::Random, Order::Forward].map(|order| chase(report, order, MemoryKind::Thp));
-    let factor = random?.latency_ns?.over(forward?.latency_ns?);
+    let orders = [Order::Random, Order::Forward].map(|order| (order, MemoryKind::Thp));
+    let [random, forward] = chases(&report.latency.rows, orders)?;
+    let factor = random.latency_ns?.over(forward.latency_ns?);
     let seen = |parallel: &Parallelism| format!("{}{:.0}", parallel.least(), parallel.lines_in_flight);
     let lines = report.latency.parallelism.as_ref().map_or("many".into(), seen);
     Some(Loss {
@@ -181,11 +185,12 @@ fn from_size([at, low, high]: [f64; 3]) -> String {
 }
 
 fn small_pages(report: &Report) -> Option<Loss> {
-    let [base, huge] = [MemoryKind::Base, MemoryKind::Thp].map(|kind| chase(report, Order::Random, kind));
+    let pages = [MemoryKind::Base, MemoryKind::Thp].map(|kind| (Order::Random, kind));
+    let [base, huge] = chases(&report.latency.rows, pages)?;
     let [base_page, huge_page] = [report.machine.pages.base_bytes(), report.machine.pages.huge_bytes()];
     Some(Loss {
         what: format!("random loads from memory in {base_page} pages, against {huge_page} pages"),
-        factor: base?.latency_ns?.over(huge?.latency_ns?),
+        factor: base.latency_ns?.over(huge.latency_ns?),
         than: "slower",
         cure: "madvise(MADV_HUGEPAGE), or a huge-page pool, for large tables".into(),
     })
@@ -273,6 +278,39 @@ fn causes(report: &Report) -> Vec<Loss> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::experiments::latency::rows::LatencyFigures;
+    use crate::quality::{Quality, Status};
+    use crate::row::Row;
+    use membound_core::case::{Case, USUAL_MEMORY, Work, steady};
+    use membound_core::kernel::Width;
+    use membound_core::kernel::chase::Chase;
+
+    /// As of a run that was cut off, or had a time for each order: beyond the last cache a larger set takes longer by itself.
+    #[test]
+    fn orders_are_compared_over_one_size() {
+        let row = |order, mib| {
+            let case = steady("load", Width::Scalar, StoreKind::Regular, USUAL_MEMORY, vec![0], Bytes::mib(mib));
+            let figures = LatencyFigures {
+                node: None,
+                level: Some("memory".into()),
+                last_level: None,
+                latency_ns: None,
+                latency_cycles: None,
+                core_clock_hz: None,
+                obtained: None,
+            };
+            let quality = Quality { samples: 9, rounds: 3, outcome: Status::Measured, reason: None, flags: Vec::new() };
+            Row { case: Case { work: Work::Chase(Chase::of(order)), ..case }, quality, figures }
+        };
+        let sizes = |rows: &[LatencyRow]| {
+            let orders = [Order::Random, Order::Forward].map(|order| (order, MemoryKind::Thp));
+            chases(rows, orders).map(|pair| pair.map(|row| row.case.working_set))
+        };
+        let rows =
+            [row(Order::Forward, 64), row(Order::Forward, 128), row(Order::Random, 128), row(Order::Random, 512)];
+        assert_eq!(sizes(&rows), Some([Bytes::mib(128); 2]));
+        assert_eq!(sizes(&rows[..1]), None);
+    }
 
     #[test]
     fn a_size_that_is_not_known_well_has_both_ends() {
