@@ -4,7 +4,10 @@
 use crate::chart::Chart;
 use crate::flag::Flag;
 use crate::missing::Missing;
+use crate::rate::{Cost, Rate};
 use crate::row::AnyRow;
+use crate::wording::{gbps, spread};
+use membound_core::units::Nanoseconds;
 
 /// A whole answer: what stands above all sections, and the sections.
 #[derive(Debug, Clone, Default)]
@@ -80,6 +83,17 @@ impl Document {
 }
 
 impl Cell {
+    /// A rate in GB/s, its spread on demand.
+    pub(crate) fn gbps(rate: Rate) -> Cell {
+        Cell { text: gbps(rate.value()), hint: spread(&rate), ..Cell::default() }
+    }
+
+    /// What something takes, its ends on demand.
+    pub(crate) fn time(cost: Cost) -> Cell {
+        let [low, high] = cost.ends().map(Nanoseconds);
+        Cell { text: Nanoseconds(cost.value()).to_string(), hint: format!("{low} to {high}"), ..Cell::default() }
+    }
+
     /// A text whose ground is the deeper coloured the worse it is, from 0 to 1.
     pub fn heated(text: impl Into<String>, heat: f64) -> Cell {
         Cell { heat: heat.is_finite().then_some(heat), ..Cell::from(text.into()) }

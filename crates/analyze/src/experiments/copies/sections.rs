@@ -4,11 +4,9 @@ use crate::answer::Answer;
 use crate::chart::{Axis, Chart, LEAST_POINTS, MOST_LINES, Point, Scale, Series, line, rounded};
 use crate::experiments::copies::rows::{Copies, CopyRow};
 use crate::missing::reasons;
-use crate::rate::{Cost, Rate};
 use crate::section::{Cell, Room, Section, Table};
-use crate::wording::{gbps, spread};
 use membound_core::machine::devices::{Device, DeviceName};
-use membound_core::units::{Bytes, BytesPerSecond, Nanoseconds, percent};
+use membound_core::units::{Bytes, BytesPerSecond, percent};
 use membound_core::work::copies::{CopyWork, Route};
 
 impl Answer for Copies {
@@ -59,23 +57,14 @@ fn table(copies: &Copies) -> Table {
     let head = |size: Option<Bytes>, unit: &str| format!("{}\n{unit}", size.unwrap_or(Bytes(0)));
     Table::new("Each route, one command at a time")
         .left("route", routes.iter().map(|(work, _)| work.ends()))
-        .right(&head(small, "takes"), routes.iter().map(|(_, rows)| time(at(rows, small)?.ns)))
-        .right(&head(large, "GB/s"), routes.iter().map(|(_, rows)| rate(at(rows, large)?.copied_bps?)))
+        .right(&head(small, "takes"), routes.iter().map(|(_, rows)| at(rows, small)?.ns.map(Cell::time)))
+        .right(&head(large, "GB/s"), routes.iter().map(|(_, rows)| at(rows, large)?.copied_bps.map(Cell::gbps)))
         .right("of its\nlink", routes.iter().map(|(work, rows)| share(copies, *work, at(rows, large)?)))
-        .right("best\nGB/s", routes.iter().map(|(_, rows)| rate(best(rows)?.copied_bps?)))
+        .right("best\nGB/s", routes.iter().map(|(_, rows)| best(rows)?.copied_bps.map(Cell::gbps)))
         .right("at", routes.iter().map(|(_, rows)| best_size(rows)))
         .right("half of it\nfrom", routes.iter().map(|(_, rows)| Some(half(rows)?.to_string())))
         .in_room(Room::Wide)
         .without_blanks()
-}
-
-fn time(cost: Option<Cost>) -> Option<Cell> {
-    let [low, high] = cost?.ends().map(Nanoseconds);
-    Some(Cell { text: Nanoseconds(cost?.value()).to_string(), hint: format!("{low} to {high}"), ..Cell::default() })
-}
-
-fn rate(rate: Rate) -> Option<Cell> {
-    Some(Cell { text: gbps(rate.value()), hint: spread(&rate), ..Cell::default() })
 }
 
 fn share(copies: &Copies, work: CopyWork, row: &CopyRow) -> Option<String> {
@@ -159,6 +148,7 @@ mod tests {
     use super::*;
     use crate::experiments::copies::rows::CopyFigures;
     use crate::quality::{Quality, Status};
+    use crate::rate::Cost;
     use crate::row::Row;
     use membound_core::case::{Case, USUAL_MEMORY, Work, steady};
     use membound_core::kernel::{StoreKind, Width};

@@ -8,7 +8,7 @@ use crate::break_even::BreakEven;
 use crate::chart::{Axis, Chart, LEAST_POINTS, Limit, Mark, Point, Scale, Series, Shape, line, rounded};
 use crate::experiments::device::rows::{DeviceRow, Kept, OnDevice, Ratio, Use};
 use crate::missing::{reasons, said_once};
-use crate::rate::{Cost, Rate};
+use crate::rate::Cost;
 use crate::section::{Cell, Room, Section, Table};
 use crate::wording::{SPREAD_CAPTION, gbps, memory_types, spread, spread_as, times};
 use membound_core::curves::hierarchy::levels::Plateau;
@@ -91,12 +91,6 @@ fn nodes(on: &OnDevice, pages: &[NodePages]) -> Option<String> {
     (!lie.is_empty()).then(|| format!("its pages lie on node {}{device}", lie.join(", ")))
 }
 
-fn time(cost: Option<Cost>) -> Option<Cell> {
-    let text = |ns: f64| Nanoseconds(ns).to_string();
-    let hint = format!("{} to {}", text(cost?.ends()[0]), text(cost?.ends()[1]));
-    Some(Cell { text: text(cost?.value()), hint, ..Cell::default() })
-}
-
 fn name(way: &Use, api: Api) -> String {
     match (way.action, api) {
         (Action::UseWritten, Api::OpenCl) => "plain, written to".into(),
@@ -116,8 +110,8 @@ fn uses(on: &OnDevice) -> Table {
     };
     Table::new(format!("One use of {}: the processor fills, the device reads", bytes.unwrap_or_default()))
         .left("buffer", on.uses.iter().map(|way| name(way, on.api())))
-        .right("first", on.uses.iter().map(|way| time(way.first_ns)))
-        .right("later", on.uses.iter().map(|way| time(way.later_ns)))
+        .right("first", on.uses.iter().map(|way| way.first_ns.map(Cell::time)))
+        .right("later", on.uses.iter().map(|way| way.later_ns.map(Cell::time)))
         .right("GB/s", on.uses.iter().map(rate))
         .in_room(Room::Wide)
         .right(
@@ -146,7 +140,7 @@ fn preparing(on: &OnDevice) -> Table {
     let sizes =
         |action: Action| on.rows.iter().filter(move |row| row.work().action == action).map(|row| row.case.working_set);
     let at = |action: Action, size: Option<Bytes>| {
-        kinds.iter().map(move |&buffer| time(on.row_of(buffer, action, size?)?.ns)).collect::<Vec<_>>()
+        kinds.iter().map(move |&buffer| on.row_of(buffer, action, size?)?.ns.map(Cell::time)).collect::<Vec<_>>()
     };
     let (small, large) = (sizes(Action::Allocate).min(), sizes(Action::Allocate).max());
     let make = |size: Option<Bytes>| format!("make\n{}", size.unwrap_or(Bytes(0)));
@@ -194,7 +188,7 @@ fn touching(on: &OnDevice) -> Table {
         .left("buffer", kinds.iter().map(Buffer::to_string))
         .right("first\nstore", kinds.iter().map(|&buffer| first_store(on, buffer)));
     let add = |table: Table, (action, head): (Action, &str)| {
-        table.right(head, kinds.iter().map(|&buffer| rate(on.row(buffer, action)?.payload_bps?)))
+        table.right(head, kinds.iter().map(|&buffer| on.row(buffer, action)?.payload_bps.map(Cell::gbps)))
     };
     WAYS.into_iter().fold(table, add).without_blanks()
 }
@@ -216,20 +210,16 @@ fn copying(on: &OnDevice) -> Table {
     let table = Table::new("Copies between it and regular memory or a plain buffer, GB/s copied")
         .left("buffer", kinds.iter().map(Buffer::to_string));
     let add = |table: Table, (action, head): (Action, &str)| {
-        table.right(head, kinds.iter().map(|&buffer| rate(copied(buffer, action)?)))
+        table.right(head, kinds.iter().map(|&buffer| copied(buffer, action).map(Cell::gbps)))
     };
     WAYS.into_iter().fold(table, add).without_blanks()
-}
-
-fn rate(rate: Rate) -> Option<Cell> {
-    Some(Cell { text: gbps(rate.value()), hint: spread(&rate), ..Cell::default() })
 }
 
 /// Stores to a buffer that was just made.
 fn first_store(on: &OnDevice, buffer: Buffer) -> Option<Cell> {
     let is_it =
         |row: &&DeviceRow| (row.work().buffer, row.work().action, row.is_first_use()) == (buffer, Action::Store, true);
-    rate(on.rows.iter().find(is_it)?.payload_bps?)
+    on.rows.iter().find(is_it)?.payload_bps.map(Cell::gbps)
 }
 
 fn kernels(on: &OnDevice) -> Table {
@@ -245,7 +235,7 @@ fn kernels(on: &OnDevice) -> Table {
         Table::new("The device on its own memory: STREAM's kernels in GB/s, a dependent load of one work item in ns");
     let table = table.right("size", sizes.iter().map(Bytes::to_string));
     let add = |table: Table, action: &Action| {
-        let rate = |&size: &Bytes| self::rate(find(size, *action)?.payload_bps?);
+        let rate = |&size: &Bytes| find(size, *action)?.payload_bps.map(Cell::gbps);
         table.right(action.kernel().unwrap_or_default(), sizes.iter().map(rate))
     };
     let ns = |&size: &Bytes| Some(significant(find(size, Action::Chase)?.ns?.value()));
