@@ -22,7 +22,7 @@ use crate::across::compare::row::{ComparisonRow, Matched, Verdict};
 use crate::of_record::of_visits;
 use crate::report::Report;
 use crate::visits::Visits;
-use membound_core::in_order::{InOrder, distinct};
+use membound_core::in_order::{distinct, each_once};
 use membound_core::parallel::{self, both};
 use membound_core::record::Record;
 use membound_core::record::hand_overs::Distance;
@@ -228,7 +228,7 @@ fn lone(lone: &aligned::Lone, verdict: Verdict) -> ComparisonRow {
 }
 
 /// Groups in the order in which a reader goes through a machine.
-fn place(row: &ComparisonRow) -> (usize, &str) {
+fn place(group: &str) -> (usize, &str) {
     const ORDER: [&str; 14] = [
         "L1",
         "L2",
@@ -245,20 +245,15 @@ fn place(row: &ComparisonRow) -> (usize, &str) {
         "page cache",
         "figures",
     ];
-    let first = row.group.split(" / ").next().unwrap_or_default();
-    (ORDER.iter().position(|name| *name == first).unwrap_or(ORDER.len()), &row.group)
+    let first = group.split(" / ").next().unwrap_or_default();
+    (ORDER.iter().position(|name| *name == first).unwrap_or(ORDER.len()), group)
 }
 
 /// By group, and in it from the largest difference to the least.
 fn by_place(rows: &mut [ComparisonRow]) {
-    let mut groups: Vec<ComparisonRow> = Vec::new();
-    for row in rows.iter() {
-        if !groups.iter().any(|group| group.group == row.group) {
-            groups.push(row.clone());
-        }
-    }
-    groups.order_by(|x, y| place(x).cmp(&place(y)));
-    let rank = |row: &ComparisonRow| groups.iter().position(|group| group.group == row.group);
+    let places = distinct(each_once(rows.iter().map(|row| &*row.group)).into_iter().map(place));
+    let groups: Vec<String> = places.into_iter().map(|(_, group)| group.to_string()).collect();
+    let rank = |row: &ComparisonRow| groups.iter().position(|group| *group == row.group);
     // Sizes are not negative, so their bits are in their order.
     rows.sort_by_cached_key(|row| (rank(row), Reverse(size(row).to_bits())));
 }

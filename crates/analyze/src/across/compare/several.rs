@@ -50,7 +50,7 @@ pub fn several(sides: &[Side], noise: f64) -> Several {
             cells[place].figures[at + 1] = row.b.zip(row.speed);
         }
     }
-    cells.order_by(|x, y| place(&x.row).cmp(&place(&y.row)));
+    cells.order_by(|x, y| place(&x.row.group).cmp(&place(&y.row.group)));
     let mut notes: Vec<String> = Vec::new();
     for (pair, side) in pairs.iter().zip(others) {
         let changes = pair
