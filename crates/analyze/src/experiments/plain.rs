@@ -1,7 +1,6 @@
 //! What came of plain experiments: each work beside the kernel that does the same.
 
 use membound_core::in_order::InOrder;
-use std::collections::BTreeSet;
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -130,15 +129,13 @@ impl<W: Listed> Rows<W> {
     }
 
     /// Rows by work and CPUs, working sets ascending.
-    fn groups(&self) -> Vec<Vec<&Row<Figures<W>>>> {
-        let key = |row: &Row<Figures<W>>| (row.work, row.case.cpus.clone());
-        let keys: BTreeSet<_> = self.0.iter().map(key).collect();
-        keys.iter().map(|ours| self.0.iter().filter(|row| key(row) == *ours).collect()).collect()
+    fn groups(&self) -> impl Iterator<Item = &[Row<Figures<W>>]> {
+        self.0.chunk_by(|a, b| (a.work, &a.case.cpus) == (b.work, &b.case.cpus))
     }
 
     /// One per work and thread count, at the largest working set.
     fn sentences(&self) -> Vec<String> {
-        self.groups().into_iter().filter_map(|rows| sentence(rows.last()?)).collect()
+        self.groups().filter_map(|rows| sentence(rows.last()?)).collect()
     }
 
     fn section(&self) -> Option<Section> {
@@ -150,7 +147,7 @@ impl<W: Listed> Rows<W> {
                     non-temporal (nt) stores: where the second is near one, the stores bypass the caches."
                     .into(),
             sentences: self.sentences(),
-            tables: self.groups().iter().filter_map(|rows| table(rows)).collect(),
+            tables: self.groups().filter_map(table).collect(),
             missing: reasons(&self.0),
             ..Section::default()
         })
@@ -208,7 +205,7 @@ fn behaves_like(regular: [f64; 3], nt: [f64; 3]) -> Option<StoreKind> {
 }
 
 /// `None` where nothing was measured: the reason stands below all tables.
-fn table<W: Listed>(rows: &[&Row<Figures<W>>]) -> Option<Table> {
+fn table<W: Listed>(rows: &[Row<Figures<W>>]) -> Option<Table> {
     rows.iter().find(|row| row.payload_bps.is_some())?;
     let caption = rows.first().map_or_else(String::new, |row| format!("{}, {}", row.work, threads(row.case.threads())));
     let over = |ratio: Option<[f64; 3]>| ratio.map(times);
@@ -217,7 +214,7 @@ fn table<W: Listed>(rows: &[&Row<Figures<W>>]) -> Option<Table> {
         .right("GB/s", rows.iter().map(|row| row.payload_bps.map(|rate| significant(rate.value() / 1e9))))
         .right("over\nregular", rows.iter().map(|row| over(row.over_regular)))
         .right("over\nnt", rows.iter().map(|row| over(row.over_nt)))
-        .flags(rows.iter().copied());
+        .flags(rows);
     Some(table)
 }
 

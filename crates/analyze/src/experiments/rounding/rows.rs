@@ -246,10 +246,8 @@ pub(crate) fn rounding(visits: &Visits<'_>) -> Rounding {
         let Summation { variant, order, blocks, fused, arithmetic, .. } = row.way();
         (key(row), *order, *blocks, *arithmetic, variant.width, variant.unroll, *fused)
     });
-    let sums: BTreeSet<_> = ways.iter().map(key).collect();
-    let verdicts =
-        sums.iter().filter_map(|sum| verdict(&ways.iter().filter(|way| key(way) == *sum).collect::<Vec<_>>()));
-    Rounding { verdicts: verdicts.collect(), rows: ways }
+    let verdicts = ways.chunk_by(|a, b| key(a) == key(b)).filter_map(verdict).collect();
+    Rounding { verdicts, rows: ways }
 }
 
 /// What ways must share to be ways of one sum.
@@ -291,8 +289,8 @@ fn of_results(results: &[&Results]) -> Option<RoundingFigures> {
     })
 }
 
-fn verdict(ways: &[&RoundingRow]) -> Option<Verdict> {
-    let rows: Vec<&RoundingRow> = ways.iter().copied().filter(|row| row.result_bits.is_some()).collect();
+fn verdict(ways: &[RoundingRow]) -> Option<Verdict> {
+    let rows: Vec<&RoundingRow> = ways.iter().filter(|row| row.result_bits.is_some()).collect();
     let first = rows.first()?;
     let ulps = || rows.iter().filter_map(|row| row.ulps);
     let results: BTreeSet<&String> = rows.iter().filter_map(|row| row.result_bits.as_ref()).collect();
@@ -321,8 +319,8 @@ fn verdict(ways: &[&RoundingRow]) -> Option<Verdict> {
 }
 
 /// The widest way with subnormal numbers flushed, beside the same with them kept.
-fn flushing(ways: &[&RoundingRow]) -> Option<Flushing> {
-    let is_measured = |way: &&&RoundingRow| way.result_bits.is_some();
+fn flushing(ways: &[RoundingRow]) -> Option<Flushing> {
+    let is_measured = |way: &&RoundingRow| way.result_bits.is_some();
     let flushed = ways.iter().filter(|way| way.way().arithmetic == Arithmetic::FtzDaz).filter(is_measured);
     let flushed = flushed.max_by_key(|way| way.way().variant.width)?;
     let usual = Summation { arithmetic: Arithmetic::Ieee, ..flushed.way().clone() };
@@ -334,9 +332,9 @@ fn flushing(ways: &[&RoundingRow]) -> Option<Flushing> {
 
 /// Ways that any machine can repeat bit for bit, whatever its widest registers and however many threads it has: the loop as
 /// it is written, and two lanes of 128 bits, each a single chain or in the usual number of partial sums.
-fn costs(ways: &[&RoundingRow]) -> Vec<Cost> {
-    let median = |way: &&&RoundingRow| way.payload_bps.map(|rate| rate.value());
-    let is_usual = |way: &&&RoundingRow| way.way().arithmetic == Arithmetic::Ieee;
+fn costs(ways: &[RoundingRow]) -> Vec<Cost> {
+    let median = |way: &&RoundingRow| way.payload_bps.map(|rate| rate.value());
+    let is_usual = |way: &&RoundingRow| way.way().arithmetic == Arithmetic::Ieee;
     let fastest = ways
         .iter()
         .filter(|way| median(way).is_some() && is_usual(way))
@@ -345,7 +343,7 @@ fn costs(ways: &[&RoundingRow]) -> Vec<Cost> {
     let has_fused = ways.iter().any(|way| way.way().fused);
     // The x87 is a scalar chain too.
     let cost = |(width, is_chain, name): (Width, bool, &str)| {
-        let is_ours = |way: &&&RoundingRow| {
+        let is_ours = |way: &&RoundingRow| {
             let Summation { variant, order, fused, .. } = way.way();
             variant.width == width
                 && (variant.unroll == 1) == is_chain
