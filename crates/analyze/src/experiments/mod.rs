@@ -23,6 +23,7 @@ use std::borrow::Cow;
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 
 use crate::across::numa::rows::{Numa, NumaRow};
+use crate::across::sections::kernel;
 use crate::across::traffic;
 use crate::answer::{Answer, SchemaOf, schema};
 use crate::experiments::latency::rows::LatencyRow;
@@ -85,6 +86,13 @@ const EXPERIMENTS: &[Experiment] = &[
         schemas: &[schema_of(|report| &report.rows)],
         sentences: |report| bandwidth::sections::sentences(&report.bandwidth()),
         sections: |report| bandwidth::sections::sections(&report.bandwidth()),
+    },
+    Experiment {
+        name: "kernel",
+        rows: |_| Vec::new(),
+        schemas: &[],
+        sentences: |report| kernel::sentences(&report.rows),
+        sections: |report| kernel::sections(&report.rows),
     },
     Experiment {
         name: "write-allocate",

@@ -1,9 +1,11 @@
 //! The sentence on a loop of one's own: what holds it back, and where the figures do not say.
 
-use crate::common::reports::row;
+use crate::common::reports::{empty, row};
 use membound_analyze::across::sections::kernel::document;
 use membound_analyze::experiments::bandwidth::rows::BandwidthRow;
 use membound_analyze::rate::Rate;
+use membound_analyze::report::Report;
+use membound_core::kernel::catalog::Kernel;
 use membound_core::kernel::{StoreKind, Width};
 use membound_core::stats::states::Ends;
 
@@ -55,4 +57,18 @@ fn a_range_of_few_visits_shows_less() {
     let rows = [at(12 << 10, [10.0, 9.9, 10.1]), at(1 << 30, [9.4, 9.2, 9.8])];
     assert!(document(&rows, &[]).sentences[0].contains("bound by memory"));
     assert!(document(&rows.map(ranged), &[]).sentences[0].contains("what bounds it is not shown"));
+}
+
+/// A report of a run's record answers as the run did, for loops that are nobody else's.
+#[test]
+fn a_report_tells_of_own_loops() {
+    let text = Kernel::find("a[i] = b[i] - c[i]").unwrap().name;
+    let own = [12 << 10, 1 << 30].map(|bytes| row(text, StoreKind::Regular, Width::W512, 1, bytes));
+    let titles = |rows: Vec<BandwidthRow>| -> Vec<String> {
+        let report = Report { rows, ..empty() };
+        let (_, sections) = report.sections().find(|(name, _)| *name == "kernel").unwrap();
+        sections.into_iter().map(|section| section.title).collect()
+    };
+    assert_eq!(titles(own.into()), [text]);
+    assert!(titles(vec![at(12 << 10, [9.4, 9.3, 9.5])]).is_empty());
 }

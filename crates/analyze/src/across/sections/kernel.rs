@@ -15,13 +15,28 @@ use membound_core::units::{percent, significant};
 
 /// The answer in a sentence for each loop, and a row a case.
 pub fn document(rows: &[BandwidthRow], distrust: &[Warning]) -> Document {
+    let (sentences, sections): (Vec<String>, Vec<Section>) = loops(rows, |_| true).into_iter().unzip();
+    let sentences = if sentences.is_empty() { vec!["No rows: nothing was measured.".into()] } else { sentences };
+    Document::new("membound kernel", sentences, sections.into_iter().chain([warnings::section(distrust)]))
+}
+
+/// The answer for each loop that is a user's own.
+pub(crate) fn sentences(rows: &[BandwidthRow]) -> Vec<String> {
+    loops(rows, Kernel::is_own).into_iter().map(|(sentence, _)| sentence).collect()
+}
+
+/// The rows of each loop that is a user's own.
+pub(crate) fn sections(rows: &[BandwidthRow]) -> Vec<Section> {
+    loops(rows, Kernel::is_own).into_iter().map(|(_, section)| section).collect()
+}
+
+/// The sentence and the rows of each such loop.
+fn loops(rows: &[BandwidthRow], is_asked: impl Fn(&Kernel) -> bool) -> Vec<(String, Section)> {
     let (stream, own): (Vec<&BandwidthRow>, Vec<&BandwidthRow>) =
         rows.iter().partition(|row| row.case.protocol == Protocol::Stream);
     let names: BTreeSet<&str> = own.iter().map(|row| row.kernel()).collect();
-    let loops = names.into_iter().filter_map(Kernel::named).map(|kernel| of_kernel(kernel, &own, &stream));
-    let (sentences, sections): (Vec<String>, Vec<Section>) = loops.unzip();
-    let sentences = if sentences.is_empty() { vec!["No rows: nothing was measured.".into()] } else { sentences };
-    Document::new("membound kernel", sentences, sections.into_iter().chain([warnings::section(distrust)]))
+    let kernels = names.into_iter().filter_map(Kernel::named).filter(|kernel| is_asked(kernel));
+    kernels.map(|kernel| of_kernel(kernel, &own, &stream)).collect()
 }
 
 fn of_kernel(kernel: &Kernel, rows: &[&BandwidthRow], stream: &[&BandwidthRow]) -> (String, Section) {
