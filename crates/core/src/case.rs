@@ -126,6 +126,12 @@ const TOUCHES_PER_S: f64 = 2e9;
 const MACHINE_BYTES_PER_S: f64 = 100e9;
 
 impl Case {
+    /// What is usual in all else: all streams in one memory, aligned, in steady state.
+    pub fn new(work: Work, memory: MemorySpec, cpus: Vec<u32>, working_set: Bytes) -> Self {
+        let (streams, misaligned_bytes, protocol) = (Vec::new(), 0, Protocol::Steady);
+        Case { work, memory, streams, cpus, working_set, misaligned_bytes, protocol }
+    }
+
     /// The kernel variant, where this is a kernel over streams.
     pub fn variant(&self) -> Option<&Variant> {
         match &self.work {
@@ -315,7 +321,13 @@ pub fn unroll(width: Width) -> u32 {
     if width == Width::W512 { 8 } else { 16 }
 }
 
-/// A case with the usual protocol.
+/// A kernel on doubles, with regular loads and the usual unroll.
+pub fn usual(kernel: &str, width: Width, store: StoreKind) -> Variant {
+    let (element, load) = (Element::Double, LoadKind::Regular);
+    Variant { kernel: kernel.into(), element, width, store, load, unroll: unroll(width) }
+}
+
+/// A case of the usual variant of a kernel, with the usual protocol.
 pub fn steady(
     kernel: &str,
     width: Width,
@@ -324,17 +336,7 @@ pub fn steady(
     cpus: Vec<u32>,
     working_set: Bytes,
 ) -> Case {
-    let (element, load) = (Element::Double, LoadKind::Regular);
-    let variant = Variant { kernel: kernel.into(), element, width, store, load, unroll: unroll(width) };
-    Case {
-        work: Work::Kernel(variant),
-        memory,
-        streams: Vec::new(),
-        cpus,
-        working_set,
-        misaligned_bytes: 0,
-        protocol: Protocol::Steady,
-    }
+    Case::new(Work::Kernel(usual(kernel, width, store)), memory, cpus, working_set)
 }
 
 /// Drops cases that were listed before.

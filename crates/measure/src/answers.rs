@@ -325,8 +325,9 @@ pub fn timed_scalar(kernel: &Kernel) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use membound_core::case::usual;
     use membound_core::kernel::formula::{Role, Stream};
-    use membound_core::kernel::{LoadKind, StoreKind, Variant, Width};
+    use membound_core::kernel::{StoreKind, Variant, Width};
 
     #[test]
     fn the_fillings_tell_every_shift() {
@@ -357,8 +358,7 @@ mod tests {
     }
 
     fn variant(name: &str, element: Element) -> Variant {
-        let (width, store, load) = (Width::W128, StoreKind::Regular, LoadKind::Regular);
-        Variant { kernel: name.into(), element, width, store, load, unroll: 4 }
+        Variant { element, unroll: 4, ..usual(name, Width::W128, StoreKind::Regular) }
     }
 
     /// Streams of some KiB, each on a line of its own.

@@ -516,16 +516,10 @@ impl StealMeter {
     }
 }
 
-/// A kernel's plain loop, of a store kind, for tests.
-#[cfg(test)]
-pub(crate) fn variant_of(kernel: &str, width: Width, store: StoreKind) -> Variant {
-    let memory = membound_core::case::USUAL_MEMORY;
-    membound_core::case::steady(kernel, width, store, memory, vec![0], Bytes(8)).variant().unwrap().clone()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use membound_core::case::usual;
 
     /// 5000 ticks of work and 60 of the call, in tries that something may befall.
     fn tries(befallen: impl Fn(usize, u64) -> u64) -> impl Iterator<Item = [u64; 2]> {
@@ -538,7 +532,7 @@ mod tests {
         let isa = asm::detect();
         for name in ["sum", "dot"] {
             for width in isa.widths() {
-                let variant = &variant_of(name, width, StoreKind::Regular);
+                let variant = &usual(name, width, StoreKind::Regular);
                 let formula = Kernel::find(name).unwrap().formula();
                 let code = compile(variant, isa).unwrap();
                 let mut random = fastrand::Rng::with_seed(7);
@@ -564,7 +558,7 @@ mod tests {
     #[test]
     fn slices_that_stay_are_called_the_same_way() {
         let (isa, kernel) = (asm::detect(), Kernel::find("sum").unwrap());
-        let variant = &variant_of("sum", Width::Scalar, StoreKind::Regular);
+        let variant = &usual("sum", Width::Scalar, StoreKind::Regular);
         let code = compile(variant, isa).unwrap();
         let mut slices = OverSlices::new(&code, kernel.formula(), variant);
         let mut numbers = vec![1.0; 100];
@@ -585,7 +579,7 @@ mod tests {
     #[cfg(target_arch = "x86_64")]
     #[test]
     fn what_makes_no_whole_access_is_not_measured_as_such() {
-        let nt = variant_of("copy", Width::W256, StoreKind::Nt);
+        let nt = usual("copy", Width::W256, StoreKind::Nt);
         let check = |text: &str, variant: &Variant, elements: u64| {
             let formula = Formula::parse(text).unwrap();
             let addresses = vec![4096; formula.streams.len()];

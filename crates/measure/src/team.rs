@@ -618,15 +618,7 @@ mod tests {
     }
 
     fn forward(cpus: Vec<u32>) -> Case {
-        Case {
-            work: Work::Chase(Chase::of(Order::Forward)),
-            memory: USUAL_MEMORY,
-            streams: Vec::new(),
-            cpus,
-            working_set: Bytes::kib(4),
-            misaligned_bytes: 0,
-            protocol: Protocol::Steady,
-        }
+        Case::new(Work::Chase(Chase::of(Order::Forward)), USUAL_MEMORY, cpus, Bytes::kib(4))
     }
 
     fn with_tools<R>(hz: Hertz, work: impl FnOnce(&Tools<'_>) -> R) -> R {
@@ -743,15 +735,7 @@ mod tests {
 
     #[test]
     fn between_samples_that_lie_apart_is_one_pause_and_one_pass() {
-        let case = Case {
-            work: Work::Chase(Chase::of(Order::Forward)),
-            memory: USUAL_MEMORY,
-            streams: Vec::new(),
-            cpus: vec![thread::current_cpu().unwrap()],
-            working_set: Bytes::kib(4),
-            misaligned_bytes: 0,
-            protocol: Protocol::Steady,
-        };
+        let case = forward(vec![thread::current_cpu().unwrap()]);
         let runs = [Duration::ZERO, Duration::from_millis(1)].map(|apart| {
             let quota =
                 Quota { least_samples: 5, most_samples: 5, time: Duration::from_secs(9), interrupted: &|| false };

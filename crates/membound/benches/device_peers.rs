@@ -37,7 +37,7 @@ use std::time::{Duration, Instant};
 
 use clap::Parser;
 use common::{Bench, Visit, print_row, stop};
-use membound_core::case::{Case, Protocol, USUAL_MEMORY, Work};
+use membound_core::case::{Case, USUAL_MEMORY, Work};
 use membound_core::machine::devices::{Api, Device, DeviceKind, DeviceName};
 use membound_core::stats;
 use membound_core::units::Bytes;
@@ -189,15 +189,8 @@ impl Arena {
     }
 
     fn case(&self, buffer: Buffer, action: Action, working_set: Bytes) -> Case {
-        Case {
-            work: Work::Device(DeviceWork::new(self.device.name, buffer, action)),
-            memory: USUAL_MEMORY,
-            streams: Vec::new(),
-            cpus: self.cpus.clone(),
-            working_set,
-            misaligned_bytes: 0,
-            protocol: Protocol::Steady,
-        }
+        let work = DeviceWork::new(self.device.name, buffer, action);
+        Case::new(Work::Device(work), USUAL_MEMORY, self.cpus.clone(), working_set)
     }
 
     /// A visit of so long.

@@ -13,7 +13,7 @@ use membound_analyze::across::compare;
 use membound_analyze::across::compare::comparison::{Side, Source};
 use membound_analyze::of_record::report;
 use membound_analyze::output::{json, terminal};
-use membound_core::case::{Case, Protocol, Work, steady};
+use membound_core::case::{Case, Work, steady};
 use membound_core::kernel::{StoreKind, Width};
 use membound_core::machine::caches::{Cache, CacheKind};
 use membound_core::machine::cpus::Cpu;
@@ -98,15 +98,8 @@ fn visit(case: Case, unit: Unit, round: u32, random: &mut fastrand::Rng) -> Meas
 /// All ordered pairs, the line's page touched by the first.
 fn handovers(cpus: u32, seed: u64) -> Record {
     let mut random = fastrand::Rng::with_seed(seed);
-    let case = |from: u32, to: u32| Case {
-        work: Work::Handover(Handover { home: Home::First }),
-        memory: MemorySpec::of(MemoryKind::Base),
-        streams: Vec::new(),
-        cpus: vec![from, to],
-        working_set: Bytes::kib(4),
-        misaligned_bytes: 0,
-        protocol: Protocol::Steady,
-    };
+    let (work, memory) = (Work::Handover(Handover { home: Home::First }), MemorySpec::of(MemoryKind::Base));
+    let case = |from: u32, to: u32| Case::new(work.clone(), memory, vec![from, to], Bytes::kib(4));
     let pairs = (0..cpus).flat_map(|from| (0..cpus).map(move |to| (from, to))).filter(|(from, to)| from != to);
     let measurements = pairs.map(|(from, to)| visit(case(from, to), Unit::HandOver, 0, &mut random)).collect();
     Record { header: header(cpus), measurements, end: None }

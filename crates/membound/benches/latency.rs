@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use clap::Parser;
 use common::{Bench, print_row, stop};
-use membound_core::case::{Case, Protocol, USUAL_MEMORY, Work};
+use membound_core::case::{Case, USUAL_MEMORY, Work};
 use membound_core::kernel::chase::{Chase, Order};
 use membound_core::machine::Machine;
 use membound_core::stats;
@@ -76,15 +76,8 @@ fn main() {
 }
 
 fn case(bench: &Bench, working_set: Bytes) -> Case {
-    Case {
-        work: Work::Chase(Chase::of(Order::Random)),
-        memory: USUAL_MEMORY,
-        streams: Vec::new(),
-        cpus: bench.frame.placement.first(1).unwrap_or_else(|fault| stop(fault)),
-        working_set,
-        misaligned_bytes: 0,
-        protocol: Protocol::Steady,
-    }
+    let cpus = bench.frame.placement.first(1).unwrap_or_else(|fault| stop(fault));
+    Case::new(Work::Chase(Chase::of(Order::Random)), USUAL_MEMORY, cpus, working_set)
 }
 
 /// The first two levels in core clock cycles.

@@ -2,7 +2,7 @@
 
 use crate::work::addrmap::{Conflict, Stage};
 
-use crate::case::{Case, Protocol, Work};
+use crate::case::{Case, Work};
 use crate::experiments::frame::{Frame, PlanError};
 use crate::memory::{MemoryKind, MemorySpec};
 use crate::units::{Bytes, LINE};
@@ -30,13 +30,6 @@ pub fn conflict(frame: &Frame, memory: MemorySpec, size: Option<Bytes>) -> Resul
     if working_set > limit {
         return Err(PlanError::TooLarge { size: working_set, limit });
     }
-    Ok(Case {
-        work: Work::Conflict(Conflict { stage: Stage::Screen, pairs: Vec::new() }),
-        memory,
-        streams: Vec::new(),
-        cpus: frame.placement.first(1)?,
-        working_set,
-        misaligned_bytes: 0,
-        protocol: Protocol::Steady,
-    })
+    let work = Work::Conflict(Conflict { stage: Stage::Screen, pairs: Vec::new() });
+    Ok(Case::new(work, memory, frame.placement.first(1)?, working_set))
 }

@@ -1,6 +1,6 @@
 //! Cores beside each other: lines handed over between two of them, latency while others load the memory.
 
-use crate::case::{Case, Protocol, USUAL_MEMORY, Work};
+use crate::case::{Case, USUAL_MEMORY, Work};
 use crate::experiments::frame::{Frame, PlanError};
 use crate::kernel::mix::{Mix, STRIDE};
 use crate::memory::{MemoryKind, MemorySpec};
@@ -26,14 +26,8 @@ pub fn handovers(frame: &Frame, homes: &[Home]) -> Result<Vec<Case>, PlanError> 
     let ordered = cpus.iter().flat_map(|a| cpus.iter().map(move |b| vec![*a, *b])).filter(|pair| pair[0] != pair[1]);
     let pairs: Vec<Vec<u32>> = if cpus.len() < 2 { vec![cpus.clone()] } else { ordered.collect() };
     let homes = if homes.is_empty() { Home::ALL } else { homes };
-    let case = |cpus: &Vec<u32>, home| Case {
-        work: Work::Handover(Handover { home }),
-        memory: MemorySpec::of(MemoryKind::Base),
-        streams: Vec::new(),
-        cpus: cpus.clone(),
-        working_set: PAGE,
-        misaligned_bytes: 0,
-        protocol: Protocol::Steady,
+    let case = |cpus: &Vec<u32>, home| {
+        Case::new(Work::Handover(Handover { home }), MemorySpec::of(MemoryKind::Base), cpus.clone(), PAGE)
     };
     Ok(pairs.iter().flat_map(|cpus| homes.iter().map(move |&home| case(cpus, home))).collect())
 }
@@ -52,15 +46,7 @@ pub fn loaded(frame: &Frame, mixes: &[Mix], steps: u32, threads: Option<usize>) 
     }
     let case = |load| {
         let (cpus, working_set) = if load == Load::Alone { (&cpus[..1], chase) } else { (&cpus[..], total) };
-        Case {
-            work: Work::Loaded(Loaded { chase, load }),
-            memory: USUAL_MEMORY,
-            streams: Vec::new(),
-            cpus: cpus.to_vec(),
-            working_set,
-            misaligned_bytes: 0,
-            protocol: Protocol::Steady,
-        }
+        Case::new(Work::Loaded(Loaded { chase, load }), USUAL_MEMORY, cpus.to_vec(), working_set)
     };
     let mut cases = vec![case(Load::Alone), case(Load::Idle)];
     if loaders > 0 {

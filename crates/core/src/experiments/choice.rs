@@ -1,6 +1,6 @@
 //! What a user chooses, and what follows where nothing was chosen.
 
-use crate::case::{Case, StreamMemory, USUAL_MEMORY, Work, distinct, product, product4, steady, unroll};
+use crate::case::{Case, StreamMemory, USUAL_MEMORY, Work, distinct, product, product4, unroll};
 use crate::experiments::frame::{Frame, PlanError, all_and_one};
 use crate::kernel::catalog::Kernel;
 use crate::kernel::{Element, LoadKind, StoreKind, Variant, Width};
@@ -106,13 +106,12 @@ pub fn kernels(frame: &Frame, choice: &Choice) -> Result<Vec<Case>, PlanError> {
                 };
                 let size = if choice.sizes.is_empty() { tidy(kernel, size, threads) } else { size };
                 let unroll = choice.unroll.unwrap_or(unroll(width));
-                let element = choice.element;
-                let variant = Variant { kernel: kernel.name.into(), element, width, store, load, unroll };
+                let variant =
+                    Variant { element: choice.element, load, unroll, ..crate::case::usual(kernel.name, width, store) };
                 cases.push(Case {
-                    work: Work::Kernel(variant),
                     streams: streams_of(kernel, &choice.streams),
                     misaligned_bytes: choice.misaligned_bytes,
-                    ..steady(kernel.name, width, store, memory, cpus.clone(), size)
+                    ..Case::new(Work::Kernel(variant), memory, cpus.clone(), size)
                 });
             }
         }

@@ -1,6 +1,6 @@
 //! Copies between the host's memory and devices', and between devices: each way, and both at once, over sizes.
 
-use crate::case::{Case, Protocol, USUAL_MEMORY, Work};
+use crate::case::{Case, USUAL_MEMORY, Work};
 use crate::experiments::frame::{Frame, PlanError};
 use crate::machine::devices::{Api, Device};
 use crate::units::Bytes;
@@ -36,16 +36,9 @@ pub fn copies(frame: &Frame, devices: &[Device], sizes: &[Bytes]) -> Result<Vec<
         if let Some(&size) = all.iter().find(|size| !sizes.is_empty() && **size > limit) {
             return Err(PlanError::TooLarge { size, limit });
         }
-        for working_set in all.into_iter().filter(|size| *size <= limit) {
-            cases.extend(works.iter().map(|&work| Case {
-                work: Work::Copies(work),
-                memory: USUAL_MEMORY,
-                streams: Vec::new(),
-                cpus: cpus.clone(),
-                working_set,
-                misaligned_bytes: 0,
-                protocol: Protocol::Steady,
-            }));
+        for size in all.into_iter().filter(|size| *size <= limit) {
+            let case = |work: &CopyWork| Case::new(Work::Copies(*work), USUAL_MEMORY, cpus.clone(), size);
+            cases.extend(works.iter().map(case));
         }
     }
     Ok(crate::case::distinct(cases))

@@ -196,14 +196,7 @@ impl Plan<'_> {
     }
 
     fn case(&self, buffer: Buffer, action: Action) -> Case {
-        Case {
-            work: Work::Device(DeviceWork::new(self.device.name, buffer, action)),
-            memory: USUAL_MEMORY,
-            streams: Vec::new(),
-            cpus: self.cpus.clone(),
-            working_set: self.bytes,
-            misaligned_bytes: 0,
-            protocol: Protocol::Steady,
-        }
+        let work = DeviceWork::new(self.device.name, buffer, action);
+        Case::new(Work::Device(work), USUAL_MEMORY, self.cpus.clone(), self.bytes)
     }
 }

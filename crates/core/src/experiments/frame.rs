@@ -1,6 +1,6 @@
 //! What a plan must know of the machine, and why a plan can't be made.
 
-use crate::case::{Case, Protocol, Work};
+use crate::case::{Case, Work};
 use crate::kernel::Width;
 use crate::kernel::chase::Chase;
 use crate::kernel::isa::Isa;
@@ -284,15 +284,7 @@ pub(crate) fn over_chase(
     if working_set > frame.memory_limit {
         return Err(PlanError::TooLarge { size: working_set, limit: frame.memory_limit });
     }
-    Ok(Case {
-        work: Work::Chase(chase),
-        memory,
-        streams: Vec::new(),
-        cpus: frame.placement.first(1)?,
-        working_set,
-        misaligned_bytes: 0,
-        protocol: Protocol::Steady,
-    })
+    Ok(Case::new(Work::Chase(chase), memory, frame.placement.first(1)?, working_set))
 }
 
 #[cfg(test)]

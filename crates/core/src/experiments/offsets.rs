@@ -1,6 +1,6 @@
 //! What crossing lines and pages, aliasing and forwarding cost.
 
-use crate::case::{Case, Protocol, Work, product};
+use crate::case::{Case, Work, product};
 use crate::experiments::choice::Breadth;
 use crate::experiments::frame::Frame;
 use crate::kernel::Element;
@@ -23,14 +23,8 @@ pub fn alignment(frame: &Frame, breadth: Breadth) -> Vec<Case> {
     let mut scans: Vec<Scan> = alone.flat_map(|bytes| [Scan::Load { bytes }, Scan::Store { bytes }]).collect();
     scans.extend([8, widest].map(|bytes| Scan::Aliasing { bytes }));
     scans.extend(product(&sizes, &sizes).map(|(&stored, &loaded)| Scan::Forwarding { stored, loaded }));
-    let case = |scan| Case {
-        work: Work::Scan(scan),
-        memory: MemorySpec::of(MemoryKind::Base),
-        streams: Vec::new(),
-        cpus: frame.placement.first(1).unwrap_or_default(),
-        working_set: Bytes(Scan::SCRATCH),
-        misaligned_bytes: 0,
-        protocol: Protocol::Steady,
-    };
+    let cpus = frame.placement.first(1).unwrap_or_default();
+    let (memory, size) = (MemorySpec::of(MemoryKind::Base), Bytes(Scan::SCRATCH));
+    let case = |scan| Case::new(Work::Scan(scan), memory, cpus.clone(), size);
     scans.into_iter().map(case).collect()
 }

@@ -3,9 +3,9 @@
 
 use crate::work::page_cache::{Cure, PageCache, Workers};
 
-use crate::case::{Case, Protocol, Work, unroll};
+use crate::case::{Case, Work, usual};
 use crate::experiments::frame::{Frame, PlanError};
-use crate::kernel::{Element, LoadKind, StoreKind, Variant};
+use crate::kernel::StoreKind;
 use crate::machine::Machine;
 use crate::machine::room::margin;
 use crate::memory::filler::Filler;
@@ -61,29 +61,11 @@ pub fn page_cache(frame: &Frame, machine: &Machine, choice: &CacheChoice) -> Res
     let largest = part(all, choice.share.unwrap_or(1.0)).min(beside);
     // The minimum of two domains is at half of the memory: beyond is for what has not recovered by then.
     let steps = if choice.share.is_some() { choice.steps } else { 2 * choice.steps };
-    let width = frame.widest();
-    let variant = Variant {
-        kernel: "triad".into(),
-        element: Element::Double,
-        width,
-        store: StoreKind::Regular,
-        load: LoadKind::Regular,
-        unroll: unroll(width),
-    };
-    let case = |step: u32, workers: Workers| Case {
-        work: Work::PageCache(PageCache {
-            variant: variant.clone(),
-            file: whole(largest, step, steps),
-            filler: choice.filler,
-            cure: Cure::Nothing,
-            workers,
-        }),
-        memory: MemorySpec::of(choice.memory),
-        streams: Vec::new(),
-        cpus: cpus.clone(),
-        working_set,
-        misaligned_bytes: 0,
-        protocol: Protocol::Steady,
+    let case = |step: u32, workers: Workers| {
+        let variant = usual("triad", frame.widest(), StoreKind::Regular);
+        let file = whole(largest, step, steps);
+        let work = PageCache { variant, file, filler: choice.filler, cure: Cure::Nothing, workers };
+        Case::new(Work::PageCache(work), MemorySpec::of(choice.memory), cpus.clone(), working_set)
     };
     let cases = |steps: std::ops::RangeInclusive<u32>| {
         steps

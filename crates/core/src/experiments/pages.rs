@@ -64,12 +64,7 @@ fn pages(frame: &Frame, work: PageWork, kind: MemoryKind, threads: usize) -> Res
         _ => most.clamp(Bytes::mib(2).0, Bytes::mib(64).0),
     };
     Ok(Case {
-        work: Work::Page(work),
-        memory: MemorySpec::of(kind),
-        streams: Vec::new(),
-        cpus,
-        working_set: Bytes(share * threads as u64),
-        misaligned_bytes: 0,
         protocol: Protocol::FirstUse,
+        ..Case::new(Work::Page(work), MemorySpec::of(kind), cpus, Bytes(share * threads as u64))
     })
 }

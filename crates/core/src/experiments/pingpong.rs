@@ -9,7 +9,7 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-use crate::case::{Case, Protocol, Work, distinct};
+use crate::case::{Case, Work, distinct};
 use crate::memory::{MemoryKind, MemorySpec};
 use crate::units::{Bytes, words};
 
@@ -199,15 +199,7 @@ pub fn pingpong(hosts: &[Host], choice: &PingPongChoice) -> Result<Vec<Case>, No
 
 fn case(work: PingPong, size: Bytes) -> Case {
     let cpus = work.pairs.iter().flatten().map(|seat| seat.cpu.unwrap_or_default()).collect();
-    Case {
-        work: Work::PingPong(work),
-        memory: MemorySpec::of(MemoryKind::Heap),
-        streams: Vec::new(),
-        cpus,
-        working_set: size,
-        misaligned_bytes: 0,
-        protocol: Protocol::Steady,
-    }
+    Case::new(Work::PingPong(work), MemorySpec::of(MemoryKind::Heap), cpus, size)
 }
 
 /// The host with a slot for each rank: where there are more ranks than CPUs, CPUs come again.

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use crate::case::{Case, Protocol, USUAL_MEMORY, Work, distinct, steady};
+use crate::case::{Case, USUAL_MEMORY, Work, distinct, steady};
 use crate::experiments::choice::{check_size, level_sizes, tidy};
 use crate::experiments::frame::{Frame, PlanError};
 use crate::kernel::catalog::Kernel;
@@ -75,14 +75,9 @@ fn without_prefetch(frame: &Frame, threads: usize) -> Result<Vec<Case>, PlanErro
     /// About as many lines as cores keep in flight.
     const CHAINS: u32 = 16;
     let cpus = frame.placement.first(threads)?;
-    let chase = |order: Order, chains: u32| Case {
-        work: Work::Chase(Chase { chains, ..Chase::of(order) }),
-        memory: USUAL_MEMORY,
-        streams: Vec::new(),
-        cpus: cpus.clone(),
-        working_set: frame.memory_size(threads),
-        misaligned_bytes: 0,
-        protocol: Protocol::Steady,
+    let chase = |order: Order, chains: u32| {
+        let work = Work::Chase(Chase { chains, ..Chase::of(order) });
+        Case::new(work, USUAL_MEMORY, cpus.clone(), frame.memory_size(threads))
     };
     Ok([(Order::Random, 1), (Order::Random, CHAINS), (Order::PageRandom, 1)]
         .map(|(order, chains)| chase(order, chains))
@@ -114,15 +109,7 @@ fn arithmetic(frame: &Frame) -> impl Iterator<Item = Flops> {
 }
 
 fn in_registers(flops: Flops, cpus: Vec<u32>) -> Case {
-    Case {
-        work: Work::Flops(flops),
-        memory: USUAL_MEMORY,
-        streams: Vec::new(),
-        cpus,
-        working_set: Bytes(0),
-        misaligned_bytes: 0,
-        protocol: Protocol::Steady,
-    }
+    Case::new(Work::Flops(flops), USUAL_MEMORY, cpus, Bytes(0))
 }
 
 fn over(frame: &Frame, name: &str, store: StoreKind, cpus: &[u32], size: Bytes) -> Result<Case, PlanError> {

@@ -2,7 +2,7 @@
 
 use crate::work::rounding::{Arithmetic, Data, SumOrder, Summation};
 
-use crate::case::{Case, Protocol, USUAL_MEMORY, Work, distinct, steady, unroll};
+use crate::case::{Case, USUAL_MEMORY, Work, distinct, unroll, usual};
 use crate::experiments::frame::{Frame, PlanError};
 use crate::kernel::catalog::Kernel;
 use crate::kernel::{StoreKind, Variant, Width};
@@ -26,11 +26,7 @@ pub fn rounding(frame: &Frame, kernels: &[&Kernel], size: Option<Bytes>, seed: u
     let mut cases = Vec::new();
     for kernel in kernels {
         crate::experiments::choice::check_size(frame, size, kernel, Default::default(), 1)?;
-        let case = |summation: Summation| Case {
-            work: Work::Rounding(summation),
-            protocol: Protocol::Steady,
-            ..steady(kernel.name, Width::Scalar, StoreKind::Regular, USUAL_MEMORY, cpus.clone(), size)
-        };
+        let case = |summation: Summation| Case::new(Work::Rounding(summation), USUAL_MEMORY, cpus.clone(), size);
         for &data in Data::ALL {
             cases.extend(ways(frame, kernel, data, seed).into_iter().map(case));
         }
@@ -41,8 +37,7 @@ pub fn rounding(frame: &Frame, kernels: &[&Kernel], size: Option<Bytes>, seed: u
 fn ways(frame: &Frame, kernel: &Kernel, data: Data, seed: u64) -> Vec<Summation> {
     let has_product = kernel.formula().flops() > 1;
     let way = |width: Width, unroll: u32, fused: bool| {
-        let (store, load) = (StoreKind::Regular, crate::kernel::LoadKind::Regular);
-        let variant = Variant { kernel: kernel.name.into(), element: Default::default(), width, store, load, unroll };
+        let variant = Variant { unroll, ..usual(kernel.name, width, StoreKind::Regular) };
         let (arithmetic, order) = (Arithmetic::Ieee, SumOrder::Forward);
         Summation { variant, fused, arithmetic, order, blocks: 1, data, seed }
     };

@@ -5,12 +5,12 @@
 
 use std::str::FromStr;
 
-use crate::case::{Case, Protocol, USUAL_MEMORY, Work, distinct, product, steady, unroll};
+use crate::case::{Case, USUAL_MEMORY, Work, distinct, product, usual};
 use crate::experiments::choice::{Choice, check_size};
 use crate::experiments::frame::{Frame, PlanError};
 use crate::kernel::catalog::Kernel;
 use crate::kernel::streams::{Streams, Touch};
-use crate::kernel::{Element, LoadKind, StoreKind, Variant, Width};
+use crate::kernel::{Element, StoreKind, Variant, Width};
 use crate::memory::MemorySpec;
 use crate::units::{Bytes, LINE};
 use crate::work::common::Common;
@@ -123,10 +123,7 @@ fn walks(
     if let Some(&odd) = offsets.bytes().iter().find(|bytes| !u64::from(**bytes).is_multiple_of(LINE)) {
         return Err(PlanError::OddOffset { offset: Bytes(odd.into()), unit: Bytes(LINE) });
     }
-    let case = |streams: Streams| Case {
-        work: Work::Streams(streams),
-        ..steady("load", Width::W128, StoreKind::Regular, memory, cpus.to_vec(), size)
-    };
+    let case = |streams: Streams| Case::new(Work::Streams(streams), memory, cpus.to_vec(), size);
     let mut cases = Vec::new();
     for (&touch, &streams) in product(touches, &STREAMS) {
         let offsets = if streams == 1 { &offsets.bytes()[..1] } else { offsets.bytes() };
@@ -157,12 +154,9 @@ fn blocks(
     let stores = if choice.stores.is_empty() || kernel.formula().store().is_none() { &regular } else { &choice.stores };
     let mut cases = Vec::new();
     for (&width, &store) in product(widths, stores) {
-        let load = LoadKind::Regular;
-        let variant = Variant { kernel: kernel.name.into(), element, width, store, load, unroll: unroll(width) };
-        let case = |&offset_bytes: &u32| Case {
-            work: Work::Common(Common { variant: variant.clone(), offset_bytes }),
-            protocol: Protocol::Steady,
-            ..steady(kernel.name, width, store, memory, cpus.to_vec(), size)
+        let case = |&offset_bytes: &u32| {
+            let variant = Variant { element, ..usual(kernel.name, width, store) };
+            Case::new(Work::Common(Common { variant, offset_bytes }), memory, cpus.to_vec(), size)
         };
         // One array has no other to lie to.
         let many = if kernel.formula().streams.len() > 1 { offsets.bytes() } else { &offsets.bytes()[..1] };

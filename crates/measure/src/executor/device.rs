@@ -209,8 +209,7 @@ impl Process {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use membound_core::case;
-    use membound_core::kernel::{StoreKind, Width};
+    use membound_core::case::USUAL_MEMORY;
     use membound_core::units::Bytes;
     use membound_core::work::device::{Buffer, DeviceWork};
 
@@ -220,10 +219,8 @@ mod tests {
         let quota = Quota { least_samples: 3, most_samples: 9, time: Duration::from_secs(2), interrupted: &|| false };
         let patience_of = |action, working_set| {
             let device = DeviceName { api: Api::OpenCl, number: 0 };
-            let usual =
-                case::steady("load", Width::Scalar, StoreKind::Regular, case::USUAL_MEMORY, vec![0], working_set);
             let work = Work::Device(DeviceWork::new(device, Buffer::Plain, action));
-            super::patience(&Case { work, ..usual }, &quota)
+            super::patience(&Case::new(work, USUAL_MEMORY, vec![0], working_set), &quota)
         };
         let patience = |bytes| patience_of(Action::Load, bytes);
         assert_eq!(patience_of(Action::KernelTriad, Bytes(1_000_000_000)), Duration::from_secs(20 + 6 + 11));

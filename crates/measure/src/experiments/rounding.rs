@@ -401,7 +401,7 @@ mod tests {
     #[test]
     fn orders_by_hand() {
         let way = |order, blocks| {
-            let variant = crate::bench::variant_of(
+            let variant = membound_core::case::usual(
                 "sum",
                 membound_core::kernel::Width::Scalar,
                 membound_core::kernel::StoreKind::Regular,

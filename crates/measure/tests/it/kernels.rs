@@ -4,6 +4,7 @@
 
 #[cfg(target_arch = "x86_64")]
 use iced_x86::{Decoder, DecoderOptions, OpKind};
+use membound_core::case::usual;
 use membound_core::kernel::catalog::{CATALOG, Kernel};
 use membound_core::kernel::formula::{Formula, Role};
 use membound_core::kernel::isa::Isa;
@@ -674,9 +675,7 @@ fn a_fault_ends_the_call_and_not_the_process() {
 }
 
 fn plain(kernel: &str) -> Variant {
-    let (element, width) = (Element::Double, Width::W128);
-    let (store, load) = (StoreKind::Regular, LoadKind::Regular);
-    Variant { kernel: kernel.into(), element, width, store, load, unroll: 4 }
+    Variant { unroll: 4, ..usual(kernel, Width::W128, StoreKind::Regular) }
 }
 
 fn load_code() -> MachineCode {

@@ -12,9 +12,9 @@ use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
 use std::{fs, io, ptr};
 
-use membound_core::case::{Case, Protocol, Work};
+use membound_core::case::{Case, Protocol, Work, usual};
 use membound_core::kernel::catalog::Kernel;
-use membound_core::kernel::{Element, LoadKind, StoreKind, Variant, Width};
+use membound_core::kernel::{StoreKind, Variant, Width};
 use membound_core::memory::proof::Proof;
 use membound_core::memory::{MemoryKind, MemorySpec};
 use membound_core::record::Outcome;
@@ -458,8 +458,7 @@ fn a_huge_page_that_is_missing_is_replaced_whole() {
 }
 
 fn variant(kernel: &str) -> Variant {
-    let (width, store, load) = (Width::W128, StoreKind::Regular, LoadKind::Regular);
-    Variant { kernel: kernel.into(), element: Element::Double, width, store, load, unroll: 4 }
+    Variant { unroll: 4, ..usual(kernel, Width::W128, StoreKind::Regular) }
 }
 
 #[test]
@@ -497,15 +496,7 @@ fn what_was_not_taken_away_stays() {
 }
 
 fn case(kernel: &str, kind: Kind) -> Case {
-    Case {
-        work: Work::Kernel(variant(kernel)),
-        memory: MemorySpec::of(kind),
-        streams: Vec::new(),
-        cpus: vec![thread::current_cpu().unwrap()],
-        working_set: SIZE,
-        misaligned_bytes: 0,
-        protocol: Protocol::Steady,
-    }
+    Case::new(Work::Kernel(variant(kernel)), MemorySpec::of(kind), vec![thread::current_cpu().unwrap()], SIZE)
 }
 
 /// A control group in which this process may have a single huge page; gone when dropped.

@@ -96,7 +96,7 @@ fn kernels_in_the_guest_agree_with_their_twins() {
     let mut seen = 0;
     for row in CATALOG {
         for (element, width, store, load) in every_way() {
-            let variant = Variant { kernel: row.name.into(), element, width, store, load, unroll: plan::unroll(width) };
+            let variant = Variant { element, load, ..plan::usual(row.name, width, store) };
             if membound_measure::asm::assemble(&variant, membound_measure::asm::detect()).is_err() {
                 continue;
             }
@@ -119,14 +119,7 @@ fn a_wrong_result_in_the_guest_is_seen() {
     let mut region = Region::new(MemorySpec::of(MemoryKind::Thp), Bytes::mib(2), &Places::default()).unwrap();
     region.words().fill(7.0);
     let Some(mut guest) = guest(&[backed(&region, MemoryKind::Wb)]) else { return };
-    let variant = Variant {
-        kernel: "sum".into(),
-        element: Element::Double,
-        width: Width::Scalar,
-        store: StoreKind::Regular,
-        load: LoadKind::Regular,
-        unroll: 4,
-    };
+    let variant = Variant { unroll: 4, ..plan::usual("sum", Width::Scalar, StoreKind::Regular) };
     let row = variant.row().unwrap();
     let code =
         guest.load(&membound_measure::asm::assemble(&variant, membound_measure::asm::detect()).unwrap()).unwrap();

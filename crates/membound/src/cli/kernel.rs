@@ -221,14 +221,8 @@ fn code_of(
     (width, store, load): (Width, StoreKind, LoadKind),
 ) -> anyhow::Result<String> {
     let isa = membound_measure::asm::detect();
-    let variant = Variant {
-        kernel: kernel.name.into(),
-        element: choice.element,
-        width,
-        store,
-        load,
-        unroll: choice.unroll.unwrap_or_else(|| plan::unroll(width)),
-    };
+    let usual = plan::usual(kernel.name, width, store);
+    let variant = Variant { element: choice.element, load, unroll: choice.unroll.unwrap_or(usual.unroll), ..usual };
     let machine_code = assemble(&variant, isa).map_err(usage)?;
     let head = format!("; {variant}, unroll {}: {}\n; {}\n", variant.unroll, kernel.text, kernel.traffic_letters());
     Ok(head + &listing(&machine_code))

@@ -11,7 +11,7 @@ use membound_analyze::experiments::addrmap::solver::{Batch, Determined, Evidence
 use membound_analyze::of_record as model;
 use membound_analyze::output::{csv, terminal};
 use membound_analyze::row::AnyRow;
-use membound_core::case::{Case, Protocol, Work};
+use membound_core::case::{Case, Work};
 use membound_core::memory::{MemoryKind, MemorySpec};
 use membound_core::record::{Line, Measurement, Outcome, Record, RecordError, Writer};
 use membound_core::units::Bytes;
@@ -185,15 +185,8 @@ fn simple(map: Map) -> Simulated {
 }
 
 fn case(kind: MemoryKind, pairs: &[[u32; 2]]) -> Case {
-    Case {
-        work: Work::Conflict(Conflict { stage: Stage::Screen, pairs: pairs.to_vec() }),
-        memory: MemorySpec::of(kind),
-        streams: Vec::new(),
-        cpus: vec![0],
-        working_set: Bytes::mib(16),
-        misaligned_bytes: 0,
-        protocol: Protocol::Steady,
-    }
+    let work = Work::Conflict(Conflict { stage: Stage::Screen, pairs: pairs.to_vec() });
+    Case::new(work, MemorySpec::of(kind), vec![0], Bytes::mib(16))
 }
 
 fn record(executor: &dyn Executor, measurements: Vec<Measurement>) -> Record {

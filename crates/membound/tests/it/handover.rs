@@ -7,7 +7,7 @@ use crate::common::skip::skip;
 use membound_analyze::flag::Flag;
 use membound_analyze::of_record as model;
 use membound_analyze::report::Report;
-use membound_core::case::{Case, Protocol, Work};
+use membound_core::case::{Case, Work};
 use membound_core::experiments as plan;
 use membound_core::machine::Machine;
 use membound_core::machine::topology::Relation;
@@ -17,15 +17,7 @@ use membound_core::units::Bytes;
 use membound_core::work::c2c::{Handover, Home};
 
 pub fn case(from: u32, to: u32, home: Home) -> Case {
-    Case {
-        work: Work::Handover(Handover { home }),
-        memory: MemorySpec::of(MemoryKind::Base),
-        streams: Vec::new(),
-        cpus: vec![from, to],
-        working_set: Bytes::kib(4),
-        misaligned_bytes: 0,
-        protocol: Protocol::Steady,
-    }
+    Case::new(Work::Handover(Handover { home }), MemorySpec::of(MemoryKind::Base), vec![from, to], Bytes::kib(4))
 }
 
 /// Samples of 1000 round trips in which each hand-over took so many nanoseconds, on a clock of 2 GHz and a core of 4 GHz.

@@ -50,15 +50,7 @@ pub fn visit(case: &Case, round: u32, ns: &[f64]) -> Measurement {
 }
 
 pub fn case(chase: Chase, kind: MemoryKind, cpu: u32, working_set: Bytes) -> Case {
-    Case {
-        work: Work::Chase(chase),
-        memory: MemorySpec::of(kind),
-        streams: Vec::new(),
-        cpus: vec![cpu],
-        working_set,
-        misaligned_bytes: 0,
-        protocol: Protocol::Steady,
-    }
+    Case::new(Work::Chase(chase), MemorySpec::of(kind), vec![cpu], working_set)
 }
 
 /// How a level lets go when a chase outgrows it.

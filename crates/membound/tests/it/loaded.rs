@@ -5,7 +5,7 @@ use membound_analyze::experiments::loaded::rows::LoadedRow;
 use membound_analyze::flag::Flag;
 use membound_analyze::of_record as model;
 use membound_analyze::report::Report;
-use membound_core::case::{Case, Protocol, Work};
+use membound_core::case::{Case, Work};
 use membound_core::experiments as plan;
 use membound_core::kernel::mix::Mix;
 use membound_core::memory::{MemoryKind, MemorySpec, Obtained};
@@ -21,15 +21,8 @@ const CAPACITY: f64 = 40e9;
 
 fn case(load: Load) -> Case {
     let cpus = if load == Load::Alone { vec![0] } else { vec![0, 1, 2, 3] };
-    Case {
-        work: Work::Loaded(Loaded { chase: Bytes::mib(128), load }),
-        memory: MemorySpec::of(MemoryKind::Thp),
-        streams: Vec::new(),
-        cpus,
-        working_set: Bytes::mib(512),
-        misaligned_bytes: 0,
-        protocol: Protocol::Steady,
-    }
+    let work = Work::Loaded(Loaded { chase: Bytes::mib(128), load });
+    Case::new(work, MemorySpec::of(MemoryKind::Thp), cpus, Bytes::mib(512))
 }
 
 /// Nine samples of 10,000 loads with 1 % of noise, on a clock of 1 GHz, while so many bytes a second are moved.

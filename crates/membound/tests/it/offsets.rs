@@ -4,7 +4,7 @@ use crate::common::skip::skip;
 use membound_analyze::experiments::offsets::rows::OffsetRow;
 use membound_analyze::flag::Flag;
 use membound_analyze::of_record as model;
-use membound_core::case::{Case, Protocol, Work};
+use membound_core::case::{Case, Work};
 use membound_core::experiments as plan;
 use membound_core::experiments::choice::Breadth;
 use membound_core::kernel::scan::Scan;
@@ -16,15 +16,7 @@ use membound_core::record::{
 use membound_core::units::Bytes;
 
 fn case(scan: Scan) -> Case {
-    Case {
-        work: Work::Scan(scan),
-        memory: MemorySpec::of(MemoryKind::Base),
-        streams: Vec::new(),
-        cpus: vec![0],
-        working_set: Bytes(Scan::SCRATCH),
-        misaligned_bytes: 0,
-        protocol: Protocol::Steady,
-    }
+    Case::new(Work::Scan(scan), MemorySpec::of(MemoryKind::Base), vec![0], Bytes(Scan::SCRATCH))
 }
 
 /// Samples on a core of 4 GHz with a clock of 2 GHz: a tick is two cycles, a sample a thousand accesses.

@@ -15,9 +15,9 @@ use crate::common::skip::skip;
 use membound_analyze::experiments::page_cache::rows::{CacheEffect, PageCacheRow, next_file, worst_file};
 use membound_analyze::of_record as model;
 use membound_analyze::report::Report;
-use membound_core::case::{Case, Protocol, Work};
+use membound_core::case::{Case, Work, usual};
 use membound_core::experiments as plan;
-use membound_core::kernel::{Element, LoadKind, StoreKind, Variant, Width};
+use membound_core::kernel::{StoreKind, Width};
 use membound_core::machine::Machine;
 use membound_core::machine::room::NodeRoom;
 use membound_core::memory::filler::Filler;
@@ -38,23 +38,9 @@ const SEEDS: u64 = 200;
 const RIGHT: usize = 190;
 
 fn case(file: Bytes, cure: Cure) -> Case {
-    let variant = Variant {
-        kernel: "triad".into(),
-        element: Element::Double,
-        width: Width::W256,
-        store: StoreKind::Regular,
-        load: LoadKind::Regular,
-        unroll: 16,
-    };
-    Case {
-        work: Work::PageCache(PageCache { variant, file, filler: Filler::Write, cure, workers: Workers::Threads }),
-        memory: MemorySpec::of(MemoryKind::Base),
-        streams: Vec::new(),
-        cpus: vec![0, 1],
-        working_set: Bytes::gib(8),
-        misaligned_bytes: 0,
-        protocol: Protocol::Steady,
-    }
+    let variant = usual("triad", Width::W256, StoreKind::Regular);
+    let work = PageCache { variant, file, filler: Filler::Write, cure, workers: Workers::Threads };
+    Case::new(Work::PageCache(work), MemorySpec::of(MemoryKind::Base), vec![0, 1], Bytes::gib(8))
 }
 
 /// What a visit would find: speed against none, and how many of 1000 pages are remote.

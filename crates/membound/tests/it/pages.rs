@@ -28,13 +28,8 @@ fn cpus() -> Vec<u32> {
 
 fn case(work: PageWork, kind: MemoryKind, cpus: &[u32]) -> Case {
     Case {
-        work: Work::Page(work),
-        memory: MemorySpec::of(kind),
-        streams: Vec::new(),
-        cpus: cpus.to_vec(),
-        working_set: Bytes(MAPPING.0 * cpus.len() as u64),
-        misaligned_bytes: 0,
         protocol: Protocol::FirstUse,
+        ..Case::new(Work::Page(work), MemorySpec::of(kind), cpus.to_vec(), Bytes(MAPPING.0 * cpus.len() as u64))
     }
 }
 

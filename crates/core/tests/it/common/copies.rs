@@ -1,9 +1,9 @@
 //! R. Garg's experiment (2013) as visits made by hand: copies from the heap to regular, write-combined and uncached memory.
 #![allow(dead_code)] // Each test file uses its part.
 
-use membound_core::case::{Case, Protocol, StreamMemory, Work};
+use membound_core::case::{Case, Protocol, StreamMemory, Work, usual};
 use membound_core::experiments::kinds::REGULAR;
-use membound_core::kernel::{Element, LoadKind, StoreKind, Variant, Width};
+use membound_core::kernel::{StoreKind, Width};
 use membound_core::memory::{MemoryKind, MemorySpec, Obtained};
 use membound_core::record::{Measured, Measurement, Outcome, Sample, Samples, Unit, Volume};
 use membound_core::units::Bytes;
@@ -13,14 +13,7 @@ pub const BUFFER: u64 = 32_000_000;
 
 /// Visits to the copy from the heap to `kind`, each sample of so many nanoseconds.
 pub fn copies(kind: MemoryKind, protocol: Protocol, ticks: u64) -> Measurement {
-    let variant = Variant {
-        kernel: "copy".into(),
-        element: Element::Double,
-        width: Width::Scalar,
-        store: StoreKind::Regular,
-        load: LoadKind::Regular,
-        unroll: 16,
-    };
+    let variant = usual("copy", Width::Scalar, StoreKind::Regular);
     let mut samples = Samples::default();
     for _ in 0..9 {
         samples.push(Sample { ticks, core_clock_ticks: 1000, ..Sample::default() });
@@ -34,13 +27,9 @@ pub fn copies(kind: MemoryKind, protocol: Protocol, ticks: u64) -> Measurement {
         flops: 0,
     };
     let case = Case {
-        work: Work::Kernel(variant),
-        memory: REGULAR,
         streams: vec![StreamMemory { stream: "a".into(), memory: MemorySpec::of(kind) }],
-        cpus: vec![0],
-        working_set: Bytes(2 * BUFFER),
-        misaligned_bytes: 0,
         protocol,
+        ..Case::new(Work::Kernel(variant), REGULAR, vec![0], Bytes(2 * BUFFER))
     };
     let obtained = Obtained { bytes: Bytes(2 * BUFFER), ..Obtained::default() };
     let measured = Measured { volume, repetitions: 1, core_clock_links: 1000, samples, obtained };

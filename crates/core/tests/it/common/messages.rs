@@ -7,7 +7,7 @@ use std::collections::{BinaryHeap, VecDeque};
 use fastrand::Rng;
 
 use crate::common::by_hand;
-use membound_core::case::{Case, Protocol, Work};
+use membound_core::case::{Case, Work};
 use membound_core::memory::{MemoryKind, MemorySpec, Obtained};
 use membound_core::record::{Measured, Measurement, Outcome, Record, Sample, Samples, Unit, Volume};
 use membound_core::units::Bytes;
@@ -171,15 +171,8 @@ pub fn visit(mode: MessageMode, bytes: u64, round: u32, samples: &[Vec<f64>]) ->
         samples: columns,
         obtained: Obtained::default(),
     };
-    let case = Case {
-        work: Work::PingPong(work),
-        memory: MemorySpec::of(MemoryKind::Heap),
-        streams: Vec::new(),
-        cpus: (0..2 * pairs as u32).collect(),
-        working_set: Bytes(bytes),
-        misaligned_bytes: 0,
-        protocol: Protocol::Steady,
-    };
+    let cpus = (0..2 * pairs as u32).collect();
+    let case = Case::new(Work::PingPong(work), MemorySpec::of(MemoryKind::Heap), cpus, Bytes(bytes));
     Measurement::new(case, round, Outcome::Measured(Box::new(measured)))
 }
 

@@ -7,7 +7,7 @@ use std::process::Command;
 
 use membound_core::case;
 use membound_core::kernel::isa::Isa;
-use membound_core::kernel::{Element, LoadKind, StoreKind, Variant, Width};
+use membound_core::kernel::{Element, StoreKind, Width};
 
 use crate::asm::aarch64::Assembler;
 use crate::asm::aarch64::isa::NEON;
@@ -213,9 +213,8 @@ fn shapes(of: &Loop, core: &Core) -> Vec<Shape> {
 /// The main loop that is emitted, as text.
 fn emitted(of: &Loop, core: &Core) -> Vec<String> {
     let width = if core.isa.sve_bytes >= 64 { Width::W512 } else { Width::W256 };
-    let (element, store, load) = (Element::Double, StoreKind::Regular, LoadKind::Regular);
-    let variant = Variant { kernel: of.kernel.into(), element, width, store, load, unroll: case::unroll(width) };
-    assert_eq!(width.bytes(element) * u64::from(variant.unroll), TRIP as u64);
+    let variant = case::usual(of.kernel, width, StoreKind::Regular);
+    assert_eq!(width.bytes(Element::Double) * u64::from(variant.unroll), TRIP as u64);
     let code = kernel::assemble::<Assembler>(&variant, core.isa).unwrap();
     let text = listing(&code);
     let mut lines = Vec::new();

@@ -22,10 +22,10 @@ use crate::no_visit::NoVisit;
 use crate::schedule::Quota;
 use crate::solo::Solo;
 use crate::threads::pinned;
-use membound_core::case::{Case, Protocol};
+use membound_core::case::{Case, Protocol, usual};
 use membound_core::kernel::catalog::Kernel;
 use membound_core::kernel::isa::Isa;
-use membound_core::kernel::{Element, Variant, Width};
+use membound_core::kernel::{Variant, Width};
 use membound_core::memory::Obtained;
 use membound_core::memory::proof::Proof;
 use membound_core::record::{Measured, Unit, Volume};
@@ -135,8 +135,7 @@ fn kernel_of_the_host(action: Action) -> Option<&'static str> {
 fn variant(kernel: &str, action: Action, isa: Isa) -> Variant {
     let width = isa.widths().last().copied().unwrap_or(Width::Scalar);
     let (store, load) = action.access();
-    let (element, unroll) = (Element::Double, membound_core::case::unroll(width));
-    Variant { kernel: kernel.into(), element, width, store, load, unroll }
+    Variant { load, ..usual(kernel, width, store) }
 }
 
 /// What one repetition moves: by the side that is timed.
@@ -159,8 +158,8 @@ fn volume(case: &Case, work: DeviceWork) -> Volume {
                 true => operations::array_bytes(bytes) / 8,
                 false => bytes / 8 / kernel.formula().streams.len().max(1) as u64,
             };
-            let usual = Variant { ..variant(kernel.name, action, Isa::NONE) };
-            let counted = volume_of(kernel, &usual, elements);
+            let scalar = variant(kernel.name, action, Isa::NONE);
+            let counted = volume_of(kernel, &scalar, elements);
             // Whether the buffer is cached, and what a device's stores cause, nobody knows beforehand.
             let is_known = work.buffer == Buffer::Regular || work.action == Action::HostTriadBesideCopy;
             Volume { write_allocated: if is_known { counted.write_allocated } else { 0 }, ..counted }
@@ -171,18 +170,14 @@ fn volume(case: &Case, work: DeviceWork) -> Volume {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use membound_core::case;
-    use membound_core::case::Work;
-    use membound_core::kernel::StoreKind;
+    use membound_core::case::{USUAL_MEMORY, Work};
 
     /// Of three arrays of 32 KiB copy and scale touch two, add and triad all.
     #[test]
     fn loops_of_the_device_move_what_they_touch() {
         let check = |action: Action, working_set: Bytes, moved: Bytes| {
             let work = DeviceWork::new("opencl:0".parse().unwrap(), Buffer::Plain, action);
-            let usual =
-                case::steady("copy", Width::Scalar, StoreKind::Regular, case::USUAL_MEMORY, vec![0], working_set);
-            let case = Case { work: Work::Device(work), ..usual };
+            let case = Case::new(Work::Device(work), USUAL_MEMORY, vec![0], working_set);
             assert_eq!(Bytes(volume(&case, work).payload()), moved, "{action}");
         };
         check(Action::KernelCopy, Bytes::kib(96), Bytes::kib(64));

@@ -307,7 +307,7 @@ fn pattern(rank: usize, number: u8, at: usize) -> u8 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use membound_core::case::{Case, Protocol, Work};
+    use membound_core::case::{Case, Work};
     use membound_core::memory::{MemoryKind, MemorySpec};
     use membound_core::work::pingpong::{MessagePath, PingPong, Seat};
 
@@ -321,15 +321,7 @@ mod tests {
             pool: Bytes(pool),
             oversubscribed: false,
         };
-        let case = Case {
-            work: Work::PingPong(work),
-            memory: MemorySpec::of(MemoryKind::Heap),
-            streams: Vec::new(),
-            cpus: vec![0, 1],
-            working_set: Bytes(size),
-            misaligned_bytes: 0,
-            protocol: Protocol::Steady,
-        };
+        let case = Case::new(Work::PingPong(work), MemorySpec::of(MemoryKind::Heap), vec![0, 1], Bytes(size));
         Part { case, seat, partner: 1, is_first: true }
     }
 

@@ -20,7 +20,7 @@ use membound_analyze::quality::{Quality, Status};
 use membound_analyze::rate::{Cost, Rate};
 use membound_analyze::report::Report;
 use membound_analyze::warning::Warning;
-use membound_core::case::{Case, Protocol, USUAL_MEMORY, Work};
+use membound_core::case::{Case, USUAL_MEMORY, Work, usual};
 use membound_core::kernel::catalog::Kernel;
 use membound_core::kernel::scan::Scan;
 use membound_core::kernel::{Element, LoadKind, StoreKind, Variant, Width};
@@ -148,15 +148,7 @@ pub fn offsets() -> Report {
 
 /// What was done to memory of a kind by so many threads.
 fn case(work: Work, kind: MemoryKind, threads: usize, working_set: Bytes) -> Case {
-    Case {
-        work,
-        memory: MemorySpec::of(kind),
-        streams: Vec::new(),
-        cpus: (0..threads as u32).collect(),
-        working_set,
-        misaligned_bytes: 0,
-        protocol: Protocol::Steady,
-    }
+    Case::new(work, MemorySpec::of(kind), (0..threads as u32).collect(), working_set)
 }
 
 fn offset_row(scan: Scan, place: &'static str, cycles: f64) -> OffsetRow {
@@ -468,18 +460,9 @@ pub fn row(kernel: &str, store: StoreKind, width: Width, threads: usize, size: u
         let value = median * factor;
         Rate::plain(value * 1.021, value, [value * 0.993, value * 1.006])
     };
-    let variant =
-        Variant { kernel: kernel.into(), element: Element::Double, width, store, load: LoadKind::Regular, unroll: 4 };
+    let variant = Variant { unroll: 4, ..usual(kernel, width, store) };
     BandwidthRow {
-        case: Case {
-            work: Work::Kernel(variant),
-            memory: MemorySpec::of(MemoryKind::Thp),
-            streams: Vec::new(),
-            cpus: (0..threads as u32).collect(),
-            working_set: Bytes(size),
-            misaligned_bytes: 0,
-            protocol: Protocol::Steady,
-        },
+        case: case(Work::Kernel(variant), MemoryKind::Thp, threads, Bytes(size)),
         quality: Quality { flags: if size == 1 << 21 { vec![Flag::Outliers] } else { Vec::new() }, ..quality(31) },
         figures: BandwidthFigures {
             node: Some(0),
