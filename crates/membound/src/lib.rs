@@ -2,4 +2,5 @@
 
 pub mod cli;
 pub mod fleet;
+mod now;
 pub mod watch;

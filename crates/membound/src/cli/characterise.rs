@@ -1,7 +1,7 @@
 //! The default run: characterises this machine within a budget; summary, record and report.
 
 use std::path::PathBuf;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 use clap::Args;
 
@@ -11,6 +11,7 @@ use crate::cli::measure;
 use crate::cli::measure::{Page, Session};
 use crate::cli::report::present;
 use crate::cli::usage::usage;
+use crate::now::since_1970;
 use membound_analyze::of_record as model;
 use membound_core::experiments;
 use membound_core::experiments::choice::Choice;
@@ -98,8 +99,7 @@ pub fn run(args: &CharacteriseArgs) -> anyhow::Result<Done> {
     }
     let folder = args.out.clone().unwrap_or_else(crate::cli::args::here);
     args::make_folder(&folder)?;
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
-    let name = format!("membound-{}-{}", measure::host(), utc_compact(now));
+    let name = format!("membound-{}-{}", measure::host(), utc_compact(since_1970().as_secs()));
     // Before anything is measured: a place that can't be written is found at once.
     let page = Page::reserve_or(&args.run, &folder.join(format!("{name}.html")))?;
     let record = args.run.record.clone().unwrap_or_else(|| folder.join(format!("{name}.jsonl")));

@@ -3,7 +3,7 @@
 use std::fmt::Display;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 use clap::Args;
 
@@ -14,6 +14,7 @@ use crate::cli::say;
 use crate::cli::usage::{Usage, usage};
 use crate::cli::words::sheets;
 use crate::cli::{compare, measure};
+use crate::now::since_1970;
 use membound_analyze::across::check;
 use membound_analyze::across::check::{Checkup, Criteria, Health, Probe};
 use membound_analyze::output::{csv, json};
@@ -195,8 +196,7 @@ fn watch(prometheus: Option<PathBuf>, span: Duration) -> std::io::Result<mpsc::S
 }
 
 fn write_told(path: &Path, told: Told<'_>, took: Duration) -> anyhow::Result<()> {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
-    let text = prometheus::check(told, now, took.as_secs_f64());
+    let text = prometheus::check(told, since_1970().as_secs(), took.as_secs_f64());
     say::file(path, &text, Readers::Everybody).map_err(|fault| {
         usage(format!("cannot write {}: {fault}; choose another file with --prometheus", path.display()))
     })

@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use clap::Args;
 
@@ -19,6 +19,7 @@ use crate::fleet::lead::Task;
 use crate::fleet::word::{Hello, Plan};
 use crate::fleet::world::World;
 use crate::fleet::{Begun, Patience, follow, lead, summary};
+use crate::now::since_1970;
 use membound_core::record::world::ThreadLevel;
 use membound_core::units::{counted, parse_duration, utc_compact};
 use membound_measure::mpi::Mpi;
@@ -231,8 +232,8 @@ pub(crate) fn check(plan: &[String], node_timeout: Duration, read: Read) -> anyh
 
 /// The folder for results, made if need be. It must not hold those of another run: whatever reads a fleet reads all records of a folder.
 fn folder(out: Option<&Path>) -> anyhow::Result<PathBuf> {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
-    let folder = out.map_or_else(|| PathBuf::from(format!("membound-fleet-{}", utc_compact(now))), Path::to_path_buf);
+    let usual = || PathBuf::from(format!("membound-fleet-{}", utc_compact(since_1970().as_secs())));
+    let folder = out.map_or_else(usual, Path::to_path_buf);
     args::make_folder(&folder)?;
     match result_in(&folder) {
         None => Ok(folder),

@@ -1,7 +1,6 @@
 //! `membound fleet screen`: the nodes that are not like their neighbours.
 
 use std::path::PathBuf;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use clap::Args;
 
@@ -10,6 +9,7 @@ use crate::cli::count::percentage;
 use crate::cli::report::files;
 use crate::cli::say;
 use crate::cli::usage;
+use crate::now::since_1970;
 use membound_analyze::across::fleet;
 use membound_analyze::across::fleet::finding::Options;
 use membound_analyze::across::fleet::gather::Gathered;
@@ -101,8 +101,7 @@ pub fn run(args: &ScreenArgs) -> anyhow::Result<Done> {
 fn read(paths: &[PathBuf]) -> anyhow::Result<Gathered> {
     let files = files(paths)?;
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
-    let gathered = gather::gather(&files, threads, now);
+    let gathered = gather::gather(&files, threads, since_1970().as_secs());
     if gathered.fleet.nodes.is_empty() {
         let reasons: Vec<&str> = gathered.unread.iter().take(3).map(|unread| unread.reason.as_str()).collect();
         let none =

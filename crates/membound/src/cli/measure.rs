@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use indicatif::{ProgressBar, ProgressStyle};
@@ -14,6 +14,7 @@ use crate::cli::args::{Done, Format, PlaceArgs, RunArgs, no_pages};
 use crate::cli::report::present;
 use crate::cli::say;
 use crate::cli::usage;
+use crate::now::since_1970;
 use membound_analyze::experiments::addrmap::rows::Experiment;
 use membound_analyze::report::Report;
 use membound_analyze::{of_record as model, output as view};
@@ -153,7 +154,7 @@ impl Finished {
 
 /// A seed from the clock, small enough to type again.
 fn fresh_seed() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(1, |since| u64::from(since.subsec_nanos()) % 1_000_000)
+    u64::from(since_1970().subsec_nanos()) % 1_000_000
 }
 
 /// Creates the file of a record, which must not exist yet, with an error that names the cure.
@@ -502,7 +503,7 @@ pub(crate) fn header(executor: &dyn Executor, session: &Session) -> Header {
         schema: SCHEMA,
         tool: format!("membound {}", env!("CARGO_PKG_VERSION")),
         host: host(),
-        started_unix_s: SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs()),
+        started_unix_s: since_1970().as_secs(),
         command: arguments::command_line(),
         seed: session.seed,
         clock: executor.clock(),

@@ -1,7 +1,7 @@
 //! `membound watch`: a slow background probe, because a node gets slow between checks.
 
 use std::path::PathBuf;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use clap::Args;
@@ -12,6 +12,7 @@ use crate::cli::measure::{Session, header, host, list};
 use crate::cli::say;
 use crate::cli::usage::usage;
 use crate::cli::words::{chosen, kernels};
+use crate::now::since_1970;
 use crate::watch;
 use crate::watch::diary::{Before, Diary};
 use crate::watch::{Plan, World};
@@ -228,7 +229,7 @@ impl World for Around<'_> {
     type Turn = Option<Turn>;
 
     fn now_unix_s(&self) -> f64 {
-        SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |since| since.as_secs_f64())
+        since_1970().as_secs_f64()
     }
 
     fn sleep(&mut self, time: Duration) {

@@ -1,10 +1,11 @@
 //! A rank other than the first: does what rank 0 says, and sleeps in between.
 
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use crate::fleet::word::{Hello, NodeOutcome, PIECE, Piece, Plan, State, Word};
 use crate::fleet::world::World;
 use crate::fleet::{Awake, Begun, Measuring, Naps, doze};
+use crate::now::since_1970;
 
 /// How a rank takes its leave.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -100,8 +101,7 @@ pub fn follow<'a>(
 fn answer(word: &Word, role: &mut Role<'_>) -> Option<Vec<u8>> {
     match word {
         Word::Ping { turn } => {
-            let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-            let unix_ns = u64::try_from(since.as_nanos()).unwrap_or(u64::MAX);
+            let unix_ns = u64::try_from(since_1970().as_nanos()).unwrap_or(u64::MAX);
             Some(Word::Pong { turn: *turn, unix_ns }.pack(b""))
         }
         Word::Ask { at, most } => Some(piece(*at, (*most).min(PIECE), role)),

@@ -7,7 +7,7 @@
 use std::collections::{HashMap, HashSet};
 use std::io;
 use std::path::Path;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use crate::fleet::arriving::Arriving;
 use crate::fleet::follow::Left;
@@ -16,6 +16,7 @@ use crate::fleet::summary::{ClockOffset, Gathering, NodeSummary, SCHEMA, Summary
 use crate::fleet::word::{Hello, NodeOutcome, PIECE, Piece, Plan, State, Word, shortened};
 use crate::fleet::world::World;
 use crate::fleet::{Awake, Begun, Measuring, Naps, Patience, doze};
+use crate::now::since_1970;
 use membound_core::input::RECORD_MOST;
 use membound_measure::os::thread::ThreadUsage;
 
@@ -101,7 +102,6 @@ pub fn lead<'m>(
     interrupted: &dyn Fn() -> bool,
     said: &mut dyn FnMut(&str),
 ) -> io::Result<Led> {
-    let started = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
     let plan = Plan {
         arguments: task.hello.arguments.clone(),
         timeout_s: task.patience.node.as_secs_f64(),
@@ -112,7 +112,7 @@ pub fn lead<'m>(
         tool: task.hello.tool.clone(),
         command: task.command,
         plan: plan.arguments.clone(),
-        started_unix_s: started,
+        started_unix_s: since_1970().as_secs(),
         wall_s: 0.0,
         complete: false,
         mpi: shortened(&task.mpi, 200),
@@ -211,14 +211,14 @@ impl Lead<'_> {
     }
 
     fn ask_time(&mut self, turn: u32, nodes: &[usize]) {
-        let mut sent: HashMap<usize, SystemTime> = HashMap::new();
+        let mut sent: HashMap<usize, Duration> = HashMap::new();
         for &at in nodes {
             let rank = self.rank(at);
             // Who has not answered the last question is not asked another.
             if (turn == 0 || self.peers.get(at).is_some_and(|peer| peer.summary.clock.is_some()))
                 && self.send(at, &Word::Ping { turn })
             {
-                sent.insert(rank, SystemTime::now());
+                sent.insert(rank, since_1970());
             }
         }
         let start = self.awake.now();
@@ -226,7 +226,7 @@ impl Lead<'_> {
         while !sent.is_empty() && self.awake.now() - start < TURN {
             let mut is_busy = false;
             while let Ok(Some((from, message))) = self.world.receive() {
-                let now = SystemTime::now();
+                let now = since_1970();
                 is_busy = true;
                 if let Some((Word::Pong { turn: answered, unix_ns }, _)) = Word::unpack(&message)
                     && answered == turn
@@ -239,9 +239,9 @@ impl Lead<'_> {
         }
     }
 
-    fn note_clock(&mut self, rank: usize, asked: SystemTime, answered: SystemTime, unix_ns: u64) {
+    fn note_clock(&mut self, rank: usize, asked: Duration, answered: Duration, unix_ns: u64) {
         let Some(peer) = self.node_of.get(&rank).and_then(|at| self.peers.get_mut(*at)) else { return };
-        let clock = offset(unix_s(asked), unix_s(answered), unix_ns as f64 / 1e9);
+        let clock = offset(asked.as_secs_f64(), answered.as_secs_f64(), unix_ns as f64 / 1e9);
         if peer.summary.clock.is_none_or(|so_far| clock.error_s < so_far.error_s) {
             peer.summary.clock = Some(clock);
         }
@@ -565,10 +565,6 @@ fn beyond(piece: &Piece, bytes: usize) -> Option<String> {
         piece if has_ended && bytes == 0 && piece.bytes > end => Some("it sends no more of its record".into()),
         _ => None,
     }
-}
-
-fn unix_s(time: SystemTime) -> f64 {
-    time.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64()
 }
 
 /// How far a clock is ahead that showed `said` at some time between `asked` and `answered`.
