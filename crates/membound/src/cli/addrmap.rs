@@ -6,12 +6,11 @@ use clap::Args;
 
 use crate::cli::args::{Done, RunArgs, node_number, working_set};
 use crate::cli::measure::{Page, Session};
-use crate::cli::report::present;
 use crate::cli::words::known_addresses;
 use crate::cli::{measure, memory, usage};
 use membound_analyze::experiments::addrmap::rows::Experiment;
-use membound_analyze::of_record as model;
 use membound_analyze::output::terminal;
+use membound_analyze::report::Report;
 use membound_core::experiments::addrmap;
 use membound_core::memory::MemoryKind;
 use membound_core::units::Bytes;
@@ -58,9 +57,7 @@ pub fn run(args: &AddrmapArgs) -> anyhow::Result<Done> {
     }
     let page = Page::reserve(&args.run)?;
     let finished = measure::follow(&mut experiment, &mut here, &session)?;
-    measure::tell(&finished, &session);
-    let report = model::report(&finished.record);
-    measure::warn(&report, &args.run);
-    let text = present(&report, args.run.format, |report| terminal::answer(report, &report.addrmap));
-    Ok(page.write(&report, Done { text, failed: finished.failed() }))
+    let table = |report: &Report| terminal::answer(report, &report.addrmap);
+    let (report, done) = finished.shown(&session, &args.run, table);
+    Ok(page.write(&report, done))
 }

@@ -9,10 +9,8 @@ use crate::cli::args;
 use crate::cli::args::{DetailArgs, Done, Format, RunArgs};
 use crate::cli::measure;
 use crate::cli::measure::{Page, Session};
-use crate::cli::report::present;
 use crate::cli::usage::usage;
 use crate::now::since_1970;
-use membound_analyze::of_record as model;
 use membound_core::experiments;
 use membound_core::experiments::choice::Choice;
 use membound_core::experiments::numa::NumaChoice;
@@ -106,12 +104,8 @@ pub fn run(args: &CharacteriseArgs) -> anyhow::Result<Done> {
     let session = Session::new(&args.run, machine, started + budget - REPORT_TIME, Some(record.clone()));
     let mut here = Here::new(&cases, Places::default(), args.run.verify)?;
     let finished = measure::measure_plan(&plan, &mut here, &session)?;
-    measure::tell(&finished, &session);
-    let report = model::report(&finished.record);
-    measure::warn(&report, &args.run);
+    let (report, done) = finished.shown(&session, &args.run, |report| args.detail.text(report));
     let mut files = vec![record.display().to_string()];
-    let done =
-        Done { text: present(&report, args.run.format, |report| args.detail.text(report)), failed: finished.failed() };
     let mut done = match page.filled(&report) {
         Ok(path) => {
             files.extend(path.map(|path| path.display().to_string()));

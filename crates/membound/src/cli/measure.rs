@@ -129,9 +129,16 @@ impl Finished {
             || self.record.end.as_ref().is_some_and(|end| end.interrupted)
             || self.record.measurements.iter().any(|visit| visit.outcome.is_failure())
     }
-}
 
-impl Finished {
+    /// The end of a command that measures: says what did not go to plan, and draws what was measured.
+    pub fn shown(&self, session: &Session, args: &RunArgs, table: impl Fn(&Report) -> String) -> (Report, Done) {
+        tell(self, session);
+        let report = model::report(&self.record);
+        warn(&report, args);
+        let done = Done { text: present(&report, args.format, table), failed: self.failed() };
+        (report, done)
+    }
+
     /// Why rows could not be printed, where it is a failure.
     fn print_fault(&self) -> Option<&io::Error> {
         self.unheard.as_ref().filter(|fault| fault.kind() != io::ErrorKind::BrokenPipe)
@@ -244,14 +251,8 @@ impl<'a> Job<'a> {
         let page = Page::reserve(args)?;
         let (last, first): (Vec<Case>, Vec<Case>) = cases.iter().cloned().partition(is_last);
         let finished = measure_plan(&Plan::new(Vec::new(), vec![first, last]), &mut here, &session)?;
-        tell(&finished, &session);
-        let report = model::report(&finished.record);
-        let fault = also(&report).err();
-        if let Some(fault) = &fault {
-            say::note(format_args!("{fault:#}"));
-        }
-        warn(&report, args);
-        let done = Done { text: present(&report, args.format, table), failed: finished.failed() || fault.is_some() };
+        let (report, done) = finished.shown(&session, args, table);
+        let done = also(&report).err().iter().fold(done, Done::lacking);
         Ok(page.write(&report, done))
     }
 }
@@ -537,7 +538,7 @@ fn progress_bar(session: &Session) -> Option<ProgressBar> {
 }
 
 /// Tells on stderr what did not go to plan.
-pub fn tell(finished: &Finished, session: &Session) {
+fn tell(finished: &Finished, session: &Session) {
     if let (Some(fault), Some(path)) = (&finished.write_fault, &session.record) {
         say::note(format_args!(
             "{} could not be written to its end ({fault}); it holds every case finished before that",
@@ -576,7 +577,7 @@ pub fn stopped() -> [&'static str; 2] {
 }
 
 /// Rows for programs hold no warnings: people are told on stderr.
-pub fn warn(report: &Report, args: &RunArgs) {
+fn warn(report: &Report, args: &RunArgs) {
     if args.format.is_for_programs() && !args.quiet && !report.warnings.is_empty() {
         say::talk(&view::terminal::warnings(report));
     }

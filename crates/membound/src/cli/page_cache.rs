@@ -8,12 +8,11 @@ use clap::Args;
 use crate::cli::args::{Done, RunArgs, number};
 use crate::cli::count::Threads;
 use crate::cli::measure::{Page, Session};
-use crate::cli::report::present;
 use crate::cli::words::{one_of, threads};
 use crate::cli::{measure, usage};
 use membound_analyze::experiments::page_cache::rows as page_cache;
-use membound_analyze::of_record as model;
 use membound_analyze::output::terminal;
+use membound_analyze::report::Report;
 use membound_core::case::{Case, Work};
 use membound_core::experiments as plan;
 use membound_core::experiments::frame::Frame;
@@ -128,12 +127,10 @@ pub fn run(
     };
     let page = Page::reserve(run)?;
     let finished = measure::measure_then(&cases, started + curve, &go_on, &then, &mut here, &session)?;
-    measure::tell(&finished, &session);
-    let report = model::report(&finished.record);
-    measure::warn(&report, run);
-    let failed = finished.failed() || has_gap(&finished.record);
-    let text = present(&report, run.format, |report| terminal::answer(report, &report.page_cache));
-    Ok(page.write(&report, Done { text, failed }))
+    let table = |report: &Report| terminal::answer(report, &report.page_cache);
+    let (report, mut done) = finished.shown(&session, run, table);
+    done.failed |= has_gap(&finished.record);
+    Ok(page.write(&report, done))
 }
 
 fn file(case: &Case) -> Option<Bytes> {

@@ -9,12 +9,11 @@ use clap::Args;
 use crate::cli::args::{Done, RunArgs, number};
 use crate::cli::measure;
 use crate::cli::measure::{Page, Session};
-use crate::cli::report::present;
 use crate::cli::say;
 use crate::cli::usage::usage;
 use crate::cli::words::one_of;
-use membound_analyze::of_record as model;
 use membound_analyze::output::terminal;
+use membound_analyze::report::Report;
 use membound_core::case::Case;
 use membound_core::experiments::pingpong;
 use membound_core::experiments::pingpong::{Host, Locality, PingPongChoice, Sizes};
@@ -139,12 +138,10 @@ fn lead(
         Ok(page) => page,
         Err(fault) => return (Err(fault), None),
     };
+    let table = |report: &Report| terminal::answer(report, &report.messages);
     let done = measure::measure(cases, &mut pingpongs, session).map(|finished| {
-        measure::tell(&finished, session);
-        let report = model::report(&finished.record);
-        measure::warn(&report, &args.run);
-        let text = present(&report, args.run.format, |report| terminal::answer(report, &report.messages));
-        page.write(&report, Done { text, failed: finished.failed() })
+        let (report, done) = finished.shown(session, &args.run, table);
+        page.write(&report, done)
     });
     (done, pingpongs.fault().cloned())
 }
