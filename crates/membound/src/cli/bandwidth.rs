@@ -1,6 +1,6 @@
 //! `membound bandwidth`, `membound stores` and `membound stream`: three choices of cases and their tables.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use clap::Args;
 
@@ -141,11 +141,8 @@ pub(crate) fn usual_budget(args: &BandwidthArgs, what: What) -> Duration {
 
 /// Measures and shows.
 pub fn run(args: &BandwidthArgs, what: What) -> anyhow::Result<Done> {
-    let started = Instant::now();
-    let (machine, frame) = args.run.frame()?;
     let what = what.or_special(args)?;
-    let cases = what.cases(&frame, args)?;
-    let deadline = started + args.run.budget.unwrap_or(what.budget());
-    let job = Job::new(&args.run, machine, deadline, what.view()).placed(&args.places);
+    let (job, frame) = Job::begin(&args.run, what.budget(), what.view())?;
+    let (job, cases) = (job.placed(&args.places), what.cases(&frame, args)?);
     if what == What::Stores { job.last(bandwidth::stores_rarely) } else { job }.finish(&cases)
 }

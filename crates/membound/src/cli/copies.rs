@@ -1,6 +1,6 @@
 //! `membound copies`: how fast bytes go between the host's memory and devices', and between devices.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use clap::Args;
 
@@ -8,7 +8,6 @@ use crate::cli::args::{Done, RunArgs, number};
 use crate::cli::measure::Job;
 use crate::cli::usage::usage;
 use membound_analyze::output::terminal;
-use membound_analyze::report::Report;
 use membound_core::experiments::copies;
 use membound_core::experiments::pingpong::Sizes;
 use membound_core::machine::devices::{Api, Device, DeviceName, Devices};
@@ -35,14 +34,10 @@ pub(crate) const BUDGET: Duration = Duration::from_secs(60);
 
 /// Measures and shows.
 pub fn run(args: &CopiesArgs) -> anyhow::Result<Done> {
-    let (machine, frame) = args.run.frame()?;
+    let (job, frame) = Job::begin(&args.run, BUDGET, |report| terminal::answer(report, &report.copies))?;
     let devices = devices(args)?;
-    let sizes = Sizes::all(&args.sizes, args.steps);
-    let cases = copies::copies(&frame, &devices, &sizes).map_err(usage)?;
-    // Drivers take some seconds to start, which are no part of the budget.
-    let deadline = Instant::now() + args.run.budget.unwrap_or(BUDGET);
-    let table = |report: &Report| terminal::answer(report, &report.copies);
-    Job::new(&args.run, machine, deadline, table).between(devices).finish(&cases)
+    let cases = copies::copies(&frame, &devices, &Sizes::all(&args.sizes, args.steps)).map_err(usage)?;
+    job.from_now(BUDGET).between(devices).finish(&cases)
 }
 
 /// The devices that were named, or all there are. One that was named and is not there is planned for, so that a record has

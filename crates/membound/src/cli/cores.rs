@@ -1,6 +1,6 @@
 //! `membound c2c` and `membound loaded`: what cores cost each other, by a line that they share and by a memory.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use clap::Args;
 
@@ -53,20 +53,13 @@ fn each_once<T: Copy + PartialEq>(named: &[T]) -> Vec<T> {
 
 /// Passes lines, and shows what it costs.
 pub fn c2c(args: &C2cArgs) -> anyhow::Result<Done> {
-    let started = Instant::now();
-    let (machine, frame) = args.run.frame()?;
-    let cases = c2c::handovers(&frame, &each_once(&args.home)).map_err(usage)?;
-    let deadline = started + args.run.budget.unwrap_or(BUDGET);
-    Job::new(&args.run, machine, deadline, |report| terminal::answer(report, &report.handovers)).finish(&cases)
+    let (job, frame) = Job::begin(&args.run, BUDGET, |report| terminal::answer(report, &report.handovers))?;
+    job.finish(&c2c::handovers(&frame, &each_once(&args.home)).map_err(usage)?)
 }
 
 /// Chases under load, and shows what it costs.
 pub fn loaded(args: &LoadedArgs) -> anyhow::Result<Done> {
-    let started = Instant::now();
-    let (machine, frame) = args.run.frame()?;
-    let cases =
-        c2c::loaded(&frame, &each_once(&args.mix), args.steps, args.threads.map(|threads| threads.count(&frame)))
-            .map_err(usage)?;
-    let deadline = started + args.run.budget.unwrap_or(BUDGET);
-    Job::new(&args.run, machine, deadline, |report| terminal::answer(report, &report.loaded)).finish(&cases)
+    let (job, frame) = Job::begin(&args.run, BUDGET, |report| terminal::answer(report, &report.loaded))?;
+    let threads = args.threads.map(|threads| threads.count(&frame));
+    job.finish(&c2c::loaded(&frame, &each_once(&args.mix), args.steps, threads).map_err(usage)?)
 }

@@ -1,6 +1,6 @@
 //! `membound kernel`: a loop of the user's own, measured; the catalog; the machine code that will run.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use clap::Args;
 
@@ -117,8 +117,7 @@ fn kernel(name: &str, args: &KernelArgs) -> anyhow::Result<&'static Kernel> {
 }
 
 fn measured(kernel: &'static Kernel, args: &KernelArgs) -> anyhow::Result<Done> {
-    let started = Instant::now();
-    let (machine, frame) = args.run.frame()?;
+    let (job, frame) = Job::begin(&args.run, BUDGET, table)?;
     let choice = Choice { kernels: vec![kernel], ..args.choice.choice(&frame)? };
     let mut cases = kernels(&frame, &choice).map_err(usage)?;
     refuse_what_no_code_does(&cases)?;
@@ -126,8 +125,7 @@ fn measured(kernel: &'static Kernel, args: &KernelArgs) -> anyhow::Result<Done> 
     if choice.sizes.is_empty() {
         cases.extend(bandwidth::triad_beside(&frame, &choice).map_err(usage)?);
     }
-    let deadline = started + args.run.budget.unwrap_or(BUDGET);
-    Job::new(&args.run, machine, deadline, table).placed(&args.places).finish(&cases)
+    job.placed(&args.places).finish(&cases)
 }
 
 fn table(report: &Report) -> String {

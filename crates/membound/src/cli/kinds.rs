@@ -1,6 +1,6 @@
 //! `membound kinds`: which kind of memory should a buffer be, and what do its pages and its alignment cost?
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 
@@ -18,7 +18,6 @@ use membound_core::experiments::choice::{Breadth, Choice};
 use membound_core::experiments::frame::Frame;
 use membound_core::experiments::{device, kinds, offsets, pages};
 use membound_core::kernel::{Element, Width};
-use membound_core::machine::Machine;
 use membound_core::machine::devices::{Device, DeviceName};
 use membound_core::memory::{MemoryKind, MemorySpec};
 use membound_core::units::Bytes;
@@ -164,28 +163,24 @@ impl KindsArgs {
 
 /// Measures and shows.
 pub fn run(args: &KindsArgs) -> anyhow::Result<Done> {
-    let started = Instant::now();
-    let (machine, frame) = args.run.frame()?;
     if let Some(name) = args.places.driven() {
-        return run_on(args, name, machine, &frame);
+        return run_on(args, name);
     }
-    let cases = args.cases(&frame)?;
-    let deadline = started + args.run.budget.unwrap_or(args.usual_budget());
     let table = |report: &Report| terminal::answers(report, &["kinds", "pages", "offsets"]);
-    Job::new(&args.run, machine, deadline, table).placed(&args.places).finish(&cases)
+    let (job, frame) = Job::begin(&args.run, args.usual_budget(), table)?;
+    job.placed(&args.places).finish(&args.cases(&frame)?)
 }
 
 /// The same on a device with a driver. What can't be planned without knowing the device is planned for one of no limits, so
 /// that a machine without a driver has its outcome in the record.
-fn run_on(args: &KindsArgs, name: DeviceName, machine: Machine, frame: &Frame) -> anyhow::Result<Done> {
+fn run_on(args: &KindsArgs, name: DeviceName) -> anyhow::Result<Done> {
+    let table = |report: &Report| terminal::answer(report, &report.device);
+    let (job, frame) = Job::begin(&args.run, args.usual_budget(), table)?;
     let listed = discover(&[name.api]);
     let absent = listed.absent.iter().find(|(api, _)| *api == name.api).map(|(_, why)| why.clone());
     let gone = || format!("there is no {name}; `membound devices` lists what there is");
     let found = listed.devices.into_iter().find(|device| device.name == name);
     let device: Result<Device, String> = found.ok_or_else(|| absent.unwrap_or_else(gone));
-    let cases = args.cases_of(frame, device.as_ref().unwrap_or(&Device::unknown(name)))?;
-    // Drivers take some seconds to start, which are no part of the budget.
-    let deadline = Instant::now() + args.run.budget.unwrap_or(args.usual_budget());
-    let table = |report: &Report| terminal::answer(report, &report.device);
-    Job::new(&args.run, machine, deadline, table).on(device).finish(&cases)
+    let cases = args.cases_of(&frame, device.as_ref().unwrap_or(&Device::unknown(name)))?;
+    job.from_now(args.usual_budget()).on(device).finish(&cases)
 }

@@ -1,6 +1,6 @@
 //! `membound latency`: dependent-load latency of each level, from where, and what hides it.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use clap::Args;
 
@@ -107,11 +107,7 @@ impl LatencyArgs {
 
 /// Measures and shows.
 pub fn run(args: &LatencyArgs) -> anyhow::Result<Done> {
-    let started = Instant::now();
-    let (machine, frame) = args.run.frame()?;
-    let cases = args.cases(&frame, &machine)?;
-    let deadline = started + args.run.budget.unwrap_or(BUDGET);
-    Job::new(&args.run, machine, deadline, |report| terminal::answer(report, &report.latency))
-        .placed(&args.places)
-        .finish(&cases)
+    let (job, frame) = Job::begin(&args.run, BUDGET, |report| terminal::answer(report, &report.latency))?;
+    let cases = args.cases(&frame, job.machine())?;
+    job.placed(&args.places).finish(&cases)
 }

@@ -19,6 +19,7 @@ use membound_analyze::experiments::addrmap::rows::Experiment;
 use membound_analyze::report::Report;
 use membound_analyze::{of_record as model, output as view};
 use membound_core::case::Case;
+use membound_core::experiments::frame::Frame;
 use membound_core::machine::Machine;
 use membound_core::machine::devices::Device;
 use membound_core::machine::spec::Sheet;
@@ -188,6 +189,13 @@ pub struct Job<'a> {
 }
 
 impl<'a> Job<'a> {
+    /// One that begins now, with what a plan needs of this machine. It has `usual` time unless the user gave another.
+    pub fn begin(args: &'a RunArgs, usual: Duration, table: fn(&Report) -> String) -> anyhow::Result<(Self, Frame)> {
+        let deadline = Instant::now() + args.budget.unwrap_or(usual);
+        let (machine, frame) = args.frame()?;
+        Ok((Job::new(args, machine, deadline, table), frame))
+    }
+
     /// To be done by `deadline`, and shown as a table if not as rows.
     pub fn new(args: &'a RunArgs, machine: Machine, deadline: Instant, table: fn(&Report) -> String) -> Self {
         Job {
@@ -198,6 +206,17 @@ impl<'a> Job<'a> {
             no_device: None,
             is_last: |_| false,
         }
+    }
+
+    /// With all of its time from now on: drivers take some seconds to start, which are no part of it.
+    pub fn from_now(mut self, usual: Duration) -> Self {
+        self.session.deadline = Instant::now() + self.args.budget.unwrap_or(usual);
+        self
+    }
+
+    /// The machine.
+    pub fn machine(&self) -> &Machine {
+        &self.session.machine
     }
 
     /// With these cases visited once all others were.

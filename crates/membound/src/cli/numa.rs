@@ -86,7 +86,7 @@ pub fn run(args: &NumaArgs) -> anyhow::Result<Done> {
         return page_cache::run(&args.cache, memory, args.size, &args.run, started);
     }
     if !args.weights.is_empty() {
-        return weights(args, started);
+        return weights(args);
     }
     let machine = match &args.root {
         Some(root) => Machine::read(root).map_err(usage)?,
@@ -118,23 +118,21 @@ pub fn run(args: &NumaArgs) -> anyhow::Result<Done> {
 }
 
 /// The ratio of pages on two nodes at which a kernel is fastest.
-fn weights(args: &NumaArgs, started: Instant) -> anyhow::Result<Done> {
+fn weights(args: &NumaArgs) -> anyhow::Result<Done> {
     let tiers = match args.weights[..] {
         [first, second] if first != second => [first, second],
         _ => return Err(usage("--weights takes two nodes, such as 0,1; `membound machine` shows those there are")),
     };
     let kernel = Kernel::find(&args.kernel).map_err(usage)?;
-    let (machine, frame) = args.run.frame()?;
-    let known: Vec<u32> = machine.nodes_with_memory().map(|node| node.id).collect();
+    let (job, frame) = Job::begin(&args.run, BUDGET, terminal::weights)?;
+    let known: Vec<u32> = job.machine().nodes_with_memory().map(|node| node.id).collect();
     if let Some(missing) = tiers.iter().find(|node| !known.contains(node)) {
         let known = known.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
         return Err(usage(format!(
             "--weights compares two nodes with memory, and node {missing} is none; nodes with memory: {known}"
         )));
     }
-    let cases = weights::weights(&frame, kernel, tiers).map_err(usage)?;
-    let deadline = started + args.run.budget.unwrap_or(BUDGET);
-    Job::new(&args.run, machine, deadline, terminal::weights).finish(&cases)
+    job.finish(&weights::weights(&frame, kernel, tiers).map_err(usage)?)
 }
 
 fn write_topology(report: &Report, file: &mut Reserved) -> anyhow::Result<()> {

@@ -1,6 +1,6 @@
 //! Plain experiments, a subcommand each: their names and what they find out come from the list of works.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use clap::{ArgMatches, Args, Command, Error, FromArgMatches, Subcommand};
 
@@ -10,7 +10,6 @@ use crate::cli::measure::Job;
 use crate::cli::usage::usage;
 use crate::cli::words::threads;
 use membound_analyze::output::terminal;
-use membound_analyze::report::Report;
 use membound_core::experiments::choice::Choice;
 use membound_core::experiments::plain::plain;
 use membound_core::memory::MemorySpec;
@@ -51,15 +50,12 @@ pub struct Flags {
 
 /// Measures and shows.
 pub fn run(PlainArgs { experiment, args }: &PlainArgs) -> anyhow::Result<Done> {
-    let started = Instant::now();
-    let (machine, frame) = args.run.frame()?;
+    let (job, frame) = Job::begin(&args.run, BUDGET, |report| terminal::answer(report, &report.plain))?;
     let threads = args.threads.iter().map(|threads| threads.count(&frame)).collect();
     let (sizes, memory) = (args.size.clone(), args.memory.into_iter().collect());
     let choice = Choice { sizes, threads, memory, ..Choice::default() };
     let cases = plain(&frame, experiment, &choice).map_err(usage)?;
-    let deadline = started + args.run.budget.unwrap_or(BUDGET);
-    let table = |report: &Report| terminal::answer(report, &report.plain);
-    Job::new(&args.run, machine, deadline, table).placed(&args.places).finish(&cases)
+    job.placed(&args.places).finish(&cases)
 }
 
 impl Subcommand for PlainArgs {

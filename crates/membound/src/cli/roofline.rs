@@ -1,7 +1,7 @@
 //! `membound roofline`: what bounds a loop, arithmetic or bandwidth, and how near it comes.
 
 use std::path::PathBuf;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::Context;
 use clap::Args;
@@ -42,7 +42,6 @@ pub(crate) const BUDGET: Duration = Duration::from_secs(30);
 
 /// Measures or reads, and shows.
 pub fn run(args: &RooflineArgs) -> anyhow::Result<Done> {
-    let started = Instant::now();
     let sheet = args.spec.as_deref().map(Sheet::find).transpose().map_err(usage)?;
     if !args.records.is_empty() {
         refuse_what_measures(&args.run)?;
@@ -54,7 +53,7 @@ pub fn run(args: &RooflineArgs) -> anyhow::Result<Done> {
     let mut chart = args.svg.as_ref().filter(|_| !args.run.list).map(|path| reserve(path, "--svg")).transpose()?;
     let mut draw = |report: &Report| chart.as_mut().map_or(Ok(()), |file| write_chart(report, file));
     if args.records.is_empty() {
-        return measured(args, sheet, started, &mut draw);
+        return measured(args, sheet, &mut draw);
     }
     let (mut reports, mut faults) = (Vec::new(), Vec::new());
     for path in &args.records {
@@ -81,15 +80,12 @@ fn refuse_what_measures(run: &RunArgs) -> anyhow::Result<()> {
 fn measured(
     args: &RooflineArgs,
     sheet: Option<Sheet>,
-    started: Instant,
     draw: &mut dyn FnMut(&Report) -> anyhow::Result<()>,
 ) -> anyhow::Result<Done> {
-    let (machine, frame) = args.run.frame()?;
+    let (job, frame) = Job::begin(&args.run, BUDGET, table)?;
     let budget = args.run.budget.unwrap_or(BUDGET);
-    let cases = roofline::roofline(&frame, domain(&machine, args), budget).map_err(usage)?;
-    let deadline = started + budget;
-    let job = Job::new(&args.run, machine, deadline, table).against(sheet);
-    job.finish_with(&cases, draw)
+    let cases = roofline::roofline(&frame, domain(job.machine(), args), budget).map_err(usage)?;
+    job.against(sheet).finish_with(&cases, draw)
 }
 
 /// Cores behind the last-level cache of the first.

@@ -1,6 +1,6 @@
 //! `membound rounding`: the same numbers added up in many ways.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use clap::Args;
 
@@ -9,7 +9,6 @@ use crate::cli::measure::Job;
 use crate::cli::usage::usage;
 use crate::cli::words::named;
 use membound_analyze::output::terminal;
-use membound_analyze::report::Report;
 use membound_core::experiments::rounding;
 use membound_core::kernel::catalog::Kernel;
 use membound_core::units::Bytes;
@@ -35,7 +34,6 @@ pub(crate) const BUDGET: Duration = Duration::from_secs(15);
 
 /// Measures and shows.
 pub fn run(args: &RoundingArgs) -> anyhow::Result<Done> {
-    let started = Instant::now();
     let names: Vec<&str> = if args.kernel.is_empty() {
         rounding::SUMMED.to_vec()
     } else {
@@ -51,9 +49,6 @@ pub fn run(args: &RoundingArgs) -> anyhow::Result<Done> {
         }
         kernels.push(Kernel::find(name).map_err(usage)?);
     }
-    let (machine, frame) = args.run.frame()?;
-    let cases = rounding::rounding(&frame, &kernels, args.size, args.data_seed).map_err(usage)?;
-    let table = |report: &Report| terminal::answer(report, &report.rounding);
-    let deadline = started + args.run.budget.unwrap_or(BUDGET);
-    Job::new(&args.run, machine, deadline, table).finish(&cases)
+    let (job, frame) = Job::begin(&args.run, BUDGET, |report| terminal::answer(report, &report.rounding))?;
+    job.finish(&rounding::rounding(&frame, &kernels, args.size, args.data_seed).map_err(usage)?)
 }
