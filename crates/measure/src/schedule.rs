@@ -709,8 +709,7 @@ mod tests {
     use membound_core::kernel::chase::{Chase, Order};
     use membound_core::kernel::{StoreKind, Width};
     use membound_core::machine::devices::{Api, DeviceName};
-    use membound_core::memory::Obtained;
-    use membound_core::record::{FirstTouch, Measured, Sample, Samples, Volume};
+    use membound_core::record::{FirstTouch, Measured, Sample, Samples};
     use membound_core::units::{Bytes, Hertz};
     use membound_core::work::device::{Action, Buffer, DeviceWork};
 
@@ -745,8 +744,7 @@ mod tests {
             let ticks = if is_unsteady { 1000 + 97 * (self.visits * self.visits % 19) } else { 1000 };
             let mut samples = Samples::default();
             samples.push(Sample { ticks, ..Sample::default() });
-            let (volume, obtained) = (Volume::default(), Obtained::default());
-            Outcome::Measured(Box::new(Measured { volume, repetitions: 1, core_clock_links: 1, samples, obtained }))
+            Measured { repetitions: 1, core_clock_links: 1, samples, ..Measured::default() }.into()
         }
 
         fn now(&self) -> Instant {

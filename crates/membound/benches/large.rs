@@ -20,7 +20,7 @@ use membound_core::machine::cpus::Cpu;
 use membound_core::machine::fact::Fact;
 use membound_core::memory::{MemoryKind, MemorySpec, Obtained};
 use membound_core::record::{
-    Clock, Environment, Header, Measured, Measurement, Outcome, Record, SCHEMA, Sample, Samples, Unit, Volume,
+    Clock, Environment, Header, Measured, Measurement, Record, SCHEMA, Sample, Samples, Unit, Volume,
 };
 use membound_core::units::{Bytes, Hertz};
 use membound_core::work::c2c::{Handover, Home};
@@ -85,14 +85,9 @@ fn visit(case: Case, unit: Unit, round: u32, random: &mut fastrand::Rng) -> Meas
     }
     let bytes = case.working_set.0;
     let volume = Volume { units: bytes / 64, unit, loaded: bytes, stored: bytes / 2, write_allocated: 0, flops: 0 };
-    let measured = Measured {
-        volume,
-        repetitions: 10,
-        core_clock_links: 20_000,
-        samples,
-        obtained: Obtained { bytes: Bytes(bytes), ..Obtained::default() },
-    };
-    Measurement::new(case, round, Outcome::Measured(Box::new(measured)))
+    let obtained = Obtained { bytes: Bytes(bytes), ..Obtained::default() };
+    let measured = Measured { volume, repetitions: 10, core_clock_links: 20_000, samples, obtained };
+    Measurement::new(case, round, measured)
 }
 
 /// All ordered pairs, the line's page touched by the first.

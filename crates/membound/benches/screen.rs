@@ -21,7 +21,7 @@ use membound_core::case::{Case, steady};
 use membound_core::kernel::{StoreKind, Width};
 use membound_core::memory::{MemoryKind, MemorySpec, Obtained};
 use membound_core::record::{
-    Clock, End, Environment, Header, Line, Measured, Measurement, Outcome, SCHEMA, Sample, Samples, Volume,
+    Clock, End, Environment, Header, Line, Measured, Measurement, SCHEMA, Sample, Samples, Volume,
 };
 use membound_core::units::{Bytes, Hertz};
 
@@ -70,14 +70,10 @@ fn visit(case: &Case, random: &mut fastrand::Rng, node: f64) -> Measurement {
         let core_clock_ticks = (LINKS as f64 / 3e9 * HZ) as u64;
         samples.push(Sample { ticks, core_clock_ticks, ..Sample::default() });
     }
-    let measured = Measured {
-        volume: Volume { units: case.working_set.0 / 8, loaded: case.working_set.0, ..Volume::default() },
-        repetitions: 100,
-        core_clock_links: LINKS,
-        samples,
-        obtained: Obtained { bytes: case.working_set, ..Obtained::default() },
-    };
-    Measurement::new(case.clone(), 0, Outcome::Measured(Box::new(measured)))
+    let volume = Volume { units: case.working_set.0 / 8, loaded: case.working_set.0, ..Volume::default() };
+    let obtained = Obtained { bytes: case.working_set, ..Obtained::default() };
+    let measured = Measured { volume, repetitions: 100, core_clock_links: LINKS, samples, obtained };
+    Measurement::new(case.clone(), 0, measured)
 }
 
 /// Writes records of nodes that are alike but for chance, and returns their paths.

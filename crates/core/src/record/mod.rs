@@ -153,8 +153,8 @@ pub struct Measurement {
 
 impl Measurement {
     /// A visit that has no place in time: both times are 0.
-    pub fn new(case: Case, round: u32, outcome: Outcome) -> Self {
-        Measurement { case, round, started_s: 0.0, elapsed_s: 0.0, outcome }
+    pub fn new(case: Case, round: u32, outcome: impl Into<Outcome>) -> Self {
+        Measurement { case, round, started_s: 0.0, elapsed_s: 0.0, outcome: outcome.into() }
     }
 }
 
@@ -181,6 +181,12 @@ pub enum Outcome {
     },
 }
 
+impl From<Measured> for Outcome {
+    fn from(measured: Measured) -> Self {
+        Outcome::Measured(Box::new(measured))
+    }
+}
+
 impl Outcome {
     /// What was measured, if anything.
     pub fn measured(&self) -> Option<&Measured> {
@@ -202,7 +208,7 @@ impl Outcome {
 }
 
 /// Samples and what they are samples of.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Measured {
     /// What one repetition moves, over all threads.
     pub volume: Volume,

@@ -59,7 +59,7 @@ fn measured() -> Outcome {
     };
     let volume =
         Volume { unit: Unit::Element, units: 1024, loaded: 16384, stored: 8192, write_allocated: 0, flops: 2048 };
-    Outcome::Measured(Box::new(Measured { volume, repetitions: 10, core_clock_links: 1000, samples, obtained }))
+    Measured { volume, repetitions: 10, core_clock_links: 1000, samples, obtained }.into()
 }
 
 fn lines() -> Vec<Line> {

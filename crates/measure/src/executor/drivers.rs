@@ -44,7 +44,7 @@ pub fn serve(name: DeviceName, line: &mut Line) {
     }
     while let Ok(Some(visit)) = line.hear::<Visit>() {
         let outcome = opened.as_mut().map_err(|why| why.clone()).and_then(|device| device.visit(&visit));
-        let outcome = outcome.map_or_else(Outcome::from, |measured| Outcome::Measured(Box::new(measured)));
+        let outcome = outcome.map_or_else(Outcome::from, Outcome::from);
         if line.say(&outcome).is_err() {
             return;
         }

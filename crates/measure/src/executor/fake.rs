@@ -132,7 +132,7 @@ impl Fake {
         }
         let volume = Volume { units: 2, unit: Unit::Line, loaded: 2 * LINE, ..Volume::default() };
         let obtained = Obtained { bytes: case.working_set, ..Obtained::default() };
-        Outcome::Measured(Box::new(Measured { volume, repetitions: 100, core_clock_links: 4000, samples, obtained }))
+        Measured { volume, repetitions: 100, core_clock_links: 4000, samples, obtained }.into()
     }
 
     /// The true latency of a load of a chase over so many bytes, in nanoseconds: more chains than lines in flight wait.
@@ -243,7 +243,7 @@ impl Fake {
         }
         self.clock_us = counter.map_or(self.clock_us, |counter| counter.clock_us);
         let obtained = Obtained { bytes: case.working_set, ..Obtained::default() };
-        Outcome::Measured(Box::new(Measured { volume, repetitions, core_clock_links: 4000, samples, obtained }))
+        Measured { volume, repetitions, core_clock_links: 4000, samples, obtained }.into()
     }
 }
 

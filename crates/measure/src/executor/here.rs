@@ -99,7 +99,6 @@ fn has_memory_type(case: &Case) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use membound_core::record::Unit;
 
     use super::*;
     use membound_core::case as plan;
@@ -107,7 +106,6 @@ mod tests {
     use membound_core::kernel::{StoreKind, Width};
     use membound_core::memory::located::{Located, NodePages};
     use membound_core::memory::{MemoryKind, MemorySpec, Obtained};
-    use membound_core::record::{Samples, Volume};
     use membound_core::units::Bytes;
 
     fn case(kernel: &str, kind: MemoryKind) -> Case {
@@ -134,15 +132,7 @@ mod tests {
             let (policy, page) = (policy.parse().unwrap(), Bytes::kib(4));
             let located = Located { policy, page, touched: 8, on, slack: 0, refusal: None };
             let obtained = Obtained { located: vec![located], ..Obtained::default() };
-            let volume = Volume { unit: Unit::Element, units: 1, loaded: 8, stored: 0, write_allocated: 0, flops: 0 };
-            let samples = Samples::default();
-            in_place(Outcome::Measured(Box::new(Measured {
-                volume,
-                repetitions: 1,
-                core_clock_links: 1,
-                samples,
-                obtained,
-            })))
+            in_place(Measured { obtained, ..Measured::default() }.into())
         };
         let Outcome::Invalid { reason } = outcome("node1", 0) else { panic!() };
         assert!(reason.contains("not bound to node 1 (0 of 8 pages; node 0: 8)"), "{reason}");

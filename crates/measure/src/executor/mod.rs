@@ -28,7 +28,7 @@ fn with_room<E: Executor>(executor: &mut E, visit: impl Fn(&mut E) -> Result<Mea
         }
         visited => visited,
     };
-    visited.map_or_else(Into::into, |measured| Outcome::Measured(Box::new(measured)))
+    visited.map_or_else(Outcome::from, Outcome::from)
 }
 
 /// The types of memory that a case asks for, each once: most cases ask for none.

@@ -98,7 +98,7 @@ impl Adder {
             repetitions,
             core_clock_links: CORE_CLOCK_LINKS,
             samples,
-            obtained: Default::default(),
+            ..Measured::default()
         })
     }
 }

@@ -44,7 +44,7 @@ fn visit(case: &Case, round: u32, seconds: f64, volume: Volume, core_hz: f64) ->
     }
     let obtained = Obtained { bytes: case.working_set, ..Obtained::default() };
     let measured = Measured { volume, repetitions: REPETITIONS, core_clock_links: LINKS, samples, obtained };
-    Measurement::new(case.clone(), round, Outcome::Measured(Box::new(measured)))
+    Measurement::new(case.clone(), round, measured)
 }
 
 /// A visit at so many bytes a second.

@@ -191,8 +191,8 @@ fn visit(case: &Case, round: u32, volume: Volume, columns: &[(&str, EnergyPart, 
             ticks: vec![250_000_000; 3],
         })
         .collect();
-    let measured = Measured { volume, repetitions: 10, core_clock_links: 1, samples, obtained: Default::default() };
-    Measurement::new(case.clone(), round, Outcome::Measured(Box::new(measured)))
+    let measured = Measured { volume, repetitions: 10, core_clock_links: 1, samples, ..Measured::default() };
+    Measurement::new(case.clone(), round, measured)
 }
 
 fn cases() -> Vec<Case> {

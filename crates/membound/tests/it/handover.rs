@@ -11,7 +11,7 @@ use membound_core::case::{Case, Work};
 use membound_core::experiments as plan;
 use membound_core::machine::Machine;
 use membound_core::machine::topology::Relation;
-use membound_core::memory::{MemoryKind, MemorySpec, Obtained};
+use membound_core::memory::{MemoryKind, MemorySpec};
 use membound_core::record::{Measured, Measurement, Outcome, Record, Sample, Samples, Volume};
 use membound_core::units::Bytes;
 use membound_core::work::c2c::{Handover, Home};
@@ -27,14 +27,9 @@ pub fn visit(case: Case, ns: &[f64]) -> Measurement {
         let ticks = (ns * 2.0 * 2000.0).round() as u64;
         samples.push(Sample { ticks, core_clock_ticks: 10_000, ..Sample::default() });
     }
-    let measured = Measured {
-        volume: Volume { units: 2, ..Volume::default() },
-        repetitions: 1000,
-        core_clock_links: 20_000,
-        samples,
-        obtained: Obtained::default(),
-    };
-    Measurement::new(case, 0, Outcome::Measured(Box::new(measured)))
+    let volume = Volume { units: 2, ..Volume::default() };
+    let measured = Measured { volume, repetitions: 1000, core_clock_links: 20_000, samples, ..Measured::default() };
+    Measurement::new(case, 0, measured)
 }
 
 /// A machine of four CPUs: 0 and 2 are one core, all share a last-level cache but 3.

@@ -17,7 +17,7 @@ use membound_core::experiments::frame::Frame;
 use membound_core::experiments::latency::Detail;
 use membound_core::kernel::chase::{Chase, Order};
 use membound_core::machine::fact::Fact;
-use membound_core::memory::{MemoryKind, MemorySpec, Obtained};
+use membound_core::memory::{MemoryKind, MemorySpec};
 use membound_core::record::{Measured, Measurement, Outcome, Record, Sample, Samples, Volume};
 use membound_core::units::Bytes;
 
@@ -39,14 +39,10 @@ pub fn visit(case: &Case, round: u32, ns: &[f64]) -> Measurement {
         let core_clock_ticks = (20_000.0 / CORE_HZ * HZ) as u64;
         samples.push(Sample { ticks, core_clock_ticks, ..Sample::default() });
     }
-    let outcome = Outcome::Measured(Box::new(Measured {
-        volume: Volume { units: u64::from(chase.chains) * Chase::LINKS, ..Volume::default() },
-        repetitions: LINKS as u64 / Chase::LINKS,
-        core_clock_links: 20_000,
-        samples,
-        obtained: Obtained::default(),
-    }));
-    Measurement::new(case.clone(), round, outcome)
+    let (repetitions, core_clock_links) = (LINKS as u64 / Chase::LINKS, 20_000);
+    let volume = Volume { units: u64::from(chase.chains) * Chase::LINKS, ..Volume::default() };
+    let measured = Measured { volume, repetitions, core_clock_links, samples, ..Measured::default() };
+    Measurement::new(case.clone(), round, measured)
 }
 
 pub fn case(chase: Chase, kind: MemoryKind, cpu: u32, working_set: Bytes) -> Case {

@@ -18,7 +18,7 @@ use membound_core::machine::fact::Fact;
 use membound_core::machine::nature::NodeKind;
 use membound_core::memory::policy::Policy;
 use membound_core::memory::{MemoryKind, MemorySpec, Obtained};
-use membound_core::record::{Measured, Measurement, Outcome, Record, Sample, Samples, Unit, Volume};
+use membound_core::record::{Measured, Measurement, Record, Sample, Samples, Unit, Volume};
 use membound_core::units::Bytes;
 
 const HZ: f64 = 1e9;
@@ -44,7 +44,7 @@ fn visit(case: &Case, payload_bps: f64) -> Measurement {
     }
     let obtained = Obtained { bytes: case.working_set, ..Obtained::default() };
     let measured = Measured { volume, repetitions: 1, core_clock_links: 0, samples, obtained };
-    Measurement::new(case.clone(), 0, Outcome::Measured(Box::new(measured)))
+    Measurement::new(case.clone(), 0, measured)
 }
 
 pub fn case(machine: &Machine, kernel: &str, store: StoreKind, place: &str) -> Case {

@@ -8,7 +8,7 @@ use membound_analyze::report::Report;
 use membound_core::case::{Case, Work};
 use membound_core::experiments as plan;
 use membound_core::kernel::mix::Mix;
-use membound_core::memory::{MemoryKind, MemorySpec, Obtained};
+use membound_core::memory::{MemoryKind, MemorySpec};
 use membound_core::record::{
     Line, Measured, Measurement, Outcome, Record, RecordError, Sample, Samples, Volume, Writer,
 };
@@ -38,14 +38,9 @@ pub fn visit(load: Load, ns: f64, bytes_per_s: f64, random: &mut fastrand::Rng) 
             samples.load_repetitions.push((moved * noise()) as u64);
         }
     }
-    let measured = Measured {
-        volume: Volume { units: 12, loaded, stored, ..Volume::default() },
-        repetitions: 10_000,
-        core_clock_links: 20_000,
-        samples,
-        obtained: Obtained::default(),
-    };
-    Measurement::new(case(load), 0, Outcome::Measured(Box::new(measured)))
+    let volume = Volume { units: 12, loaded, stored, ..Volume::default() };
+    let measured = Measured { volume, repetitions: 10_000, core_clock_links: 20_000, samples, ..Measured::default() };
+    Measurement::new(case(load), 0, measured)
 }
 
 /// A memory with a known queue, loaded to so much of its capacity, three rounds.

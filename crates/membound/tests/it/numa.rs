@@ -428,7 +428,7 @@ fn visit(case: &Case, truth: Truth) -> Measurement {
     let pages_on_node = vec![NodePages { node: case.memory.node().unwrap_or(0), pages: 4096 }];
     let obtained = Obtained { bytes: case.working_set, pages_on_node, ..Obtained::default() };
     let measured = Measured { volume, repetitions, core_clock_links: 20_000, samples: samples(seconds), obtained };
-    Measurement::new(case.clone(), 0, Outcome::Measured(Box::new(measured)))
+    Measurement::new(case.clone(), 0, measured)
 }
 
 fn record(machine: Machine, measurements: Vec<Measurement>) -> Record {

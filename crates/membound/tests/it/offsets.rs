@@ -9,10 +9,8 @@ use membound_core::experiments as plan;
 use membound_core::experiments::choice::Breadth;
 use membound_core::kernel::scan::Scan;
 use membound_core::machine::Machine;
-use membound_core::memory::{MemoryKind, MemorySpec, Obtained};
-use membound_core::record::{
-    Line, Measured, Measurement, Outcome, Record, RecordError, Sample, Samples, Volume, Writer,
-};
+use membound_core::memory::{MemoryKind, MemorySpec};
+use membound_core::record::{Line, Measured, Measurement, Outcome, Record, RecordError, Sample, Samples, Writer};
 use membound_core::units::Bytes;
 
 fn case(scan: Scan) -> Case {
@@ -30,14 +28,8 @@ fn sweeps(scan: Scan, count: u32, cycles: impl Fn(i64) -> f64) -> Samples {
 }
 
 fn visit(scan: Scan, samples: Samples) -> Measurement {
-    let outcome = Outcome::Measured(Box::new(Measured {
-        volume: Volume::default(),
-        repetitions: 1000,
-        core_clock_links: 20_000,
-        samples,
-        obtained: Obtained::default(),
-    }));
-    Measurement::new(case(scan), 0, outcome)
+    let measured = Measured { repetitions: 1000, core_clock_links: 20_000, samples, ..Measured::default() };
+    Measurement::new(case(scan), 0, measured)
 }
 
 fn cannot(scan: Scan, outcome: Outcome) -> Measurement {

@@ -207,7 +207,7 @@ fn made_up(work: PageWork, kind: MemoryKind, threads: u32, ticks: u64, faults: u
     let volume = Volume { units: working_set.0 / BASE_PAGE, ..Volume::default() };
     let measured = Measured { volume, repetitions: 1, core_clock_links: 1, samples, obtained };
     let case = Case { working_set, ..case(work, kind, &cpus) };
-    Measurement::new(case, 0, Outcome::Measured(Box::new(measured)))
+    Measurement::new(case, 0, measured)
 }
 
 /// 64 MiB are 16384 base pages or 32 huge ones: 4.096 ms are 250 ns or 128 us a page.

@@ -303,7 +303,7 @@ fn simulated(tiers: [f64; 2], noise: f64, seed: u64) -> Report {
         };
         let memory = MemorySpec { kind: MemoryKind::Thp, policy: policy.parse().unwrap() };
         let case = case::steady("load", Width::W256, StoreKind::Regular, memory, vec![0, 1], Bytes(BYTES));
-        Measurement::new(case, round, Outcome::Measured(Box::new(measured)))
+        Measurement::new(case, round, measured)
     };
     let measurements =
         (0..3).flat_map(|round| RATIOS.map(|ratio| (round, ratio))).map(|(round, ratio)| visit(round, ratio));

@@ -5,7 +5,7 @@ use membound_core::case::{Case, Protocol, StreamMemory, Work, usual};
 use membound_core::experiments::kinds::REGULAR;
 use membound_core::kernel::{StoreKind, Width};
 use membound_core::memory::{MemoryKind, MemorySpec, Obtained};
-use membound_core::record::{Measured, Measurement, Outcome, Sample, Samples, Unit, Volume};
+use membound_core::record::{Measured, Measurement, Sample, Samples, Unit, Volume};
 use membound_core::units::Bytes;
 
 /// 4 million doubles.
@@ -33,7 +33,7 @@ pub fn copies(kind: MemoryKind, protocol: Protocol, ticks: u64) -> Measurement {
     };
     let obtained = Obtained { bytes: Bytes(2 * BUFFER), ..Obtained::default() };
     let measured = Measured { volume, repetitions: 1, core_clock_links: 1000, samples, obtained };
-    Measurement::new(case, 0, Outcome::Measured(Box::new(measured)))
+    Measurement::new(case, 0, measured)
 }
 
 /// R. Garg, 2013 (REFERENCE S0), on an AMD A10-5750M: first copy 22, 81, 164 ms; later ones 3.8, 5.7, 0.33 GB/s.

@@ -8,7 +8,7 @@ use membound_core::case::Case;
 use membound_core::machine::Machine;
 use membound_core::memory::Obtained;
 use membound_core::memory::located::NodePages;
-use membound_core::record::{Measured, Measurement, Outcome, Record, Sample, Samples, Volume};
+use membound_core::record::{Measured, Measurement, Record, Sample, Samples, Volume};
 
 /// Ticks a second of the imitated clock, and links of its dependent-add chain.
 pub const HZ: f64 = 2e9;
@@ -87,16 +87,9 @@ pub fn visit_at(case: &Case, bps: f64, pages: &[(u32, u64)], core_hz: f64) -> Me
         let core_clock_ticks = (LINKS as f64 / core_hz * HZ) as u64;
         samples.push(Sample { ticks, core_clock_ticks, ..Sample::default() });
     }
-    let measured = Measured {
-        volume: Volume { units: case.working_set.0 / 8, loaded: case.working_set.0, ..Volume::default() },
-        repetitions: 1,
-        core_clock_links: LINKS,
-        samples,
-        obtained: Obtained {
-            bytes: case.working_set,
-            pages_on_node: pages.iter().map(|&(node, pages)| NodePages { node, pages }).collect(),
-            ..Obtained::default()
-        },
-    };
-    Measurement::new(case.clone(), 0, Outcome::Measured(Box::new(measured)))
+    let volume = Volume { units: case.working_set.0 / 8, loaded: case.working_set.0, ..Volume::default() };
+    let pages_on_node = pages.iter().map(|&(node, pages)| NodePages { node, pages }).collect();
+    let obtained = Obtained { bytes: case.working_set, pages_on_node, ..Obtained::default() };
+    let measured = Measured { volume, repetitions: 1, core_clock_links: LINKS, samples, obtained };
+    Measurement::new(case.clone(), 0, measured)
 }

@@ -8,8 +8,8 @@ use fastrand::Rng;
 
 use crate::common::by_hand;
 use membound_core::case::{Case, Work};
-use membound_core::memory::{MemoryKind, MemorySpec, Obtained};
-use membound_core::record::{Measured, Measurement, Outcome, Record, Sample, Samples, Unit, Volume};
+use membound_core::memory::{MemoryKind, MemorySpec};
+use membound_core::record::{Measured, Measurement, Record, Sample, Samples, Unit, Volume};
 use membound_core::units::Bytes;
 use membound_core::work::pingpong::{Buffers, MessageMode, MessagePath, PingPong, Seat};
 
@@ -164,16 +164,11 @@ pub fn visit(mode: MessageMode, bytes: u64, round: u32, samples: &[Vec<f64>]) ->
         each.iter().zip(&mut columns.pair_ticks).for_each(|(ticks, column)| column.push(*ticks));
     }
     let sent = bytes * pairs as u64 * if mode == MessageMode::OneWay { 1 } else { 2 };
-    let measured = Measured {
-        volume: Volume { units: ways, unit: Unit::Message, loaded: sent, stored: sent, ..Volume::default() },
-        repetitions: REPETITIONS,
-        core_clock_links: 0,
-        samples: columns,
-        obtained: Obtained::default(),
-    };
+    let volume = Volume { units: ways, unit: Unit::Message, loaded: sent, stored: sent, ..Volume::default() };
+    let measured = Measured { volume, repetitions: REPETITIONS, samples: columns, ..Measured::default() };
     let cpus = (0..2 * pairs as u32).collect();
     let case = Case::new(Work::PingPong(work), MemorySpec::of(MemoryKind::Heap), cpus, Bytes(bytes));
-    Measurement::new(case, round, Outcome::Measured(Box::new(measured)))
+    Measurement::new(case, round, measured)
 }
 
 /// The published shape as a record: 1-1 to 3-3, one way and exchange of one pair, three visits of seven samples with 2 % noise.

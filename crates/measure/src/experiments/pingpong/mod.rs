@@ -182,8 +182,7 @@ impl<'a> PingPongs<'a> {
         Ok(samples.and_then(|(samples, repetitions)| {
             let (volume, obtained) = (volume(case, work), obtained?);
             let core_clock_links = CORE_CLOCK_LINKS;
-            let measured = Measured { volume, repetitions, core_clock_links, samples, obtained };
-            Ok(Outcome::Measured(Box::new(measured)))
+            Ok(Measured { volume, repetitions, core_clock_links, samples, obtained }.into())
         }))
     }
 

@@ -17,7 +17,7 @@ use membound_core::machine::limits::CpuTimeLimit;
 use membound_core::machine::source::Hypervisor;
 use membound_core::memory::located::NodePages;
 use membound_core::memory::{MemoryKind, MemorySpec, Obtained};
-use membound_core::record::{End, Environment, Measured, Measurement, Outcome, Record, Sample, Samples, Volume};
+use membound_core::record::{End, Environment, Measured, Measurement, Record, Sample, Samples, Volume};
 use membound_core::units::{Bytes, Hertz};
 
 use super::imitation;
@@ -455,7 +455,7 @@ impl Simulated {
             ..Obtained::default()
         };
         let measured = Measured { volume, repetitions, core_clock_links: LINKS, samples, obtained };
-        Measurement::new(case.clone(), round, Outcome::Measured(Box::new(measured)))
+        Measurement::new(case.clone(), round, measured)
     }
 
     /// The record of a whole run.
