@@ -3,23 +3,16 @@
 
 #![allow(unsafe_code)]
 
-use crate::asm::probe;
 use crate::bench::executable;
 use crate::code::{Call, Executable};
 use crate::memory::places::Places;
 use crate::memory::region::Region;
 use crate::no_visit::NoVisit;
 use crate::os::clock::Ticker;
-use membound_core::memory::behaviour::{self, Lines, Touch};
+use membound_core::memory::behaviour::{self, Lines, PROBE, Touch};
 use membound_core::memory::proof::Proof;
 use membound_core::memory::{MemoryKind, MemorySpec};
-use membound_core::units::{Bytes, Hertz, LINE};
-
-/// What is touched of it: it fits into the first-level cache.
-pub(crate) const PROBE: Bytes = Bytes::kib(16);
-/// In the order of [`Touch`].
-pub(crate) const TOUCHES: [probe::Touch; 4] =
-    [probe::Touch::Load, probe::Touch::StoreWord, probe::Touch::StoreLine, probe::Touch::Flush];
+use membound_core::units::{Hertz, LINE};
 
 /// Whether memory behaves as that of type `kind`, and what shows it; what contradicts otherwise. Its contents are lost.
 pub(crate) fn prove(
@@ -29,7 +22,7 @@ pub(crate) fn prove(
     hz: Hertz,
 ) -> Result<Result<Proof, String>, NoVisit> {
     let mut codes = Vec::new();
-    for touch in TOUCHES {
+    for touch in Touch::ALL {
         codes.push(executable(crate::asm::touch(touch))?);
     }
     let lines = |words| NativeLines::new(words, &codes, ticker, hz);

@@ -3,6 +3,10 @@
 pub mod answers;
 pub mod arena;
 pub mod asm;
+#[cfg(any(
+    not(all(feature = "kvm", target_os = "linux", target_arch = "x86_64")),
+    any(feature = "opencl", feature = "cuda", feature = "vulkan")
+))]
 mod behaviour;
 pub mod bench;
 pub mod chaser;

@@ -17,6 +17,10 @@
 
 use crate::memory::MemoryKind;
 use crate::memory::proof::Proof;
+use crate::units::Bytes;
+
+/// What is touched of a memory: it fits into the first-level cache.
+pub const PROBE: Bytes = Bytes::kib(16);
 
 /// What is done to one line after another, first to last.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -29,6 +33,11 @@ pub enum Touch {
     StoreLine,
     /// Drops each line from all caches, writing it back.
     Flush,
+}
+
+impl Touch {
+    /// All, each at the place of its number.
+    pub const ALL: [Touch; 4] = [Touch::Load, Touch::StoreWord, Touch::StoreLine, Touch::Flush];
 }
 
 /// Lines of one memory type, few enough for the first-level cache.

@@ -14,7 +14,7 @@ mod kernel;
 mod lines;
 mod mix;
 mod pair;
-pub mod probe;
+mod probe;
 #[cfg(target_arch = "x86_64")]
 #[cfg(test)]
 mod recorded;
@@ -31,6 +31,7 @@ use membound_core::kernel::mix::Mix;
 use membound_core::kernel::scan::Scan;
 use membound_core::kernel::streams::Streams;
 use membound_core::kernel::{Unsupported, Variant};
+use membound_core::memory::behaviour::Touch;
 
 use crate::asm::instruction_set::InstructionSet;
 use crate::code::MachineCode;
@@ -136,6 +137,6 @@ pub fn strings(fills: bool) -> Result<MachineCode, Unsupported> {
 }
 
 /// The code that touches `blocks` lines from the first pointer of its [`Call`](crate::code::Call) on.
-pub fn touch(touch: probe::Touch) -> Result<MachineCode, Unsupported> {
+pub fn touch(touch: Touch) -> Result<MachineCode, Unsupported> {
     probe::touch::<Assembler>(touch)
 }

@@ -1,23 +1,11 @@
 //! The touches whose cost tells memory types apart, as machine code.
 
 use membound_core::kernel::Unsupported;
+use membound_core::memory::behaviour::Touch;
 use membound_core::units::LINE;
 
 use crate::asm::instruction_set::{Address, InstructionSet};
 use crate::code::{Call, MachineCode};
-
-/// What is done to one line after another.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Touch {
-    /// Loads its first word.
-    Load,
-    /// Stores its first word.
-    StoreWord,
-    /// Stores all its words, one by one.
-    StoreLine,
-    /// Drops it from all caches, writing it back.
-    Flush,
-}
 
 /// The code that touches `blocks` lines from the first pointer of its [`Call`] on.
 pub(crate) fn touch<S: InstructionSet>(touch: Touch) -> Result<MachineCode, Unsupported> {

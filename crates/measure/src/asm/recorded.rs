@@ -10,8 +10,8 @@ use membound_core::kernel::scan::Scan;
 use membound_core::kernel::streams::{Streams, Touch};
 use membound_core::kernel::{Element, LoadKind, StoreKind, Unsupported, Variant, Width};
 use membound_core::machine::spec::Balance;
+use membound_core::memory::behaviour::Touch as Probe;
 
-use crate::asm::probe::Touch as Probe;
 use crate::asm::{
     LineStore, assemble, chase, core_clock_chain, flops, flushing, handover, lines, mix, pair, scan, streams, strings,
     timed_calls, touch, wide_additions, x87,
@@ -110,7 +110,6 @@ fn of_streams() -> Hash {
 
 fn found() -> String {
     let chases = (0..=33).map(|chains| chase(Chase { chains, ..Chase::of(Order::Random) }));
-    let touches = [Probe::Load, Probe::StoreWord, Probe::StoreLine, Probe::Flush];
     let mut hashes = vec![
         ("chase".to_string(), Hash::of(chases)),
         ("clock".to_string(), Hash::of([core_clock_chain()])),
@@ -124,7 +123,7 @@ fn found() -> String {
         ("streams".to_string(), of_streams()),
         ("strings".to_string(), Hash::of([false, true].map(strings))),
         ("timed calls".to_string(), Hash::of([timed_calls(1 << 20, 1 << 40)])),
-        ("touch".to_string(), Hash::of(touches.map(touch))),
+        ("touch".to_string(), Hash::of(Probe::ALL.map(touch))),
         ("wide".to_string(), Hash::of([wide_additions()])),
         (
             "x87".to_string(),

@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 
-use crate::behaviour::{PROBE, prove};
+use crate::behaviour::prove;
 use crate::executor::native::Native;
 use crate::executor::{memory_types, with_room};
 use crate::memory::places::Places;
@@ -14,6 +14,7 @@ use crate::os::memory::TYPES;
 use crate::schedule::{Executor, Quota};
 use crate::threads::pinned;
 use membound_core::case::Case;
+use membound_core::memory::behaviour::PROBE;
 use membound_core::memory::proof::Proof;
 use membound_core::memory::{MemoryKind, MemorySpec};
 use membound_core::record::{Clock, Measured, Outcome};

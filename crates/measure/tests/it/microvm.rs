@@ -12,6 +12,7 @@ use membound_core::case as plan;
 use membound_core::case::{Case, Protocol, StreamMemory, Work};
 use membound_core::kernel::catalog::CATALOG;
 use membound_core::kernel::{Element, LoadKind, StoreKind, Variant, Width};
+use membound_core::memory::behaviour::Touch;
 use membound_core::memory::{MemoryKind, MemorySpec};
 use membound_core::record::{Measured, Outcome};
 use membound_core::units::Bytes;
@@ -250,9 +251,8 @@ fn a_guest_may_not_write_where_it_may_only_read() {
     let region = Region::new(MemorySpec::of(MemoryKind::Base), Bytes::kib(4), &Places::default()).unwrap();
     let read_only = Backed { writable: false, ..backed(&region, MemoryKind::Wb) };
     let Some(mut guest) = guest(&[read_only]) else { return };
-    let store =
-        guest.load(&membound_measure::asm::touch(membound_measure::asm::probe::Touch::StoreWord).unwrap()).unwrap();
-    let load = guest.load(&membound_measure::asm::touch(membound_measure::asm::probe::Touch::Load).unwrap()).unwrap();
+    let store = guest.load(&membound_measure::asm::touch(Touch::StoreWord).unwrap()).unwrap();
+    let load = guest.load(&membound_measure::asm::touch(Touch::Load).unwrap()).unwrap();
     let mut call = Call::empty(1);
     call.pointers[0] = guest.window(0);
     call.blocks = 1;

@@ -120,9 +120,9 @@ fn chains_of_arithmetic_come_to_what_plain_rust_does() {
 
 #[test]
 fn touches_store_what_they_say() {
-    use asm::probe::Touch;
+    use membound_core::memory::behaviour::Touch;
     let counts = [3.0, 2.0, 1.0].map(|left: f64| f64::from_bits(left as u64));
-    for touch in [Touch::Load, Touch::StoreWord, Touch::StoreLine, Touch::Flush] {
+    for touch in Touch::ALL {
         let code = executable(asm::touch(touch));
         let mut memory = lines(5);
         let mut expect = memory.clone();

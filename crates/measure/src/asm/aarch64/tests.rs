@@ -13,12 +13,12 @@ use membound_core::kernel::scan::Scan;
 use membound_core::kernel::streams::{Streams, Touch};
 use membound_core::kernel::{Element, LoadKind, StoreKind, Unsupported, Variant, Width};
 use membound_core::machine::spec::Balance;
+use membound_core::memory::behaviour::Touch as Probe;
 
 use crate::asm::aarch64::Assembler;
 use crate::asm::aarch64::isa::NEON;
 use crate::asm::aarch64::listing::listing;
 use crate::asm::aarch64::opcodes::{ALL, text};
-use crate::asm::probe::Touch as Probe;
 use crate::asm::{LineStore, chase, clock, flops, handover, kernel, lines, mix, pair, probe, scan, streams, strings};
 use crate::code::MachineCode;
 use crate::skip::skip;
@@ -131,8 +131,7 @@ fn of_generators() -> Vec<Result<MachineCode, Unsupported>> {
     codes.push(pair::pair::<Assembler>());
     codes.extend([false, true].map(|fills| strings::strings::<Assembler>(fills, MOPS)));
     codes.extend(SVE.map(|isa| lines::lines::<Assembler>(LineStore::DcZva, isa)));
-    let touches = [Probe::Load, Probe::StoreWord, Probe::StoreLine, Probe::Flush];
-    codes.extend(touches.map(probe::touch::<Assembler>));
+    codes.extend(Probe::ALL.map(probe::touch::<Assembler>));
     for (&width, &balance) in Width::ALL.iter().flat_map(|w| Balance::ALL.iter().map(move |b| (w, b))) {
         for isa in [NEON, SVE[0], SVE[1], SVE[2]] {
             let of = |&element| flops::flops::<Assembler>(Flops { element, width, balance }, isa);

@@ -16,8 +16,7 @@ use std::time::{Duration, Instant};
 
 use crate::answers::timed_scalar;
 use crate::arena::{Arenas, Arrays, Layout, Mapping};
-use crate::asm::{CHAIN_LINKS, assemble, core_clock_chain, probe};
-use crate::behaviour::{PROBE, TOUCHES};
+use crate::asm::{CHAIN_LINKS, assemble, core_clock_chain};
 use crate::bench::{StealMeter, check_whole_accesses, compile, volume};
 use crate::code::{Call, MachineCode};
 use crate::executor::microvm::guest::{Backed, Guest};
@@ -36,7 +35,7 @@ use membound_core::case::{Case, Protocol, Work};
 use membound_core::kernel::Variant;
 use membound_core::kernel::catalog::Kernel;
 use membound_core::kernel::isa::Isa;
-use membound_core::memory::behaviour::{Lines, Touch};
+use membound_core::memory::behaviour::{Lines, PROBE, Touch};
 use membound_core::memory::proof::Proof;
 use membound_core::memory::{MemoryKind, MemorySpec, behaviour};
 use membound_core::record::{Clock, Measured, Outcome, Sample, Samples};
@@ -233,7 +232,7 @@ fn prove(kind: MemoryKind, devices: &Path, ns_per_tick: f64) -> Result<Result<Pr
     // SAFETY: the regions outlive the guest, which was declared after them, and nothing else refers to their memory.
     let mut guest = unsafe { Guest::new(devices, &memory) }?;
     let mut codes = Vec::new();
-    for touch in TOUCHES {
+    for touch in Touch::ALL {
         codes.push(guest.load(&crate::asm::touch(touch)?)?);
     }
     let mut lines = GuestLines { guest: &mut guest, codes, window: 1, ns_per_tick };
@@ -360,7 +359,7 @@ impl Visit<'_> {
         let mut guest = unsafe { Guest::new(self.devices, &memory) }?;
         let kernel = guest.load(self.code)?;
         let chain = guest.load(&core_clock_chain()?)?;
-        let flush = guest.load(&crate::asm::touch(probe::Touch::Flush)?)?;
+        let flush = guest.load(&crate::asm::touch(Touch::Flush)?)?;
         Ok(Station { guest, kernel, chain, flush })
     }
 

@@ -1,6 +1,6 @@
 //! Buffers of each kind, and how the device shares them with the processor.
 
-use crate::behaviour::{self, PROBE};
+use crate::behaviour;
 use crate::bench::Tools;
 use crate::driver::host_memory::HostMemory;
 use crate::driver::{Access, Driver, Kernels, Memory};
@@ -8,6 +8,7 @@ use crate::no_visit::NoVisit;
 use crate::os::numa;
 use crate::os::pages;
 use crate::os::thread::ThreadUsage;
+use membound_core::memory::behaviour::PROBE;
 use membound_core::memory::located::NodePages;
 use membound_core::memory::proof::Proof;
 use membound_core::memory::sharing::{Shared, observe};
