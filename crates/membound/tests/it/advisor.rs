@@ -3,6 +3,7 @@
 use std::process::Command;
 
 use crate::common::imitation::{machine, record, visit};
+use crate::common::program::tried;
 use crate::common::skip::skip;
 use membound_analyze::across::advisor::{Advice, NoAdvice, Question, Speed, Stream, Tier, advise, streams};
 use membound_analyze::across::recipes::recipes;
@@ -445,34 +446,28 @@ fn records_that_tell_too_little_say_what_would() {
     assert!(asked.to_string().contains("CPUs 1 load from a node's memory"), "{asked}");
 }
 
-fn membound(arguments: &[&str]) -> (Option<i32>, String, String) {
-    let output = Command::new(env!("CARGO_BIN_EXE_membound")).args(arguments).output().unwrap();
-    let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
-    (output.status.code(), text(output.stdout), text(output.stderr))
-}
-
 const BY_HAND: [&str; 4] = ["advise", "triad", "--tier", "0=90GB/s:96GiB,1=400GB/s:16GiB"];
 
 #[test]
 fn a_loop_is_one_word_of_the_command_that_checks_it() {
     let (code, text, _) =
-        membound(&["advise", "a[i] = b[i]", "--tier", "0=90GB/s:96GiB,1=400GB/s:16GiB", "--size", "1GiB"]);
+        tried(&["advise", "a[i] = b[i]", "--tier", "0=90GB/s:96GiB,1=400GB/s:16GiB", "--size", "1GiB"]);
     assert!(code == Some(0) && text.contains("--kernel 'a[i] = b[i]' --size 1GiB"), "{text}");
 }
 
 #[test]
 fn the_command_advises_by_hand() {
-    let (code, text, _) = membound(&[&BY_HAND[..], &["--size", "18GiB"]].concat());
+    let (code, text, _) = tried(&[&BY_HAND[..], &["--size", "18GiB"]].concat());
     assert_eq!(code, Some(0));
     assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
     insta::assert_snapshot!(text);
-    let (_, nt, _) = membound(&[&BY_HAND[..], &["--streams", "a=6GiB,b=6GiB,c=6GiB", "--store", "nt"]].concat());
+    let (_, nt, _) = tried(&[&BY_HAND[..], &["--streams", "a=6GiB,b=6GiB,c=6GiB", "--store", "nt"]].concat());
     assert!(nt.contains("expect 3.00 x"), "{nt}");
-    let (_, beyond, _) = membound(&[&BY_HAND[..], &["--size", "18GiB", "--default-node", "1"]].concat());
+    let (_, beyond, _) = tried(&[&BY_HAND[..], &["--size", "18GiB", "--default-node", "1"]].concat());
     assert!(beyond.contains("Node 1 alone can't hold") && !beyond.contains("expect"), "{beyond}");
-    let (_, whole, _) = membound(&[&BY_HAND[..], &["--size", "12GiB"]].concat());
+    let (_, whole, _) = tried(&[&BY_HAND[..], &["--size", "12GiB"]].concat());
     assert!(whole.contains("numactl --membind=1 PROGRAM"), "{whole}");
-    let (_, text, _) = membound(&[
+    let (_, text, _) = tried(&[
         "advise",
         "y[i] = y[i] + s*x[i]",
         "--tier",
@@ -481,7 +476,7 @@ fn the_command_advises_by_hand() {
         "x=10GiB,y=8GiB",
     ]);
     assert!(text.contains("y (8 GiB) on node 2") && !text.contains("membound bandwidth"), "{text}");
-    let (_, json, _) = membound(&[&BY_HAND[..], &["--size", "18GiB", "--format", "json"]].concat());
+    let (_, json, _) = tried(&[&BY_HAND[..], &["--size", "18GiB", "--format", "json"]].concat());
     let json: serde_json::Value = serde_json::from_str(&json).unwrap();
     assert_eq!((&json["streams"][2]["name"], &json["streams"][2]["node"]), (&"c".into(), &1.into()));
 }
@@ -553,7 +548,7 @@ fn the_command_advises_from_a_record() {
     let Record { header, measurements, .. } = record(machine(NODES), measured());
     writer.line(&Line::Header(Box::new(header))).unwrap();
     measurements.into_iter().for_each(|visit| writer.line(&Line::Measurement(Box::new(visit))).unwrap());
-    let (code, text, stderr) = membound(&["advise", "triad", path.to_str().unwrap(), "--size", "18GiB"]);
+    let (code, text, stderr) = tried(&["advise", "triad", path.to_str().unwrap(), "--size", "18GiB"]);
     assert_eq!(code, Some(0), "{stderr}");
     assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
     // All on node 0: 24 GiB / 90 GB/s. Node 1 with a and c, node 0 with b: the cores need (18/80 + 6/60) / 2 = 0.1625, more
@@ -564,7 +559,7 @@ fn the_command_advises_from_a_record() {
 #[test]
 fn bad_input_is_refused_with_a_cure() {
     let check = |arguments: &[&str], part: &str| {
-        let (code, stdout, stderr) = membound(arguments);
+        let (code, stdout, stderr) = tried(arguments);
         assert_eq!((code, stdout.as_str()), (Some(2), ""), "{arguments:?}: {stderr}");
         assert!(stderr.contains(part), "{arguments:?}: {stderr}");
     };

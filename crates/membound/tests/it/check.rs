@@ -9,6 +9,7 @@ use std::process::{Command, Output, Stdio};
 use std::time::Duration;
 
 use crate::common::by_hand::{clock, unknown_machine};
+use crate::common::program::{self, text};
 use crate::common::schema::Validator;
 use crate::common::skip::skip;
 use crate::common::slurm::Slurm;
@@ -484,11 +485,7 @@ fn prometheus_refuses_a_broken_file() {
 
 fn membound(arguments: &[&str]) -> Output {
     // A run may outlast a Slurm job's variables around the tests, but must not use them.
-    Command::new(env!("CARGO_BIN_EXE_membound")).args(arguments).env_remove("SLURMD_NODENAME").output().unwrap()
-}
-
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes).into_owned()
+    program::membound().args(arguments).env_remove("SLURMD_NODENAME").output().unwrap()
 }
 
 /// Exit code, stdout and stderr of `membound check` with a lock of its own in `folder`.
@@ -606,7 +603,7 @@ fn a_full_stdout_degrades_no_node() {
     let folder = tempfile::tempdir().unwrap();
     let (lock, path) = (folder.path().join("turn"), folder.path().join("base.jsonl"));
     let full = File::options().write(true).open("/dev/full").unwrap();
-    let mut command = Command::new(env!("CARGO_BIN_EXE_membound"));
+    let mut command = program::membound();
     command.args(["check", "--lock", p(&lock), "--record", p(&path), "--budget", "6s", "--force", "-v"]).stdout(full);
     let output = command.output().unwrap();
     let said = text(&output.stderr);

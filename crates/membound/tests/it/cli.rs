@@ -1,21 +1,11 @@
 //! The command as a user meets it: real, short runs; bad input; interruption. No figure is asserted, only its shape.
 
+use crate::common::program::{membound, run, text};
 use crate::common::schema::Validator;
+use crate::common::signals::send;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
-
-fn membound() -> Command {
-    Command::new(env!("CARGO_BIN_EXE_membound"))
-}
-
-fn run(arguments: &[&str]) -> Output {
-    membound().args(arguments).output().unwrap()
-}
-
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8(bytes.to_vec()).unwrap()
-}
 
 fn succeeds(arguments: &[&str]) -> String {
     let output = run(arguments);
@@ -504,7 +494,7 @@ fn run_in_words(arguments: &[&str]) -> (Option<i32>, String, String) {
 
 #[test]
 fn an_interrupted_or_killed_run_keeps_what_is_finished() {
-    for signal in ["INT", "KILL"] {
+    for signal in [libc::SIGINT, libc::SIGKILL] {
         let folder = tempfile::tempdir().unwrap();
         let record = folder.path().join("run.jsonl");
         let mut child = membound()
@@ -519,11 +509,11 @@ fn an_interrupted_or_killed_run_keeps_what_is_finished() {
             std::thread::sleep(Duration::from_millis(20));
         }
         assert!(lines() >= 4, "nothing was recorded");
-        Command::new("kill").args([&format!("-{signal}"), &child.id().to_string()]).status().unwrap();
+        send(signal, child.id());
         let status = child.wait().unwrap();
-        assert_eq!(status.code(), if signal == "INT" { Some(1) } else { None });
+        assert_eq!(status.code(), if signal == libc::SIGINT { Some(1) } else { None });
         let summary = succeeds(&["report", path(&record), "--out", path(folder.path())]);
-        let expect = if signal == "INT" { "interrupted" } else { "no end" };
+        let expect = if signal == libc::SIGINT { "interrupted" } else { "no end" };
         assert!(summary.contains(expect), "{summary}");
     }
 }
@@ -553,7 +543,7 @@ fn what_is_interrupted_tells_what_it_has() {
             assert!(Instant::now() < patience, "{arguments:?}: nothing was recorded");
             std::thread::sleep(Duration::from_millis(5));
         }
-        Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
+        send(libc::SIGINT, child.id());
         let output = child.wait_with_output().unwrap();
         let (stdout, stderr) = (text(&output.stdout), text(&output.stderr));
         assert_eq!(output.status.code(), Some(1), "{arguments:?}: {stderr}");

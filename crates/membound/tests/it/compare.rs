@@ -4,7 +4,6 @@
 use crate::common::schema::Validator;
 use crate::common::{imitation, record_of};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
 
 use membound_analyze::across::compare::compare;
 use membound_analyze::across::compare::comparison::{Comparison, Side, Source};
@@ -28,6 +27,7 @@ use proptest::prelude::*;
 use tempfile::TempDir;
 
 use crate::common::imitation::HZ;
+use crate::common::program::tried;
 
 /// Clock of the imitated cores.
 const CORE_HZ: f64 = 3e9;
@@ -466,9 +466,7 @@ fn written(folder: &TempDir, name: &str, record: &Record) -> PathBuf {
 }
 
 fn run(arguments: &[&Path]) -> (Option<i32>, String, String) {
-    let output: Output = Command::new(env!("CARGO_BIN_EXE_membound")).arg("compare").args(arguments).output().unwrap();
-    let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
-    (output.status.code(), text(output.stdout), text(output.stderr))
+    tried(&[&[Path::new("compare")], arguments].concat())
 }
 
 #[test]

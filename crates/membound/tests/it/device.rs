@@ -2,13 +2,13 @@
 //! fault. No time is asserted, only what was found and what was refused.
 
 use std::path::Path;
-use std::process::Command;
 use std::sync::LazyLock;
 
 use serde_json::Value;
 
 use crate::common::fake_driver::{FakeDriver, ONCE, all_are, membound, not_measured, of, rows, sharing};
 use crate::common::launched::text;
+use crate::common::program::run;
 use crate::common::skip::skip;
 
 static FAKE: LazyLock<FakeDriver> = LazyLock::new(|| FakeDriver::new("opencl", "libOpenCL.so.1"));
@@ -151,8 +151,7 @@ fn a_name_of_no_device_and_parts_of_none_are_refused() {
 /// Visits each case of these parts once on PoCL's device, whose rows the record alone then gives again; nothing where there is none.
 /// All is measured; older versions of PoCL have less shared virtual memory.
 fn on_pocl(parts: &str, samples: &str) -> Option<Vec<Value>> {
-    let own = |arguments: &[&str]| Command::new(env!("CARGO_BIN_EXE_membound")).args(arguments).output().unwrap();
-    let listed: Value = serde_json::from_slice(&own(&["devices", "--format", "json"]).stdout).unwrap();
+    let listed: Value = serde_json::from_slice(&run(&["devices", "--format", "json"]).stdout).unwrap();
     let is_pocl = |device: &&Value| device["driver"].as_str().unwrap().starts_with("Portable Computing Language");
     let Some(device) = listed["devices"].as_array().unwrap().iter().find(is_pocl) else {
         skip(format!("no PoCL: {}", listed["absent"]));
@@ -163,7 +162,7 @@ fn on_pocl(parts: &str, samples: &str) -> Option<Vec<Value>> {
     let (device, file) = (device["name"].as_str().unwrap(), record.to_str().unwrap());
     let kinds = ["kinds", "--device", device, "--part", parts, "--size", "256KiB", "--record", file];
     let once = ["--samples", samples, "--rounds", "1", "--budget", "120s", "--format", "json"];
-    let output = own(&[&kinds[..], &once].concat());
+    let output = run(&[&kinds[..], &once].concat());
     let (found, code) = rows(&output);
     assert_eq!(code, Some(0), "{}", text(&output.stderr));
     let is_measured = |row: &Value| row["outcome"] == "measured" && row["ns"]["best"].as_f64().unwrap() > 0.0;
@@ -172,7 +171,7 @@ fn on_pocl(parts: &str, samples: &str) -> Option<Vec<Value>> {
     };
     let other = found.iter().find(|row| !is_measured(row) && !may_lack(row));
     assert_eq!(other, None);
-    let again = own(&["report", file, "--format", "json"]);
+    let again = run(&["report", file, "--format", "json"]);
     assert_eq!(text(&again.stdout), text(&output.stdout));
     Some(found)
 }
@@ -202,9 +201,8 @@ fn both_sides_of_a_device_on_the_processor_are_measured_beside_the_other() {
 fn copies_go_to_a_device_on_the_processor() {
     let folder = tempfile::tempdir().unwrap();
     let record = folder.path().join("run.jsonl");
-    let own = |arguments: &[&str]| Command::new(env!("CARGO_BIN_EXE_membound")).args(arguments).output().unwrap();
     let arguments = ["copies", "--device", "opencl:0", "--size", "64,256KiB", "--record", record.to_str().unwrap()];
-    let output = own(&[&arguments[..], &ONCE].concat());
+    let output = run(&[&arguments[..], &ONCE].concat());
     let (found, code) = rows(&output);
     if found[0]["outcome"] == "unavailable" {
         return skip(format!("no PoCL: {}", found[0]["reason"]));
@@ -217,6 +215,6 @@ fn copies_go_to_a_device_on_the_processor() {
         let bytes = row["bytes"].as_f64().unwrap() * both;
         assert!((bps * ns / 1e9 / bytes - 1.0).abs() < 1e-6, "{row}");
     }
-    let again = own(&["report", record.to_str().unwrap(), "--format", "json"]);
+    let again = run(&["report", record.to_str().unwrap(), "--format", "json"]);
     assert_eq!(text(&again.stdout), text(&output.stdout));
 }

@@ -3,6 +3,7 @@
 use membound_core::record::Unit;
 use std::path::Path;
 
+use crate::common::program::run;
 use crate::common::simulated;
 use membound_analyze::answer::Answer;
 use membound_analyze::experiments::energy::rows::EnergyRow;
@@ -346,7 +347,6 @@ fn views_show_meters_and_their_absence() {
 /// The command for real: figures where this machine has a meter, else the reason and exit code 1.
 #[test]
 fn the_command_measures_or_says_why_not() {
-    let run = |args: &[&str]| std::process::Command::new(env!("CARGO_BIN_EXE_membound")).args(args).output().unwrap();
     let brief = ["--kernel", "load", "--size", "64KiB", "--threads", "1", "--budget", "2s", "--quiet"];
     let out = run(&[&["bandwidth", "--energy", "--format", "json"], &brief[..]].concat());
     let rows: Vec<serde_json::Value> = serde_json::from_slice(&out.stdout).unwrap();

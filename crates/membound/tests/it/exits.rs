@@ -1,9 +1,10 @@
 //! How commands end: every situation that docs/exit-status.md names, with its code and its sentence. No figure is asserted.
 
 use std::path::Path;
-use std::process::{Command, Output};
+use std::process::Output;
 
 use crate::common::by_hand;
+use crate::common::program::membound;
 use crate::common::skip::skip;
 use membound_core::record::{Outcome, Record};
 
@@ -31,7 +32,7 @@ fn situation(line: &str) -> Situation<'_> {
 }
 
 fn run(folder: &Path, words: &[&str]) -> Output {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_membound"));
+    let mut command = membound();
     // Who runs the tests under a launcher must not be taken for one of several.
     for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("OMPI_") || name.starts_with("PMI")) {
         command.env_remove(name);

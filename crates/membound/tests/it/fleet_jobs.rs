@@ -6,6 +6,8 @@ use std::path::PathBuf;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
+use crate::common::program::membound;
+use crate::common::signals::send;
 use crate::common::skip::skip;
 use crate::common::slurm::{Options, Slurm, has, name};
 use membound::fleet::summary::{FILE, Summary};
@@ -106,9 +108,9 @@ impl Job {
         }
     }
 
-    fn signal(&self, node: usize, signal: &str) {
+    fn signal(&self, node: usize, signal: i32) {
         let process = self.measuring(node).unwrap_or_else(|| panic!("nothing measures on n{node}"));
-        send(signal, process);
+        assert!(send(signal, process), "{signal} to {process}");
     }
 
     /// Waits for its end; then nothing of it may be left, and its folder holds records and a summary alone.
@@ -117,7 +119,7 @@ impl Job {
         while self.process.try_wait().unwrap().is_none() {
             if Instant::now() > deadline {
                 let left = self.processes();
-                left.iter().for_each(|(process, _)| send("KILL", *process));
+                left.iter().for_each(|(process, _)| assert!(send(libc::SIGKILL, *process)));
                 let _ = self.process.kill();
                 panic!("it hangs; what ran: {:?}", left.iter().map(|(process, _)| process).collect::<Vec<_>>());
             }
@@ -185,11 +187,6 @@ impl Ended {
     }
 }
 
-fn send(signal: &str, process: u32) {
-    let status = Command::new("sh").args(["-c", &format!("kill -{signal} {process}")]).status().unwrap();
-    assert!(status.success(), "{signal} to {process}");
-}
-
 fn named(outcomes: &[(usize, NodeOutcome)]) -> Vec<(String, NodeOutcome)> {
     outcomes.iter().map(|(node, outcome)| (name(*node), *outcome)).collect()
 }
@@ -250,8 +247,8 @@ fn what_crashes_or_hangs_costs_no_other_record(launcher: Launcher) {
     }
     let mut job = Job::start(Command::new(launcher[0]), launcher, true, LONG);
     job.wait_for_visits(&[1, 2, 3, 4]);
-    job.signal(2, "STOP");
-    job.signal(3, "KILL");
+    job.signal(2, libc::SIGSTOP);
+    job.signal(3, libc::SIGKILL);
     let ended = job.end();
     assert_eq!(ended.outcomes(), named(&[(1, Measured), (2, TimedOut), (3, Crashed), (4, Measured)]));
     assert_eq!(ended.files(), ["n1.jsonl", "n2.jsonl", "n3.jsonl", "n4.jsonl"], "what was finished is kept");
@@ -279,7 +276,7 @@ fn an_interrupted_job_keeps_what_is_here() {
     }
     let mut job = Job::start(Command::new(MPICH[0]), MPICH, true, LONG);
     job.wait_for_visits(&[1, 2, 3, 4]);
-    send("TERM", job.process.id());
+    assert!(send(libc::SIGTERM, job.process.id()));
     let ended = job.end();
     assert_ne!(ended.output.status.code(), Some(0));
     // Rank 0 may be killed before it has tidied up: a part is a record too.
@@ -345,7 +342,7 @@ fn ranks_of_other_plans_are_refused_and_named() {
 
 #[test]
 fn without_a_launcher_a_sentence_says_what_to_do() {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_membound"));
+    let mut command = membound();
     for (name, _) in
         std::env::vars().filter(|(name, _)| ["OMPI_", "PMI", "SLURM"].iter().any(|own| name.starts_with(own)))
     {
@@ -370,11 +367,11 @@ fn in_slurm(slurm: &mut Slurm, launcher: Launcher, hangs: bool, has_power: bool)
     let mut job = Job::start(slurm.command(launcher[0]), launcher, false, LONG);
     job.wait_for_visits(&[1, 2, 3, 4]);
     if hangs {
-        job.signal(2, "STOP");
+        job.signal(2, libc::SIGSTOP);
     }
-    job.signal(3, "KILL");
+    job.signal(3, libc::SIGKILL);
     if has_power {
-        send("KILL", slurm.node(4).unwrap());
+        assert!(send(libc::SIGKILL, slurm.node(4).unwrap()));
     } else {
         slurm.stop_node(4);
         job.wait_for_summary();

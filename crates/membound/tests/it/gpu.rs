@@ -1,7 +1,7 @@
 //! What a GPU's record tells: an NVIDIA H100 of a guest with 16 CPUs, measured by CUDA, OpenCL and Vulkan, and an H200 by CUDA. Figures
 //! are held against what is published of them, and against each other.
 
-use std::process::{Command, Output};
+use std::process::Output;
 
 use serde_json::Value;
 
@@ -17,6 +17,7 @@ use membound_core::units::Bytes;
 use membound_core::work::device::Action;
 
 use crate::common::launched::text;
+use crate::common::program::membound;
 use crate::common::{imitation, simulated, unpacked};
 
 /// `membound report` of a record; `name` is that of its file.
@@ -24,13 +25,7 @@ fn report(name: &str, more: &[&str]) -> Output {
     let folder = tempfile::tempdir().unwrap();
     let record = folder.path().join("record.jsonl");
     std::fs::write(&record, unpacked(name)).unwrap();
-    let output = Command::new(env!("CARGO_BIN_EXE_membound"))
-        .arg("report")
-        .arg(&record)
-        .args(more)
-        .env("COLUMNS", "80")
-        .output()
-        .unwrap();
+    let output = membound().arg("report").arg(&record).args(more).env("COLUMNS", "80").output().unwrap();
     assert!(output.status.success(), "{}", text(&output.stderr));
     output
 }

@@ -6,10 +6,11 @@ use membound_core::machine::Machine;
 use tempfile::TempDir;
 
 use crate::common::facts::{check_json, check_order};
+use crate::common::program;
 
 /// Runs `membound machine --root`.
 fn membound(root: &Path, format: &str) -> std::process::Output {
-    let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_membound"));
+    let mut command = program::membound();
     command.args(["machine", "--format", format, "--root"]).arg(root).output().unwrap()
 }
 

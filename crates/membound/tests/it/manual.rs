@@ -3,21 +3,13 @@
 
 use std::collections::BTreeSet;
 use std::path::Path;
-use std::process::{Command, Output};
 
 use crate::common::by_hand;
+use crate::common::program::{run_in, text};
 use membound::cli;
 use membound::cli::manual::{GROUPS, REFUSED, examples};
 use membound_core::record::Record;
 use tempfile::TempDir;
-
-fn run(folder: &Path, words: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_membound")).args(words).current_dir(folder).output().unwrap()
-}
-
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8(bytes.to_vec()).unwrap()
-}
 
 /// Commands with their whole names, those of the fleet included.
 fn commands() -> Vec<(String, clap::Command)> {
@@ -117,7 +109,7 @@ fn flags_are_the_same_everywhere() {
         for flag in flags {
             let long = format!("--{flag}");
             let words: Vec<&str> = [name, &long].into_iter().chain(value(flag)).collect();
-            let output = run(folder.path(), &words);
+            let output = run_in(folder.path(), &words);
             let talk = text(&output.stderr);
             assert_eq!(output.status.code(), Some(2), "{words:?}: {talk}");
             assert!(talk.contains("does not apply here"), "{words:?}: {talk}");
@@ -128,7 +120,7 @@ fn flags_are_the_same_everywhere() {
 #[test]
 fn every_command_has_a_manual_page() {
     let folder = TempDir::new().unwrap();
-    let output = run(folder.path(), &["man", "--out", "pages"]);
+    let output = run_in(folder.path(), &["man", "--out", "pages"]);
     assert!(output.status.success(), "{}", text(&output.stderr));
     let pages = folder.path().join("pages");
     let names: Vec<String> =
@@ -140,10 +132,10 @@ fn every_command_has_a_manual_page() {
         }
     }
     assert!(std::fs::read_to_string(pages.join("membound-fleet-run.1")).unwrap().contains("membound fleet run"));
-    let again = run(folder.path(), &["man", "--out", "pages"]);
+    let again = run_in(folder.path(), &["man", "--out", "pages"]);
     assert_eq!(again.status.code(), Some(2), "nothing is overwritten: {}", text(&again.stderr));
-    assert!(text(&run(folder.path(), &["man", "fleet", "run"]).stdout).contains("node\\-timeout"));
-    assert!(text(&run(folder.path(), &["man", "nothing"]).stderr).contains("no command 'nothing'"));
+    assert!(text(&run_in(folder.path(), &["man", "fleet", "run"]).stdout).contains("node\\-timeout"));
+    assert!(text(&run_in(folder.path(), &["man", "nothing"]).stderr).contains("no command 'nothing'"));
 }
 
 const SMALL: [&str; 8] = ["bandwidth", "--kernel", "load,copy", "--size", "16KiB", "--threads", "all", "--quiet"];
@@ -153,13 +145,13 @@ const SMALL: [&str; 8] = ["bandwidth", "--kernel", "load,copy", "--size", "16KiB
 fn rows_stream_while_they_are_measured() {
     let folder = TempDir::new().unwrap();
     let words = [&SMALL[..], &["--budget", "1s", "--format", "jsonl", "--record", "run.jsonl"]].concat();
-    let output = run(folder.path(), &words);
+    let output = run_in(folder.path(), &words);
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
     let rows: Vec<serde_json::Value> =
         text(&output.stdout).lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     let record = Record::read(&folder.path().join("run.jsonl")).unwrap();
     assert_eq!(rows.len(), record.measurements.len(), "a row for each visit");
-    let again = text(&run(folder.path(), &["report", "run.jsonl", "--format", "jsonl"]).stdout);
+    let again = text(&run_in(folder.path(), &["report", "run.jsonl", "--format", "jsonl"]).stdout);
     for line in again.lines() {
         let whole: serde_json::Value = serde_json::from_str(line).unwrap();
         let same = |row: &&serde_json::Value| ["kernel", "width_bits"].iter().all(|key| row[*key] == whole[*key]);
@@ -182,17 +174,17 @@ fn reports_leave_what_they_were_asked_for() {
     write("records/a.jsonl", "n1", 1);
     write("records/b.jsonl", "n1", 2);
     let names = || std::fs::read_dir(folder.path()).unwrap().count();
-    assert!(run(folder.path(), &["report", "records"]).status.success());
+    assert!(run_in(folder.path(), &["report", "records"]).status.success());
     assert_eq!(names(), 1, "no page unasked");
     if cfg!(feature = "report") {
-        let output = run(folder.path(), &["report", "records", "--out", "new/pages"]);
+        let output = run_in(folder.path(), &["report", "records", "--out", "new/pages"]);
         assert!(output.status.success(), "{}", text(&output.stderr));
         assert_eq!(std::fs::read_dir(folder.path().join("new/pages")).unwrap().count(), 2);
-        let again = run(folder.path(), &["report", "records", "--out", "new/pages"]);
+        let again = run_in(folder.path(), &["report", "records", "--out", "new/pages"]);
         assert_eq!(again.status.code(), Some(1));
         assert!(text(&again.stderr).contains("nothing is overwritten"), "{}", text(&again.stderr));
     }
-    let several = run(folder.path(), &["report", "records", "--html", "x.html"]);
+    let several = run_in(folder.path(), &["report", "records", "--html", "x.html"]);
     assert_eq!(several.status.code(), Some(2), "{}", text(&several.stderr));
     assert!(text(&several.stderr).contains("there are 2 records"));
 }
@@ -207,14 +199,14 @@ fn the_last_two_records_of_this_host_are_compared() {
         (record.header.host, record.header.started_unix_s) = (of.clone(), started);
         by_hand::write(&record, &folder.path().join(format!("{name}.jsonl")));
     }
-    let output = run(folder.path(), &["diff"]);
+    let output = run_in(folder.path(), &["diff"]);
     let said = text(&output.stdout);
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
     assert!(said.contains("A: c.jsonl, 1 record of") && said.contains("B: a.jsonl, 1 record of"), "{said}");
     assert!(!said.contains("b.jsonl") && !said.contains("d.jsonl"), "{said}");
     std::fs::remove_file(folder.path().join("a.jsonl")).unwrap();
     std::fs::remove_file(folder.path().join("c.jsonl")).unwrap();
-    let output = run(folder.path(), &["diff"]);
+    let output = run_in(folder.path(), &["diff"]);
     assert_eq!(output.status.code(), Some(2));
     assert!(text(&output.stderr).contains("1 record of"), "{}", text(&output.stderr));
 }

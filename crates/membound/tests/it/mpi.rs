@@ -4,10 +4,12 @@
 use std::collections::BTreeSet;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
-use std::process::{Command, Output};
+use std::process::Output;
 use std::time::{Duration, Instant};
 
-use crate::common::launched::{Mpirun, signal, text};
+use crate::common::launched::{Mpirun, text};
+use crate::common::program::membound;
+use crate::common::signals::send;
 use crate::common::skip::skip;
 use membound_core::case::Work;
 use membound_core::record::world::Abi;
@@ -22,7 +24,7 @@ const LAUNCHER: [&str; 5] = ["OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK", "P
 
 /// The command without any launcher, but with these variables.
 fn alone(variables: &[(&str, &str)], arguments: &[&str]) -> Output {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_membound"));
+    let mut command = membound();
     LAUNCHER.iter().for_each(|name| {
         command.env_remove(name);
     });
@@ -202,7 +204,7 @@ fn a_rank_that_dies_ends_the_others_and_the_record_keeps_what_was_done() {
             assert!(since.elapsed() < Duration::from_secs(60), "nothing was recorded");
             std::thread::sleep(Duration::from_millis(20));
         }
-        signal(launched.rank(1), libc::SIGKILL);
+        send(libc::SIGKILL, launched.rank(1));
         assert!(!launched.finish().status.success());
         let record = Record::read(&file).unwrap();
         assert!(record.measurements.len() >= 3);
@@ -224,7 +226,7 @@ fn an_interrupt_keeps_what_is_finished() {
         assert!(since.elapsed() < Duration::from_secs(60), "nothing was recorded");
         std::thread::sleep(Duration::from_millis(20));
     }
-    signal(launched.rank(0), libc::SIGTERM);
+    send(libc::SIGTERM, launched.rank(0));
     let output = launched.finish();
     assert_eq!(output.status.code(), Some(1), "{}", text(&output.stderr));
     assert!(text(&output.stderr).contains("every finished case is kept"), "{}", text(&output.stderr));

@@ -2,6 +2,7 @@
 //! matrices, saturation and sentences from simulated records; what hwloc reads back; one real run.
 
 use crate::common::by_hand;
+use crate::common::program::run_in;
 use crate::common::recorded::recorded;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -816,15 +817,11 @@ fn hwloc_reads_every_recorded_machine() {
 
 // --- The command ---
 
-fn membound(arguments: &[&str], folder: &Path) -> std::process::Output {
-    Command::new(env!("CARGO_BIN_EXE_membound")).args(arguments).current_dir(folder).output().unwrap()
-}
-
 #[test]
 fn the_command_measures_this_machine() {
     let folder = TempDir::new().unwrap();
     let arguments = ["numa", "--size", "1MiB", "--budget", "12s", "--hwloc", "here.xml", "--record", "here.jsonl"];
-    let output = membound(&arguments, folder.path());
+    let output = run_in(folder.path(), &arguments);
     let (text, talk) = (String::from_utf8(output.stdout).unwrap(), String::from_utf8(output.stderr).unwrap());
     // A machine that is busy enough gets nowhere in any budget.
     if text.is_empty() || text.starts_with("Too little was measured") {
@@ -846,7 +843,7 @@ fn the_command_measures_this_machine() {
         assert!(values.split("ReadBandwidth").nth(1).is_some_and(|rest| rest.contains(" from cpuset ")), "{values}");
     }
     // Nothing is overwritten.
-    let again = membound(&["numa", "--hwloc", "here.xml"], folder.path());
+    let again = run_in(folder.path(), &["numa", "--hwloc", "here.xml"]);
     assert_eq!(again.status.code(), Some(2));
     assert!(String::from_utf8(again.stderr).unwrap().contains("cannot create here.xml"));
 }
@@ -854,7 +851,7 @@ fn the_command_measures_this_machine() {
 #[test]
 fn the_command_refuses_what_is_not_there() {
     let folder = TempDir::new().unwrap();
-    let output = membound(&["numa", "--node", "977"], folder.path());
+    let output = run_in(folder.path(), &["numa", "--node", "977"]);
     let fault = String::from_utf8(output.stderr).unwrap();
     if fault.contains("names no NUMA nodes") {
         skip("the kernel names no NUMA nodes");
@@ -862,6 +859,6 @@ fn the_command_refuses_what_is_not_there() {
     }
     assert_eq!(output.status.code(), Some(2));
     assert!(fault.contains("there is no node 977; nodes with memory are"), "{fault}");
-    let output = membound(&["numa", "--root", "."], folder.path());
+    let output = run_in(folder.path(), &["numa", "--root", "."]);
     assert_eq!(output.status.code(), Some(2), "a recorded machine can't be measured");
 }

@@ -3,6 +3,7 @@
 #![allow(unsafe_code)] // Limits and filters of children.
 
 use crate::common::by_hand;
+use crate::common::program::membound;
 use membound_core::record::Unit;
 use std::io::{BufRead, BufReader};
 use std::os::unix::fs::PermissionsExt;
@@ -11,6 +12,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
 use crate::common::seccomp::{Where, refuse};
+use crate::common::signals::send;
 use crate::common::skip::skip;
 use membound_analyze::experiments::page_cache::rows::{CacheEffect, PageCacheRow, next_file, worst_file};
 use membound_analyze::of_record as model;
@@ -467,7 +469,7 @@ fn no_space_left_leaves_nothing() {
 #[test]
 fn too_little_room_is_refused_before_anything_is_written() {
     let Some(small) = Small::mount() else { return skip("this user can't mount a small file system") };
-    let mut command = Command::new(env!("CARGO_BIN_EXE_membound"));
+    let mut command = membound();
     let output = short(&mut command, small.0.path(), &[]);
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     assert_eq!(output.status.code(), Some(2), "{said}");
@@ -533,8 +535,7 @@ fn an_interrupted_run_ends_and_leaves_no_file() {
     while lines() < 2 && child.try_wait().unwrap().is_none() {
         std::thread::sleep(std::time::Duration::from_millis(5));
     }
-    // SAFETY: a signal to our own child.
-    unsafe { libc::kill(child.id() as i32, libc::SIGINT) };
+    send(libc::SIGINT, child.id());
     let output = child.wait_with_output().unwrap();
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     assert_eq!(output.status.code(), Some(1), "{said}");
@@ -546,7 +547,7 @@ fn an_interrupted_run_ends_and_leaves_no_file() {
 #[test]
 fn wrong_words_are_usage() {
     let refuses = |arguments: &[&str], part: &str| {
-        let output = Command::new(env!("CARGO_BIN_EXE_membound")).args(arguments).output().unwrap();
+        let output = membound().args(arguments).output().unwrap();
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
         assert_eq!(output.status.code(), Some(2), "{arguments:?}: {said}");
         assert!(said.contains(part), "{arguments:?}: {said}");
@@ -558,12 +559,12 @@ fn wrong_words_are_usage() {
     refuses(&["numa", "--page-cache", "--size", "800TiB"], "--size");
     refuses(&["numa", "--page-cache", "--dir", "/nowhere/at/all"], "--dir");
     let list = ["numa", "--page-cache", "--list", "--steps", "2", "--cure", "bind", "--size", "1MiB"];
-    let output = Command::new(env!("CARGO_BIN_EXE_membound")).args(list).output().unwrap();
+    let output = membound().args(list).output().unwrap();
     let listed = String::from_utf8_lossy(&output.stdout).into_owned();
     assert!(listed.contains("3 cases") && listed.contains("the cures bind"), "{listed}");
     assert!(listed.contains("then, until the speed recovers or memory ends, files of up to"), "{listed}");
     let listed = |share: &str| {
-        let output = Command::new(env!("CARGO_BIN_EXE_membound")).args(list).args(["--share", share]).output().unwrap();
+        let output = membound().args(list).args(["--share", share]).output().unwrap();
         String::from_utf8_lossy(&output.stdout).into_owned()
     };
     assert!(!listed("0.4").contains("until the speed recovers"), "whoever gives a share means it");

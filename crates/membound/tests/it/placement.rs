@@ -3,8 +3,9 @@
 //! tiers is best is held against arithmetic, on simulated tiers.
 
 use crate::common::by_hand;
+use crate::common::program::membound;
 use membound_core::record::Unit;
-use std::process::{Command, Output};
+use std::process::Output;
 use std::time::Duration;
 
 use crate::common::seccomp::{Where, refuse};
@@ -225,7 +226,7 @@ fn a_node_without_huge_pages_is_a_reason() {
 
 /// Runs the tool where these system calls are refused, as in a container.
 fn sandboxed(refused: &[libc::c_long], args: &[&str]) -> Output {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_membound"));
+    let mut command = membound();
     command.args(args).args(["--size", "1MiB", "--kernel", "load", "--threads", "1", "--width", "scalar"]);
     command.args(["--budget", "2s", "--format", "json", "--quiet"]);
     refused.iter().for_each(|&call| refuse(&mut command, call, libc::EPERM, Where::All));
@@ -387,7 +388,7 @@ fn the_ratios_are_a_table_that_names_the_fastest() {
 #[test]
 fn one_node_has_no_ratio() {
     for nodes in ["0", "0,0", "0,1,2"] {
-        let output = Command::new(env!("CARGO_BIN_EXE_membound")).args(["numa", "--weights", nodes]).output().unwrap();
+        let output = membound().args(["numa", "--weights", nodes]).output().unwrap();
         assert_eq!(output.status.code(), Some(2));
         assert!(String::from_utf8_lossy(&output.stderr).contains("two nodes, such as 0,1"));
     }

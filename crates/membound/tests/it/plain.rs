@@ -2,19 +2,12 @@
 //! that do the same stand beside it, and every output shows it.
 
 use std::path::Path;
-use std::process::{Command, Output};
+use std::process::Output;
 
+use crate::common::program::{run, text};
 use crate::common::skip::skip;
 use membound_core::plain::EXPERIMENTS;
 use serde_json::Value;
-
-fn membound(args: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_membound")).args(args).output().unwrap()
-}
-
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes).into_owned()
-}
 
 fn rows(output: &Output) -> Vec<Value> {
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
@@ -25,7 +18,7 @@ fn rows(output: &Output) -> Vec<Value> {
 fn measured(name: &str, record: &Path) -> Vec<Value> {
     let record = record.to_str().unwrap();
     let flags = ["--size", "64KiB", "--threads", "1", "--budget", "3s", "--quiet", "--format", "json", "--verify"];
-    rows(&membound(&[&[name, "--record", record], &flags[..]].concat()))
+    rows(&run(&[&[name, "--record", record], &flags[..]].concat()))
 }
 
 #[test]
@@ -64,7 +57,7 @@ fn every_work_is_measured_or_says_why_not() {
 /// The record alone gives the same rows, and every output names every work. What could not be measured has no table of dashes.
 fn outputs_show_it(record: &Path, own: &[&Value]) {
     let folder = record.parent().unwrap().to_str().unwrap();
-    let report = |format: &str| membound(&["report", record.to_str().unwrap(), "--format", format, "--out", folder]);
+    let report = |format: &str| run(&["report", record.to_str().unwrap(), "--format", format, "--out", folder]);
     let again = rows(&report("json"));
     assert!(own.iter().all(|row| again.contains(row)));
     for format in ["table", "markdown", "csv"] {
@@ -82,10 +75,10 @@ fn outputs_show_it(record: &Path, own: &[&Value]) {
 fn wrong_flags_are_usage() {
     for experiment in EXPERIMENTS {
         for flags in [["--size", "64"], ["--size", "1EiB"], ["--threads", "100000"], ["--memory", "paper"]] {
-            let refused = membound(&[&[experiment.name], &flags[..]].concat());
+            let refused = run(&[&[experiment.name], &flags[..]].concat());
             assert_eq!(refused.status.code(), Some(2), "{} {flags:?}: {}", experiment.name, text(&refused.stderr));
         }
-        let listed = text(&membound(&[experiment.name, "--list", "--size", "1MiB"]).stdout);
+        let listed = text(&run(&[experiment.name, "--list", "--size", "1MiB"]).stdout);
         for work in (experiment.works)() {
             assert!(listed.contains(&work.to_string()), "{listed}");
         }

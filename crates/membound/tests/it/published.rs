@@ -3,6 +3,7 @@
 //! module has.
 
 use crate::common::by_hand::unknown_machine;
+use crate::common::program::membound;
 use crate::{handover, latency, limits, loaded, numa};
 use membound_analyze::across::advisor::{Question, advise, streams};
 use membound_analyze::across::tiers::tiers;
@@ -227,7 +228,7 @@ fn commands_of_the_pages_are_understood() {
                 0 => part.split_whitespace().map(String::from).collect::<Vec<_>>(),
                 _ => vec![part.to_string()],
             });
-            let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_membound"));
+            let mut command = membound();
             let output = command.args(parts).arg("--help").output().unwrap();
             assert!(
                 output.status.success(),

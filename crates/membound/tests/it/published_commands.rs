@@ -2,10 +2,10 @@
 //! comes out. `docs/published/README.md` has the table; how each answer is worked out is held by the tests beside these.
 
 use std::path::Path;
-use std::process::Command;
 
 use tempfile::TempDir;
 
+use crate::common::program::membound;
 use crate::common::{by_hand, copies, messages};
 use crate::published::{
     CORE_TO_CORE, TWO_PACKAGES, UNDER_LOAD, link, near_and_far, stores_that_cross, under_load, write_combined_reads,
@@ -19,7 +19,7 @@ use membound_core::work::c2c::Home;
 
 /// What the command prints, in words: lines and columns as single blanks.
 fn said(arguments: &[&str], folder: &Path) -> String {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_membound"));
+    let mut command = membound();
     let output = command.args(arguments).args(["--color", "never"]).current_dir(folder).output().unwrap();
     let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     assert_eq!(output.status.code(), Some(0), "{arguments:?}: {out}{err}");
@@ -197,8 +197,7 @@ fn latency_in_four_modes() {
     }
     let mut arguments = vec!["compare", "--format", "markdown"];
     arguments.extend(names.iter().map(String::as_str));
-    let output =
-        Command::new(env!("CARGO_BIN_EXE_membound")).args(&arguments).current_dir(folder.path()).output().unwrap();
+    let output = membound().args(&arguments).current_dir(folder.path()).output().unwrap();
     let text = String::from_utf8_lossy(&output.stdout);
     for (_, figures) in &latency::MODES {
         for [max, avg, min, sd] in figures {
@@ -228,7 +227,7 @@ fn results_of_twelve_machines() {
 }
 
 fn said_rows(folder: &Path) -> Vec<serde_json::Value> {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_membound"));
+    let mut command = membound();
     let output = command.args(["report", "--format", "json", "run.jsonl"]).current_dir(folder).output().unwrap();
     serde_json::from_slice(&output.stdout).unwrap()
 }

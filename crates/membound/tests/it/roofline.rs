@@ -1,9 +1,9 @@
 //! Specification sheets and what follows from them: each number worked out by hand.
 
 use std::path::Path;
-use std::process::Command;
 use std::time::Duration;
 
+use crate::common::program::tried;
 use crate::common::simulated;
 use membound_analyze::across::limits::{CacheLimit, Limit, LimitBasis, Limits, MemoryLimit, limits};
 use membound_analyze::across::roofline::Bound;
@@ -526,31 +526,25 @@ fn arithmetic_without_avx() {
     assert!(of(Width::W128, Balance::Fma).unwrap_err().to_string().contains("FMA"));
 }
 
-fn membound(arguments: &[&str]) -> (i32, String, String) {
-    let output = Command::new(env!("CARGO_BIN_EXE_membound")).args(arguments).output().unwrap();
-    let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
-    (output.status.code().unwrap(), text(output.stdout), text(output.stderr))
-}
-
 #[test]
 fn a_machine_on_paper() {
-    let (code, text, _) = membound(&["machine", "--spec", "ultrasparc-t2"]);
-    assert_eq!(code, 0);
+    let (code, text, _) = tried(&["machine", "--spec", "ultrasparc-t2"]);
+    assert_eq!(code, Some(0));
     let answer = text.split("\n\n").next().unwrap().replace('\n', " ");
     let expect =
         "UltraSPARC T2: 11.2 GF/s in double precision, memory 60.0 GB/s: machine balance 5.36 B/flop, 0.187 flop/B.";
     assert_eq!(answer.trim_end(), expect);
-    let (code, text, _) = membound(&["machine", "--spec", "66ak2h12"]);
-    assert_eq!(code, 0);
+    let (code, text, _) = tried(&["machine", "--spec", "66ak2h12"]);
+    assert_eq!(code, Some(0));
     for figure in ["44.8", "22.4", "11.2", "154", "57.6", "25.6 GB/s"] {
         assert!(text.contains(figure), "{figure}\n{text}");
     }
-    let (code, _, talk) = membound(&["machine", "--spec", "no-such-sheet"]);
-    assert_eq!(code, 2);
+    let (code, _, talk) = tried(&["machine", "--spec", "no-such-sheet"]);
+    assert_eq!(code, Some(2));
     assert!(talk.contains("known sheets are") && talk.contains("zen4"), "{talk}");
-    let (code, _, talk) = membound(&["roofline", "--spec", "no-such-sheet"]);
-    assert_eq!(code, 2, "{talk}");
-    let (_, text, _) = membound(&["machine", "--spec", "list"]);
+    let (code, _, talk) = tried(&["roofline", "--spec", "no-such-sheet"]);
+    assert_eq!(code, Some(2), "{talk}");
+    let (_, text, _) = tried(&["machine", "--spec", "list"]);
     assert!(text.lines().count() >= 16 && text.contains("graviton4"), "{text}");
 }
 
@@ -560,13 +554,13 @@ fn a_named_sheet_stays_with_the_record() {
     let path = folder.path().join("run.jsonl");
     let file = path.to_str().unwrap();
     let (code, text, talk) =
-        membound(&["roofline", "--spec", "ultrasparc-t2", "--record", file, "--budget", "1s", "-q", "--cpus", "0"]);
-    assert_eq!(code, 0, "{talk}");
+        tried(&["roofline", "--spec", "ultrasparc-t2", "--record", file, "--budget", "1s", "-q", "--cpus", "0"]);
+    assert_eq!(code, Some(0), "{talk}");
     assert!(text.contains("UltraSPARC T2"), "{text}");
     // Whatever becomes of the file that was named.
-    let again = membound(&["roofline", file]).1;
+    let again = tried(&["roofline", file]).1;
     assert!(again.contains("UltraSPARC T2"), "{again}");
-    let other = membound(&["roofline", file, "--spec", "knl-7250"]).1;
+    let other = tried(&["roofline", file, "--spec", "knl-7250"]).1;
     assert!(!other.contains("UltraSPARC T2") && other.contains("7250"), "{other}");
     let record = membound_core::record::Record::read(&path).unwrap();
     assert_eq!(record.header.sheet, Some(sheet("ultrasparc-t2")));

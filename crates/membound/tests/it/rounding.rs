@@ -1,5 +1,6 @@
 //! One sum in many ways: verdicts by hand from made-up records, and real sums by the machine code.
 
+use crate::common::program::run;
 use crate::common::schema::Validator;
 use crate::common::simulated;
 use anstream::adapter::strip_str;
@@ -254,7 +255,6 @@ fn the_plan_has_every_order() {
 
 #[test]
 fn the_command_adds_up_for_real() {
-    let run = |args: &[&str]| std::process::Command::new(env!("CARGO_BIN_EXE_membound")).args(args).output().unwrap();
     let out = run(&["rounding", "--kernel", "sum", "--size", "64KiB", "--budget", "3s", "--quiet", "--format", "json"]);
     assert_eq!(out.status.code(), Some(0), "{}", String::from_utf8_lossy(&out.stderr));
     let rows: Vec<serde_json::Value> = serde_json::from_slice(&out.stdout).unwrap();

@@ -3,17 +3,17 @@
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::process::Command;
 
 use serde_json::Value;
 use tempfile::TempDir;
 
+use crate::common::program;
 use crate::common::schema::Validator;
 use crate::common::{readme_record, unpacked};
 
 /// Runs membound in `folder`; its stdout.
 fn membound(folder: &TempDir, arguments: &str) -> String {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_membound"));
+    let mut command = program::membound();
     let output = command.current_dir(folder.path()).args(arguments.split(' ')).output().unwrap();
     let (text, talk) = (String::from_utf8(output.stdout).unwrap(), String::from_utf8_lossy(&output.stderr));
     assert!(output.status.success(), "membound {arguments}: {talk}\n{text}");

@@ -3,9 +3,9 @@
 use crate::common::{by_hand, imitation};
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 use crate::common::fleets::{FAULTS, Fault, NOISES, Noise, Simulated};
+use crate::common::program::tried;
 use crate::common::schema::Validator;
 use membound_analyze::across::fleet::cells::Cell;
 use membound_analyze::across::fleet::finding::{Direction, Options, signed};
@@ -482,10 +482,7 @@ fn fleet_of_files(folder: &Path) {
 }
 
 fn run(arguments: &[&str]) -> (Option<i32>, String, String) {
-    let output =
-        Command::new(env!("CARGO_BIN_EXE_membound")).args(["fleet", "screen"]).args(arguments).output().unwrap();
-    let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
-    (output.status.code(), text(output.stdout), text(output.stderr))
+    tried(&[&["fleet", "screen"], arguments].concat())
 }
 
 #[test]

@@ -1,8 +1,8 @@
 //! What stops the process from outside, for real: SIGSTOP in the middle of its visits.
 
-#![allow(unsafe_code)] // Signals to a child.
-
-use std::process::{Command, Stdio};
+use crate::common::program::membound;
+use crate::common::signals::send;
+use std::process::Stdio;
 use std::time::Duration;
 
 use membound_analyze::flag::Flag;
@@ -12,26 +12,21 @@ use membound_core::record::{Outcome, Record};
 /// Each stop lasts so long: more than the program takes for another task's turn.
 const STOP: Duration = Duration::from_millis(300);
 
-fn signal(pid: u32, signal: i32) {
-    // SAFETY: a signal to our own child.
-    unsafe { libc::kill(pid as i32, signal) };
-}
-
 /// Samples of long passes take nearly all of the run, so that of several stops some fall into one. Wherever a sample holds
 /// a stop, its row says so.
 #[test]
 fn a_stop_in_a_sample_is_never_silent() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("record.jsonl");
-    let mut command = Command::new(env!("CARGO_BIN_EXE_membound"));
+    let mut command = membound();
     command.args(["bandwidth", "--kernel", "load", "--size", "256MiB", "--threads", "1", "--width", "scalar"]);
     command.args(["--samples", "10000", "--budget", "6s", "--quiet", "--record"]).arg(&path);
     let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
     while child.try_wait().unwrap().is_none() {
         std::thread::sleep(Duration::from_millis(400));
-        signal(child.id(), libc::SIGSTOP);
+        send(libc::SIGSTOP, child.id());
         std::thread::sleep(STOP);
-        signal(child.id(), libc::SIGCONT);
+        send(libc::SIGCONT, child.id());
     }
     let record = Record::read(&path).unwrap();
     let samples = record.measurements.iter().filter_map(|visit| match &visit.outcome {

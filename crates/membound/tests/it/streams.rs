@@ -1,6 +1,7 @@
 //! Streams and offsets: simulated controllers whose period must be found, flat machines where nothing must be, and real
 //! walks.
 
+use crate::common::program::run;
 use crate::common::simulated;
 use anstream::adapter::strip_str;
 use membound_analyze::answer::Answer;
@@ -239,7 +240,6 @@ fn cases_of_one(cpu: u32) -> Case {
 
 #[test]
 fn the_command_walks_for_real() {
-    let run = |args: &[&str]| std::process::Command::new(env!("CARGO_BIN_EXE_membound")).args(args).output().unwrap();
     let brief = ["--size", "1MiB", "--threads", "1", "--budget", "2s", "--quiet", "--format", "json"];
     let out = run(&[&["bandwidth", "--offsets", "scan", "--kernel", "store"], &brief[..]].concat());
     assert_eq!(out.status.code(), Some(0), "{}", String::from_utf8_lossy(&out.stderr));

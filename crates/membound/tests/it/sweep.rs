@@ -1,8 +1,8 @@
 //! The sweep: where it ends, on made-up machines and for real; always early, small and without root.
 
+use crate::common::program::tried;
 use std::cell::Cell;
 use std::path::Path;
-use std::process::Command;
 
 use membound_core::machine::room::Room;
 use membound_core::machine::source::Source;
@@ -109,30 +109,24 @@ fn a_node_that_is_gone_is_refused_with_words() {
     assert!(sweep(&source(root.path()), &[7], 1.0, &|| false).is_empty());
 }
 
-fn membound(arguments: &[&str]) -> (Option<i32>, String, String) {
-    let output = Command::new(env!("CARGO_BIN_EXE_membound")).args(arguments).output().unwrap();
-    let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
-    (output.status.code(), text(output.stdout), text(output.stderr))
-}
-
 #[test]
 fn the_command_shows_before_and_after() {
     if Room::read(&membound_measure::machine::source()).nodes.is_empty() {
-        let (code, _, said) = membound(&["sweep"]);
+        let (code, _, said) = tried(&["sweep"]);
         assert_eq!(code, Some(1), "{said}");
         return;
     }
-    let (code, table, said) = membound(&["sweep", "--share", "0.005"]);
+    let (code, table, said) = tried(&["sweep", "--share", "0.005"]);
     assert_eq!(code, Some(0), "{table}{said}");
     assert!(table.contains("page cache") && table.lines().all(|line| line.chars().count() <= 80), "{table}");
-    let (_, rows, _) = membound(&["sweep", "--share", "0.005", "--format", "json"]);
+    let (_, rows, _) = tried(&["sweep", "--share", "0.005", "--format", "json"]);
     let rows: Vec<NodeSweep> = serde_json::from_str(&rows).unwrap();
     for row in &rows {
         let most = row.before.total.0 as f64 * 0.005;
         assert!(row.metric == "sweep" && row.touched_bytes.0 as f64 <= most, "{row:?}");
     }
-    let (code, _, said) = membound(&["sweep", "--node", "999"]);
+    let (code, _, said) = tried(&["sweep", "--node", "999"]);
     assert!(code == Some(2) && said.contains("no node 999") && said.contains("--node"), "{said}");
-    let (code, _, said) = membound(&["sweep", "--share", "0"]);
+    let (code, _, said) = tried(&["sweep", "--share", "0"]);
     assert!(code == Some(2) && said.contains("above 0"), "{said}");
 }

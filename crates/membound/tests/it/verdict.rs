@@ -1,11 +1,10 @@
 //! The verdict: each cause planted in machines of random parameters is found, and healthy machines have none. What it says
 //! of a record made by hand, with numbers worked out by hand. The commands that it names are commands.
 
-use std::process::Command;
-
 use crate::common::by_hand::module;
 use crate::common::imitation::{self, record, visit};
 use crate::common::planted::{Machines, Simulated};
+use crate::common::program::membound;
 use membound_analyze::across::losses::losses;
 use membound_analyze::across::sections;
 use membound_analyze::across::verdict::diagnosis::{Cause, CauseKind, Diagnosis, GainBasis};
@@ -379,7 +378,7 @@ fn the_command_prints_it_alone() {
     writer.line(&Line::End(record.end.unwrap())).unwrap();
     let run = |flags: &[&str]| {
         let path = path.to_str().unwrap();
-        let output = Command::new(env!("CARGO_BIN_EXE_membound")).args(["report", path]).args(flags).output().unwrap();
+        let output = membound().args(["report", path]).args(flags).output().unwrap();
         (output.status.code(), String::from_utf8(output.stdout).unwrap())
     };
     let (code, text) = run(&["--verdict"]);
@@ -411,7 +410,7 @@ fn the_commands_that_test_a_cause_are_commands() {
         let mut arguments: Vec<&str> = found.test.split_whitespace().skip(1).collect();
         // The plan is refused where this machine has fewer CPUs or nodes, never the words.
         arguments.push(if arguments == ["machine"] { "--help" } else { "--list" });
-        let output = Command::new(env!("CARGO_BIN_EXE_membound")).args(&arguments).output().unwrap();
+        let output = membound().args(&arguments).output().unwrap();
         let said = String::from_utf8_lossy(&output.stderr);
         assert!(!said.contains("Usage:") && !said.contains("unexpected"), "{}: {said}", found.test);
     }

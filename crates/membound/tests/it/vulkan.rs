@@ -2,13 +2,13 @@
 //! asserted, only what was found and what was refused.
 
 use std::path::Path;
-use std::process::Command;
 use std::sync::LazyLock;
 
 use serde_json::Value;
 
 use crate::common::fake_driver::{FakeDriver, ONCE, all_are, not_measured, of, rows, sharing};
 use crate::common::launched::text;
+use crate::common::program::run;
 use crate::common::skip::skip;
 
 static FAKE: LazyLock<FakeDriver> = LazyLock::new(|| FakeDriver::new("vulkan", "libvulkan.so.1"));
@@ -223,8 +223,7 @@ fn lacks_on_mesa(row: &Value, kind: &str) -> bool {
 /// Mesa's driver for the processor has one type of memory, which is both the device's and the host's.
 #[test]
 fn a_device_on_the_processor_shares_all_memory() {
-    let own = |arguments: &[&str]| Command::new(env!("CARGO_BIN_EXE_membound")).args(arguments).output().unwrap();
-    let listed: Value = serde_json::from_slice(&own(&["devices", "--format", "json"]).stdout).unwrap();
+    let listed: Value = serde_json::from_slice(&run(&["devices", "--format", "json"]).stdout).unwrap();
     let is_mesa = |device: &&Value| device["driver"].as_str().unwrap().starts_with("llvmpipe");
     let Some(device) = listed["devices"].as_array().unwrap().iter().find(is_mesa) else {
         return skip(format!("no lavapipe: {}", listed["absent"]));
@@ -234,7 +233,7 @@ fn a_device_on_the_processor_shares_all_memory() {
     let folder = tempfile::tempdir().unwrap();
     let record = folder.path().join("run.jsonl");
     let arguments = ["kinds", "--device", name, "--size", "256KiB", "--record", record.to_str().unwrap()];
-    let output = own(&[&arguments[..], &ONCE].concat());
+    let output = run(&[&arguments[..], &ONCE].concat());
     let (found, code) = rows(&output);
     assert_eq!(code, Some(0), "{}", text(&output.stderr));
     let kind = "device-local+coherent+cached";
@@ -247,6 +246,6 @@ fn a_device_on_the_processor_shares_all_memory() {
         assert!(is_measured || lacks_on_mesa(row, kind), "{row}");
     }
     // The record alone gives the same rows again.
-    let again = own(&["report", record.to_str().unwrap(), "--format", "json"]);
+    let again = run(&["report", record.to_str().unwrap(), "--format", "json"]);
     assert_eq!(text(&again.stdout), text(&output.stdout));
 }

@@ -1,9 +1,9 @@
 //! Warnings: each rule on a machine or a run that has the cause, and on one like it that has not.
 
 use crate::common::imitation;
-use std::process::Command;
 
 use crate::common::imitation::{HZ, record, visit, visit_at};
+use crate::common::program::tried;
 use membound_analyze::across::warnings::of_machine;
 use membound_analyze::of_record as model;
 use membound_analyze::warning::Warning;
@@ -343,12 +343,6 @@ fn steal() {
     none(&run(0.15));
 }
 
-fn membound(arguments: &[&str]) -> (Option<i32>, String, String) {
-    let output = Command::new(env!("CARGO_BIN_EXE_membound")).args(arguments).output().unwrap();
-    let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
-    (output.status.code(), text(output.stdout), text(output.stderr))
-}
-
 fn is_narrow(text: &str) {
     text.lines().for_each(|line| assert!(line.chars().count() <= 80, "{line}"));
 }
@@ -360,18 +354,18 @@ fn the_machine_command_shows_them() {
     let files: Vec<(&str, &str)> = files.iter().map(|(path, text)| (path.as_str(), text.as_str())).collect();
     imitation::write(root.path(), &files);
     let path = root.path().to_str().unwrap();
-    assert!(!membound(&["machine", "--root", path]).1.contains("Warnings"));
+    assert!(!tried(&["machine", "--root", path]).1.contains("Warnings"));
     imitation::write(
         root.path(),
         &[("proc/sys/kernel/numa_balancing", "1\n"), ("proc/self/status", "Cpus_allowed_list:\t0-2\n")],
     );
-    let (code, text, _) = membound(&["machine", "--root", path]);
+    let (code, text, _) = tried(&["machine", "--root", path]);
     assert_eq!(code, Some(0));
     is_narrow(&text);
     let (_, section) = text.split_once("\nWarnings, each with its cure\n").expect("a section");
     insta::assert_snapshot!(section.split("\n\n").next().unwrap());
     let json: serde_json::Value =
-        serde_json::from_str(&membound(&["machine", "--root", path, "--format", "json"]).1).unwrap();
+        serde_json::from_str(&tried(&["machine", "--root", path, "--format", "json"]).1).unwrap();
     assert_eq!(json["warnings"].as_array().unwrap().len(), 2);
     assert_eq!(json["warnings"][0]["cure"], "sysctl kernel.numa_balancing=0");
 }
@@ -390,11 +384,11 @@ fn a_record_tells_its_warnings_alone() {
     let run = || rounds(&triad(&[0], FIRST_TOUCH), &[(0, 9)]);
     let good = write("good.jsonl", ended(record(machine(&[]), run()), 0.0));
     let bad = write("bad.jsonl", ended(record(machine(&[("proc/sys/vm/zone_reclaim_mode", "1\n")]), run()), 2.0));
-    assert_eq!(membound(&["report", &good, "--warnings"]), (Some(0), "No warnings.\n".into(), String::new()));
-    let (_, text, _) = membound(&["report", &bad, "--warnings"]);
+    assert_eq!(tried(&["report", &good, "--warnings"]), (Some(0), "No warnings.\n".into(), String::new()));
+    let (_, text, _) = tried(&["report", &bad, "--warnings"]);
     is_narrow(&text);
     assert!(text.starts_with("Warnings, each with its cure\n- zone reclaim is on: "), "{text}");
-    let (_, json, _) = membound(&["report", &good, &bad, "--warnings", "--format", "json"]);
+    let (_, json, _) = tried(&["report", &good, &bad, "--warnings", "--format", "json"]);
     let json: serde_json::Value = serde_json::from_str(&json).unwrap();
     let json = json.as_array().unwrap();
     assert_eq!(json.len(), 2);
@@ -402,11 +396,11 @@ fn a_record_tells_its_warnings_alone() {
         json.iter()
             .all(|warning| warning["record"] == *bad && warning["text"].is_string() && warning["cure"].is_string())
     );
-    let (code, stdout, stderr) = membound(&["report", &bad, "--warnings", "--format", "csv"]);
+    let (code, stdout, stderr) = tried(&["report", &bad, "--warnings", "--format", "csv"]);
     assert_eq!((code, stdout.as_str()), (Some(2), ""));
     assert!(stderr.contains("--format table, json or markdown"), "{stderr}");
     // They stand in the summary and on the page as well.
-    let (_, summary, _) = membound(&["report", &bad, "--out", folder.path().to_str().unwrap()]);
+    let (_, summary, _) = tried(&["report", &bad, "--out", folder.path().to_str().unwrap()]);
     assert!(summary.contains("- zone reclaim is on: "), "{summary}");
     if cfg!(feature = "report") {
         let page = std::fs::read_to_string(folder.path().join("bad.html")).unwrap();

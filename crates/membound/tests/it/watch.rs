@@ -3,10 +3,12 @@
 
 use std::cell::Cell;
 use std::path::Path;
-use std::process::{Command, Output};
+use std::process::Command;
 use std::rc::Rc;
 use std::time::Duration;
 
+use crate::common::program::{membound, run_in};
+use crate::common::signals::send;
 use crate::common::skip::skip;
 use crate::common::{by_hand, simulated};
 use membound::watch::diary::Diary;
@@ -257,10 +259,6 @@ fn what_is_measured_goes_into_no_other_record() {
     assert!(diary.keep(visit()).is_ok() && visits() == 3, "what was kept in memory is written");
 }
 
-fn membound(folder: &Path, arguments: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_membound")).args(arguments).current_dir(folder).output().unwrap()
-}
-
 const BRIEF: [&str; 9] = ["watch", "--every", "1s", "--samples", "3", "--size", "16KiB", "--no-latency", "--force"];
 
 #[test]
@@ -271,7 +269,7 @@ fn a_real_watch_keeps_a_record_and_goes_on_with_it() {
         .chain(["--for", "3s", "--record", "w.jsonl", "--format", "jsonl", "--prometheus", "w.prom"])
         .collect();
     for round in 1..3 {
-        let output = membound(folder.path(), &arguments);
+        let output = run_in(folder.path(), &arguments);
         let said = String::from_utf8_lossy(&output.stderr).into_owned() + &String::from_utf8_lossy(&output.stdout);
         assert_eq!(output.status.code(), Some(0), "{said}");
         let rows: Vec<WatchRow> = said.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
@@ -281,7 +279,7 @@ fn a_real_watch_keeps_a_record_and_goes_on_with_it() {
     }
     let metrics = std::fs::read_to_string(folder.path().join("w.prom")).unwrap();
     assert!(metrics.contains("\nmembound_watch_paused 0\n") || skipped_by_load(&metrics), "{metrics}");
-    let report = membound(folder.path(), &["report", "w.jsonl", "--format", "csv"]);
+    let report = run_in(folder.path(), &["report", "w.jsonl", "--format", "csv"]);
     assert!(report.status.success() && String::from_utf8_lossy(&report.stdout).contains("load"));
 }
 
@@ -297,17 +295,17 @@ fn skipped_by_load(metrics: &str) -> bool {
 #[test]
 fn a_term_signal_ends_it_and_a_foreign_file_is_refused() {
     let folder = tempfile::tempdir().unwrap();
-    let mut child = Command::new(env!("CARGO_BIN_EXE_membound"));
+    let mut child = membound();
     let mut child = child.args(BRIEF).current_dir(folder.path()).stdout(std::process::Stdio::piped()).spawn().unwrap();
     // It has said its first line once it catches signals.
     let mut first = String::new();
     let mut lines = std::io::BufReader::new(child.stdout.take().unwrap());
     std::io::BufRead::read_line(&mut lines, &mut first).unwrap();
     assert!(first.contains("started"), "{first}");
-    assert!(Command::new("kill").args(["-TERM", &child.id().to_string()]).status().unwrap().success());
+    assert!(send(libc::SIGTERM, child.id()));
     assert_eq!(child.wait().unwrap().code(), Some(0));
     std::fs::write(folder.path().join("notes.txt"), "no record\n").unwrap();
-    let output = membound(folder.path(), &["watch", "--record", "notes.txt", "--for", "1s"]);
+    let output = run_in(folder.path(), &["watch", "--record", "notes.txt", "--for", "1s"]);
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.code() == Some(2) && said.contains("choose another file with --record"), "{said}");
     assert_eq!(std::fs::read_to_string(folder.path().join("notes.txt")).unwrap(), "no record\n");
@@ -317,17 +315,17 @@ fn a_term_signal_ends_it_and_a_foreign_file_is_refused() {
     let mut elsewhere = Record::read(&own).unwrap();
     elsewhere.header.host = "n2".into();
     by_hand::write(&elsewhere, &folder.path().join("n2.jsonl"));
-    let output = membound(folder.path(), &[&BRIEF[..], &["--record", "n2.jsonl", "--for", "1s"]].concat());
+    let output = run_in(folder.path(), &[&BRIEF[..], &["--record", "n2.jsonl", "--for", "1s"]].concat());
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.code() == Some(2) && said.contains("it is of another host (n2)"), "{said}");
     // Another command's record, finished or cut short, keeps what it has.
     let run = "bandwidth --kernel load --size 16KiB --threads 1 --budget 1s --rounds 1 --record r.jsonl";
-    assert!(membound(folder.path(), &run.split(' ').collect::<Vec<_>>()).status.success());
+    assert!(run_in(folder.path(), &run.split(' ').collect::<Vec<_>>()).status.success());
     let whole = std::fs::read_to_string(folder.path().join("r.jsonl")).unwrap();
     let (cut, _) = whole.trim_end().rsplit_once('\n').unwrap();
     for (name, held) in [("whole.jsonl", whole.clone()), ("cut.jsonl", format!("{cut}\n"))] {
         std::fs::write(folder.path().join(name), &held).unwrap();
-        let output = membound(folder.path(), &["watch", "--record", name, "--for", "1s"]);
+        let output = run_in(folder.path(), &["watch", "--record", name, "--for", "1s"]);
         let said = String::from_utf8_lossy(&output.stderr);
         let expect = "not a record of watch; choose another file with --record";
         assert!(output.status.code() == Some(2) && said.contains(expect), "{said}");

@@ -12,6 +12,7 @@ use membound::cli;
 use tempfile::TempDir;
 
 use super::{files, pages, root};
+use crate::common::program;
 use crate::common::readme_record;
 use crate::common::skip::{skip, thread_of_test};
 use crate::compare as published;
@@ -196,7 +197,7 @@ fn furnished(commands: &[Shown]) -> TempDir {
 
 /// Measures, as a page's reader has done before.
 fn membound(arguments: &[&str]) {
-    let output = Command::new(env!("CARGO_BIN_EXE_membound")).args(arguments).output().unwrap();
+    let output = program::membound().args(arguments).output().unwrap();
     assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
 }
 
@@ -388,7 +389,7 @@ fn readme_shows_its_record() {
     let folder = TempDir::new().unwrap();
     let record = folder.path().join("readme.jsonl");
     fs::write(&record, readme_record()).unwrap();
-    let output = Command::new(env!("CARGO_BIN_EXE_membound")).arg("report").arg(&record).output().unwrap();
+    let output = program::membound().arg("report").arg(&record).output().unwrap();
     let came = String::from_utf8(output.stdout).unwrap();
     let readme = fs::read_to_string(root().join("README.md")).unwrap();
     let shown = readme.split("<!-- screen -->\n```\n").nth(1).unwrap().split("```").next().unwrap();

@@ -1,8 +1,8 @@
 //! The reference: pages that are made from the schema and from the command line. `BOOK=write cargo test -p membound --test it
 //! book::` writes them anew.
 
+use crate::common::program::membound;
 use std::fmt::Write;
-use std::process::Command;
 
 use membound::cli;
 use serde_json::Value;
@@ -100,7 +100,7 @@ fn flags_are_current() {
 }
 
 fn published(of: &str) -> Value {
-    let output = Command::new(env!("CARGO_BIN_EXE_membound")).args(["schema", of]).output().unwrap();
+    let output = membound().args(["schema", of]).output().unwrap();
     serde_json::from_slice(&output.stdout).unwrap()
 }
 

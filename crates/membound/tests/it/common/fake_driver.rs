@@ -7,6 +7,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 use super::launched::text;
+use super::program;
 use super::skip::skip;
 
 /// A fake driver.
@@ -112,7 +113,7 @@ fn compiled(api: &str, library: &str, flags: &[&str]) -> Option<TempDir> {
 
 /// What membound says with the libraries of this folder.
 pub fn membound(folder: &Path, variables: &[(&str, &str)], arguments: &[&str]) -> Output {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_membound"));
+    let mut command = program::membound();
     command.env("LD_LIBRARY_PATH", folder).envs(variables.iter().copied());
     command.args(arguments).output().unwrap()
 }

@@ -1,5 +1,6 @@
 //! Commands started by a real MPI launcher, ended in time, and looked for afterwards.
 
+use crate::common::signals::send;
 use crate::common::skip::skip;
 use std::collections::BTreeMap;
 use std::fs;
@@ -80,9 +81,9 @@ pub struct Launched {
 
 impl Launched {
     /// The processes of this command but the launcher's, each with its environment.
-    pub fn processes(&self) -> Vec<(i32, BTreeMap<String, String>)> {
+    pub fn processes(&self) -> Vec<(u32, BTreeMap<String, String>)> {
         let marked = |entry: fs::DirEntry| {
-            let pid: i32 = entry.file_name().to_str()?.parse().ok()?;
+            let pid: u32 = entry.file_name().to_str()?.parse().ok()?;
             let bytes = fs::read(entry.path().join("environ")).ok()?;
             let pairs = bytes.split(|byte| *byte == 0).filter_map(|pair| {
                 let (name, value) = std::str::from_utf8(pair).ok()?.split_once('=')?;
@@ -91,16 +92,16 @@ impl Launched {
             let variables: BTreeMap<String, String> = pairs.collect();
             (variables.get(MARK) == Some(&self.mark)).then_some((pid, variables))
         };
-        let launcher = self.child.as_ref().map(|child| child.id() as i32);
+        let launcher = self.child.as_ref().map(|child| child.id());
         let all = fs::read_dir("/proc").unwrap().flatten().filter_map(marked);
         all.filter(|(pid, _)| Some(*pid) != launcher).collect()
     }
 
     /// The process of a rank, once it runs.
-    pub fn rank(&self, rank: usize) -> i32 {
+    pub fn rank(&self, rank: usize) -> u32 {
         let since = Instant::now();
         loop {
-            let of_rank = |(pid, variables): (i32, BTreeMap<String, String>)| {
+            let of_rank = |(pid, variables): (u32, BTreeMap<String, String>)| {
                 let own = ["OMPI_COMM_WORLD_RANK", "PMI_RANK"].iter().find_map(|name| variables.get(*name));
                 (own == Some(&rank.to_string())).then_some(pid)
             };
@@ -115,7 +116,7 @@ impl Launched {
     /// Waits for its end, and makes sure that it leaves no process behind. One that does not end is a failure, and ended.
     pub fn finish(mut self) -> Output {
         let mut child = self.child.take().unwrap();
-        let launcher = child.id() as i32;
+        let launcher = child.id();
         let stop = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(false));
         let watch = {
             let stop = stop.clone();
@@ -123,7 +124,7 @@ impl Launched {
                 let since = Instant::now();
                 while !stop.load(Ordering::Relaxed) {
                     if since.elapsed() > PATIENCE {
-                        signal(launcher, libc::SIGTERM);
+                        send(libc::SIGTERM, launcher);
                         return true;
                     }
                     std::thread::sleep(Duration::from_millis(20));
@@ -144,9 +145,11 @@ impl Launched {
     fn nothing_left(&self) {
         let since = Instant::now();
         while !self.processes().is_empty() {
-            let left: Vec<i32> = self.processes().iter().map(|(pid, _)| *pid).collect();
+            let left: Vec<u32> = self.processes().iter().map(|(pid, _)| *pid).collect();
             if since.elapsed() > Duration::from_secs(20) {
-                left.iter().for_each(|pid| signal(*pid, libc::SIGKILL));
+                left.iter().for_each(|pid| {
+                    send(libc::SIGKILL, *pid);
+                });
                 panic!("left behind: {left:?}");
             }
             std::thread::sleep(Duration::from_millis(20));
@@ -157,17 +160,10 @@ impl Launched {
 impl Drop for Launched {
     fn drop(&mut self) {
         if let Some(child) = &mut self.child {
-            signal(child.id() as i32, libc::SIGTERM);
+            send(libc::SIGTERM, child.id());
             let _ = child.wait();
         }
     }
-}
-
-/// Sends a signal to a process that this test started.
-#[allow(unsafe_code)]
-pub fn signal(pid: i32, signal: i32) {
-    // SAFETY: a system call with two numbers.
-    unsafe { libc::kill(pid, signal) };
 }
 
 fn read(mut from: impl std::io::Read) -> Vec<u8> {

@@ -16,12 +16,14 @@ pub mod launched;
 #[path = "../../../../core/tests/it/common/messages.rs"]
 pub mod messages;
 pub mod planted;
+pub mod program;
 #[path = "../../../../core/tests/it/common/recorded.rs"]
 pub mod recorded;
 pub mod reports;
 #[path = "../../../../core/tests/it/common/schema.rs"]
 pub mod schema;
 pub mod seccomp;
+pub mod signals;
 pub mod simulated;
 #[path = "../../../../core/tests/it/common/skip.rs"]
 pub mod skip;

@@ -10,6 +10,7 @@
 //! Dropped, also by a test that panics, it cancels jobs, ends its daemons, and then every process that bears its folder
 //! in its environment or arguments: only what was started below it can.
 
+use crate::common::signals::send;
 use crate::common::skip::skip;
 use std::fs;
 use std::fs::File;
@@ -152,8 +153,10 @@ impl Slurm {
         let own = [format!("SLURMD_NODENAME={} ", name(node)), format!("{NODE_MARK}={} ", name(node))];
         let slurmd = self.node(node);
         let is_own = |process: &u32| Some(*process) == slurmd || own.iter().any(|mark| marks(*process).contains(mark));
-        for word in ["STOP", "KILL"] {
-            self.processes().into_iter().filter(is_own).for_each(|process| signal(word, process));
+        for signal in [libc::SIGSTOP, libc::SIGKILL] {
+            self.processes().into_iter().filter(is_own).for_each(|process| {
+                send(signal, process);
+            });
         }
         if let Some(mut child) = self.nodes[node - 1].take() {
             let _ = child.kill();
@@ -322,7 +325,7 @@ impl Drop for Slurm {
         daemons.extend(self.controller.take());
         daemons.extend(self.munged.take());
         for child in &daemons {
-            signal("TERM", child.id());
+            send(libc::SIGTERM, child.id());
         }
         in_time(&mut || daemons.iter_mut().all(|child| matches!(child.try_wait(), Ok(Some(_)) | Err(_))));
         for child in &mut daemons {
@@ -331,7 +334,9 @@ impl Drop for Slurm {
         }
         in_time(&mut || {
             let left = self.processes();
-            left.iter().for_each(|process| signal("KILL", *process));
+            left.iter().for_each(|process| {
+                send(libc::SIGKILL, *process);
+            });
             left.is_empty()
         });
     }
@@ -352,12 +357,6 @@ fn marks(process: u32) -> String {
 fn is_zombie(process: u32) -> bool {
     let stat = fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
     stat.rsplit(')').next().is_none_or(|rest| rest.trim_start().starts_with(['Z', 'X']))
-}
-
-/// By the shell's own kill: there is no other way without unsafe code.
-fn signal(name: &str, process: u32) {
-    let line = format!("kill -{name} {process}");
-    let _ = Command::new("sh").args(["-c", &line]).stdout(Stdio::null()).stderr(Stdio::null()).status();
 }
 
 fn is_root() -> bool {

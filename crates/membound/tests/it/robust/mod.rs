@@ -13,6 +13,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
+use crate::common::program::membound;
 use crate::common::{by_hand, simulated};
 use membound_core::experiments as plan;
 use membound_core::experiments::latency::Detail;
@@ -40,10 +41,6 @@ impl Ended {
     fn is_orderly(&self) -> bool {
         self.code().is_some_and(|code| code <= 2) && !self.stderr.contains("panicked")
     }
-}
-
-fn membound() -> Command {
-    Command::new(env!("CARGO_BIN_EXE_membound"))
 }
 
 fn p(path: &Path) -> &str {

@@ -1,0 +1,31 @@
+//! The program that is tested, run as a user runs it.
+
+use std::ffi::OsStr;
+use std::path::Path;
+use std::process::{Command, Output};
+
+/// It, to be told what to do.
+pub fn membound() -> Command {
+    Command::new(env!("CARGO_BIN_EXE_membound"))
+}
+
+/// Runs it to its end.
+pub fn run(arguments: &[&str]) -> Output {
+    membound().args(arguments).output().unwrap()
+}
+
+/// The same in a folder.
+pub fn run_in(folder: &Path, arguments: &[&str]) -> Output {
+    membound().args(arguments).current_dir(folder).output().unwrap()
+}
+
+/// Runs it to its end: exit code, stdout and stderr.
+pub fn tried<A: AsRef<OsStr>>(arguments: &[A]) -> (Option<i32>, String, String) {
+    let output = membound().args(arguments).output().unwrap();
+    (output.status.code(), text(&output.stdout), text(&output.stderr))
+}
+
+/// What it wrote, which is always UTF-8.
+pub fn text(bytes: &[u8]) -> String {
+    String::from_utf8(bytes.to_vec()).unwrap()
+}
