@@ -4,7 +4,7 @@ use membound_core::record::Unit;
 use std::path::Path;
 
 use crate::common::program::run;
-use crate::common::simulated;
+use crate::common::{imitation, simulated};
 use membound_analyze::answer::Answer;
 use membound_analyze::experiments::energy::rows::EnergyRow;
 use membound_analyze::of_record as model;
@@ -29,11 +29,7 @@ use membound_measure::meters;
 fn tree(files: &[(&str, &str)]) -> tempfile::TempDir {
     let root = tempfile::tempdir().unwrap();
     std::fs::create_dir(root.path().join("proc")).unwrap();
-    for (path, text) in files {
-        let path = root.path().join(path);
-        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
-        std::fs::write(path, text).unwrap();
-    }
+    imitation::write(root.path(), files);
     root
 }
 

@@ -1,7 +1,6 @@
 //! Hand-overs: rows, groups and sentences from made-up records; how near CPUs of known machines are; real visits.
 
-use crate::common::by_hand;
-use std::path::PathBuf;
+use crate::common::{by_hand, imitation};
 
 use crate::common::skip::skip;
 use membound_analyze::flag::Flag;
@@ -35,11 +34,7 @@ pub fn visit(case: Case, ns: &[f64]) -> Measurement {
 /// A machine of four CPUs: 0 and 2 are one core, all share a last-level cache but 3.
 fn machine() -> Machine {
     let root = tempfile::tempdir().unwrap();
-    let write = |path: &str, text: &str| {
-        let path: PathBuf = root.path().join(path);
-        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
-        std::fs::write(path, text).unwrap();
-    };
+    let write = |path: &str, text: &str| imitation::file(root.path(), path, text);
     write("sys/devices/system/cpu/online", "0-3\n");
     write("proc/cpuinfo", "flags : hypervisor\n");
     for cpu in 0..4 {

@@ -1,11 +1,11 @@
 //! Memory from everywhere: what nodes are, on recorded and made-up machines; which cases there are and that they fit;
 //! matrices, saturation and sentences from simulated records; what hwloc reads back; one real run.
 
-use crate::common::by_hand;
 use crate::common::program::run_in;
 use crate::common::recorded::recorded;
+use crate::common::{by_hand, imitation};
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 
 use crate::common::skip::skip;
@@ -82,11 +82,7 @@ impl Made {
 
     pub fn tree(&self) -> TempDir {
         let root = by_hand::machine_folder();
-        let write = |path: &str, text: &str| {
-            let path: PathBuf = root.path().join(path);
-            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
-            std::fs::write(path, text).unwrap();
-        };
+        let write = |path: &str, text: &str| imitation::file(root.path(), path, text);
         write("proc/cpuinfo", self.cpuinfo);
         let total: u64 = self.nodes.iter().map(|node| node.1 * 1024).sum();
         write("proc/meminfo", &format!("MemTotal: {total} kB\nMemFree: {total} kB\nMemAvailable: {total} kB\n"));

@@ -20,7 +20,7 @@ use membound_core::units::{Bytes, LINE};
 use membound_measure::executor::fake::{Fake, FakeLevel, Noise};
 use membound_measure::schedule::{Executor, Quota};
 
-use crate::common::{by_hand, simulated};
+use crate::common::{by_hand, imitation, simulated};
 
 /// What a core gets alone from each cache and from memory, in bytes a second, and what a load takes there.
 const OF_A_CORE: [(f64, f64); 4] = [(200e9, 1.6e-9), (80e9, 5e-9), (25e9, 25e-9), (12e9, 110e-9)];
@@ -130,11 +130,7 @@ impl Shape {
 
     fn machine(self) -> Machine {
         let root = by_hand::machine_folder();
-        let write = |path: String, text: &str| {
-            let path = root.path().join(path);
-            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
-            std::fs::write(path, text).unwrap();
-        };
+        let write = |path: String, text: &str| imitation::file(root.path(), &path, text);
         let nodes = self.packages * self.nodes;
         let memory = u64::from(nodes) * (self.memory << 20);
         write("sys/devices/system/cpu/online".into(), &format!("0-{}", self.cpus() - 1));

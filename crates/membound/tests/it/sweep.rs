@@ -1,5 +1,6 @@
 //! The sweep: where it ends, on made-up machines and for real; always early, small and without root.
 
+use crate::common::imitation;
 use crate::common::program::tried;
 use std::cell::Cell;
 use std::path::Path;
@@ -13,11 +14,7 @@ use membound_measure::memory::sweep::sweep;
 /// A machine of 8 GiB in nodes of 4 GiB with these numbers, in a control group that may have `limit`.
 fn machine(nodes: &[u32], available_kib: u64, limit: &str) -> tempfile::TempDir {
     let root = tempfile::tempdir().unwrap();
-    let write = |path: &str, text: &str| {
-        let path = root.path().join(path);
-        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
-        std::fs::write(path, text).unwrap();
-    };
+    let write = |path: &str, text: &str| imitation::file(root.path(), path, text);
     let memory = format!("MemTotal: 8388608 kB\nMemAvailable: {available_kib} kB\nSwapFree: 0 kB\n");
     write("proc/meminfo", &memory);
     write("proc/self/cgroup", "0::/job\n");

@@ -1,7 +1,7 @@
 //! Counters of memory controllers. From trees made by hand: decoded as their files say, or absent with the cure. From
 //! simulated controllers: what they say beside the ratio of nt to regular stores.
 
-use crate::common::{by_hand, simulated};
+use crate::common::{by_hand, imitation, simulated};
 use membound_analyze::across::traffic::{Traffic, Witness};
 use membound_analyze::experiments::bandwidth::rows::BandwidthRow;
 use membound_analyze::flag::Flag;
@@ -23,11 +23,7 @@ const DEVICES: &str = "sys/bus/event_source/devices";
 /// A recorded tree made by hand: (path below the devices, text).
 fn tree(files: &[(&str, &str)], paranoid: &str, capabilities: &str) -> (tempfile::TempDir, Source) {
     let root = tempfile::tempdir().unwrap();
-    let write = |path: &str, text: &str| {
-        let path = root.path().join(path);
-        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
-        std::fs::write(path, text).unwrap();
-    };
+    let write = |path: &str, text: &str| imitation::file(root.path(), path, text);
     write("proc/sys/kernel/perf_event_paranoid", paranoid);
     write("proc/self/status", &format!("Name:\tx\nCapEff:\t{capabilities}\n"));
     files.iter().for_each(|(path, text)| write(&format!("{DEVICES}/{path}"), text));

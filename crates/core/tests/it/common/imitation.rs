@@ -14,13 +14,16 @@ use membound_core::record::{Measured, Measurement, Record, Sample, Samples, Volu
 pub const HZ: f64 = 2e9;
 const LINKS: u64 = 20_000;
 
+/// Writes a file below a folder, and the folders that it lies in.
+pub fn file(root: &Path, path: &str, text: &str) {
+    let path = root.join(path);
+    std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+    std::fs::write(path, text).unwrap();
+}
+
 /// Writes files below a folder.
 pub fn write(root: &Path, files: &[(&str, &str)]) {
-    for (path, text) in files {
-        let path = root.join(path);
-        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
-        std::fs::write(path, text).unwrap();
-    }
+    files.iter().for_each(|(path, text)| file(root, path, text));
 }
 
 /// The machine that these files describe.

@@ -1,9 +1,8 @@
 //! Whole commands on a simulated machine: plan, run, record, file, report. Nothing of it is a measurement.
 
-use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use crate::common::by_hand;
+use crate::common::{by_hand, imitation};
 use membound_analyze::experiments::addrmap::rows::Experiment;
 use membound_analyze::of_record as model;
 use membound_analyze::report::Report;
@@ -22,11 +21,7 @@ use membound_measure::schedule::{Executor, Schedule};
 /// weaker.
 pub fn machine(cpus: u32, is_hybrid: bool) -> Machine {
     let root = by_hand::machine_folder();
-    let write = |path: &str, text: &str| {
-        let path: PathBuf = root.path().join(path);
-        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
-        std::fs::write(path, text).unwrap();
-    };
+    let write = |path: &str, text: &str| imitation::file(root.path(), path, text);
     let all = if cpus == 1 { "0".into() } else { format!("0-{}", cpus - 1) };
     write("sys/devices/system/cpu/online", &all);
     write("proc/meminfo", "MemTotal: 16777216 kB\nMemAvailable: 8388608 kB\n");
