@@ -49,6 +49,5 @@ fn generate<S: InstructionSet>(chains: usize, padding: usize) -> Result<MachineC
     for (chain, register) in in_registers() {
         asm.store_word(slot(chain), register);
     }
-    let fault_exit = asm.epilogue();
-    asm.finish(again, fault_exit)
+    asm.end(again)
 }

@@ -35,8 +35,7 @@ fn additions<S: InstructionSet>(count: u64, sums: u64) -> Result<MachineCode, Un
     let again = asm.here();
     (0..count).for_each(|i| asm.add(others[(i % sums) as usize], one));
     asm.count_down(S::REPETITIONS, again);
-    let fault_exit = asm.epilogue();
-    asm.finish(again, fault_exit)
+    asm.end(again)
 }
 
 #[cfg(all(test, target_arch = "x86_64"))]

@@ -62,8 +62,7 @@ fn generate<S: InstructionSet>(flops: Flops, isa: Isa, padding: usize) -> Result
         asm.binary(Operation::Add, shape(flops), 0, 0, Operand::Register(chain));
     }
     asm.store_bytes(bytes, lane(3), 0);
-    let fault_exit = asm.epilogue();
-    asm.finish(again, fault_exit)
+    asm.end(again)
 }
 
 fn link<S: InstructionSet>(asm: &mut S, flops: Flops, chain: u64) {

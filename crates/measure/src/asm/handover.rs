@@ -45,8 +45,7 @@ pub(crate) fn handover<S: InstructionSet>(isa: Isa) -> Result<MachineCode, Unsup
     asm.count_down(S::REPETITIONS, again);
     asm.place(stop);
     asm.store_word(S::of_call(Call::POINTERS + 24), S::REPETITIONS);
-    let fault_exit = asm.epilogue();
-    asm.finish(attempt, fault_exit)
+    asm.end(attempt)
 }
 
 /// The arguments for so many hand-overs of the line at this address by one side.

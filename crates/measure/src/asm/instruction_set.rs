@@ -138,6 +138,11 @@ pub(crate) trait InstructionSet: Sized {
     fn epilogue(&mut self) -> Self::Label;
     /// The bytes, or what could not be encoded.
     fn finish(self, main_loop: Self::Label, fault_exit: Self::Label) -> Result<MachineCode, Unsupported>;
+    /// The end of code: its epilogue, and the bytes.
+    fn end(mut self, main_loop: Self::Label) -> Result<MachineCode, Unsupported> {
+        let fault_exit = self.epilogue();
+        self.finish(main_loop, fault_exit)
+    }
     /// Instructions of so many bytes together that do nothing.
     fn pad(&mut self, bytes: usize);
 

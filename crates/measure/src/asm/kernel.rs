@@ -155,8 +155,7 @@ impl<'a, S: InstructionSet> Generator<'a, S> {
             self.asm.fence_stores();
         }
         self.results();
-        let fault_exit = self.asm.epilogue();
-        self.asm.finish(even.unwrap_or(general), fault_exit)
+        self.asm.end(even.unwrap_or(general))
     }
 
     /// Passes of whole blocks need nothing from memory but their streams, if their pointers fit in registers twice.

@@ -30,8 +30,7 @@ pub(crate) fn lines<S: InstructionSet>(by: LineStore, isa: Isa) -> Result<Machin
     if by.is_weakly_ordered() {
         asm.fence_stores();
     }
-    let fault_exit = asm.epilogue();
-    asm.finish(main_loop, fault_exit)
+    asm.end(main_loop)
 }
 
 /// As many trips of so many lines as this word of the call says.

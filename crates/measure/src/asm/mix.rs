@@ -36,8 +36,7 @@ pub(crate) fn mix<S: InstructionSet>(mix: Mix) -> Result<MachineCode, Unsupporte
     if mix == Mix::Nt {
         asm.fence_stores();
     }
-    let fault_exit = asm.epilogue();
-    asm.finish(again, fault_exit)
+    asm.end(again)
 }
 
 #[cfg(all(test, target_arch = "x86_64"))]

@@ -26,8 +26,7 @@ pub(crate) fn pair<S: InstructionSet>() -> Result<MachineCode, Unsupported> {
     lines.into_iter().for_each(|line| asm.flush(at(line)));
     asm.fence();
     asm.count_down(S::REPETITIONS, again);
-    let fault_exit = asm.epilogue();
-    asm.finish(again, fault_exit)
+    asm.end(again)
 }
 
 #[cfg(all(test, target_arch = "x86_64"))]

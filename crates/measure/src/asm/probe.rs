@@ -27,8 +27,7 @@ pub(crate) fn touch<S: InstructionSet>(touch: Touch) -> Result<MachineCode, Unsu
     asm.advance(base, LINE as i32);
     asm.count_down(lines, again);
     asm.place(done);
-    let fault_exit = asm.epilogue();
-    asm.finish(again, fault_exit)
+    asm.end(again)
 }
 
 #[cfg(all(test, target_arch = "x86_64"))]

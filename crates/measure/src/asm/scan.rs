@@ -74,6 +74,5 @@ fn generate<S: InstructionSet>(scan: Scan, isa: Isa, padding: usize) -> Result<M
     for register in 0..Scan::PLACES as usize {
         asm.store_bytes(widest, lane(register), register);
     }
-    let fault_exit = asm.epilogue();
-    asm.finish(again, fault_exit)
+    asm.end(again)
 }

@@ -53,6 +53,5 @@ pub(crate) fn streams<S: InstructionSet>(streams: Streams, pitch: u64) -> Result
     for sum in 0..SUMS {
         asm.store_aligned(false, S::of_call(Call::LANES + 16 * sum as i32), sum);
     }
-    let fault_exit = asm.epilogue();
-    asm.finish(line, fault_exit)
+    asm.end(line)
 }

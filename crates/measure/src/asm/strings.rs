@@ -20,6 +20,5 @@ pub(crate) fn strings<S: InstructionSet>(fills: bool, isa: Isa) -> Result<Machin
     asm.load_pointers(3);
     asm.byte_string(fills);
     asm.count_down(S::REPETITIONS, again);
-    let fault_exit = asm.epilogue();
-    asm.finish(again, fault_exit)
+    asm.end(again)
 }

@@ -6,6 +6,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use crate::bench::volume as volume_of;
 use crate::meters::{Dial, Meter, Meters, Scale};
 use crate::no_visit::NoVisit;
 use crate::schedule::{Executor, Quota};
@@ -296,17 +297,8 @@ impl Counter {
 
 fn volume(case: &Case) -> Volume {
     let Some((variant, kernel)) = case.variant().and_then(|v| Some((v, v.row()?))) else { return Volume::default() };
-    let traffic = kernel.traffic(variant.store, variant.element);
-    let formula = kernel.formula();
-    let elements = (case.working_set.0 / variant.element.bytes() / formula.streams.len() as u64).max(1);
-    Volume {
-        units: elements,
-        unit: Unit::Element,
-        loaded: elements * traffic.loaded,
-        stored: elements * traffic.stored,
-        write_allocated: elements * traffic.write_allocated,
-        flops: elements * u64::from(formula.flops()),
-    }
+    let streams = kernel.formula().streams.len() as u64;
+    volume_of(kernel, variant, (case.working_set.0 / variant.element.bytes() / streams).max(1))
 }
 
 impl Executor for Fake {
