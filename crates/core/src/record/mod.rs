@@ -427,6 +427,11 @@ pub struct Sample {
 }
 
 impl Samples {
+    /// Nanoseconds of each of so many things that a sample did one after the other, on a clock of so many ticks a second.
+    pub fn ns_each(&self, things: f64, hz: f64) -> Vec<f64> {
+        self.ticks.iter().map(|ticks| *ticks as f64 / hz * 1e9 / things).collect()
+    }
+
     /// Appends a sample.
     pub fn push(&mut self, sample: Sample) {
         self.ticks.push(sample.ticks);

@@ -168,7 +168,7 @@ fn row(visits: &[&Measurement], all: &Visits<'_>, relation: &dyn Fn(u32, u32) ->
 /// Nanoseconds of one hand-over: half a round trip.
 pub(crate) fn latency_ns(visit: &Measured, hz: f64) -> Vec<f64> {
     let handovers = visit.repetitions as f64 * visit.volume.units.max(1) as f64;
-    visit.samples.ticks.iter().map(|ticks| *ticks as f64 / hz * 1e9 / handovers).collect()
+    visit.samples.ns_each(handovers, hz)
 }
 
 /// A line takes as long from a to b as from b to a, as half a round trip holds one of each. Which of the two is timed

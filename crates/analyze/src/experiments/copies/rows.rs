@@ -99,8 +99,7 @@ fn row(visits: &[&Measurement], gauge: &Gauge) -> Option<CopyRow> {
 
 /// Nanoseconds of each copy, sample by sample.
 pub(crate) fn ns(visit: &Measured, hz: f64) -> Vec<f64> {
-    let all = visit.repetitions as f64;
-    visit.samples.ticks.iter().map(|ticks| *ticks as f64 / hz * 1e9 / all).collect()
+    visit.samples.ns_each(visit.repetitions as f64, hz)
 }
 
 impl Copies {

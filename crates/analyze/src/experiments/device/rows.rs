@@ -212,7 +212,7 @@ fn units(visit: &Measured) -> f64 {
 /// Nanoseconds of each action, sample by sample.
 pub(crate) fn ns(visit: &Measured, hz: f64) -> Vec<f64> {
     let all = visit.repetitions as f64 * units(visit);
-    visit.samples.ticks.iter().map(|ticks| *ticks as f64 / hz * 1e9 / all).collect()
+    visit.samples.ns_each(all, hz)
 }
 
 /// Fewer passes within samples don't tell how fast what did them was: of each sample one may be half done at either end.

@@ -173,5 +173,5 @@ pub(crate) fn has_matrix(record: &Record) -> bool {
 pub(crate) fn link_ns(visit: &Measured, chase: Chase, hz: f64) -> Vec<f64> {
     let threads = visit.samples.thread_ticks.len().max(1) as f64;
     let links = visit.repetitions as f64 * visit.volume.units as f64 / f64::from(chase.chains) / threads;
-    visit.samples.ticks.iter().map(|ticks| *ticks as f64 / hz * 1e9 / links).collect()
+    visit.samples.ns_each(links, hz)
 }

@@ -218,7 +218,7 @@ fn is_starved(measured: &[&Measured]) -> bool {
 
 /// Nanoseconds of a load of the chase.
 pub(crate) fn latency_ns(visit: &Measured, hz: f64) -> Vec<f64> {
-    visit.samples.ticks.iter().map(|ticks| *ticks as f64 / hz * 1e9 / visit.repetitions as f64).collect()
+    visit.samples.ns_each(visit.repetitions as f64, hz)
 }
 
 /// What the loading threads moved while the chase ran; absent where none loads.
