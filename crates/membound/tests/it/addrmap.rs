@@ -1,6 +1,6 @@
 //! Where lines live: rules found on simulated memories, the loop on a simulated machine, and one real visit.
 
-use crate::common::by_hand;
+use crate::common::{by_hand, simulated};
 use std::time::{Duration, Instant};
 
 use crate::common::skip::skip;
@@ -18,7 +18,7 @@ use membound_core::units::Bytes;
 use membound_core::work::addrmap::{Conflict, Stage};
 use membound_measure::executor::fake::{Fake, FakeLevel, Noise};
 use membound_measure::memory::places::Places;
-use membound_measure::schedule::{Executor, Quota, Schedule, follow};
+use membound_measure::schedule::{Executor, Quota, Schedule};
 
 /// How a simulated memory chooses the target of a line.
 #[derive(Debug, Clone)]
@@ -205,16 +205,7 @@ fn asked(executor: &mut dyn Executor, kind: MemoryKind) -> Record {
         settled: &|_| true,
         interrupted: &|| false,
     };
-    let mut measurements = Vec::new();
-    let mut sink = |measurement| {
-        measurements.push(measurement);
-        Ok(())
-    };
-    let mut next = |measurement: Option<&Measurement>| {
-        measurement.iter().for_each(|measurement| experiment.note(measurement));
-        experiment.next()
-    };
-    follow(&mut next, executor, &schedule, &mut sink, &mut |_| {}).unwrap();
+    let measurements = simulated::asked(&mut experiment, executor, &schedule);
     record(executor, measurements)
 }
 

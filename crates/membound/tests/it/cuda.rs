@@ -1,7 +1,6 @@
 //! CUDA on a driver of our own that has every fault; no GPU is needed, and none is measured. No time is asserted, only what was
 //! found and what was refused.
 
-use std::path::Path;
 use std::sync::LazyLock;
 
 use serde_json::Value;
@@ -24,28 +23,19 @@ fn devices_are_listed_as_their_driver_describes_them() {
 #[test]
 fn why_there_is_no_device_is_told_with_its_cure() {
     let Some(library) = FAKE.folder() else { return };
-    let says = |library: &Path, fault: &str, parts: [&str; 2]| {
-        let (devices, absent) = FAKE.listed_from(library, fault);
-        assert!(devices.is_empty());
-        for part in parts {
-            assert!(absent[0].contains(part), "{absent:?}");
-        }
-    };
-    says(library, "no-device", ["CUDA_ERROR_NO_DEVICE (100) from cuInit", "/dev/nvidia"]);
-    says(library, "mismatch", ["CUDA_ERROR_SYSTEM_DRIVER_MISMATCH (803) from cuInit", "restart the machine"]);
-    says(library, "crash", ["ended by signal 6", "driver"]);
+    FAKE.has_none(library, "no-device", ["CUDA_ERROR_NO_DEVICE (100) from cuInit", "/dev/nvidia"]);
+    FAKE.has_none(library, "mismatch", ["CUDA_ERROR_SYSTEM_DRIVER_MISMATCH (803) from cuInit", "restart the machine"]);
+    FAKE.has_none(library, "crash", ["ended by signal 6", "driver"]);
     let old = FAKE.with("-DTOO_OLD");
-    says(old.path(), "", ["too old: libcuda.so.1 has no cuMemPrefetchAsync", "CUDA 11 or later"]);
+    FAKE.has_none(old.path(), "", ["too old: libcuda.so.1 has no cuMemPrefetchAsync", "CUDA 11 or later"]);
     let none = tempfile::tempdir().unwrap();
     std::fs::write(none.path().join("libcuda.so.1"), "nothing").unwrap();
-    says(none.path(), "", ["no CUDA driver", "install NVIDIA's driver"]);
+    FAKE.has_none(none.path(), "", ["no CUDA driver", "install NVIDIA's driver"]);
 }
 
 #[test]
 fn a_driver_that_hangs_in_its_first_call_is_ended() {
-    let Some((found, code)) = FAKE.kinds("hang", &["--part", "contention"]) else { return };
-    all_are(&found, "unavailable", "has not answered for 20 s");
-    assert_eq!(code, Some(1), "nothing was measured");
+    FAKE.hang_is_ended();
 }
 
 /// Every kind comes out and is given back, and how it is shared is told by what both sides see, and by whether pages move.

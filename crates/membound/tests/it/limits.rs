@@ -1,6 +1,7 @@
 //! Limits of memory, held against what was published of machines with one memory and with several.
 
 use crate::common::by_hand;
+use crate::common::planted::volume;
 use crate::numa::Made;
 use membound_analyze::across::limits::limits;
 use membound_analyze::across::sections;
@@ -18,25 +19,14 @@ use membound_core::machine::fact::Fact;
 use membound_core::machine::nature::NodeKind;
 use membound_core::memory::policy::Policy;
 use membound_core::memory::{MemoryKind, MemorySpec, Obtained};
-use membound_core::record::{Measured, Measurement, Record, Sample, Samples, Unit, Volume};
+use membound_core::record::{Measured, Measurement, Record, Sample, Samples};
 use membound_core::units::Bytes;
 
 const HZ: f64 = 1e9;
 
 /// A visit to a case of 64 GiB whose samples are all of this rate of payload.
 fn visit(case: &Case, payload_bps: f64) -> Measurement {
-    let variant = case.variant().unwrap();
-    let kernel = Kernel::named(&variant.kernel).unwrap();
-    let traffic = kernel.traffic(variant.store, variant.element);
-    let elements = case.working_set.0 / variant.element.bytes() / kernel.formula().streams.len() as u64;
-    let volume = Volume {
-        units: elements,
-        unit: Unit::Element,
-        loaded: elements * traffic.loaded,
-        stored: elements * traffic.stored,
-        write_allocated: elements * traffic.write_allocated,
-        flops: 0,
-    };
+    let volume = volume(case);
     let ticks = (volume.payload() as f64 / payload_bps * HZ) as u64;
     let mut samples = Samples::default();
     for _ in 0..21 {

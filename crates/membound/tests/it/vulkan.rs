@@ -1,7 +1,6 @@
 //! Vulkan: on Mesa's driver for the processor, where it is installed, and on a loader of our own that has every fault. No time is
 //! asserted, only what was found and what was refused.
 
-use std::path::Path;
 use std::sync::LazyLock;
 
 use serde_json::Value;
@@ -56,30 +55,29 @@ fn every_type_of_memory_is_told() {
 #[test]
 fn why_there_is_no_device_is_told_with_its_cure() {
     let Some(library) = FAKE.folder() else { return };
-    let says = |library: &Path, fault: &str, parts: [&str; 2]| {
-        let (devices, absent) = FAKE.listed_from(library, fault);
-        assert!(devices.is_empty());
-        for part in parts {
-            assert!(absent[0].contains(part), "{absent:?}");
-        }
-    };
-    says(library, "no-driver", ["VK_ERROR_INCOMPATIBLE_DRIVER (-9) from vkCreateInstance", "mesa-vulkan-drivers"]);
-    says(library, "no-device", ["no Vulkan device", "mesa-vulkan-drivers"]);
-    says(library, "crash", ["ended by signal 6", "driver"]);
+    FAKE.has_none(
+        library,
+        "no-driver",
+        ["VK_ERROR_INCOMPATIBLE_DRIVER (-9) from vkCreateInstance", "mesa-vulkan-drivers"],
+    );
+    FAKE.has_none(library, "no-device", ["no Vulkan device", "mesa-vulkan-drivers"]);
+    FAKE.has_none(library, "crash", ["ended by signal 6", "driver"]);
     let old = FAKE.with("-DTOO_OLD");
-    says(old.path(), "", ["too old: libvulkan.so.1 has no vkGetPhysicalDeviceProperties2", "Vulkan 1.1 or later"]);
+    FAKE.has_none(
+        old.path(),
+        "",
+        ["too old: libvulkan.so.1 has no vkGetPhysicalDeviceProperties2", "Vulkan 1.1 or later"],
+    );
     let none = tempfile::tempdir().unwrap();
     std::fs::write(none.path().join("libvulkan.so.1"), "nothing").unwrap();
     // A development file beside it would be loaded in its place.
     std::fs::write(none.path().join("libvulkan.so"), "nothing").unwrap();
-    says(none.path(), "", ["no Vulkan loader", "install libvulkan1"]);
+    FAKE.has_none(none.path(), "", ["no Vulkan loader", "install libvulkan1"]);
 }
 
 #[test]
 fn a_driver_that_hangs_in_its_first_call_is_ended() {
-    let Some((found, code)) = FAKE.kinds("hang", &["--part", "contention"]) else { return };
-    all_are(&found, "unavailable", "has not answered for 20 s");
-    assert_eq!(code, Some(1), "nothing was measured");
+    FAKE.hang_is_ended();
 }
 
 /// Every type comes out and is given back. What is not coherent is flushed and invalidated, or its data would be lost here.

@@ -70,6 +70,20 @@ impl FakeDriver {
         Some((found, code, std::fs::read_to_string(&log).unwrap().lines().last().unwrap().parse().unwrap()))
     }
 
+    /// The library in this folder has no device, and the reason has these parts.
+    pub fn has_none(&self, folder: &Path, fault: &str, parts: [&str; 2]) {
+        let (devices, absent) = self.listed_from(folder, fault);
+        assert!(devices.is_empty());
+        parts.iter().for_each(|part| assert!(absent[0].contains(part), "{absent:?}"));
+    }
+
+    /// A driver that hangs in its first call is ended, and nothing was measured.
+    pub fn hang_is_ended(&self) {
+        let Some((found, code)) = self.kinds("hang", &["--part", "contention"]) else { return };
+        all_are(&found, "unavailable", "has not answered for 20 s");
+        assert_eq!(code, Some(1), "nothing was measured");
+    }
+
     /// The name of its first device.
     fn first(&self) -> String {
         format!("{}:0", self.api)

@@ -493,7 +493,8 @@ fn between(random: &mut fastrand::Rng, low: f64, high: f64) -> f64 {
     low + (high - low) * random.f64()
 }
 
-fn volume(case: &Case) -> Volume {
+/// What a repetition of a kernel moves.
+pub fn volume(case: &Case) -> Volume {
     let variant = case.variant().unwrap();
     let row = Kernel::named(&variant.kernel).unwrap();
     let traffic = row.traffic(variant.store, variant.element);

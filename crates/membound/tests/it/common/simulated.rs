@@ -141,15 +141,8 @@ pub fn loaded(cpus: u32) -> Report {
     report(&machine, &plan::c2c::loaded(&frame(&machine), &[], 5, None).unwrap())
 }
 
-/// `membound addrmap`, on memory whose lines go to targets by this rule.
-pub fn addrmap(target: Option<fn(u64) -> u64>) -> Report {
-    use membound_core::memory::{MemoryKind, MemorySpec};
-    let machine = machine(1, false);
-    let mut fake = fake();
-    fake.target = target;
-    let spec = MemorySpec::of(MemoryKind::Thp);
-    let about = plan::addrmap::conflict(&frame(&machine), spec, None).unwrap();
-    let mut experiment = Experiment::new(&about, fake.clock().hz, &machine, 5);
+/// Runs an adaptive experiment to its end.
+pub fn asked(experiment: &mut Experiment, executor: &mut dyn Executor, schedule: &Schedule<'_>) -> Vec<Measurement> {
     let mut measurements = Vec::new();
     let mut sink = |measurement| {
         measurements.push(measurement);
@@ -159,7 +152,20 @@ pub fn addrmap(target: Option<fn(u64) -> u64>) -> Report {
         measurement.iter().for_each(|measurement| experiment.note(measurement));
         experiment.next()
     };
-    run::follow(&mut next, &mut fake, &schedule(1), &mut sink, &mut |_| {}).unwrap();
+    run::follow(&mut next, executor, schedule, &mut sink, &mut |_| {}).unwrap();
+    measurements
+}
+
+/// `membound addrmap`, on memory whose lines go to targets by this rule.
+pub fn addrmap(target: Option<fn(u64) -> u64>) -> Report {
+    use membound_core::memory::{MemoryKind, MemorySpec};
+    let machine = machine(1, false);
+    let mut fake = fake();
+    fake.target = target;
+    let spec = MemorySpec::of(MemoryKind::Thp);
+    let about = plan::addrmap::conflict(&frame(&machine), spec, None).unwrap();
+    let mut experiment = Experiment::new(&about, fake.clock().hz, &machine, 5);
+    let measurements = asked(&mut experiment, &mut fake, &schedule(1));
     let planned = measurements.len();
     model::report(&record(&machine, fake.clock(), measurements, planned))
 }
