@@ -742,8 +742,7 @@ mod tests {
             (self.visits, self.passed) = (self.visits + 1, self.passed + self.visit);
             let is_unsteady = case.working_set == Bytes::kib(3);
             let ticks = if is_unsteady { 1000 + 97 * (self.visits * self.visits % 19) } else { 1000 };
-            let mut samples = Samples::default();
-            samples.push(Sample { ticks, ..Sample::default() });
+            let samples = Samples::from_iter([Sample { ticks, ..Sample::default() }]);
             Measured { repetitions: 1, core_clock_links: 1, samples, ..Measured::default() }.into()
         }
 

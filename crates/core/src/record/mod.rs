@@ -426,6 +426,14 @@ pub struct Sample {
     pub probes: [Reading; 2],
 }
 
+impl FromIterator<Sample> for Samples {
+    fn from_iter<I: IntoIterator<Item = Sample>>(all: I) -> Self {
+        let mut samples = Samples::default();
+        all.into_iter().for_each(|sample| samples.push(sample));
+        samples
+    }
+}
+
 impl Samples {
     /// Nanoseconds of each of so many things that a sample did one after the other, on a clock of so many ticks a second.
     pub fn ns_each(&self, things: f64, hz: f64) -> Vec<f64> {

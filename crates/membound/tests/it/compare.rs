@@ -18,9 +18,7 @@ use membound_core::kernel::{StoreKind, Width};
 use membound_core::machine::Machine;
 use membound_core::memory::behaviour::IGNORED;
 use membound_core::memory::{MemoryKind, MemorySpec, Obtained};
-use membound_core::record::{
-    End, Environment, Line, Measured, Measurement, Outcome, Record, Sample, Samples, Volume, Writer,
-};
+use membound_core::record::{End, Environment, Line, Measured, Measurement, Outcome, Record, Sample, Volume, Writer};
 use membound_core::units::Bytes;
 use membound_core::work::c2c::{Handover, Home};
 use proptest::prelude::*;
@@ -36,12 +34,10 @@ const LINKS: u64 = 200_000;
 /// Samples of one visit: seven times about so many seconds a repetition, which last long enough for whole ticks.
 fn visit(case: &Case, round: u32, seconds: f64, volume: Volume, core_hz: f64) -> Measurement {
     const REPETITIONS: u64 = 1 << 20;
-    let mut samples = Samples::default();
-    for share in [0.99, 1.0, 1.01, 1.0, 0.995, 1.005, 1.0] {
-        let ticks = (seconds * share * REPETITIONS as f64 * HZ).round() as u64;
-        let core_clock_ticks = (LINKS as f64 / core_hz * HZ).round() as u64;
-        samples.push(Sample { ticks, core_clock_ticks, ..Sample::default() });
-    }
+    let core_clock_ticks = (LINKS as f64 / core_hz * HZ).round() as u64;
+    let ticks = [0.99, 1.0, 1.01, 1.0, 0.995, 1.005, 1.0].map(|share| seconds * share * REPETITIONS as f64 * HZ);
+    let sample = |ticks: f64| Sample { ticks: ticks.round() as u64, core_clock_ticks, ..Sample::default() };
+    let samples = ticks.map(sample).into_iter().collect();
     let obtained = Obtained { bytes: case.working_set, ..Obtained::default() };
     let measured = Measured { volume, repetitions: REPETITIONS, core_clock_links: LINKS, samples, obtained };
     Measurement::new(case.clone(), round, measured)

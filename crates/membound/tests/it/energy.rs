@@ -174,10 +174,8 @@ fn files_are_read_around_a_sample() {
 const HZ: f64 = 1e9;
 
 fn visit(case: &Case, round: u32, volume: Volume, columns: &[(&str, EnergyPart, u64, u64)]) -> Measurement {
-    let mut samples = Samples::default();
-    for _ in 0..3 {
-        samples.push(Sample { ticks: 200_000_000, core_clock_ticks: 1, ..Sample::default() });
-    }
+    let sample = Sample { ticks: 200_000_000, core_clock_ticks: 1, ..Sample::default() };
+    let mut samples = Samples::from_iter([sample; 3]);
     samples.energy = columns
         .iter()
         .map(|&(meter, part, update_us, microjoules)| EnergySamples {

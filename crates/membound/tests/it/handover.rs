@@ -11,7 +11,7 @@ use membound_core::experiments as plan;
 use membound_core::machine::Machine;
 use membound_core::machine::topology::Relation;
 use membound_core::memory::{MemoryKind, MemorySpec};
-use membound_core::record::{Measured, Measurement, Outcome, Record, Sample, Samples, Volume};
+use membound_core::record::{Measured, Measurement, Outcome, Record, Sample, Volume};
 use membound_core::units::Bytes;
 use membound_core::work::c2c::{Handover, Home};
 
@@ -21,11 +21,8 @@ pub fn case(from: u32, to: u32, home: Home) -> Case {
 
 /// Samples of 1000 round trips in which each hand-over took so many nanoseconds, on a clock of 2 GHz and a core of 4 GHz.
 pub fn visit(case: Case, ns: &[f64]) -> Measurement {
-    let mut samples = Samples::default();
-    for ns in ns {
-        let ticks = (ns * 2.0 * 2000.0).round() as u64;
-        samples.push(Sample { ticks, core_clock_ticks: 10_000, ..Sample::default() });
-    }
+    let ticks = ns.iter().map(|ns| (ns * 2.0 * 2000.0).round() as u64);
+    let samples = ticks.map(|ticks| Sample { ticks, core_clock_ticks: 10_000, ..Sample::default() }).collect();
     let volume = Volume { units: 2, ..Volume::default() };
     let measured = Measured { volume, repetitions: 1000, core_clock_links: 20_000, samples, ..Measured::default() };
     Measurement::new(case, 0, measured)

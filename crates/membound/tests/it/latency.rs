@@ -18,7 +18,7 @@ use membound_core::experiments::latency::Detail;
 use membound_core::kernel::chase::{Chase, Order};
 use membound_core::machine::fact::Fact;
 use membound_core::memory::{MemoryKind, MemorySpec};
-use membound_core::record::{Measured, Measurement, Outcome, Record, Sample, Samples, Volume};
+use membound_core::record::{Measured, Measurement, Outcome, Record, Sample, Volume};
 use membound_core::units::Bytes;
 
 /// Ticks a second: fine enough that rounding does not show.
@@ -33,12 +33,9 @@ pub fn record(measurements: Vec<Measurement>) -> Record {
 /// A visit whose samples have these latencies in nanoseconds.
 pub fn visit(case: &Case, round: u32, ns: &[f64]) -> Measurement {
     let Work::Chase(chase) = case.work else { panic!("{case}") };
-    let mut samples = Samples::default();
-    for ns in ns {
-        let ticks = (ns * 1e-9 * LINKS * HZ).round() as u64;
-        let core_clock_ticks = (20_000.0 / CORE_HZ * HZ) as u64;
-        samples.push(Sample { ticks, core_clock_ticks, ..Sample::default() });
-    }
+    let core_clock_ticks = (20_000.0 / CORE_HZ * HZ) as u64;
+    let ticks = ns.iter().map(|ns| (ns * 1e-9 * LINKS * HZ).round() as u64);
+    let samples = ticks.map(|ticks| Sample { ticks, core_clock_ticks, ..Sample::default() }).collect();
     let (repetitions, core_clock_links) = (LINKS as u64 / Chase::LINKS, 20_000);
     let volume = Volume { units: u64::from(chase.chains) * Chase::LINKS, ..Volume::default() };
     let measured = Measured { volume, repetitions, core_clock_links, samples, ..Measured::default() };

@@ -28,10 +28,7 @@ const HZ: f64 = 1e9;
 fn visit(case: &Case, payload_bps: f64) -> Measurement {
     let volume = volume(case);
     let ticks = (volume.payload() as f64 / payload_bps * HZ) as u64;
-    let mut samples = Samples::default();
-    for _ in 0..21 {
-        samples.push(Sample { ticks, ..Sample::default() });
-    }
+    let samples = Samples::from_iter([Sample { ticks, ..Sample::default() }; 21]);
     let obtained = Obtained { bytes: case.working_set, ..Obtained::default() };
     let measured = Measured { volume, repetitions: 1, core_clock_links: 0, samples, obtained };
     Measurement::new(case.clone(), 0, measured)

@@ -403,12 +403,8 @@ const LINKS: u64 = 1 << 20;
 
 /// Nine samples within 0.4 % of a duration in seconds.
 fn samples(seconds: f64) -> Samples {
-    let mut samples = Samples::default();
-    for step in 0..9 {
-        let ticks = (seconds * (0.998 + 0.0005 * f64::from(step * 5 % 9)) * HZ) as u64;
-        samples.push(Sample { ticks, core_clock_ticks: 5_000_000_000, ..Sample::default() });
-    }
-    samples
+    let ticks = (0..9).map(|step| (seconds * (0.998 + 0.0005 * f64::from(step * 5 % 9)) * HZ) as u64);
+    ticks.map(|ticks| Sample { ticks, core_clock_ticks: 5_000_000_000, ..Sample::default() }).collect()
 }
 
 /// What a simulated memory does: bytes a second of these CPUs on that node, and nanoseconds of a load.

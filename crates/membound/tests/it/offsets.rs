@@ -19,12 +19,8 @@ fn case(scan: Scan) -> Case {
 
 /// Samples on a core of 4 GHz with a clock of 2 GHz: a tick is two cycles, a sample a thousand accesses.
 fn sweeps(scan: Scan, count: u32, cycles: impl Fn(i64) -> f64) -> Samples {
-    let mut samples = Samples::default();
-    for at in (0..count).flat_map(|_| scan.offsets()) {
-        let ticks = (cycles(at) * 500.0) as u64;
-        samples.push(Sample { ticks, core_clock_ticks: 10_000, ..Sample::default() });
-    }
-    samples
+    let ticks = (0..count).flat_map(|_| scan.offsets()).map(|at| (cycles(at) * 500.0) as u64);
+    ticks.map(|ticks| Sample { ticks, core_clock_ticks: 10_000, ..Sample::default() }).collect()
 }
 
 fn visit(scan: Scan, samples: Samples) -> Measurement {

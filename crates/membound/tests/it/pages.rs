@@ -198,10 +198,7 @@ fn an_interrupted_visit_has_no_samples() {
 fn made_up(work: PageWork, kind: MemoryKind, threads: u32, ticks: u64, faults: u32) -> Measurement {
     let cpus: Vec<u32> = (0..threads).collect();
     let working_set = Bytes(u64::from(threads) * Bytes::mib(64).0);
-    let mut samples = Samples::default();
-    for _ in 0..9 {
-        samples.push(Sample { ticks, core_clock_ticks: 1, faults, ..Sample::default() });
-    }
+    let samples = Samples::from_iter([Sample { ticks, core_clock_ticks: 1, faults, ..Sample::default() }; 9]);
     let huge_bytes = Some(if kind == MemoryKind::Thp { working_set } else { Bytes(0) });
     let obtained = Obtained { bytes: working_set, huge_bytes, ..Obtained::default() };
     let volume = Volume { units: working_set.0 / BASE_PAGE, ..Volume::default() };

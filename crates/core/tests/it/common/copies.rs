@@ -14,10 +14,7 @@ pub const BUFFER: u64 = 32_000_000;
 /// Visits to the copy from the heap to `kind`, each sample of so many nanoseconds.
 pub fn copies(kind: MemoryKind, protocol: Protocol, ticks: u64) -> Measurement {
     let variant = usual("copy", Width::Scalar, StoreKind::Regular);
-    let mut samples = Samples::default();
-    for _ in 0..9 {
-        samples.push(Sample { ticks, core_clock_ticks: 1000, ..Sample::default() });
-    }
+    let samples = Samples::from_iter([Sample { ticks, core_clock_ticks: 1000, ..Sample::default() }; 9]);
     let volume = Volume {
         unit: Unit::Element,
         units: BUFFER / 8,

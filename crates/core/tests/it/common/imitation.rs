@@ -8,7 +8,7 @@ use membound_core::case::Case;
 use membound_core::machine::Machine;
 use membound_core::memory::Obtained;
 use membound_core::memory::located::NodePages;
-use membound_core::record::{Measured, Measurement, Record, Sample, Samples, Volume};
+use membound_core::record::{Measured, Measurement, Record, Sample, Volume};
 
 /// Ticks a second of the imitated clock, and links of its dependent-add chain.
 pub const HZ: f64 = 2e9;
@@ -84,12 +84,10 @@ pub fn visit(case: &Case, bps: f64, pages: &[(u32, u64)]) -> Measurement {
 
 /// The same on a core of another clock.
 pub fn visit_at(case: &Case, bps: f64, pages: &[(u32, u64)], core_hz: f64) -> Measurement {
-    let mut samples = Samples::default();
-    for share in [0.99, 1.0, 1.01, 1.0, 0.995, 1.005, 1.0] {
-        let ticks = (case.working_set.0 as f64 / (bps * share) * HZ) as u64;
-        let core_clock_ticks = (LINKS as f64 / core_hz * HZ) as u64;
-        samples.push(Sample { ticks, core_clock_ticks, ..Sample::default() });
-    }
+    let core_clock_ticks = (LINKS as f64 / core_hz * HZ) as u64;
+    let shares = [0.99, 1.0, 1.01, 1.0, 0.995, 1.005, 1.0];
+    let ticks = shares.map(|share| (case.working_set.0 as f64 / (bps * share) * HZ) as u64);
+    let samples = ticks.map(|ticks| Sample { ticks, core_clock_ticks, ..Sample::default() }).into_iter().collect();
     let volume = Volume { units: case.working_set.0 / 8, loaded: case.working_set.0, ..Volume::default() };
     let pages_on_node = pages.iter().map(|&(node, pages)| NodePages { node, pages }).collect();
     let obtained = Obtained { bytes: case.working_set, pages_on_node, ..Obtained::default() };
