@@ -13,7 +13,7 @@ use membound_analyze::output::{csv, terminal};
 use membound_analyze::row::AnyRow;
 use membound_core::case::{Case, Work};
 use membound_core::memory::{MemoryKind, MemorySpec};
-use membound_core::record::{Line, Measurement, Outcome, Record, RecordError, Writer};
+use membound_core::record::{Measurement, Outcome, Record, RecordError};
 use membound_core::units::Bytes;
 use membound_core::work::addrmap::{Conflict, Stage};
 use membound_measure::executor::fake::{Fake, FakeLevel, Noise};
@@ -276,13 +276,9 @@ fn what_was_cut_off_says_so() {
 fn a_record_with_pairs_beyond_its_memory_is_damaged() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("run.jsonl");
-    let mut writer = Writer::new(std::fs::File::create(&path).unwrap());
-    writer.line(&Line::Header(Box::new(record(&fake(None), Vec::new()).header))).unwrap();
     let outcome = Outcome::Unavailable { reason: "made up".into() };
     let measurement = Measurement::new(case(MemoryKind::Thp, &[[0, 16 << 14]]), 0, outcome);
-    for _ in 0..2 {
-        writer.line(&Line::Measurement(Box::new(measurement.clone()))).unwrap();
-    }
+    by_hand::write(&record(&fake(None), vec![measurement; 2]), &path);
     assert!(matches!(Record::read(&path), Err(RecordError::Damaged { line: 2, .. })));
 }
 

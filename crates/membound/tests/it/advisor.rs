@@ -2,6 +2,7 @@
 
 use std::process::Command;
 
+use crate::common::by_hand;
 use crate::common::imitation::{machine, record, visit};
 use crate::common::program::tried;
 use crate::common::skip::skip;
@@ -17,7 +18,7 @@ use membound_core::kernel::catalog::{Kernel, Rows};
 use membound_core::kernel::formula::Formula;
 use membound_core::kernel::{StoreKind, Width};
 use membound_core::memory::{MemoryKind, MemorySpec};
-use membound_core::record::{Line, Measurement, Record, Writer};
+use membound_core::record::Measurement;
 use membound_core::units::Bytes;
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
@@ -544,10 +545,7 @@ fn the_lines_to_write_compile() {
 fn the_command_advises_from_a_record() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("numa.jsonl");
-    let mut writer = Writer::new(std::fs::File::create(&path).unwrap());
-    let Record { header, measurements, .. } = record(machine(NODES), measured());
-    writer.line(&Line::Header(Box::new(header))).unwrap();
-    measurements.into_iter().for_each(|visit| writer.line(&Line::Measurement(Box::new(visit))).unwrap());
+    by_hand::write(&record(machine(NODES), measured()), &path);
     let (code, text, stderr) = tried(&["advise", "triad", path.to_str().unwrap(), "--size", "18GiB"]);
     assert_eq!(code, Some(0), "{stderr}");
     assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");

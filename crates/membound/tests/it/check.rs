@@ -26,7 +26,7 @@ use membound_core::machine::Machine;
 use membound_core::machine::fact::Fact;
 use membound_core::machine::firmware::Dimm;
 use membound_core::machine::spec::Sheet;
-use membound_core::record::{Line, Outcome, Record, Writer};
+use membound_core::record::{Outcome, Record};
 use membound_core::units::Bytes;
 use membound_measure::executor::fake::Fake;
 
@@ -495,14 +495,6 @@ fn checked(folder: &Path, arguments: &[&str]) -> (i32, String, String) {
     (output.status.code().unwrap(), text(&output.stdout), text(&output.stderr))
 }
 
-fn write(path: &Path, record: &Record) {
-    let mut writer = Writer::new(File::create(path).unwrap());
-    writer.line(&Line::Header(Box::new(record.header.clone()))).unwrap();
-    for visit in &record.measurements {
-        writer.line(&Line::Measurement(Box::new(visit.clone()))).unwrap();
-    }
-}
-
 /// A small baseline of this very machine: what one core reads from its nearest caches. Any record is one.
 fn small_baseline(path: &Path) {
     let path = path.display().to_string();
@@ -559,7 +551,7 @@ fn a_real_check_passes_fails_and_writes() {
     let (code, shown, _) = told!(&[&["-v", "--baseline", p(&at("base.jsonl"))], &LOOSE[..]].concat());
     assert!(code == 0 && shown.starts_with("healthy\n") && shown.contains("L1 read, one core"), "{shown}");
 
-    write(&at("fast.jsonl"), &thirty_times(&Record::read(&at("base.jsonl")).unwrap()));
+    by_hand::write(&thirty_times(&Record::read(&at("base.jsonl")).unwrap()), &at("fast.jsonl"));
     let (fast, prom) = (at("fast.jsonl"), at("m.prom"));
     let flags = ["--baseline", p(&fast), "--prometheus", p(&prom)];
     let (code, line, talk) = told!(&[&flags, &LOOSE[..]].concat());
@@ -618,10 +610,10 @@ fn bad_baselines_and_words_are_exit_code_2() {
     fs::write(at("future.jsonl"), "{\"type\":\"header\",\"schema\":99,\"tool\":\"membound 9.9.9\"}\n").unwrap();
     fs::write(at("text.jsonl"), "hello\n").unwrap();
     fs::create_dir(at("folder")).unwrap();
-    write(&at("nothing.jsonl"), &by_hand::record(clock(1e9), unknown_machine(), Vec::new()));
+    by_hand::write(&by_hand::record(clock(1e9), unknown_machine(), Vec::new()), &at("nothing.jsonl"));
     let mut stranger = Record::read(&at("nothing.jsonl")).unwrap();
     stranger.header.machine.identity.model = Fact::Known("Another CPU".into());
-    write(&at("stranger.jsonl"), &stranger);
+    by_hand::write(&stranger, &at("stranger.jsonl"));
     let refuses = |flags: &[&str], part: &str| {
         let (code, shown, talk) = checked(folder.path(), flags);
         assert_eq!((code, shown.as_str()), (2, ""), "{flags:?}: {talk}");
@@ -754,7 +746,7 @@ fn slurm_drains_the_faulty_node() {
     let baseline = Record::read(&at("base.jsonl")).unwrap();
     for (node, record) in [("n1", baseline.clone()), ("n2", baseline.clone()), ("n3", thirty_times(&baseline))] {
         // Whole at once: checks are running already.
-        write(&at("unfinished"), &record);
+        by_hand::write(&record, &at("unfinished"));
         fs::rename(at("unfinished"), at(&format!("{node}.jsonl"))).unwrap();
     }
     let within = Duration::from_secs(240);

@@ -2,7 +2,7 @@
 //! published table, what a user may do wrong.
 
 use crate::common::schema::Validator;
-use crate::common::{imitation, record_of};
+use crate::common::{by_hand, imitation, record_of};
 use std::path::{Path, PathBuf};
 
 use membound_analyze::across::compare::compare;
@@ -18,7 +18,7 @@ use membound_core::kernel::{StoreKind, Width};
 use membound_core::machine::Machine;
 use membound_core::memory::behaviour::IGNORED;
 use membound_core::memory::{MemoryKind, MemorySpec, Obtained};
-use membound_core::record::{End, Environment, Line, Measured, Measurement, Outcome, Record, Sample, Volume, Writer};
+use membound_core::record::{End, Environment, Measured, Measurement, Outcome, Record, Sample, Volume};
 use membound_core::units::Bytes;
 use membound_core::work::c2c::{Handover, Home};
 use proptest::prelude::*;
@@ -452,12 +452,7 @@ proptest! {
 fn written(folder: &TempDir, name: &str, record: &Record) -> PathBuf {
     let path = folder.path().join(name);
     std::fs::create_dir_all(path.parent().unwrap()).unwrap();
-    let mut writer = Writer::new(std::fs::File::create(&path).unwrap());
-    writer.line(&Line::Header(Box::new(record.header.clone()))).unwrap();
-    for measurement in &record.measurements {
-        writer.line(&Line::Measurement(Box::new(measurement.clone()))).unwrap();
-    }
-    record.end.iter().for_each(|end| writer.line(&Line::End(end.clone())).unwrap());
+    by_hand::write(record, &path);
     path
 }
 

@@ -1,5 +1,6 @@
 //! Latency under load: rows, curves and sentences from made-up records whose memory is known; a short real visit.
 
+use crate::common::by_hand;
 use crate::common::skip::skip;
 use membound_analyze::experiments::loaded::rows::LoadedRow;
 use membound_analyze::flag::Flag;
@@ -9,9 +10,7 @@ use membound_core::case::{Case, Work};
 use membound_core::experiments as plan;
 use membound_core::kernel::mix::Mix;
 use membound_core::memory::{MemoryKind, MemorySpec};
-use membound_core::record::{
-    Line, Measured, Measurement, Outcome, Record, RecordError, Sample, Samples, Volume, Writer,
-};
+use membound_core::record::{Measured, Measurement, Outcome, Record, RecordError, Sample, Samples, Volume};
 use membound_core::units::Bytes;
 use membound_core::work::loaded::{Load, Loaded};
 
@@ -167,9 +166,7 @@ fn a_record_whose_columns_do_not_line_up_is_refused() {
     }
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("damaged.jsonl");
-    let mut writer = Writer::new(std::fs::File::create(&path).unwrap());
-    writer.line(&Line::Header(Box::new(record(Vec::new()).header))).unwrap();
-    writer.line(&Line::Measurement(Box::new(damaged))).unwrap();
+    by_hand::write(&record(vec![damaged]), &path);
     assert!(matches!(Record::read(&path), Err(RecordError::Damaged { line: 2, .. })));
 }
 

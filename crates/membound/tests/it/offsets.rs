@@ -1,5 +1,6 @@
 //! What offsets cost, worked out from made-up records whose groups were counted by hand; and one real visit.
 
+use crate::common::by_hand;
 use crate::common::skip::skip;
 use membound_analyze::experiments::offsets::rows::OffsetRow;
 use membound_analyze::flag::Flag;
@@ -10,7 +11,7 @@ use membound_core::experiments::choice::Breadth;
 use membound_core::kernel::scan::Scan;
 use membound_core::machine::Machine;
 use membound_core::memory::{MemoryKind, MemorySpec};
-use membound_core::record::{Line, Measured, Measurement, Outcome, Record, RecordError, Sample, Samples, Writer};
+use membound_core::record::{Measured, Measurement, Outcome, Record, RecordError, Sample, Samples};
 use membound_core::units::Bytes;
 
 fn case(scan: Scan) -> Case {
@@ -147,13 +148,9 @@ fn a_fault_spoils_the_scan() {
 
 #[test]
 fn a_size_that_no_access_has_is_damage() {
-    let mut file = tempfile::NamedTempFile::new().unwrap();
-    let record = record(Vec::new());
-    let mut writer = Writer::new(&mut file);
-    writer.line(&Line::Header(Box::new(record.header))).unwrap();
-    for scan in [Scan::Load { bytes: 0 }, Scan::Forwarding { stored: u32::MAX, loaded: 8 }] {
-        writer.line(&Line::Measurement(Box::new(visit(scan, Samples::default())))).unwrap();
-    }
+    let file = tempfile::NamedTempFile::new().unwrap();
+    let scans = [Scan::Load { bytes: 0 }, Scan::Forwarding { stored: u32::MAX, loaded: 8 }];
+    by_hand::write(&record(scans.map(|scan| visit(scan, Samples::default())).into()), file.path());
     assert!(matches!(Record::read(file.path()), Err(RecordError::Damaged { line: 2, .. })));
 }
 

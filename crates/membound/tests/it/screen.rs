@@ -27,7 +27,7 @@ use membound_core::machine::fact::Fact;
 use membound_core::memory::{MemoryKind, MemorySpec};
 use membound_core::record::probes::ProbeSamples;
 use membound_core::record::skim::{Cases, Skim};
-use membound_core::record::{End, Environment, Line, Measurement, Outcome, Record, Writer};
+use membound_core::record::{End, Environment, Measurement, Outcome, Record};
 use membound_core::units::Bytes;
 use proptest::prelude::*;
 
@@ -464,12 +464,7 @@ fn node(host: &str, memory: f64, seed: u64) -> Record {
 fn write(folder: &Path, name: &str, record: &Record) -> PathBuf {
     std::fs::create_dir_all(folder).unwrap();
     let path = folder.join(name);
-    let mut writer = Writer::new(std::fs::File::create(&path).unwrap());
-    writer.line(&Line::Header(Box::new(record.header.clone()))).unwrap();
-    for measurement in &record.measurements {
-        writer.line(&Line::Measurement(Box::new(measurement.clone()))).unwrap();
-    }
-    record.end.iter().for_each(|end| writer.line(&Line::End(end.clone())).unwrap());
+    by_hand::write(record, &path);
     path
 }
 

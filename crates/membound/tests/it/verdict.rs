@@ -1,7 +1,7 @@
 //! The verdict: each cause planted in machines of random parameters is found, and healthy machines have none. What it says
 //! of a record made by hand, with numbers worked out by hand. The commands that it names are commands.
 
-use crate::common::by_hand::module;
+use crate::common::by_hand::{self, module};
 use crate::common::imitation::{self, record, visit};
 use crate::common::planted::{Machines, Simulated};
 use crate::common::program::membound;
@@ -21,7 +21,7 @@ use membound_core::machine::firmware::Dimm;
 use membound_core::machine::limits::CpuTimeLimit;
 use membound_core::memory::{MemoryKind, MemorySpec};
 use membound_core::record::probes::{ProbeSamples, Reading};
-use membound_core::record::{Line, Measurement, Outcome, Sample, Samples, Writer};
+use membound_core::record::{Measurement, Outcome, Sample, Samples};
 use membound_core::units::Bytes;
 
 /// Healthy machines, and machines of each cause: seeds count from these.
@@ -369,13 +369,7 @@ fn the_command_prints_it_alone() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("run.jsonl");
     let (_, report) = simulated(&mut Machines::default(), Some(CauseKind::WriteAllocate), 2000);
-    let record = Simulated::new(&mut Machines::default(), Some(CauseKind::WriteAllocate), 2000).record();
-    let mut writer = Writer::new(std::fs::File::create(&path).unwrap());
-    writer.line(&Line::Header(Box::new(record.header))).unwrap();
-    for visit in record.measurements {
-        writer.line(&Line::Measurement(Box::new(visit))).unwrap();
-    }
-    writer.line(&Line::End(record.end.unwrap())).unwrap();
+    by_hand::write(&Simulated::new(&mut Machines::default(), Some(CauseKind::WriteAllocate), 2000).record(), &path);
     let run = |flags: &[&str]| {
         let path = path.to_str().unwrap();
         let output = membound().args(["report", path]).args(flags).output().unwrap();

@@ -1,6 +1,6 @@
 //! Warnings: each rule on a machine or a run that has the cause, and on one like it that has not.
 
-use crate::common::imitation;
+use crate::common::{by_hand, imitation};
 
 use crate::common::imitation::{HZ, record, visit, visit_at};
 use crate::common::program::tried;
@@ -13,7 +13,7 @@ use membound_core::kernel::{StoreKind, Width};
 use membound_core::machine::Machine;
 use membound_core::machine::fact::Fact;
 use membound_core::memory::{MemoryKind, MemorySpec};
-use membound_core::record::{End, Environment, Line, Measurement, Outcome, Record, Writer};
+use membound_core::record::{End, Environment, Measurement, Outcome, Record};
 use membound_core::units::{Bytes, Hertz};
 
 const CPU: &str = "sys/devices/system/cpu";
@@ -375,10 +375,7 @@ fn a_record_tells_its_warnings_alone() {
     let folder = tempfile::tempdir().unwrap();
     let write = |name: &str, record: Record| {
         let path = folder.path().join(name);
-        let mut writer = Writer::new(std::fs::File::create(&path).unwrap());
-        writer.line(&Line::Header(Box::new(record.header))).unwrap();
-        record.measurements.into_iter().for_each(|visit| writer.line(&Line::Measurement(Box::new(visit))).unwrap());
-        writer.line(&Line::End(record.end.unwrap())).unwrap();
+        by_hand::write(&record, &path);
         path.to_str().unwrap().to_string()
     };
     let run = || rounds(&triad(&[0], FIRST_TOUCH), &[(0, 9)]);
