@@ -25,8 +25,9 @@ use membound_core::kernel::formula::{Formula, Role, Stream};
 use membound_core::kernel::isa::Isa;
 use membound_core::kernel::naive::Twin;
 use membound_core::kernel::{LoadKind, StoreKind, Unsupported, Variant, Width, naive};
+use membound_core::memory::Obtained;
 use membound_core::record::probes::{ProbeSamples, Reading};
-use membound_core::record::{Samples, Volume};
+use membound_core::record::{Measured, Samples, Volume};
 use membound_core::units::{Bytes, Hertz, LINE};
 
 /// The kernel counts steal in ticks of 10 ms; reading it more often than it changes only disturbs.
@@ -38,7 +39,7 @@ const PROBE_TRIPS: [u64; 2] = if cfg!(target_arch = "aarch64") { [1024, 2048] } 
 /// Calls of either length that tell what a call takes.
 const CALL_TRIES: usize = 128;
 /// Links of the chain behind each reading of the core clock.
-pub(crate) const CORE_CLOCK_LINKS: u64 = PROBE_TRIPS[0] * CHAIN_LINKS;
+const CORE_CLOCK_LINKS: u64 = PROBE_TRIPS[0] * CHAIN_LINKS;
 
 /// Tells the core's clock, and how much of its core the calling thread has. Touches registers only, so no data leaves a
 /// cache for it.
@@ -480,6 +481,11 @@ pub(crate) fn volume(kernel: &Kernel, variant: &Variant, elements: u64) -> Volum
         write_allocated: elements * traffic.write_allocated,
         flops: elements * u64::from(kernel.formula().flops()),
     }
+}
+
+/// What came of a visit in which such samples were taken, each of so many repetitions.
+pub(crate) fn measured(volume: Volume, (samples, repetitions): (Samples, u64), obtained: Obtained) -> Measured {
+    Measured { volume, repetitions, core_clock_links: CORE_CLOCK_LINKS, samples, obtained }
 }
 
 /// Ticks from one reading of the clock to a later one, at least 1. A clock that was set back in between, as by a suspend,

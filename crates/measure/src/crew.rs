@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use crate::bench::{CORE_CLOCK_LINKS, StealMeter, Tools, elapsed, keep_probes, pin};
+use crate::bench::{StealMeter, Tools, elapsed, keep_probes, measured, pin};
 use crate::memory::places::SharedPlaces;
 use crate::no_visit::NoVisit;
 use crate::os::processes::{Talk, start_worker};
@@ -263,9 +263,8 @@ pub(crate) fn measure(
         return Err(NoVisit::OutOfTime);
     }
     let all = obtained.iter().map(|(_, own)| own.clone()).reduce(Obtained::and).unwrap_or_default();
-    let core_clock_links = CORE_CLOCK_LINKS;
     let volume = volumes.into_iter().reduce(together).unwrap_or_default();
-    Ok((Measured { volume, repetitions, core_clock_links, samples, obtained: all }, obtained))
+    Ok((measured(volume, (samples, repetitions), all), obtained))
 }
 
 fn together(a: Volume, b: Volume) -> Volume {

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use crate::answers::timed_scalar;
 use crate::arena::{Arenas, Arrays, Layout};
-use crate::bench::{CORE_CLOCK_LINKS, Codes, Probe, Tools, check_whole_accesses, compile, volume};
+use crate::bench::{Codes, Probe, Tools, check_whole_accesses, compile, measured, volume};
 use crate::chaser::Chaser;
 use crate::code::{Call, Executable};
 use crate::controllers::Controllers;
@@ -234,10 +234,7 @@ impl Native {
                 self.arenas.keep(cpu, task.arrays);
             }
         }
-        let (samples, repetitions) = results?;
-        let volume = volume(kernel, variant, elements);
-        let measured = Measured { volume, repetitions, core_clock_links: CORE_CLOCK_LINKS, samples, obtained };
-        Ok((measured, threads))
+        Ok((measured(volume(kernel, variant, elements), results?, obtained), threads))
     }
 
     /// The same beside a filled page cache, on memory of its own that is given back afterwards.

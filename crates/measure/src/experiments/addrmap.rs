@@ -7,7 +7,7 @@ use crate::os::pages::Frames;
 use membound_core::record::Unit;
 
 use crate::asm::pair;
-use crate::bench::{CORE_CLOCK_LINKS, Tools, executable};
+use crate::bench::{Tools, executable, measured};
 use crate::code::{Call, Executable};
 use crate::memory::region::Region;
 use crate::memory::touch;
@@ -66,14 +66,9 @@ impl Prober {
         }
         let mut probe = Probe { code, held, batch, done: 0, call: Call::empty(1) };
         let solo = Solo::new(cpu, quota, tools).in_rounds(PROBE_PERIOD, batch.pairs.len());
-        let (samples, repetitions) = solo.measure(&mut probe)?;
-        Ok(Measured {
-            volume: Volume { units: 2, unit: Unit::Line, loaded: 2 * LINE, ..Volume::default() },
-            repetitions,
-            core_clock_links: CORE_CLOCK_LINKS,
-            samples,
-            obtained: held.obtained.clone(),
-        })
+        let taken = solo.measure(&mut probe)?;
+        let volume = Volume { units: 2, unit: Unit::Line, loaded: 2 * LINE, ..Volume::default() };
+        Ok(measured(volume, taken, held.obtained.clone()))
     }
 
     /// Makes sure that the case's memory is held, and made of pages of the size that it relies on.

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use crate::asm::handover;
 use crate::asm::handover::Side;
-use crate::bench::{CORE_CLOCK_LINKS, Tools, executable, pin};
+use crate::bench::{Tools, executable, measured, pin};
 use crate::code::{Call, Executable};
 use crate::memory::region::Region;
 use crate::memory::touch;
@@ -68,10 +68,10 @@ impl Passer {
         let cpus = [first, second];
         let (partner, meeting, stop) = (AtomicU32::new(0), Meeting::default(), Stop::default());
         let pair = Pair { line, code, quota, cpus, partner, meeting, stop };
-        let (samples, repetitions) = pair.play(&mut region, handover.home, tools)?;
+        let taken = pair.play(&mut region, handover.home, tools)?;
         let volume = Volume { units: 2, unit: Unit::HandOver, ..Volume::default() };
         let obtained = region.inspect(Bytes(BASE_PAGE));
-        Ok(Measured { volume, repetitions, core_clock_links: CORE_CLOCK_LINKS, samples, obtained })
+        Ok(measured(volume, taken, obtained))
     }
 }
 

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::time::Duration;
 
-use crate::bench::CORE_CLOCK_LINKS;
+use crate::bench::measured;
 use crate::driver::host_memory::HostMemory;
 use crate::driver::tools::HostTools;
 use crate::driver::{Access, Copying, Driver, Memory, SCALAR};
@@ -45,11 +45,11 @@ pub(crate) fn visit<D: Driver>(
     let solo = Solo::new(case.cpus.first().copied().unwrap_or(0), quota, &tools);
     let ends = Ends { driver, peer, host: work.host.unwrap_or(Buffer::Regular), bytes: case.working_set.0 as usize };
     let mut copier = Copier { ends, route: work.route, legs: Vec::new() };
-    let (samples, repetitions) = solo.measure(&mut copier)?;
+    let taken = solo.measure(&mut copier)?;
     let moved = case.working_set.0 * if work.route.is_both_ways() { 2 } else { 1 };
     let volume = Volume { units: 1, unit: Unit::Operation, loaded: moved, stored: moved, ..Volume::default() };
     let obtained = Obtained { bytes: case.working_set, ..Obtained::default() };
-    Ok(Measured { volume, repetitions, core_clock_links: CORE_CLOCK_LINKS, samples, obtained })
+    Ok(measured(volume, taken, obtained))
 }
 
 /// Between what is copied.

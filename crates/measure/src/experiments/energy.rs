@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
-use crate::bench::CORE_CLOCK_LINKS;
+use crate::bench::measured;
 use crate::no_visit::NoVisit;
 use crate::team::{Task, Team};
+use membound_core::memory::Obtained;
 use membound_core::record::{Measured, Volume};
 
 /// One repetition.
@@ -12,9 +13,8 @@ const NAP: Duration = Duration::from_millis(1);
 
 /// Takes samples of nothing.
 pub(crate) fn measure(team: Team<'_>) -> Result<Measured, NoVisit> {
-    let (samples, repetitions) = team.measure(&mut [Sleep])?;
-    let obtained = membound_core::memory::Obtained::default();
-    Ok(Measured { volume: Volume::default(), repetitions, core_clock_links: CORE_CLOCK_LINKS, samples, obtained })
+    let taken = team.measure(&mut [Sleep])?;
+    Ok(measured(Volume::default(), taken, Obtained::default()))
 }
 
 struct Sleep;

@@ -2,7 +2,7 @@
 
 #![allow(unsafe_code)]
 
-use crate::bench::{CORE_CLOCK_LINKS, executable};
+use crate::bench::{executable, measured};
 use crate::code::{Call, Executable};
 use crate::no_visit::NoVisit;
 use crate::team::{Task, Team};
@@ -27,10 +27,10 @@ pub(crate) fn measure(case: &Case, flops: Flops, team: Team<'_>, isa: Isa) -> Re
     for (factor, addend, trips) in [(2.0, 5.0, 1), (2.0, 1.0, 1), (-1.0, 7.0, 3)] {
         tasks[0].play(factor, addend, trips)?;
     }
-    let (samples, repetitions) = team.measure(&mut tasks)?;
+    let taken = team.measure(&mut tasks)?;
     let threads = case.cpus.len() as u64;
     let volume = Volume { units: threads, unit: Unit::Trip, flops: threads * flops.per_trip(), ..Volume::default() };
-    Ok(Measured { volume, repetitions, core_clock_links: CORE_CLOCK_LINKS, samples, obtained: Obtained::default() })
+    Ok(measured(volume, taken, Obtained::default()))
 }
 
 /// The chains of one thread.

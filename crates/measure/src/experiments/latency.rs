@@ -4,7 +4,7 @@ use membound_core::case::Case;
 use membound_core::kernel::chase::Chase;
 use membound_core::record::{Measured, Unit, Volume};
 
-use crate::bench::CORE_CLOCK_LINKS;
+use crate::bench::measured;
 use crate::chaser::{Chaser, Links};
 use crate::memory::places::Places;
 use crate::no_visit::NoVisit;
@@ -19,8 +19,8 @@ pub(crate) fn visit(
     places: &Places,
 ) -> Result<Measured, NoVisit> {
     let follow = |links: &mut [Links<'_>]| team.measure(links);
-    let ((samples, repetitions), obtained) = chaser.follow_each(case, chase, places, follow)?;
+    let (taken, obtained) = chaser.follow_each(case, chase, places, follow)?;
     let accesses = Chase::LINKS * u64::from(chase.chains) * case.threads() as u64;
     let volume = Volume { units: accesses, unit: Unit::Access, loaded: 8 * accesses, ..Volume::default() };
-    Ok(Measured { volume, repetitions, core_clock_links: CORE_CLOCK_LINKS, samples, obtained })
+    Ok(measured(volume, taken, obtained))
 }

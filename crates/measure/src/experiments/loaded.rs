@@ -12,7 +12,7 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
-use crate::bench::{CORE_CLOCK_LINKS, Codes, Tools, executable, pin};
+use crate::bench::{Codes, Tools, executable, measured, pin};
 use crate::chaser::{Chaser, Links};
 use crate::code::{Call, Executable};
 use crate::memory::region::Region;
@@ -124,8 +124,7 @@ impl Loader {
         let [loaded, stored] = mix.map_or([0, 0], Mix::bytes);
         let units = u64::from(mix.is_some()) * LINES;
         let volume = Volume { units, unit: Unit::Line, loaded, stored, ..Volume::default() };
-        let (repetitions, core_clock_links) = (repetitions * Chase::LINKS, CORE_CLOCK_LINKS);
-        Ok(Measured { volume, repetitions, core_clock_links, samples, obtained })
+        Ok(measured(volume, (samples, repetitions * Chase::LINKS), obtained))
     }
 
     /// Memory of each loading thread: kept, or new.

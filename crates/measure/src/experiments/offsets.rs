@@ -6,7 +6,7 @@
 use membound_core::record::Unit;
 use std::time::Duration;
 
-use crate::bench::{CORE_CLOCK_LINKS, Codes, Tools, executable};
+use crate::bench::{Codes, Tools, executable, measured};
 use crate::code::{Call, Executable};
 use crate::memory::region::Region;
 use crate::no_visit::NoVisit;
@@ -60,13 +60,8 @@ impl Scanner {
             other => other,
         })?;
         let [stored, loaded] = scan.bytes();
-        Ok(Measured {
-            volume: Volume { units: 1, unit: Unit::Access, loaded, stored, ..Volume::default() },
-            repetitions: trips * Scan::ACCESSES,
-            core_clock_links: CORE_CLOCK_LINKS,
-            samples,
-            obtained: region.inspect(Bytes(Scan::SCRATCH)),
-        })
+        let volume = Volume { units: 1, unit: Unit::Access, loaded, stored, ..Volume::default() };
+        Ok(measured(volume, (samples, trips * Scan::ACCESSES), region.inspect(Bytes(Scan::SCRATCH))))
     }
 }
 

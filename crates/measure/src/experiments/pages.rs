@@ -8,7 +8,7 @@ use membound_core::record::Unit;
 use std::fs::File;
 use std::hint::black_box;
 
-use crate::bench::{CORE_CLOCK_LINKS, Tools};
+use crate::bench::{Tools, measured};
 use crate::memory::huge;
 use crate::memory::places::Places;
 use crate::memory::region::Region;
@@ -40,10 +40,10 @@ const COLLAPSED_SHARE: f64 = 0.9;
 pub(crate) fn measure(case: &Case, work: PageWork, team: Team<'_>, tools: &Tools<'_>) -> Result<Measured, NoVisit> {
     let task = |_: &u32| Pages::new(case, work, tools.ticker, tools.places);
     let mut tasks: Vec<Pages> = case.cpus.iter().map(task).collect::<Result<_, NoVisit>>()?;
-    let (samples, repetitions) = team.measure(&mut tasks)?;
+    let taken = team.measure(&mut tasks)?;
     let bytes = tasks.iter().map(|task| task.region.bytes().0).sum();
     let obtained = tasks.into_iter().filter_map(|task| task.obtained).reduce(Obtained::and).unwrap_or_default();
-    Ok(Measured { volume: volume(work, bytes), repetitions, core_clock_links: CORE_CLOCK_LINKS, samples, obtained })
+    Ok(measured(volume(work, bytes), taken, obtained))
 }
 
 /// Bytes that the kernel zeroes or copies (or a device transfers) when every page of `bytes` is worked on once.

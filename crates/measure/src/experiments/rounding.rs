@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use crate::asm;
-use crate::bench::{CORE_CLOCK_LINKS, Codes, Parts, Tools, compile, executable, over_slices, volume};
+use crate::bench::{Codes, Parts, Tools, compile, executable, measured, over_slices, volume};
 use crate::code::{Executable, Fault};
 use crate::memory::allowance::Claim;
 use crate::no_visit::NoVisit;
@@ -17,6 +17,7 @@ use membound_core::kernel::formula::Formula;
 use membound_core::kernel::isa::Isa;
 use membound_core::kernel::naive::fused;
 use membound_core::kernel::unusual;
+use membound_core::memory::Obtained;
 use membound_core::record::{Measured, Results, Sample, Samples};
 use membound_core::units::Bytes;
 use membound_core::work::rounding::{Arithmetic, Data, SumOrder, Summation};
@@ -92,14 +93,8 @@ impl Adder {
         };
         let summands = &kept.summands;
         let mut sum = Sum { summands, formula, way, code, parts: None, result: 0.0, results: Results::default() };
-        let (samples, repetitions) = Solo::new(cpu, quota, tools).measure(&mut sum)?;
-        Ok(Measured {
-            volume: volume(kernel, &way.variant, elements as u64),
-            repetitions,
-            core_clock_links: CORE_CLOCK_LINKS,
-            samples,
-            ..Measured::default()
-        })
+        let taken = Solo::new(cpu, quota, tools).measure(&mut sum)?;
+        Ok(measured(volume(kernel, &way.variant, elements as u64), taken, Obtained::default()))
     }
 }
 

@@ -2,7 +2,7 @@
 
 #![allow(unsafe_code)]
 
-use crate::bench::{CORE_CLOCK_LINKS, executable};
+use crate::bench::{executable, measured};
 use crate::code::{Call, Executable};
 use crate::memory::places::Places;
 use crate::memory::region::Region;
@@ -34,17 +34,11 @@ pub(crate) fn measure(case: &Case, streams: Streams, team: Team<'_>, places: &Pl
         }
     };
     let mut walkers: Vec<Walker<'_>> = case.cpus.iter().map(walker).collect::<Result<_, _>>()?;
-    let (samples, repetitions) = team.measure(&mut walkers)?;
+    let taken = team.measure(&mut walkers)?;
     let obtained = walkers.iter().map(|walker| walker.region.inspect(streams.span(share))).reduce(Obtained::and);
     let [loaded, stored, write_allocated] = streams.bytes(share).map(|bytes| bytes * case.threads() as u64);
     let volume = Volume { units: (loaded + stored) / 8, loaded, stored, write_allocated, ..Volume::default() };
-    Ok(Measured {
-        volume,
-        repetitions,
-        core_clock_links: CORE_CLOCK_LINKS,
-        samples,
-        obtained: obtained.unwrap_or_default(),
-    })
+    Ok(measured(volume, taken, obtained.unwrap_or_default()))
 }
 
 /// One thread and its streams. On cache lines of its own: its call's results are written in each sample.

@@ -12,7 +12,7 @@ use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::time::Duration;
 
-use crate::bench::{CORE_CLOCK_LINKS, Codes, Tools, compile, volume as volume_of};
+use crate::bench::{Codes, Tools, compile, measured, volume as volume_of};
 use crate::driver::Driver;
 use crate::driver::tools::HostTools;
 use crate::experiments::device::buffers::Maker;
@@ -82,14 +82,14 @@ impl<D: Driver> DeviceBench<D> {
         let code = code.as_ref().map(|(variant, code)| (variant, *code));
         let solo = Solo::new(cpu, quota, &tools);
         let is_first_use = case.protocol == Protocol::FirstUse;
-        let (samples, repetitions) = if is_beside {
+        let taken = if is_beside {
             beside::measure(&solo, case, work, &maker, code)?
         } else {
             let mut operation = Operation::new(case, work.action, maker, &mut self.kernels, on_the_host(code)?);
             solo.measure(&mut Sampler::new(&mut operation, is_first_use || work.action == Action::Allocate))?
         };
         let volume = volume(case, work);
-        Ok(Measured { volume, repetitions, core_clock_links: CORE_CLOCK_LINKS, samples, obtained })
+        Ok(measured(volume, taken, obtained))
     }
 
     /// What buffers of this kind and size are; looked at once, on the CPU that works on them, whose node they lie on then.

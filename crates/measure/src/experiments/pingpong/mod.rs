@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 
 use serde::de::DeserializeOwned;
 
-use crate::bench::{CORE_CLOCK_LINKS, Probe, StealMeter};
+use crate::bench::{Probe, StealMeter, measured};
 use crate::experiments::pingpong::player::{Player, Report};
 use crate::experiments::pingpong::words::{Order, Part, pause, receive, send, tag};
 use crate::mpi::{Mpi, MpiError};
@@ -32,7 +32,7 @@ use membound_core::case::{Case, Work};
 use membound_core::experiments::pingpong::Host;
 use membound_core::memory::Obtained;
 use membound_core::record::world::Launcher;
-use membound_core::record::{Clock, Measured, Outcome, Sample, Samples, Volume, World, WorldHost};
+use membound_core::record::{Clock, Outcome, Sample, Samples, Volume, World, WorldHost};
 use membound_core::units::Bytes;
 use membound_core::work::pingpong::{MessageMode, PingPong, Seat};
 
@@ -179,11 +179,7 @@ impl<'a> PingPongs<'a> {
         };
         let obtained = cast.end()?;
         self.buffers = cast.own.and_then(Result::ok).and_then(Player::leave);
-        Ok(samples.and_then(|(samples, repetitions)| {
-            let (volume, obtained) = (volume(case, work), obtained?);
-            let core_clock_links = CORE_CLOCK_LINKS;
-            Ok(Measured { volume, repetitions, core_clock_links, samples, obtained }.into())
-        }))
+        Ok(samples.and_then(|taken| Ok(measured(volume(case, work), taken, obtained?).into())))
     }
 
     /// Checks what arrives, finds how many repetitions make a sample, takes samples, and checks again.

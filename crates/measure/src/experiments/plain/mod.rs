@@ -1,6 +1,6 @@
 //! Plain experiments on this machine: a team whose threads each copy or fill memory of their own. A file says how.
 
-use crate::bench::{CORE_CLOCK_LINKS, Source};
+use crate::bench::{Source, measured};
 use crate::memory::places::Places;
 use crate::memory::region::Region;
 use crate::memory::touch::touch;
@@ -56,10 +56,10 @@ fn measure_by(
         }
     };
     let mut movers: Vec<Mover> = case.cpus.iter().map(mover).collect::<Result<_, _>>()?;
-    let (samples, repetitions) = team.measure(&mut movers)?;
+    let taken = team.measure(&mut movers)?;
     let obtained = movers.iter().map(|mover| mover.region.inspect(touched)).reduce(Obtained::and).unwrap_or_default();
     let volume = volume(work, bytes * case.threads() as u64);
-    Ok(Measured { volume, repetitions, core_clock_links: CORE_CLOCK_LINKS, samples, obtained })
+    Ok(measured(volume, taken, obtained))
 }
 
 /// What a repetition moves that stores so many bytes.
