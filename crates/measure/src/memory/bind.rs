@@ -15,6 +15,8 @@ use std::io;
 
 use crate::memory::huge;
 use crate::memory::no_memory::NoMemory;
+use crate::memory::recipe::{Backing, Recipe};
+use crate::os::advice::Advice;
 use crate::os::numa;
 use crate::os::numa::Mode;
 use membound_core::machine::cpuset::CpuSet;
@@ -75,12 +77,28 @@ impl Binding {
             check_room(nodes, spec.kind, bytes, source)?;
         }
         let round = match spec.policy {
-            Policy::Weighted(weights) => systems_round(&weights, source).filter(|pages| is_fine(*pages, spec, bytes)),
+            Policy::Weighted(weights) => systems_round(&weights, source),
             policy => Some(sum(policy.shares().into_iter().map(|(_, weight)| weight))),
         };
-        let by_hand = || Way::Blocks { maps_most: maps_left(source) / 2 };
-        let way = round.map_or_else(by_hand, |round| Way::Kernel { mode, round });
+        let way = round.map_or_else(|| by_hand(source), |round| Way::Kernel { mode, round });
         Ok(Some(Binding { policy: spec.policy, way }))
+    }
+
+    /// The same, as it suits what is mapped for so many bytes: where the kernel's rounds are too long for it, blocks are placed by
+    /// hand. Pages of a file are made by whoever writes it, so blocks of its mapping decide nothing.
+    pub fn suited(self, recipe: &Recipe, bytes: Bytes, source: &Source) -> Result<Binding, NoMemory> {
+        match self.way {
+            Way::Blocks { .. } if recipe.is_of_a_file() => Err(NoMemory::absent(
+                format!("files can't be placed by hand, and the system's weights are not those of {}", self.policy),
+                "choose a kind without a file, such as thp, or set /sys/kernel/mm/mempolicy/weighted_interleave as root",
+            )),
+            Way::Kernel { mode: Mode::WeightedInterleave, round }
+                if !recipe.is_of_a_file() && !is_fine(round, self.policy.shares().len(), recipe, bytes) =>
+            {
+                Ok(Binding { way: by_hand(source), ..self })
+            }
+            _ => Ok(self),
+        }
     }
 
     /// Has the pages that `work` makes follow the policy, as far as the kernel can do that.
@@ -90,20 +108,6 @@ impl Binding {
                 numa::with_policy(mode, &self.policy.nodes(), work).map_err(|fault| self.refused(fault))
             }
             Way::Blocks { .. } => Ok(work()),
-        }
-    }
-
-    /// Pages of a file are made by whoever writes it, so blocks of its mapping decide nothing.
-    pub fn check_file(&self) -> Result<(), NoMemory> {
-        match self.way {
-            Way::Kernel { .. } => Ok(()),
-            Way::Blocks { .. } => Err(NoMemory::absent(
-                format!(
-                    "files can't be placed by hand, and the system's weights are not those of {}, or too large for it",
-                    self.policy
-                ),
-                "choose a kind without a file, such as thp, or set /sys/kernel/mm/mempolicy/weighted_interleave as root",
-            )),
         }
     }
 
@@ -204,19 +208,20 @@ fn systems_round(weights: &Weights, source: &Source) -> Option<u64> {
     pairs.iter().all(fits).then(|| sum(pairs.iter().map(|(_, has)| *has)))
 }
 
-/// Whether rounds of so many pages are small parts of so many bytes, or no larger than those of blocks would be. Files have no blocks.
-fn is_fine(round: u64, spec: MemorySpec, bytes: Bytes) -> bool {
-    use MemoryKind::{Dax, FilePrivate, FilePrivateCold, FileShared, FileSharedCold, Memfd, Tmpfs, Udmabuf};
-    if [Memfd, Tmpfs, FilePrivate, FilePrivateCold, FileShared, FileSharedCold, Dax, Udmabuf].contains(&spec.kind) {
-        return true;
-    }
-    let page = match spec.kind {
-        MemoryKind::Base | MemoryKind::Locked | MemoryKind::Populated => Bytes(BASE_PAGE),
+/// Whether rounds of so many pages on so many nodes are small parts of so many bytes, or no larger than those of blocks would be.
+fn is_fine(round: u64, nodes: usize, recipe: &Recipe, bytes: Bytes) -> bool {
+    let page = match recipe.backing {
+        Backing::Anonymous { pool: true, .. } => recipe.page as u64,
+        _ if recipe.advice == Some(Advice::NoHuge) => BASE_PAGE,
         // Of all others the kernel may make huge pages.
-        kind => kind.pool_page().unwrap_or_else(huge::transparent),
+        _ => huge::transparent().0,
     };
-    let by_hand = page.0.max(BLOCK as u64) * spec.policy.shares().len() as u64;
-    page.0 * round <= by_hand.max(bytes.0 / LEAST_ROUNDS)
+    let by_hand = page.max(BLOCK as u64) * nodes as u64;
+    page * round <= by_hand.max(bytes.0 / LEAST_ROUNDS)
+}
+
+fn by_hand(source: &Source) -> Way {
+    Way::Blocks { maps_most: maps_left(source) / 2 }
 }
 
 fn sum(weights: impl Iterator<Item = u8>) -> u64 {
@@ -284,6 +289,7 @@ fn check_room(nodes: NodeSet, kind: MemoryKind, bytes: Bytes, source: &Source) -
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::memory::recipe::Cached;
     use crate::skip::skip;
     use proptest::prelude::*;
     use std::fs;
@@ -339,11 +345,22 @@ mod tests {
             (Way::Kernel { mode: Mode::WeightedInterleave, round: 8 }, Way::Blocks { maps_most: 32 });
         assert_eq!((way("4k@weighted:0=3,4=1"), way("4k@weighted:0=6,4=2")), (by_the_kernel, by_the_kernel));
         assert_eq!(way("4k@weighted:0=1,4=1"), by_hand);
+        let suited = |spec: &str, recipe: Recipe, bytes: Bytes| {
+            binding(spec, bytes).unwrap().unwrap().suited(&recipe, bytes, &tree().1).unwrap().way
+        };
         // Rounds of 8 huge pages are coarser than two blocks, and a sixteenth of 256 MiB.
-        let thp = |mib| binding("thp@weighted:0=3,4=1", Bytes::mib(mib)).unwrap().unwrap().way;
+        let thp = |mib| {
+            let (kind, backing) = (MemoryKind::Thp, Backing::Anonymous { shared: false, pool: false });
+            suited("thp@weighted:0=3,4=1", Recipe::new(kind, backing, Bytes::mib(mib), BLOCK), Bytes::mib(mib))
+        };
         assert_eq!((thp(255), thp(256)), (by_hand, by_the_kernel));
-        let tmpfs = binding("tmpfs@weighted:0=3,4=1", Bytes::mib(64)).unwrap().unwrap();
-        assert!(tmpfs.way == by_the_kernel && tmpfs.check_file().is_ok(), "files can't be placed by hand");
+        let way = suited("tmpfs@weighted:0=3,4=1", file(), Bytes::mib(64));
+        assert_eq!(way, by_the_kernel, "files can't be placed by hand");
+    }
+
+    fn file() -> Recipe {
+        let backing = Backing::File { file: tempfile::tempfile().unwrap(), shared: true, cached: Cached::Itself };
+        Recipe::new(MemoryKind::Tmpfs, backing, Bytes::mib(64), 4096)
     }
 
     /// Asked for 3 and 1, the system has 6 and 2: a mapping may end 8 pages into a round, of which 6 are of one node.
@@ -361,7 +378,7 @@ mod tests {
         let binding = Binding::new(spec, Bytes::kib(4), &source).unwrap().unwrap();
         assert_eq!(binding.way, Way::Blocks { maps_most: 32 });
         assert!(binding.proof(8 << 20, 4096).unwrap().seen.contains("by hand, in blocks of 2 MiB"));
-        let reason = binding.check_file().unwrap_err().to_string();
+        let reason = binding.suited(&file(), Bytes::kib(4), &source).unwrap_err().to_string();
         assert!(reason.contains("weighted:0=3,4=1") && reason.contains("; choose a kind without a file"), "{reason}");
     }
 

@@ -103,6 +103,11 @@ impl Recipe {
         usize::try_from(bytes.0.max(1)).ok().and_then(|bytes| bytes.checked_next_multiple_of(page)).unwrap_or(most)
     }
 
+    /// Whether its pages are those of a file, or of a device's.
+    pub(crate) fn is_of_a_file(&self) -> bool {
+        matches!(self.backing, Backing::File { .. })
+    }
+
     /// Bytes that must be mapped to have aligned ones: the kernel aligns base and pool pages itself.
     pub(crate) fn mapped(&self) -> usize {
         let is_aligned = self.page <= base_page() || matches!(self.backing, Backing::Anonymous { pool: true, .. });

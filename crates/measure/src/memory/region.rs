@@ -61,7 +61,8 @@ impl Region {
 
     /// The same, aligned to and a multiple of `alignment` (a power of two, or 0) even where its pages are smaller.
     pub fn aligned(spec: MemorySpec, bytes: Bytes, alignment: Bytes, places: &Places) -> Result<Self, NoMemory> {
-        let binding = Binding::new(spec, bytes, &crate::machine::source())?;
+        let source = crate::machine::source();
+        let binding = Binding::new(spec, bytes, &source)?;
         // While the recipe is made, which may fill a file: what it comes to is claimed when it is mapped.
         let claim = claim(spec.kind, Recipe::whole_pages(bytes, BASE_PAGE as usize), &places.allowance)?;
         let recipe = || provider(spec.kind).recipe(bytes, places);
@@ -69,10 +70,8 @@ impl Region {
             Some(binding) => binding.around(recipe)??,
             None => recipe()?,
         };
-        if let (Some(binding), Backing::File { .. }) = (&binding, &recipe.backing) {
-            binding.check_file()?;
-        }
-        if recipe.page < alignment.0 as usize && !matches!(recipe.backing, Backing::File { .. }) {
+        let binding = binding.map(|binding| binding.suited(&recipe, bytes, &source)).transpose()?;
+        if recipe.page < alignment.0 as usize && !recipe.is_of_a_file() {
             recipe.page = alignment.0 as usize;
             recipe.bytes = Recipe::whole_pages(Bytes(recipe.bytes as u64), recipe.page);
         }
@@ -190,11 +189,11 @@ impl Region {
     /// # Errors
     /// The kernel's refusal: the node is gone, or may not be used.
     pub fn place(&self, policy: Policy) -> Result<(), NoMemory> {
-        let (spec, Recipe { bytes, page, .. }) = (MemorySpec { kind: self.recipe.kind, policy }, &self.recipe);
-        match Binding::new(spec, Bytes(*bytes as u64), &crate::machine::source())? {
-            Some(binding) => binding.apply(self.start, *bytes, *page, false),
-            None => Ok(()),
-        }
+        let (spec, bytes) = (MemorySpec { kind: self.recipe.kind, policy }, self.bytes());
+        let source = crate::machine::source();
+        let Some(binding) = Binding::new(spec, bytes, &source)? else { return Ok(()) };
+        let binding = binding.suited(&self.recipe, bytes, &source)?;
+        binding.apply(self.start, self.recipe.bytes, self.recipe.page, false)
     }
 
     /// Whether it is mapped.
