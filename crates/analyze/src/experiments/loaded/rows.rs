@@ -280,13 +280,13 @@ fn curves(rows: &[LoadedRow]) -> Vec<LoadCurve> {
     };
     let place = |index: usize| (rows[index].case.threads(), rows[index].chase());
     let alike = grouped((0..rows.len()).filter_map(mixed), |(mix, index)| (*mix, place(*index)));
-    let curve = |((mix, at), own): ((Mix, (usize, _)), Vec<(Mix, usize)>)| {
+    let curves = alike.into_iter().map(|((mix, at), own)| {
         let is_start =
             |index: &usize| rows[*index].load() == Load::Idle && rows[*index].is_sound() && place(*index) == at;
         let rows_of = (0..rows.len()).find(is_start).into_iter().chain(own.into_iter().map(|(_, index)| index));
         fitted(LoadCurve::bare(mix, at.0, rows_of.collect()), rows)
-    };
-    alike.into_iter().map(curve).collect()
+    });
+    curves.collect()
 }
 
 impl LoadCurve {
