@@ -34,6 +34,9 @@ words! {
     }
 }
 
+/// How the reason begins where a figure is above its limit.
+pub(crate) const FASTER: &str = "faster than ";
+
 /// Why there are no figures that hold.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Fault {
@@ -45,11 +48,11 @@ pub struct Fault {
 
 impl Fault {
     /// Whether this is a crash or a wrong result: lack of time or memory is none, nor are memory types that a hypervisor ignores
-    /// ([`Outcome::is_failure`]).
+    /// ([`Outcome::is_failure`]), nor is a figure above a limit, which may be what is wrong.
     pub(crate) fn is_failure(&self) -> bool {
         match self.outcome {
             Status::Crashed => true,
-            Status::Invalid => !self.reason.starts_with(IGNORED),
+            Status::Invalid => ![IGNORED, FASTER].iter().any(|no_failure| self.reason.starts_with(no_failure)),
             Status::Measured | Status::Unavailable => false,
         }
     }

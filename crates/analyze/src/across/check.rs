@@ -613,8 +613,9 @@ struct Share {
 
 /// Only what all cores read from memory and what one reads from a cache: limits of other mixes are less sure.
 fn share_of_sheet(probe: &Probe, report: &Report) -> Option<Share> {
-    // What crashed in one visit has figures of the others, which count for nothing.
-    let is_judged = |row: &&BandwidthRow| row.kernel() == "load" && row.quality.is_measured();
+    // What crashed in one visit has figures of the others, which count for nothing. What is faster than the sheet allows is healthy.
+    let is_failure = |row: &BandwidthRow| row.quality.fault().is_some_and(|fault| fault.is_failure());
+    let is_judged = |row: &&BandwidthRow| row.kernel() == "load" && !is_failure(row);
     let row = report.rows.iter().find(|row| row.case == probe.case).filter(is_judged)?;
     let is_whole = probe.level != "memory" || probe.quantity == ROLES[0].0;
     // By the probe's own level: a handful of cases may not tell the levels apart.

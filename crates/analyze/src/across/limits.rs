@@ -11,7 +11,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::experiments::bandwidth::rows::BandwidthRow;
-use crate::quality::Status;
+use crate::quality::{FASTER, Status};
 use crate::wording;
 use membound_core::kernel::catalog::Kernel;
 use membound_core::kernel::{Element, StoreKind, Width};
@@ -487,7 +487,7 @@ pub(crate) fn mark_impossible(rows: &mut [BandwidthRow], limits: &Limits, machin
         // Few rows are so fast that it takes to ask what of them the caches may hold.
         if rate.ends()[0] > most && rate.ends()[0] * beyond(&row.case.cpus) > most {
             let (memory, value) = (limits.names(&nodes), BytesPerSecond(limit.value));
-            let reason = format!("faster than {memory} can be: the limit is {value} ({}, {})", limit.basis, limit.says);
+            let reason = format!("{FASTER}{memory} can be: the limit is {value} ({}, {})", limit.basis, limit.says);
             row.quality.refuse(Status::Invalid, reason);
         }
     }

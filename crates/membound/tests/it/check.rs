@@ -328,6 +328,18 @@ fn a_sheet_judges_by_what_visits_tell_and_what_is_seen_again() {
     assert_eq!(of(&recovered, "memory triad").health, Health::Recovered);
 }
 
+/// Nothing says that it is the node, and not its sheet, that is wrong.
+#[test]
+fn faster_than_its_sheet_is_healthy() {
+    let mut scene = scene();
+    // Memory gives 12 GB/s together; the sheet promises 8 x 8 x 100 MT/s = 6.4 GB/s.
+    scene.criteria = Criteria { sheet: Some(sheet(100)), ..Criteria::default() };
+    let checkup = scene.held_to_sheet(5, &mut fake(2, 1.0));
+    assert_eq!(degraded(&checkup), [""; 0], "{checkup:?}");
+    let read = of(&checkup, "memory read");
+    assert_eq!((read.health, read.ratio.map(|ratio| ratio > 1.8)), (Health::Healthy, Some(true)));
+}
+
 #[test]
 fn a_crash_in_one_visit_is_no_health_whatever_the_others_reached() {
     let mut scene = scene();

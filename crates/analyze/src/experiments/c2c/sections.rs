@@ -76,7 +76,7 @@ fn moved(handovers: &Handovers) -> Option<String> {
     const NEAR: f64 = 1.0 / 3.0;
     const FAR: f64 = 2.0 / 3.0;
     let mut pairs: BTreeMap<[u32; 2], Vec<f64>> = BTreeMap::new();
-    for row in &handovers.rows {
+    for row in handovers.rows.iter().filter(|row| row.quality.is_measured()) {
         if let (&[a, b], Some(cost)) = (&row.case.cpus[..], row.latency_ns) {
             pairs.entry([a.min(b), a.max(b)]).or_default().push(cost.value());
         }

@@ -415,7 +415,8 @@ fn sharing(on: &OnDevice) -> Option<String> {
 fn reading(on: &OnDevice) -> Option<String> {
     /// As slow as memory that is not cached is, and cached memory never.
     const SLOW: f64 = 0.5;
-    let rate = |buffer: Buffer, action: Action| on.row(buffer, action)?.payload_bps;
+    let measured = |buffer, action| on.row(buffer, action).filter(|row| row.quality.is_measured());
+    let rate = |buffer: Buffer, action: Action| measured(buffer, action)?.payload_bps;
     let regular = rate(Buffer::Regular, Action::Load)?;
     let slow = |buffer: Buffer| {
         let load = rate(buffer, Action::Load)?;
