@@ -317,8 +317,10 @@ pub fn confirmed(first: Checkup, second: &Checkup) -> Checkup {
         if row.health != Health::Degraded {
             return row;
         }
-        let again = second.rows.iter().find(|other| other.quantity == row.quantity && other.against == row.against);
-        let Some(again) = again else {
+        let own = || second.rows.iter().filter(|other| other.quantity == row.quantity);
+        // What crashes in the second look is held against nothing there, and is degraded all the same.
+        let crashed = || own().find(|other| other.against.is_none() && other.health == Health::Degraded);
+        let Some(again) = own().find(|other| other.against == row.against).or_else(crashed) else {
             // What crashed, and is held against nothing, need only run.
             return match row.against.is_none() && second.measured.contains(&row.quantity) {
                 true => CheckRow { health: Health::Recovered, reason: None, ..row },

@@ -11,7 +11,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::experiments::bandwidth::rows::BandwidthRow;
-use crate::quality::{FASTER, Status};
+use crate::quality::{ABOVE_A_LIMIT, Status};
 use crate::wording;
 use membound_core::kernel::catalog::Kernel;
 use membound_core::kernel::{Element, StoreKind, Width};
@@ -484,10 +484,10 @@ pub(crate) fn mark_impossible(rows: &mut [BandwidthRow], limits: &Limits, machin
             (1.0 - cached / row.case.working_set.0.max(1) as f64).max(0.0)
         };
         let most = limit.value * WRONG_ABOVE;
-        // Few rows are so fast that it takes to ask what of them the caches may hold.
+        // Few rows are fast enough for what the caches may hold of them to matter.
         if rate.ends()[0] > most && rate.ends()[0] * beyond(&row.case.cpus) > most {
             let (memory, value) = (limits.names(&nodes), BytesPerSecond(limit.value));
-            let reason = format!("{FASTER}{memory} can be: the limit is {value} ({}, {})", limit.basis, limit.says);
+            let reason = format!("faster than {memory}{ABOVE_A_LIMIT}{value} ({}, {})", limit.basis, limit.says);
             row.quality.refuse(Status::Invalid, reason);
         }
     }

@@ -208,9 +208,10 @@ fn split_domains(machine: &Machine) -> Option<Warning> {
 }
 
 /// The evidence that nodes have too different an amount of memory, and the node that has most. Nodes without CPUs are memory of another
-/// kind, and may have any size.
+/// kind, and may have any size; of some it is not known.
 pub(crate) fn uneven(machine: &Machine) -> Option<(String, u32)> {
-    let with_cpus = || machine.nodes.iter().filter(|node| node.has_cpus());
+    let has_cpus = |node: &&Node| node.cpus.known().is_some_and(|cpus| !cpus.is_empty());
+    let with_cpus = || machine.nodes.iter().filter(has_cpus);
     let sizes = || with_cpus().filter_map(|node| Some((node.total.get()?, node.id)));
     let ((least, poorest), (greatest, richest)) = (sizes().min()?, sizes().max()?);
     // By more than what the kernel takes at boot.

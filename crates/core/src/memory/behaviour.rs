@@ -36,7 +36,7 @@ pub enum Touch {
 }
 
 impl Touch {
-    /// All, each at the place of its number.
+    /// All, in the order of their numbers.
     pub const ALL: [Touch; 4] = [Touch::Load, Touch::StoreWord, Touch::StoreLine, Touch::Flush];
 }
 

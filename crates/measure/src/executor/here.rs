@@ -99,7 +99,6 @@ fn has_memory_type(case: &Case) -> bool {
 
 #[cfg(test)]
 mod tests {
-
     use super::*;
     use membound_core::case as plan;
     use membound_core::case::StreamMemory;

@@ -60,7 +60,8 @@ struct Span {
 }
 
 impl Binding {
-    /// How to place `bytes` of memory; `None` where there is nothing to do.
+    /// How to place `bytes` of memory, as far as that is known before they are mapped ([`Binding::suited`] says the rest); `None` where
+    /// there is nothing to do.
     ///
     /// # Errors
     /// The nodes are not there, hold no memory, are forbidden, or have no room.

@@ -103,7 +103,7 @@ impl Recipe {
         usize::try_from(bytes.0.max(1)).ok().and_then(|bytes| bytes.checked_next_multiple_of(page)).unwrap_or(most)
     }
 
-    /// Whether its pages are those of a file, or of a device's.
+    /// Whether its pages are those of a file or a device.
     pub(crate) fn is_of_a_file(&self) -> bool {
         matches!(self.backing, Backing::File { .. })
     }

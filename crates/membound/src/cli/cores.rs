@@ -12,6 +12,7 @@ use crate::cli::words::{one_of, threads};
 use membound_analyze::output::terminal;
 use membound_core::experiments::c2c;
 use membound_core::experiments::c2c::STEPS;
+use membound_core::in_order::each_once;
 use membound_core::kernel::mix::Mix;
 use membound_core::work::c2c::Home;
 
@@ -45,21 +46,15 @@ pub struct LoadedArgs {
 
 pub(crate) const BUDGET: Duration = Duration::from_secs(30);
 
-/// What is named twice is meant once.
-fn each_once<T: Copy + PartialEq>(named: &[T]) -> Vec<T> {
-    let is_first = |(at, one): &(usize, &T)| !named[..*at].contains(one);
-    named.iter().enumerate().filter(is_first).map(|(_, one)| *one).collect()
-}
-
 /// Passes lines, and shows what it costs.
 pub fn c2c(args: &C2cArgs) -> anyhow::Result<Done> {
     let (job, frame) = Job::begin(&args.run, BUDGET, |report| terminal::answer(report, &report.handovers))?;
-    job.finish(&c2c::handovers(&frame, &each_once(&args.home)).map_err(usage)?)
+    job.finish(&c2c::handovers(&frame, &each_once(args.home.iter().copied())).map_err(usage)?)
 }
 
 /// Chases under load, and shows what it costs.
 pub fn loaded(args: &LoadedArgs) -> anyhow::Result<Done> {
     let (job, frame) = Job::begin(&args.run, BUDGET, |report| terminal::answer(report, &report.loaded))?;
     let threads = args.threads.map(|threads| threads.count(&frame));
-    job.finish(&c2c::loaded(&frame, &each_once(&args.mix), args.steps, threads).map_err(usage)?)
+    job.finish(&c2c::loaded(&frame, &each_once(args.mix.iter().copied()), args.steps, threads).map_err(usage)?)
 }

@@ -5,7 +5,6 @@ use crate::common::program::run_in;
 use crate::common::recorded::recorded;
 use crate::common::{by_hand, imitation};
 use std::collections::BTreeMap;
-use std::path::Path;
 use std::process::Command;
 
 use crate::common::skip::skip;
@@ -488,7 +487,7 @@ fn the_matrix_holds_what_was_measured() {
     {
         let page = membound_analyze::output::html::page(&report);
         // For people to look at.
-        std::fs::write(Path::new(env!("CARGO_TARGET_TMPDIR")).join("numa.html"), &page).unwrap();
+        std::fs::write(std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("numa.html"), &page).unwrap();
         let best = "<td class=\"heat\" style=\"--heat: 60%\"";
         assert!(page.contains("<h2>NUMA</h2>") && page.matches(best).count() >= 6, "{}", page.matches(best).count());
         assert!(page.contains("<b>24.0*</b>"), "the best of node 0's row");

@@ -213,7 +213,8 @@ impl<'a> Cell<'a> {
             [only] => return Some(Cow::Borrowed(only)),
             [first, ..] => (*first).clone(),
         };
-        whole.fault = cells.iter().find_map(|cell| cell.fault.clone());
+        let faults = || cells.iter().filter_map(|cell| cell.fault.as_ref());
+        whole.fault = faults().find(|fault| fault.is_failure()).or_else(|| faults().next()).cloned();
         for other in &cells[1..] {
             for (run, more) in whole.runs.iter_mut().zip(&other.runs) {
                 for visit in more {
@@ -446,7 +447,10 @@ mod tests {
         let figures = ["a", "b"].map(figure);
         let mut cells = of_figures(&figures);
         cells[1].fault = Some(Fault { outcome: Status::Crashed, reason: "SIGILL".into() });
-        let whole = Cell::pooled(&[&cells[0], &cells[1]]).unwrap();
-        assert_eq!(whole.fault, cells[1].fault);
+        for first in [None, Some(Fault { outcome: Status::Unavailable, reason: "no time".into() })] {
+            cells[0].fault = first;
+            let whole = Cell::pooled(&[&cells[0], &cells[1]]).unwrap();
+            assert_eq!(whole.fault, cells[1].fault);
+        }
     }
 }

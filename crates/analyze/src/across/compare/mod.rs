@@ -176,7 +176,8 @@ fn row(pair: &Pair, found: Difference, equal_clock: Option<Difference>, noise: f
         ..bare(&pair.a, pair.what.clone())
     };
     // Other runs of the side have figures.
-    row.because_of(pair.b.fault.as_ref().filter(|fault| pair.a.fault.is_none() && fault.is_failure()))
+    let [a, b] = [&pair.a, &pair.b].map(|cell| cell.fault.as_ref().filter(|fault| fault.is_failure()));
+    row.because_of(b.filter(|_| a.is_none()))
 }
 
 fn verdict(speed: f64, found: &Difference, were_elsewhere: bool, noise: f64) -> Verdict {

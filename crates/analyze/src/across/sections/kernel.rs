@@ -25,9 +25,10 @@ pub(crate) fn sentences(rows: &[BandwidthRow]) -> Vec<String> {
     loops(rows, Kernel::is_own).into_iter().map(|(sentence, _)| sentence).collect()
 }
 
-/// The rows of each loop that is a user's own.
+/// The rows of each loop that is a user's own. What is missing is told with that of all kernels.
 pub(crate) fn sections(rows: &[BandwidthRow]) -> Vec<Section> {
-    loops(rows, Kernel::is_own).into_iter().map(|(_, section)| section).collect()
+    let sections = loops(rows, Kernel::is_own).into_iter();
+    sections.map(|(_, section)| Section { missing: Vec::new(), ..section }).collect()
 }
 
 /// The sentence and the rows of each such loop.

@@ -44,9 +44,9 @@ fn known(row: &CopyRow) -> Option<f64> {
     row.copied_bps.filter(|_| row.quality.is_measured()).map(|rate| rate.value())
 }
 
-/// The row of one size; nothing where that was not measured.
+/// The row of one size; nothing where that was not measured, or can't be right.
 fn at<'a>(rows: &[&'a CopyRow], size: Option<Bytes>) -> Option<&'a CopyRow> {
-    rows.iter().copied().find(|row| Some(row.case.working_set) == size && row.ns.is_some())
+    rows.iter().copied().find(|row| Some(row.case.working_set) == size && row.quality.is_measured())
 }
 
 /// A line a route: what the smallest copies take, how fast the largest are, and where half of the best rate is reached.

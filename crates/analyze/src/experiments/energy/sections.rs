@@ -21,7 +21,11 @@ impl Answer for Vec<EnergyRow> {
         let refusal = refused.and_then(|quality| quality.reason.as_ref());
         let first = ["package", "dram"].map(|part| sentence(self, part));
         let said: Vec<String> = first.into_iter().flatten().collect();
-        match (said.is_empty(), self.iter().find_map(|row| row.meter.clone()), refusal) {
+        match (
+            said.is_empty(),
+            self.iter().filter(|row| row.quality.is_measured()).find_map(|row| row.meter.clone()),
+            refusal,
+        ) {
             (false, ..) => said,
             (true, Some(meter), _) => sentence(self, &meter).into_iter().collect(),
             (true, None, Some(reason)) => vec![format!("Energy was not measured: {reason}.")],
