@@ -5,6 +5,7 @@ use std::collections::{BTreeSet, HashSet};
 use crate::quality::Quality;
 use crate::row::AnyRow;
 use crate::wording::some;
+use membound_core::in_order::each_once;
 use membound_core::units::Bytes;
 
 /// More names than these are not all shown: rows have them all.
@@ -58,14 +59,7 @@ pub(crate) fn together(told: impl Iterator<Item = (String, String)>) -> Vec<Miss
             None => found.push((said, vec![name])),
         }
     }
-    found.into_iter().map(|(said, names)| Missing { names: once(names), why: said.text() }).collect()
-}
-
-/// Each of them once, as they first occur: pairs of a thousand CPUs are many.
-fn once(mut names: Vec<String>) -> Vec<String> {
-    let mut seen = HashSet::new();
-    names.retain(|name| seen.insert(name.clone()));
-    names
+    found.into_iter().map(|(said, names)| Missing { names: each_once(names), why: said.text() }).collect()
 }
 
 /// A text, without the sizes that were refused: records hold the whole of it. `unavailable: `, 2 MiB, ` of huge-2m memory were

@@ -341,8 +341,7 @@ pub fn steady(
 
 /// Drops cases that were listed before.
 pub fn distinct(cases: Vec<Case>) -> Vec<Case> {
-    let mut seen = std::collections::HashSet::new();
-    cases.into_iter().filter(|case| seen.insert(case.clone())).collect()
+    crate::in_order::each_once(cases)
 }
 
 pub(crate) fn product<'a, A, B>(left: &'a [A], right: &'a [B]) -> impl Iterator<Item = (&'a A, &'a B)> {

@@ -1,5 +1,6 @@
 //! Which thread runs on which CPU.
 
+use crate::in_order::distinct;
 use crate::machine::Machine;
 use crate::machine::cpuset::CpuSet;
 
@@ -79,10 +80,7 @@ impl Placement {
     pub fn scaling(&self) -> Vec<usize> {
         let most = self.most();
         let steps = (2..).flat_map(|k| [1usize << k, 3 << (k - 1)]).take_while(|n| *n < most);
-        let mut counts: Vec<usize> = (1..=most.min(4)).chain(steps).chain([most]).collect();
-        counts.sort_unstable();
-        counts.dedup();
-        counts
+        distinct((1..=most.min(4)).chain(steps).chain([most]))
     }
 }
 

@@ -10,6 +10,7 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 
 use crate::case::{Case, Work, distinct};
+use crate::in_order;
 use crate::memory::{MemoryKind, MemorySpec};
 use crate::units::{Bytes, words};
 
@@ -254,10 +255,7 @@ fn missing(place: Locality) -> &'static str {
 /// Numbers of pairs: each up to 4, then two a doubling, and all.
 fn counts(most: usize) -> Vec<usize> {
     let steps = (2..).flat_map(|k| [1usize << k, 3 << (k - 1)]).take_while(|n| *n < most);
-    let mut counts: Vec<usize> = (1..=most.min(4)).chain(steps).chain((most > 0).then_some(most)).collect();
-    counts.sort_unstable();
-    counts.dedup();
-    counts
+    in_order::distinct((1..=most.min(4)).chain(steps).chain((most > 0).then_some(most)))
 }
 
 /// All pairs of a place that the ranks can make, disjoint, those on the first host first.
@@ -356,10 +354,7 @@ impl Sizes {
                 between.chain([first, last]).collect()
             }
         };
-        let mut sizes: Vec<Bytes> = list.iter().flat_map(of).collect();
-        sizes.sort_unstable();
-        sizes.dedup();
-        sizes
+        in_order::distinct(list.iter().flat_map(of))
     }
 }
 

@@ -8,6 +8,7 @@ use std::str::FromStr;
 use crate::case::{Case, USUAL_MEMORY, Work, distinct, product, usual};
 use crate::experiments::choice::{Choice, check_size};
 use crate::experiments::frame::{Frame, PlanError};
+use crate::in_order;
 use crate::kernel::catalog::Kernel;
 use crate::kernel::streams::{Streams, Touch};
 use crate::kernel::{Element, StoreKind, Variant, Width};
@@ -53,9 +54,7 @@ impl FromStr for Offsets {
         for item in text.split(',') {
             all.extend(range(item)?);
         }
-        all.sort_unstable();
-        all.dedup();
-        Ok(Offsets(all))
+        Ok(Offsets(in_order::distinct(all)))
     }
 }
 

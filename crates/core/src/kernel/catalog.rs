@@ -3,6 +3,7 @@
 
 use std::sync::{Mutex, PoisonError};
 
+use crate::in_order::distinct;
 use crate::kernel::formula::Formula;
 use crate::kernel::{Element, StoreKind, Unsupported, Variant};
 
@@ -159,12 +160,7 @@ impl Kernel {
         let formula = self.formula();
         let loaded = match self.rows {
             Rows::None | Rows::Short => formula.streams.iter().filter(|s| s.loaded).count(),
-            Rows::Long => {
-                let mut rows: Vec<_> = formula.loads().iter().map(|a| (a.stream, a.row)).collect();
-                rows.sort_unstable();
-                rows.dedup();
-                rows.len()
-            }
+            Rows::Long => distinct(formula.loads().iter().map(|a| (a.stream, a.row))).len(),
         };
         let stored = formula.streams.iter().filter(|s| s.stored).count();
         let allocating = formula.streams.iter().filter(|s| s.stored && !s.loaded).count();

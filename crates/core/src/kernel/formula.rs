@@ -3,6 +3,8 @@
 
 use std::fmt;
 
+use crate::in_order::distinct;
+
 /// One element of a stream, relative to the element that the loop stands on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Access {
@@ -310,10 +312,7 @@ impl Formula {
 
     /// The rows of streams that one sweep walks along side by side: (stream, rows away). Each needs a pointer.
     pub fn lanes_of_access(&self) -> Vec<(usize, i32)> {
-        let mut rows: Vec<_> = self.stores().into_iter().chain(self.loads()).map(|a| (a.stream, a.row)).collect();
-        rows.sort_unstable();
-        rows.dedup();
-        rows
+        distinct(self.stores().into_iter().chain(self.loads()).map(|a| (a.stream, a.row)))
     }
 
     /// Elements at the edges that offsets reach.
