@@ -339,11 +339,6 @@ pub fn steady(
     Case::new(Work::Kernel(usual(kernel, width, store)), memory, cpus, working_set)
 }
 
-/// Drops cases that were listed before.
-pub fn distinct(cases: Vec<Case>) -> Vec<Case> {
-    crate::in_order::each_once(cases)
-}
-
 pub(crate) fn product<'a, A, B>(left: &'a [A], right: &'a [B]) -> impl Iterator<Item = (&'a A, &'a B)> {
     left.iter().flat_map(move |a| right.iter().map(move |b| (a, b)))
 }

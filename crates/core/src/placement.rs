@@ -75,13 +75,12 @@ impl Placement {
     pub fn most(&self) -> usize {
         self.order.len()
     }
+}
 
-    /// Thread counts of a scaling curve: every count up to 4, then two for each doubling, and all.
-    pub fn scaling(&self) -> Vec<usize> {
-        let most = self.most();
-        let steps = (2..).flat_map(|k| [1usize << k, 3 << (k - 1)]).take_while(|n| *n < most);
-        distinct((1..=most.min(4)).chain(steps).chain([most]))
-    }
+/// Counts of a scaling curve: every one up to 4, then two for each doubling, and all.
+pub fn scaling(most: usize) -> Vec<usize> {
+    let steps = (2..).flat_map(|k| [1usize << k, 3 << (k - 1)]).take_while(|n| *n < most);
+    distinct((1..=most.min(4)).chain(steps).chain((most > 0).then_some(most)))
 }
 
 #[cfg(test)]
@@ -94,10 +93,11 @@ mod tests {
 
     #[test]
     fn a_scaling_curve_has_two_steps_a_doubling() {
-        assert_eq!(of(1).scaling(), [1]);
-        assert_eq!(of(2).scaling(), [1, 2]);
-        assert_eq!(of(6).scaling(), [1, 2, 3, 4, 6]);
-        assert_eq!(of(24).scaling(), [1, 2, 3, 4, 6, 8, 12, 16, 24]);
+        assert!(scaling(0).is_empty());
+        assert_eq!(scaling(1), [1]);
+        assert_eq!(scaling(2), [1, 2]);
+        assert_eq!(scaling(6), [1, 2, 3, 4, 6]);
+        assert_eq!(scaling(24), [1, 2, 3, 4, 6, 8, 12, 16, 24]);
     }
 
     #[test]

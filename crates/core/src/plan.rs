@@ -2,7 +2,8 @@
 
 use std::collections::HashSet;
 
-use crate::case::{Case, distinct};
+use crate::case::Case;
+use crate::in_order::each_once;
 
 /// Cases in the order in which time goes to them.
 #[derive(Debug, Clone, Default)]
@@ -32,6 +33,6 @@ impl Plan {
 
     /// All cases, the headline first.
     pub fn cases(&self) -> Vec<Case> {
-        distinct(self.headline.iter().map(|(case, _)| case).chain(self.stages.iter().flatten()).cloned().collect())
+        each_once(self.headline.iter().map(|(case, _)| case).chain(self.stages.iter().flatten()).cloned())
     }
 }

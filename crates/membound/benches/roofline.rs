@@ -21,10 +21,10 @@ use membound::cli::measure::{Session, measure};
 use membound_analyze::experiments::bandwidth::rows::BandwidthRow;
 use membound_analyze::of_record as model;
 use membound_analyze::report::Report;
-use membound_core::case as plan;
 use membound_core::case::{Case, Work};
 use membound_core::experiments::frame::Frame;
 use membound_core::experiments::roofline;
+use membound_core::in_order::each_once;
 use membound_core::kernel::catalog::Kernel;
 use membound_core::kernel::isa::Isa;
 use membound_core::kernel::{Element, StoreKind};
@@ -80,8 +80,7 @@ fn main() {
         cases.iter().cloned().partition(|case| case.working_set < frame.memory_size(1));
     let curve =
         memory.iter().chain(&nearest).filter(|case| case.variant().is_some_and(|v| v.kernel == "load")).cloned();
-    let parts =
-        [("L1", nearest.clone(), 31), ("memory", plan::distinct(memory.iter().cloned().chain(curve).collect()), 7)];
+    let parts = [("L1", nearest.clone(), 31), ("memory", each_once(memory.iter().cloned().chain(curve)), 7)];
     let mut found = [0; 3];
     for (level, cases, samples) in parts {
         let mut here = Here::new(&cases, Places::default(), false).unwrap_or_else(|fault| stop(fault));
@@ -119,7 +118,7 @@ fn cases(frame: &Frame) -> Vec<Case> {
     });
     let more: Vec<Case> = long.chain(single.collect::<Vec<_>>()).collect();
     cases.extend(more);
-    plan::distinct(cases)
+    each_once(cases)
 }
 
 /// Prints a level's loops; how many there are, how many come within the margin, how many with their whole interval.

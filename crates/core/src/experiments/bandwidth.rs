@@ -1,8 +1,9 @@
 //! Store kinds side by side over working sets, and STREAM.
 
-use crate::case::{Case, Protocol, USUAL_MEMORY, distinct, product, product4, steady};
+use crate::case::{Case, Protocol, USUAL_MEMORY, product, product4, steady};
 use crate::experiments::choice::{Choice, check_size};
 use crate::experiments::frame::{Frame, PlanError, all_and_one};
+use crate::in_order::each_once;
 use crate::kernel::catalog::Kernel;
 use crate::kernel::{StoreKind, Width};
 use crate::memory::MemorySpec;
@@ -112,7 +113,7 @@ pub fn stores(frame: &Frame, choice: &Choice) -> Result<Vec<Case>, PlanError> {
             }
         }
     }
-    Ok(distinct(cases))
+    Ok(each_once(cases))
 }
 
 /// Whether a case stores in a way that few programs have a choice of: where time is short, others come first.

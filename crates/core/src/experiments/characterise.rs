@@ -18,6 +18,7 @@ use crate::kernel::chase::{Chase, Order};
 use crate::kernel::flops::Flops;
 use crate::kernel::{Element, StoreKind, Width};
 use crate::machine::spec::Balance;
+use crate::placement::scaling;
 use crate::plan::Plan;
 use crate::units::Bytes;
 
@@ -121,7 +122,7 @@ fn in_detail(frame: &Frame, details: Details) -> Result<Vec<Vec<Case>>, PlanErro
         widths.extend(matrix(frame, threads, details)?);
     }
     cases.extend(stream(frame, frame.placement.most(), USUAL_MEMORY, frame.widest(), None)?);
-    for threads in frame.placement.scaling() {
+    for threads in scaling(frame.placement.most()) {
         for (kernel, store) in [("load", StoreKind::Regular), ("copy", StoreKind::Nt), ("triad", StoreKind::Regular)] {
             let cpus = frame.placement.first(threads)?;
             cases.push(steady(kernel, frame.widest(), store, USUAL_MEMORY, cpus, frame.memory_size(threads)));

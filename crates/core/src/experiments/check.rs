@@ -1,7 +1,8 @@
 //! A node's health in a few cases: memory by all CPUs and by one, each cache by one, and the latency of memory.
 
-use crate::case::{Case, USUAL_MEMORY, distinct, steady};
+use crate::case::{Case, USUAL_MEMORY, steady};
 use crate::experiments::frame::{Frame, PlanError, over_chase};
+use crate::in_order::each_once;
 use crate::kernel::StoreKind;
 use crate::kernel::chase::{Chase, Order};
 
@@ -24,5 +25,5 @@ pub fn check(frame: &Frame) -> Result<Vec<Case>, PlanError> {
     for (_, size) in frame.in_caches(1) {
         cases.push(case("load", 1, size)?);
     }
-    Ok(distinct(cases))
+    Ok(each_once(cases))
 }

@@ -1,7 +1,8 @@
 //! What a user chooses, and what follows where nothing was chosen.
 
-use crate::case::{Case, StreamMemory, USUAL_MEMORY, Work, distinct, product, product4, unroll};
+use crate::case::{Case, StreamMemory, USUAL_MEMORY, Work, product, product4, unroll};
 use crate::experiments::frame::{Frame, PlanError, all_and_one};
+use crate::in_order::each_once;
 use crate::kernel::catalog::Kernel;
 use crate::kernel::{Element, LoadKind, StoreKind, Variant, Width};
 use crate::memory::MemorySpec;
@@ -116,7 +117,7 @@ pub fn kernels(frame: &Frame, choice: &Choice) -> Result<Vec<Case>, PlanError> {
             }
         }
     }
-    Ok(distinct(cases))
+    Ok(each_once(cases))
 }
 
 /// Every name must be a stream of some kernel: else the user meant something else by it.

@@ -2,6 +2,7 @@
 
 use crate::case::{Case, USUAL_MEMORY, Work};
 use crate::experiments::frame::{Frame, PlanError};
+use crate::in_order::each_once;
 use crate::machine::devices::{Api, Device};
 use crate::units::Bytes;
 use crate::work::copies::{CopyWork, Route};
@@ -41,7 +42,7 @@ pub fn copies(frame: &Frame, devices: &[Device], sizes: &[Bytes]) -> Result<Vec<
             cases.extend(works.iter().map(case));
         }
     }
-    Ok(crate::case::distinct(cases))
+    Ok(each_once(cases))
 }
 
 /// The kind of the host's memory that a device reaches by itself.

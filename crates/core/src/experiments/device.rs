@@ -1,8 +1,9 @@
 //! Memory that a device shares with the processor: which buffer to use, what the device does with its own memory, and what
 //! both cost each other.
 
-use crate::case::{Case, Protocol, USUAL_MEMORY, Work, distinct};
+use crate::case::{Case, Protocol, USUAL_MEMORY, Work};
 use crate::experiments::frame::{Frame, PlanError};
+use crate::in_order::each_once;
 use crate::machine::devices::{Api, Device};
 use crate::units::Bytes;
 use crate::work::device::{Action, Buffer, DeviceWork};
@@ -56,7 +57,7 @@ pub fn device(frame: &Frame, device: &Device, size: Option<Bytes>, parts: Parts)
     if parts.kernels {
         cases.extend(plan.kernels(Bytes(most.0 * 3)));
     }
-    Ok(distinct(cases))
+    Ok(each_once(cases))
 }
 
 /// Two working sets in each octave up to the largest, from one that each first cache holds: where levels end shows.

@@ -1,8 +1,9 @@
 //! Memory kinds side by side: first use, then each way of touching each kind.
 
-use crate::case::{Case, Protocol, StreamMemory, Work, distinct, steady};
+use crate::case::{Case, Protocol, StreamMemory, Work, steady};
 use crate::experiments::choice::{Breadth, Choice, check_size};
 use crate::experiments::frame::{Frame, PlanError};
+use crate::in_order::each_once;
 use crate::kernel::catalog::Kernel;
 use crate::kernel::{LoadKind, StoreKind, Variant, Width};
 use crate::memory::{MemoryKind, MemorySpec};
@@ -48,7 +49,7 @@ pub fn kinds(frame: &Frame, choice: &Choice, breadth: Breadth) -> Result<Vec<Cas
     }
     let plan = Plan { cpus, width, buffer };
     let cases = chosen.into_iter().flat_map(|memory| plan.cases(memory, breadth));
-    Ok(distinct(cases.map(|case| case.over(choice.element)).collect()))
+    Ok(each_once(cases.map(|case| case.over(choice.element))))
 }
 
 struct Plan {

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use crate::case::{Case, Protocol, USUAL_MEMORY};
 use crate::experiments::frame::{Frame, PlanError, over_chase};
+use crate::in_order::each_once;
 use crate::kernel::chase::{Chase, Order};
 use crate::machine::caches::Cache;
 use crate::memory::{MemoryKind, MemorySpec};
@@ -109,7 +110,7 @@ pub fn latency(frame: &Frame, detail: Detail) -> Result<Vec<Case>, PlanError> {
     for &chains in chains.filter(|_| detail > Detail::Sketch) {
         cases.push(over_chase(frame, Chase { chains, ..Chase::of(Random) }, USUAL_MEMORY, frame.memory_size(1))?);
     }
-    Ok(crate::case::distinct(cases))
+    Ok(each_once(cases))
 }
 
 /// Sizes x memory x orders x strides x chains, on the first CPU. Without sizes, a ladder.
@@ -132,7 +133,7 @@ pub fn latency_choice(frame: &Frame, choice: &LatencyChoice) -> Result<Vec<Case>
             cases.push(over_chase(frame, chase, memory, size)?);
         }
     }
-    Ok(crate::case::distinct(cases))
+    Ok(each_once(cases))
 }
 
 /// Each CPU x memory kind x block: even lines in random order within a block, blocks one after the other.
@@ -148,7 +149,7 @@ pub fn latency_map(frame: &Frame, memory: &[MemorySpec], sizes: &[Bytes]) -> Res
             cases.push(Case { cpus: vec![cpu], ..over_chase(frame, chase, memory, size)? });
         }
     }
-    Ok(crate::case::distinct(cases))
+    Ok(each_once(cases))
 }
 
 /// Bytes from place to place of a map on a machine with these data caches: even-numbered lines of the largest size, so that what a

@@ -1,7 +1,8 @@
 //! Memory from everywhere: each set of CPUs against each node with memory, and how many cores it takes to saturate one.
 
-use crate::case::{Case, USUAL_MEMORY, distinct, steady};
+use crate::case::{Case, USUAL_MEMORY, steady};
 use crate::experiments::frame::{Frame, MEMORY_TO_CACHE, NoTarget, PlanError, over_chase};
+use crate::in_order::each_once;
 use crate::kernel::StoreKind;
 use crate::kernel::chase::{Chase, Order};
 use crate::machine::Machine;
@@ -110,7 +111,7 @@ pub fn numa(frame: &Frame, machine: &Machine, choice: &NumaChoice) -> Result<(Ve
             cases.extend(side_caches(frame, machine, &initiators, &targets, kind));
         }
     }
-    Ok((distinct(cases), left_out))
+    Ok((each_once(cases), left_out))
 }
 
 /// Whether there is more than one place to put memory, or to touch it from.

@@ -9,9 +9,10 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-use crate::case::{Case, Work, distinct};
-use crate::in_order;
+use crate::case::{Case, Work};
+use crate::in_order::{distinct, each_once};
 use crate::memory::{MemoryKind, MemorySpec};
+use crate::placement::scaling;
 use crate::units::{Bytes, words};
 
 words! {
@@ -195,7 +196,7 @@ pub fn pingpong(hosts: &[Host], choice: &PingPongChoice) -> Result<Vec<Case>, No
             }
         }
     }
-    Ok(distinct(cases))
+    Ok(each_once(cases))
 }
 
 fn case(work: PingPong, size: Bytes) -> Case {
@@ -224,7 +225,7 @@ fn groups(hosts: &[Host], choice: &PingPongChoice) -> Result<Vec<Group>, NoPairs
         if most == 0 && !choice.places.is_empty() {
             return Err(NoPairs::NoSuchPlace { path, why: missing(place) });
         }
-        let asked = if choice.pairs.is_empty() { counts(most) } else { choice.pairs.clone() };
+        let asked = if choice.pairs.is_empty() { scaling(most) } else { choice.pairs.clone() };
         let fitting: Vec<usize> = asked.iter().copied().filter(|count| *count <= most).collect();
         if let (false, Some(&asked)) = (choice.places.is_empty(), asked.iter().find(|count| **count > most)) {
             return Err(NoPairs::TooMany { asked, most, path });
@@ -250,12 +251,6 @@ fn missing(place: Locality) -> &'static str {
         Locality::Machine => "no host here has two packages whose CPUs may be used; give another --place",
         Locality::Network => "all processes are on one host; start some on another one (mpirun --host a,b)",
     }
-}
-
-/// Numbers of pairs: each up to 4, then two a doubling, and all.
-fn counts(most: usize) -> Vec<usize> {
-    let steps = (2..).flat_map(|k| [1usize << k, 3 << (k - 1)]).take_while(|n| *n < most);
-    in_order::distinct((1..=most.min(4)).chain(steps).chain((most > 0).then_some(most)))
 }
 
 /// All pairs of a place that the ranks can make, disjoint, those on the first host first.
@@ -354,7 +349,7 @@ impl Sizes {
                 between.chain([first, last]).collect()
             }
         };
-        in_order::distinct(list.iter().flat_map(of))
+        distinct(list.iter().flat_map(of))
     }
 }
 

@@ -1,9 +1,10 @@
 //! Plain experiments: each work over working sets from the first level to memory, with one thread and all, beside the kernel
 //! that does the same with regular and with non-temporal stores.
 
-use crate::case::{Case, Protocol, USUAL_MEMORY, Work, distinct, steady};
+use crate::case::{Case, Protocol, USUAL_MEMORY, Work, steady};
 use crate::experiments::choice::Choice;
 use crate::experiments::frame::{Frame, PlanError, all_and_one};
+use crate::in_order::each_once;
 use crate::kernel::StoreKind;
 use crate::plain::Experiment;
 use crate::units::{Bytes, LINE};
@@ -28,7 +29,7 @@ pub fn plain(frame: &Frame, experiment: &Experiment, choice: &Choice) -> Result<
             }
         }
     }
-    Ok(distinct(cases))
+    Ok(each_once(cases))
 }
 
 /// Working sets over all threads: those named, or the usual sweep. Each thread has a line of two arrays at least.

@@ -3,9 +3,10 @@
 
 use std::time::Duration;
 
-use crate::case::{Case, USUAL_MEMORY, Work, distinct, steady};
+use crate::case::{Case, USUAL_MEMORY, Work, steady};
 use crate::experiments::choice::{check_size, level_sizes, tidy};
 use crate::experiments::frame::{Frame, PlanError};
+use crate::in_order::each_once;
 use crate::kernel::catalog::Kernel;
 use crate::kernel::chase::{Chase, Order};
 use crate::kernel::flops::Flops;
@@ -67,7 +68,7 @@ fn with_kernels(frame: &Frame, domain: usize, kernels: usize) -> Result<Vec<Case
     for threads in [1, most] {
         cases.extend(without_prefetch(frame, threads)?);
     }
-    Ok(distinct(cases))
+    Ok(each_once(cases))
 }
 
 /// Loads from memory in random order by each thread: followed like a list, many independent ones, and pages in random order.

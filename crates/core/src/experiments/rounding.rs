@@ -2,8 +2,9 @@
 
 use crate::work::rounding::{Arithmetic, Data, SumOrder, Summation};
 
-use crate::case::{Case, USUAL_MEMORY, Work, distinct, unroll, usual};
+use crate::case::{Case, USUAL_MEMORY, Work, unroll, usual};
 use crate::experiments::frame::{Frame, PlanError};
+use crate::in_order::each_once;
 use crate::kernel::catalog::Kernel;
 use crate::kernel::{StoreKind, Variant, Width};
 use crate::units::Bytes;
@@ -31,7 +32,7 @@ pub fn rounding(frame: &Frame, kernels: &[&Kernel], size: Option<Bytes>, seed: u
             cases.extend(ways(frame, kernel, data, seed).into_iter().map(case));
         }
     }
-    Ok(distinct(cases))
+    Ok(each_once(cases))
 }
 
 fn ways(frame: &Frame, kernel: &Kernel, data: Data, seed: u64) -> Vec<Summation> {

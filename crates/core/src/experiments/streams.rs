@@ -5,10 +5,10 @@
 
 use std::str::FromStr;
 
-use crate::case::{Case, USUAL_MEMORY, Work, distinct, product, usual};
+use crate::case::{Case, USUAL_MEMORY, Work, product, usual};
 use crate::experiments::choice::{Choice, check_size};
 use crate::experiments::frame::{Frame, PlanError};
-use crate::in_order;
+use crate::in_order::{distinct, each_once};
 use crate::kernel::catalog::Kernel;
 use crate::kernel::streams::{Streams, Touch};
 use crate::kernel::{Element, StoreKind, Variant, Width};
@@ -54,7 +54,7 @@ impl FromStr for Offsets {
         for item in text.split(',') {
             all.extend(range(item)?);
         }
-        Ok(Offsets(in_order::distinct(all)))
+        Ok(Offsets(distinct(all)))
     }
 }
 
@@ -103,7 +103,7 @@ pub fn streams(frame: &Frame, choice: &Choice, offsets: &Offsets) -> Result<Vec<
             }
         }
     }
-    Ok(distinct(cases))
+    Ok(each_once(cases))
 }
 
 fn walks(

@@ -15,6 +15,7 @@ use membound_core::kernel::{StoreKind, Width};
 use membound_core::machine::Machine;
 use membound_core::machine::fact::Fact;
 use membound_core::memory::{MemoryKind, MemorySpec};
+use membound_core::placement::scaling;
 use membound_core::units::Bytes;
 
 use crate::common::imitation;
@@ -44,7 +45,7 @@ fn overfull(machine: &Machine, threads: usize) -> Vec<String> {
 fn working_sets_of_all_threads_fit_their_caches() {
     for shape in [[1, 8, 1], [1, 8, 2], [2, 20, 2], [12, 8, 2], [2, 3, 4]] {
         let machine = imitation::caches(shape, false);
-        for threads in frame(&machine).placement.scaling() {
+        for threads in scaling(frame(&machine).placement.most()) {
             assert_eq!(overfull(&machine, threads), [""; 0], "{shape:?}");
         }
     }

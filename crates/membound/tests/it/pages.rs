@@ -6,14 +6,15 @@ use std::time::Duration;
 use crate::common::alone::alone;
 use crate::common::skip::skip;
 use membound_core::case::{Case, Protocol, Work};
+use membound_core::experiments as plan;
 use membound_core::experiments::choice::Breadth;
 use membound_core::experiments::frame::Frame;
+use membound_core::in_order::each_once;
 use membound_core::machine::Machine;
 use membound_core::memory::{MemoryKind, MemorySpec, Obtained};
 use membound_core::record::{Measured, Measurement, Outcome, Sample, Samples, Volume};
 use membound_core::units::{BASE_PAGE, Bytes};
 use membound_core::work::pages::PageWork;
-use membound_core::{case, experiments as plan};
 use membound_measure::executor::native::Native;
 use membound_measure::memory::places::Places;
 use membound_measure::schedule::{Executor, Quota};
@@ -240,7 +241,7 @@ fn the_plan_holds_every_work_once() {
     let machine = Machine::read(std::path::Path::new("/")).unwrap();
     let frame = Frame::new(&machine, membound_measure::asm::detect(), None).unwrap();
     let cases = plan::pages::first_touch(&frame, Breadth::Whole).unwrap();
-    assert_eq!(case::distinct(cases.clone()).len(), cases.len());
+    assert_eq!(each_once(cases.clone()).len(), cases.len());
     for &work in PageWork::ALL {
         assert!(cases.iter().any(|case| case.work == Work::Page(work)), "{work}");
     }
