@@ -45,7 +45,7 @@ pub fn sections(report: &Report, Screen { columns, is_whole }: Screen) -> Vec<Se
     let levels = Section {
         id: "overview",
         title: heading(report),
-        about: figures.trust(report, columns),
+        about: figures.trust(report),
         tables: figures.table(columns).into_iter().collect(),
         verbatim: figures.curve(columns),
         ..Section::default()
@@ -148,10 +148,11 @@ impl<'a> Figures<'a> {
         seen(&|line| line.read[0].is_some()) > 1 && seen(&|line| line.latency.is_some()) > 1
     }
 
-    /// All rates of the table, which has stores where there is room: of rows, and where the host seldom had their CPUs.
-    fn rates(&self, columns: usize) -> Vec<ShownFigure<'a>> {
-        let rows = |line: &Line<'a>| [line.read, if columns < WITH_STORES { [None; 2] } else { line.write }, line.copy];
-        let lines = self.lines.iter().enumerate().map(|(at, line)| (rows(line), self.is_shared(at)));
+    /// All rates of the table at its widest, so that a run is trusted alike however it is drawn: of rows, and where the host seldom
+    /// had their CPUs.
+    fn rates(&self) -> Vec<ShownFigure<'a>> {
+        let lines = self.lines.iter().enumerate();
+        let lines = lines.map(|(at, line)| ([line.read, line.write, line.copy], self.is_shared(at)));
         let all = lines.chain([([self.nt, [None; 2], [None; 2]], true)]);
         let figures = all.flat_map(|(rows, is_shared)| {
             let of_row = |row: &'a BandwidthRow| {
@@ -177,8 +178,8 @@ impl<'a> Figures<'a> {
     }
 
     /// How many of the figures are sure, how many rest on too few visits, and what spoils the one that is least sure.
-    fn trust(&self, report: &Report, columns: usize) -> String {
-        let rates = self.rates(columns);
+    fn trust(&self, report: &Report) -> String {
+        let rates = self.rates();
         let of_rate = |figure: &ShownFigure<'_>| {
             let ShownFigure { name, rate, quality, .. } = figure;
             (name.clone(), rate.interval(), spread_as('±', rate.interval(), gbps) + &why(quality))
