@@ -122,7 +122,7 @@ pub struct RunArgs {
 /// Flags that choose cases.
 #[derive(Debug, Clone, Args)]
 pub struct ChoiceArgs {
-    /// Working sets over all threads, such as 24KiB,1MiB [default: one in each level, or a sweep]
+    /// Working sets over all threads, such as 24KiB,1MiB [default: one in each level]
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = working_set)]
     pub size: Vec<Bytes>,
     /// Kernels (see `membound kernel --list`), or all

@@ -295,6 +295,14 @@ const BUDGETS: [(&str, &str); 15] = [
     ("roofline", "30s"),
     ("rounding", "15s"),
 ];
+/// Defaults of flags whose help says another command's.
+const DEFAULTS: [(&str, &str, &str); 5] = [
+    ("stores", "size", "a sweep from 4KiB to memory"),
+    ("stores", "width", "the widest"),
+    ("stream", "size", "arrays as large as STREAM's rules ask for"),
+    ("stream", "width", "the widest"),
+    ("stream", "threads", "all"),
+];
 /// The same of plain experiments.
 const PLAIN_BUDGET: &str = "30s";
 
@@ -336,14 +344,14 @@ pub fn dressed(mut command: Command) -> Command {
     }
     let plain = EXPERIMENTS.iter().map(|experiment| (experiment.name, PLAIN_BUDGET));
     for (name, usual) in BUDGETS.into_iter().chain(plain) {
-        let told = |budget: Arg| {
-            let help = budget.get_help().map(ToString::to_string).unwrap_or_default();
-            budget.help(format!("{help} [default: {usual}]"))
-        };
+        let told = |budget| defaulting(budget, usual);
         command = match name {
             "" => command.mut_arg("budget", told),
             name => command.mut_subcommand(name, |one| one.mut_arg("budget", told)),
         };
+    }
+    for (name, flag, usual) in DEFAULTS {
+        command = command.mut_subcommand(name, |one| one.mut_arg(flag, |flag| defaulting(flag, usual)));
     }
     for (name, examples) in examples() {
         let text = listed(examples);
@@ -359,6 +367,13 @@ pub fn dressed(mut command: Command) -> Command {
     command.before_help(groups).override_usage("membound [OPTIONS]\n       membound <COMMAND>").help_template(
         "{about-with-newline}\n{usage-heading} {usage}\n\n{before-help}Options of the default run:\n{options}{after-help}",
     )
+}
+
+/// A flag whose help ends with this default, in place of another.
+fn defaulting(flag: Arg, usual: &str) -> Arg {
+    let help = flag.get_help().map(ToString::to_string).unwrap_or_default();
+    let what = help.split(" [default: ").next().unwrap_or_default();
+    flag.help(format!("{what} [default: {usual}]"))
 }
 
 fn listed(examples: &[(&str, &str); 2]) -> String {
