@@ -57,8 +57,15 @@ impl Record {
     }
 }
 
+/// How packed files begin.
+const PACKED: [(&[u8], &str); 4] =
+    [(b"BZh", "bzip2"), (b"\x1f\x8b", "gzip"), (b"\x28\xb5\x2f\xfd", "zstd"), (b"\xfd7zXZ", "xz")];
+
 pub(super) fn read_header(path: &Path, line: &[u8]) -> Result<Header, RecordError> {
     let foreign = |fault: String| RecordError::Foreign { path: path.into(), fault };
+    if let Some((_, packer)) = PACKED.iter().find(|(start, _)| line.starts_with(start)) {
+        return Err(foreign(format!("it is packed by {packer}, unpack it first")));
+    }
     let text = std::str::from_utf8(line).map_err(|fault| foreign(fault.to_string()))?;
     let head: Head = serde_json::from_str(text).map_err(|fault| foreign(fault.to_string()))?;
     if head.kind.as_deref() != Some("header") {

@@ -144,6 +144,8 @@ fn damage_is_named_with_its_line_and_a_cure() {
     check(b"hello\n", &["not a membound record"]);
     check(b"{\"type\":\"other\"}\n", &["no header"]);
     check(b"\x00\xff\x7f", &["not a membound record"]);
+    check(b"BZh91AY&SY\xc4", &["packed by bzip2, unpack it first"]);
+    check(b"\x1f\x8b\x08\x00", &["packed by gzip"]);
     let mut old: serde_json::Value = serde_json::to_value(header()).unwrap();
     old["schema"] = 99.into();
     check(format!("{old}\n").as_bytes(), &["schema 99", "this membound reads 2", "use the version that wrote it"]);

@@ -26,7 +26,7 @@ pub struct AdviseArgs {
     #[arg(value_name = "LOOP")]
     pub kernel: String,
     /// Records (.jsonl) that tell how fast each node is: of `membound numa`, or of `bandwidth` with --node
-    #[arg(value_name = "RECORD", required_unless_present = "tier", conflicts_with = "tier")]
+    #[arg(value_name = "RECORD", conflicts_with = "tier")]
     pub records: Vec<PathBuf>,
     /// Bytes of all streams together, equal parts each
     #[arg(long, value_name = "SIZE", required_unless_present = "streams", conflicts_with = "streams")]
@@ -131,6 +131,11 @@ pub fn run(args: &AdviseArgs) -> anyhow::Result<String> {
 fn places(args: &AdviseArgs) -> anyhow::Result<(Vec<Tier>, usize, u32)> {
     if let Some(first) = args.tier.first() {
         return Ok((args.tier.iter().map(|tier| tier.tier(args.store)).collect(), 1, first.node));
+    }
+    if args.records.is_empty() {
+        return Err(usage(
+            "there is no memory to choose from; give a record of `membound numa`, or --tier NODE=RATE:SIZE",
+        ));
     }
     let reports: Vec<membound_analyze::report::Report> = report::read(&args.records)?;
     let found = tiers(&reports, args.store, args.cpus.as_ref()).map_err(usage)?;

@@ -46,7 +46,7 @@ pub struct CompareArgs {
 #[derive(Debug, Clone, Args)]
 pub struct HowArgs {
     /// Differences up to this many percent are not called faster or slower, however certain they are
-    #[arg(long, value_name = "PERCENT", default_value = "1%", value_parser = noise)]
+    #[arg(long, value_name = "PERCENT", default_value = "1%", value_parser = noise, allow_hyphen_values = true)]
     pub noise: f64,
     /// End with exit code 1 if any cell is slower, or crashes or goes wrong in B alone
     #[arg(long)]

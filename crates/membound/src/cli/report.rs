@@ -62,10 +62,37 @@ pub fn run(args: &ReportArgs) -> anyhow::Result<Done> {
     if args.out.is_some() {
         refuse_equal_names(&records)?;
     }
-    let time = args.where_time_went.then(|| where_time_went(&records, args.format)).transpose()?;
-    let reports: Vec<(&PathBuf, Report)> = records.iter().zip(read(&records)?).collect();
-    let text = time.map_or_else(|| shown(args, &reports), Ok)?;
-    write_pages(args, &reports, Done::ok(text))
+    let (records, faults) = readable(&records)?;
+    let done = match args.where_time_went {
+        true => Done::ok(where_time_went(&records, args.format)?),
+        false => redrawn(args, &records)?,
+    };
+    Ok(faults.iter().fold(done, Done::lacking))
+}
+
+fn redrawn(args: &ReportArgs, records: &[Named<'_>]) -> anyhow::Result<Done> {
+    let reports: Vec<_> = records.iter().map(|(path, record)| (*path, model::report(record))).collect();
+    write_pages(args, &reports, Done::ok(shown(args, &reports)?))
+}
+
+type Named<'a> = (&'a PathBuf, Record);
+
+/// Those that can be read, and what is wrong with others; it is wrong usage where there is nothing else.
+fn readable(paths: &[PathBuf]) -> anyhow::Result<(Vec<Named<'_>>, Vec<anyhow::Error>)> {
+    let (mut records, mut faults) = (Vec::new(), Vec::new());
+    for path in paths {
+        match Record::read(path) {
+            Ok(record) => records.push((path, record)),
+            Err(fault) => faults.push(usage(fault)),
+        }
+    }
+    match faults.pop() {
+        Some(last) if records.is_empty() => Err(last),
+        last => {
+            faults.extend(last);
+            Ok((records, faults))
+        }
+    }
 }
 
 /// A page is named like its record: two records of one name would have one page.
@@ -218,7 +245,8 @@ fn verdicts(reports: &[(&PathBuf, Report)], format: Format) -> anyhow::Result<St
         format => Ok(of_each(reports, |report| {
             alone(
                 section(report),
-                "No verdict: it needs triad, copy, add, scale, store or load in memory, with regular stores in usual pages.",
+                "No verdict: it needs triad, copy, add, scale, store or load in memory, with\n\
+                 regular stores in usual pages -> membound stores",
                 format,
             )
         })),
@@ -226,13 +254,13 @@ fn verdicts(reports: &[(&PathBuf, Report)], format: Format) -> anyhow::Result<St
 }
 
 /// Where the time of each record went.
-fn where_time_went(records: &[PathBuf], format: Format) -> anyhow::Result<String> {
+fn where_time_went(records: &[Named<'_>], format: Format) -> anyhow::Result<String> {
     let mut text = String::new();
-    for path in records {
+    for (path, record) in records {
         if records.len() > 1 {
             text.push_str(&format!("{}\n", path.display()));
         }
-        let section = sections::time::section(&Record::read(path).map_err(usage)?);
+        let section = sections::time::section(record);
         text.push_str(&match format {
             Format::Table => view::terminal::section::drawn(&section),
             Format::Markdown => view::markdown::section(&section),
