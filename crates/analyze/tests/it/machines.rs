@@ -403,6 +403,15 @@ fn offline_cpus_are_listed_but_not_used() {
     assert_eq!(tree.machine().online_cpus(), set("0,2"));
 }
 
+/// A device tree need not tell of lines.
+#[test]
+fn a_cache_without_a_line_is_a_cache() {
+    let tree = Tree::new(&[]);
+    tree.cpu(0, "32K");
+    fs::remove_file(tree.0.path().join("sys/devices/system/cpu/cpu0/cache/index0/coherency_line_size")).unwrap();
+    assert_eq!(tree.machine().last_level(0).map(|cache| (cache.size, cache.line)), Some((Bytes::kib(32), Bytes(64))));
+}
+
 #[test]
 fn affinity_of_the_recorded_process_counts() {
     let tree = Tree::new(&[("proc/self/status", "Name:\tx\nCpus_allowed_list:\t1-9\nMems_allowed_list:\t0\n")]);
@@ -421,6 +430,13 @@ fn cpus_are_usable_though_another_view_of_them_is_shown() {
     assert_eq!(machine.online_cpus(), set("8-9"));
     assert_eq!(machine.last_level(9).map(|cache| cache.size), Some(Bytes::kib(32)));
     assert!(machine.unread.iter().any(|unread| unread.reason.contains("8-9")), "{:?}", machine.unread);
+    // A view that has one of them in it by chance is another all the same.
+    let tree =
+        Tree::new(&[("proc/self/status", "Cpus_allowed_list:\t1-2,8-9\n"), ("sys/devices/system/cpu/online", "0-1\n")]);
+    [0, 1, 8, 9].iter().for_each(|id| tree.cpu(*id, "32K"));
+    // Switched off.
+    tree.write("sys/devices/system/cpu/cpu2/online", b"0\n");
+    assert_eq!(tree.machine().usable_cpus(), set("1,8-9"));
     // Those without a folder are not there.
     let tree = Tree::new(&[allowed, ("sys/devices/system/cpu/online", "0-1\n")]);
     [0, 1].iter().for_each(|id| tree.cpu(*id, "32K"));

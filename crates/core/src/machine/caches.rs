@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use crate::machine::cpuset::CpuSet;
 use crate::machine::fact::{Fact, Unread};
 use crate::machine::source::Source;
-use crate::units::Bytes;
+use crate::units::{Bytes, LINE};
 
 /// What a cache holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
@@ -113,10 +113,11 @@ fn kind(source: &Source, folder: &str) -> Fact<CacheKind> {
 
 fn one(source: &Source, folder: &str, (level, kind, cpus): (u32, CacheKind, CpuSet)) -> Fact<Cache> {
     let size = source.size(&format!("{folder}/size"));
-    let line = source.size(&format!("{folder}/coherency_line_size"));
+    // A device tree need not tell it, which Linux shows by leaving the file out.
+    let line = source.size(&format!("{folder}/coherency_line_size")).get().unwrap_or(Bytes(LINE));
     let ways = source.number(&format!("{folder}/ways_of_associativity")).and_then(|ways| match ways {
         0 => Fact::absent(format!("/{folder}/ways_of_associativity says 0, which means not reported")),
         _ => Fact::Known(ways),
     });
-    size.and_then(|size| line.map(|line| Cache { level, kind, size, line, ways, cpus }))
+    size.map(|size| Cache { level, kind, size, line, ways, cpus })
 }

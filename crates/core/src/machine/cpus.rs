@@ -97,7 +97,7 @@ impl CoreKind {
 /// All CPUs, ascending; nodes and kinds are filled in by [`place`] and [`classify`], which need other stages' facts.
 pub(crate) fn read(source: &Source, allowed: Option<&CpuSet>, unread: &mut Vec<Unread>) -> Vec<Cpu> {
     let mut ids = source.numbered(FOLDER, "cpu");
-    let listed = seen_or_allowed(source.list(&format!("{FOLDER}/online")), &ids, allowed, unread);
+    let listed = seen_or_allowed(source, &ids, allowed, unread);
     if ids.is_empty() {
         ids = listed.known().map(|online| online.iter().collect()).unwrap_or_default();
     }
@@ -118,17 +118,17 @@ pub(crate) fn read(source: &Source, allowed: Option<&CpuSet>, unread: &mut Vec<U
     cpus
 }
 
-/// The CPUs that are said to be online; where this process may run on none of them, those that it may run on and that have a
-/// folder: the list is another view then, such as that of lxcfs, which counts a container's CPUs from 0.
-fn seen_or_allowed(
-    online: Fact<CpuSet>,
-    ids: &[u32],
-    allowed: Option<&CpuSet>,
-    unread: &mut Vec<Unread>,
-) -> Fact<CpuSet> {
+/// The CPUs that are said to be online. Where others run that this process may use, or none of these, the list is another view,
+/// such as that of lxcfs, which counts a container's CPUs from 0: those are taken that it may run on and that have a folder.
+fn seen_or_allowed(source: &Source, ids: &[u32], allowed: Option<&CpuSet>, unread: &mut Vec<Unread>) -> Fact<CpuSet> {
+    let online = source.list(&format!("{FOLDER}/online"));
     let (Some(seen), Some(allowed)) = (online.known(), allowed) else { return online };
-    let there: CpuSet = ids.iter().copied().filter(|id| allowed.contains(*id)).collect();
-    if there.is_empty() || !seen.intersection(allowed).is_empty() {
+    // One that was switched off has a folder, without its place in it.
+    let is_running = |id: u32| source.text(&format!("{FOLDER}/cpu{id}/topology/core_id")).known().is_some();
+    let is_foreign = seen.intersection(allowed).is_empty();
+    let is_there = |id: &u32| allowed.contains(*id) && (is_foreign || seen.contains(*id) || is_running(*id));
+    let there: CpuSet = ids.iter().copied().filter(is_there).collect();
+    if there.iter().all(|id| seen.contains(id)) {
         return online;
     }
     let reason = format!("/{FOLDER}/online says {seen}, but this process may run on {there}: those are taken");

@@ -152,7 +152,10 @@ impl Machine {
         if self.is_xeon_max() && !node.has_cpus() {
             return said(NodeKind::Hbm, format!("{} with a node without CPUs", self.model()));
         }
-        let is_hbm_only = !self.has_nodes_without_cpus() && !self.has_side_caches() && total <= XEON_MAX_HBM;
+        // Of all nodes: as sub-NUMA clusters, DDR behind HBM has no more on each than a package has HBM.
+        let all = self.nodes.iter().map(|node| node.total.get().unwrap_or_default().0).sum::<u64>();
+        let built_in = XEON_MAX_HBM.0 * self.packages().max(1) as u64;
+        let is_hbm_only = !self.has_nodes_without_cpus() && !self.has_side_caches() && all <= built_in;
         if self.is_xeon_max() && is_hbm_only {
             return said(NodeKind::Hbm, format!("{} with {total} and no other memory", self.model()));
         }

@@ -276,6 +276,8 @@ fn each_memory_of_a_machine_has_a_limit_of_its_own() {
     );
     check(&max(&[("0-7", 256)]), &[("HBM2e in front of DDR5 (node 0)", Dram, Some(1945.6))]);
     check(&max(&[("0-7", 64)]), &[("HBM2e (node 0)", Hbm, Some(1638.4))]);
+    let clusters = max(&[("0-1", 64), ("2-3", 64), ("4-5", 64), ("6-7", 64)]);
+    assert!(clusters.nodes.iter().all(|node| clusters.side_cache(node).is_some()));
     let mi300a = made(amd!("25", "144", "AMD Instinct MI300A Accelerator"), &[("0-23", 128)], 24).machine();
     check(&mi300a, &[("HBM3 (node 0)", Hbm, Some(5324.8))]);
     let mrdimm = made(intel!("173", "Intel(R) Xeon(R) 6980P"), &[("0-7", 768)], 8).machine();
