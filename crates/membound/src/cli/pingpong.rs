@@ -25,6 +25,7 @@ use membound_measure::experiments::pingpong::{CALIBRATION, PingPongs, dismiss, f
 use membound_measure::mpi::launcher::Launched;
 use membound_measure::mpi::{Mpi, MpiError, launcher};
 use membound_measure::os::clock::Ticker;
+use membound_measure::os::signals;
 
 /// Flags of `membound pingpong`. Start it by an MPI launcher, such as `mpirun -np 2 membound pingpong`.
 #[derive(Debug, Clone, Args)]
@@ -65,6 +66,9 @@ pub(crate) const BUDGET: Duration = Duration::from_secs(60);
 /// A launcher ends all processes when the first one fails: the others leave rank 0 the time to say why.
 const AFTER_YOU: Duration = Duration::from_millis(500);
 
+/// Rank 0 first waits for all to greet; its watchdog counts from then on.
+const LONGER_THAN_RANK_0: Duration = Duration::from_secs(60);
+
 /// Joins the world and does this rank's part.
 pub fn run(args: &PingPongArgs) -> anyhow::Result<Done> {
     run_into(args, &|| Ok(args.run.record.clone()))
@@ -85,6 +89,9 @@ pub fn run_into(args: &PingPongArgs, place: &dyn Fn() -> anyhow::Result<Option<P
     let clock = Ticker::detect().calibrate(CALIBRATION);
     let hello = Hello::new(&machine, args.run.cpus.as_ref(), &clock);
     if mpi.rank() > 0 {
+        // Rank 0 can end without a word, by its own watchdog for one, and not every launcher ends the others then.
+        let last = 3 * args.run.budget.unwrap_or(BUDGET) + LONGER_THAN_RANK_0;
+        signals::watch(last, last + AFTER_YOU);
         return match greet(&mpi, &hello).and_then(|()| follow(&mpi)) {
             Ok(()) => Ok(Done::ok(String::new())),
             Err(fault) => abandon(mpi, &format!("rank {}: {fault}", launched.rank), 1),

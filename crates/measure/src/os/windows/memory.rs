@@ -129,16 +129,20 @@ pub(crate) unsafe fn advise(_start: usize, _bytes: usize, advice: Advice) -> io:
     }
 }
 
-/// Locks the pages of a range in memory. A process may lock as much as its working set holds at least, all ranges together, so that
-/// grows first.
+/// Locks the pages of a range in memory. A process may lock as much as its working set holds at least, all ranges together: where they
+/// are more, that grows first. What was unmapped since counts no more.
 pub(crate) fn lock(start: usize, bytes: usize) -> io::Result<()> {
     const BESIDE: usize = 64 << 20;
+    // SAFETY: makes pages of our own and keeps them; it changes nothing of what they hold.
+    let locked = || checked(unsafe { VirtualLock(start as *const _, bytes) });
+    if locked().is_ok() {
+        return Ok(());
+    }
     let (mut least, mut most) = (0, 0);
     // SAFETY: writes two numbers.
     checked(unsafe { GetProcessWorkingSetSize(GetCurrentProcess(), &mut least, &mut most) })?;
     let least = least + bytes + BESIDE;
     // SAFETY: changes a limit of this process.
     checked(unsafe { SetProcessWorkingSetSize(GetCurrentProcess(), least, most.max(2 * least)) })?;
-    // SAFETY: makes pages of our own and keeps them; it changes nothing of what they hold.
-    checked(unsafe { VirtualLock(start as *const _, bytes) })
+    locked()
 }

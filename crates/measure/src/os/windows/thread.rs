@@ -57,19 +57,17 @@ pub fn thread_id() -> u32 {
 
 /// Lets a thread of this process run wherever the process may in its group. No thread has number 0.
 pub fn unpin(thread: u32) {
-    let mut every = GROUP_AFFINITY { Mask: 0, Group: 0, Reserved: [0; 3] };
     if thread == 0 {
         return;
     }
-    // SAFETY: a handle of our own, closed below; should the thread have ended, there is none. The mask of the process is a
-    // valid one for the first group, the only one where it is told; else the thread gets all of the group that it is in.
+    let told = affinity().map(|cpus| cpus.iter().fold(0, |mask, cpu| mask | 1usize << cpu));
+    let mut every = GROUP_AFFINITY { Mask: told.unwrap_or(0), Group: 0, Reserved: [0; 3] };
+    // SAFETY: a handle of our own, closed below; should the thread have ended, there is none. What is told is of a machine's only
+    // group; else the thread gets all of the group that it is in.
     unsafe {
-        let (mut process, mut system) = (0usize, 0usize);
-        GetProcessAffinityMask(GetCurrentProcess(), &mut process, &mut system);
-        every.Mask = process;
         let handle: HANDLE = OpenThread(THREAD_SET_INFORMATION | THREAD_QUERY_INFORMATION, 0, thread);
         if !handle.is_null() {
-            if process == 0 && GetThreadGroupAffinity(handle, &mut every) != 0 {
+            if told.is_none() && GetThreadGroupAffinity(handle, &mut every) != 0 {
                 let unused = GROUP.saturating_sub(GetActiveProcessorCount(every.Group));
                 every.Mask = usize::MAX.checked_shr(unused).unwrap_or(0);
             }
@@ -101,8 +99,8 @@ impl Peer {
     pub fn disturb(&mut self, _sample: &mut Sample) {}
 }
 
-/// A thread's CPU time moves in steps of the system's tick, 15.6 ms at most: what is lost is told of longer spans alone.
-const TICKS_NS: u64 = 10 * 15_625_000;
+/// A thread's CPU time moves in steps of the system's tick, at most: so much seems lost of any span.
+const TICK_NS: u64 = 15_625_000;
 
 impl ThreadUsage {
     /// Reads the counters.
@@ -120,7 +118,9 @@ impl ThreadUsage {
         let now = ThreadUsage::now();
         let wall_ns = now.wall_ns.saturating_sub(self.wall_ns);
         let lost_ns = wall_ns.saturating_sub(now.cpu_ns.saturating_sub(self.cpu_ns));
-        let told = if wall_ns >= TICKS_NS { lost_ns } else { 0 };
+        let told = lost_ns.saturating_sub(TICK_NS);
+        // What is lost of a short span is a tick or nothing.
+        let told = if wall_ns >= 10 * TICK_NS { told } else { 0 };
         Sample { lost_us: u32::try_from(told / 1000).unwrap_or(u32::MAX), ..Sample::default() }
     }
 }
