@@ -117,16 +117,8 @@ fn crossover(kernel: &str, threads: usize, pairs: &[(&BandwidthRow, &BandwidthRo
     let at = compare::crossing(&sizes, &others, &regulars);
     let (other, regular) = pairs[pairs.len() - 1];
     let (store, width) = (other.store(), other.width());
-    let wins_first = others[0][0] > regulars[0][0];
-    let wins_last = others[others.len() - 1][0] > regulars[regulars.len() - 1][0];
-    let gain = Some(other.gain_over(regular));
-    let is_sure = gain.is_some_and(|gain| gain[1] > 1.0 && is_known(gain));
-    let says = match at {
-        Some([at, ..]) if is_sure => format!("{store} stores win above {}", Bytes(at as u64)),
-        Some([at, ..]) => format!("{store} stores may win above {}", Bytes(at as u64)),
-        None if wins_first && wins_last => format!("{store} is faster at the smallest and the largest size"),
-        None => format!("regular is faster at the largest size, {}", other.case.working_set),
-    };
+    let gain = other.gain_over(regular);
+    let says = says(store, at, pairs[0].0.gain_over(pairs[0].1), gain, other.case.working_set);
     let (load, element, memory) = (other.load(), other.element(), other.case.memory);
     Crossover {
         kernel: kernel.into(),
@@ -138,8 +130,23 @@ fn crossover(kernel: &str, threads: usize, pairs: &[(&BandwidthRow, &BandwidthRo
         memory,
         at,
         says,
-        gain,
+        gain: Some(gain),
         bound: bound(kernel),
+    }
+}
+
+/// Which is faster where, by the gains at the smallest and the largest working set: only what the intervals leave no doubt of.
+fn says(store: StoreKind, at: Option<[f64; 3]>, first: [f64; 3], last: [f64; 3], largest: Bytes) -> String {
+    let wins = |gain: [f64; 3]| is_known(gain) && gain[1] > 1.0;
+    match at {
+        Some([at, ..]) if wins(last) => format!("{store} stores win above {}", Bytes(at as u64)),
+        Some([at, ..]) => format!("{store} stores may win above {}", Bytes(at as u64)),
+        None if wins(first) && wins(last) => {
+            format!("{store} is faster at the smallest size and the largest, {largest}")
+        }
+        None if wins(last) => format!("{store} is faster at the largest size, {largest}"),
+        None if is_known(last) && last[2] < 1.0 => format!("regular is faster at the largest size, {largest}"),
+        None => format!("neither is known to be faster at the largest size, {largest}"),
     }
 }
 
@@ -168,8 +175,8 @@ impl Crossover {
             line += &format!(" [{}, {}]", Bytes(low as u64), Bytes(high as u64));
         }
         let Some(gain) = self.gain else { return line };
-        // Where regular stores win, that size was just named.
-        let place = if self.at.is_none() && gain[0] < 1.0 { "there" } else { "at the largest size" };
+        // Where none overtakes the other, that size was just named.
+        let place = if self.at.is_none() { "there" } else { "at the largest size" };
         let bound = fraction(self.bound);
         line + &format!("; {} times regular {place} (its bytes alone would make it {bound})", ratio(gain))
     }
@@ -258,4 +265,23 @@ fn store_curves<'a>(rows: &[&'a BandwidthRow]) -> Vec<Curve<'a>> {
     };
     let ways: BTreeSet<_> = rows.iter().map(|row| way(row)).collect();
     ways.into_iter().filter_map(curve).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn neither_is_faster_within_the_intervals() {
+        let check = |first, last, expect: &str| {
+            assert_eq!(says(StoreKind::Nt, None, first, last, Bytes::gib(1)), expect);
+        };
+        let (slower, faster) = ([0.5, 0.48, 0.52], [1.2, 1.15, 1.25]);
+        check(slower, [0.9, 0.88, 0.93], "regular is faster at the largest size, 1 GiB");
+        check(slower, [0.995, 0.95, 1.04], "neither is known to be faster at the largest size, 1 GiB");
+        check(faster, [1.01, 0.97, 1.05], "neither is known to be faster at the largest size, 1 GiB");
+        check(slower, [0.9; 3], "neither is known to be faster at the largest size, 1 GiB");
+        check(faster, [1.3, 1.28, 1.33], "nt is faster at the smallest size and the largest, 1 GiB");
+        check([1.01, 0.97, 1.05], [1.3, 1.28, 1.33], "nt is faster at the largest size, 1 GiB");
+    }
 }
