@@ -39,6 +39,22 @@ impl<F> DerefMut for Row<F> {
     }
 }
 
+impl<F> Row<F> {
+    /// One of its figures, where nothing speaks against them as a whole: what crashed or can't be right has samples, too.
+    pub(crate) fn sound<T>(&self, figure: Option<T>) -> Option<T> {
+        figure.filter(|_| self.quality.is_measured())
+    }
+}
+
+#[cfg(test)]
+impl<F> Row<F> {
+    /// A row as if its case had been visited three times, and come to this.
+    pub(crate) fn made_up(case: Case, outcome: crate::quality::Status, figures: F) -> Row<F> {
+        let quality = Quality { samples: 27, rounds: 3, outcome, reason: None, flags: Vec::new() };
+        Row { case, quality, figures }
+    }
+}
+
 /// Figures that have tidy rows. In JSON a row is: `metric`, its keys, `unit`, its figures, its quality.
 pub trait Metric: Debug + Serialize + JsonSchema + Sized + 'static {
     /// The row's `metric`.

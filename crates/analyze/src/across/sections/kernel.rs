@@ -74,7 +74,8 @@ fn of_kernel(kernel: &Kernel, rows: &[&BandwidthRow], stream: &[&BandwidthRow]) 
 /// What one element needs, how fast it goes from the largest working set, and what holds it back there.
 fn sentence(kernel: &Kernel, rows: &[&BandwidthRow], stream: &[&BandwidthRow]) -> String {
     let Some(first) = rows.first() else { return kernel.text.into() };
-    let measured: Vec<&BandwidthRow> = rows.iter().copied().filter(|row| row.payload_bps.is_some()).collect();
+    let measured: Vec<&BandwidthRow> =
+        rows.iter().copied().filter(|row| row.sound(row.payload_bps).is_some()).collect();
     let fastest = |sets: &dyn Fn(&BandwidthRow) -> bool| {
         let rate = |row: &&&BandwidthRow| row.payload_bps.map_or(0.0, |rate| rate.value());
         measured.iter().filter(|row| sets(row)).max_by(|a, b| rate(a).total_cmp(&rate(b))).copied()
@@ -168,4 +169,31 @@ fn notes(kernel: &Kernel) -> Vec<String> {
 
 fn giga(per_s: f64) -> String {
     significant(per_s / 1e9)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::quality::Status;
+    use membound_core::case::{USUAL_MEMORY, steady};
+    use membound_core::kernel::{StoreKind, Width};
+    use membound_core::units::Bytes;
+
+    /// From memory the triad seems as fast as from L1, which the row itself calls impossible: without it one size is left.
+    #[test]
+    fn what_cannot_be_right_bounds_nothing() {
+        let row = |level: &str, size, outcome| {
+            let case = steady("triad", Width::W512, StoreKind::Regular, USUAL_MEMORY, vec![0], size);
+            let mut row = BandwidthRow::in_memory(case, [100e9, 99e9, 101e9]);
+            (row.level, row.quality.outcome) = (Some(level.into()), outcome);
+            row
+        };
+        let said = |outcome| {
+            let (near, far) = (row("L1", Bytes::kib(16), Status::Measured), row("memory", Bytes::gib(1), outcome));
+            sentence(Kernel::named("triad").unwrap(), &[&near, &far], &[])
+        };
+        assert!(said(Status::Measured).contains("compute-bound: no faster from L1 than from memory"));
+        let told = said(Status::Invalid);
+        assert!(told.contains("100 GB/s from L1") && told.contains("takes a second, smaller --size"), "{told}");
+    }
 }

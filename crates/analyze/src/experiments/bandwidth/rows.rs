@@ -419,3 +419,13 @@ fn mark_impossible(rows: &mut [BandwidthRow]) {
         rows[i].quality.refuse(Status::Invalid, reason);
     }
 }
+
+#[cfg(test)]
+impl BandwidthRow {
+    /// As if its case had been measured in memory, with payload B/s [value, low, high].
+    pub(crate) fn in_memory(case: Case, [value, low, high]: [f64; 3]) -> BandwidthRow {
+        let payload_bps = Some(Rate::plain(value, value, [low, high]));
+        let figures = BandwidthFigures { level: Some("memory".into()), payload_bps, ..BandwidthFigures::default() };
+        Row::made_up(case, Status::Measured, figures)
+    }
+}

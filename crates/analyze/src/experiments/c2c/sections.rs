@@ -76,8 +76,8 @@ fn moved(handovers: &Handovers) -> Option<String> {
     const NEAR: f64 = 1.0 / 3.0;
     const FAR: f64 = 2.0 / 3.0;
     let mut pairs: BTreeMap<[u32; 2], Vec<f64>> = BTreeMap::new();
-    for row in handovers.rows.iter().filter(|row| row.quality.is_measured()) {
-        if let (&[a, b], Some(cost)) = (&row.case.cpus[..], row.latency_ns) {
+    for row in &handovers.rows {
+        if let (&[a, b], Some(cost)) = (&row.case.cpus[..], row.sound(row.latency_ns)) {
             pairs.entry([a.min(b), a.max(b)]).or_default().push(cost.value());
         }
     }
@@ -108,9 +108,10 @@ fn between(relation: Relation) -> &'static str {
 
 /// All pairs at one home.
 fn heat_map(all: &[HandoverRow], home: Home) -> Option<Table> {
-    let rows: Vec<&HandoverRow> = all.iter().filter(|row| row.home() == home && row.latency_ns.is_some()).collect();
+    let is_ours = |row: &&HandoverRow| row.home() == home && row.sound(row.latency_ns).is_some();
+    let rows: Vec<&HandoverRow> = all.iter().filter(is_ours).collect();
     let cpus: BTreeSet<u32> = rows.iter().flat_map(|row| row.case.cpus.iter().copied()).collect();
-    let latencies = || all.iter().filter_map(|row| row.latency_ns).map(|cost| cost.value());
+    let latencies = || all.iter().filter_map(|row| row.sound(row.latency_ns)).map(|cost| cost.value());
     let least = latencies().fold(f64::INFINITY, f64::min);
     let most = latencies().fold(HEAT_RANGE * least, f64::max);
     let mut by_cpus: HashMap<&[u32], &HandoverRow> = HashMap::new();
@@ -149,4 +150,47 @@ fn by_nearness(groups: &[HandoverGroup]) -> Table {
         .right("median", figures(|group| Some(group.median_ns)))
         .right("greatest", figures(|group| Some(group.greatest_ns)))
         .right("cycles", figures(|group| group.median_cycles))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::experiments::c2c::rows::HandoverFigures;
+    use crate::quality::Status;
+    use crate::rate::Cost;
+    use membound_core::case::{Case, USUAL_MEMORY, Work, steady};
+    use membound_core::kernel::{StoreKind, Width};
+    use membound_core::units::Bytes;
+    use membound_core::work::c2c::Handover;
+
+    fn row(cpus: [u32; 2], home: Home, ns: f64, outcome: Status) -> HandoverRow {
+        let case = steady("load", Width::Scalar, StoreKind::Regular, USUAL_MEMORY, cpus.to_vec(), Bytes(64));
+        let figures = HandoverFigures {
+            relation: Relation::Package,
+            kinds: None,
+            node: None,
+            latency_ns: Some(Cost::plain(ns, ns, [ns; 2])),
+            latency_cycles: None,
+            obtained: None,
+        };
+        HandoverRow::made_up(Case { work: Work::Handover(Handover { home }), ..case }, outcome, figures)
+    }
+
+    #[test]
+    fn what_cannot_be_right_moves_no_cpus_and_is_in_no_matrix() {
+        let of = |outcome| {
+            let rows = vec![
+                row([0, 1], Home::First, 20.0, outcome),
+                row([0, 1], Home::Second, 100.0, Status::Measured),
+                row([0, 2], Home::First, 100.0, Status::Measured),
+                row([0, 2], Home::Second, 100.0, Status::Measured),
+            ];
+            Handovers { rows, groups: Vec::new(), is_virtual: true }
+        };
+        let (sound, wrong) = (of(Status::Measured), of(Status::Invalid));
+        assert!(moved(&sound).unwrap().contains("1 of 2 pairs were at times far nearer (20.0 ns)"));
+        assert_eq!(moved(&wrong), None);
+        let text = |handovers: &Handovers| format!("{:?}", heat_map(&handovers.rows, Home::First));
+        assert!(text(&sound).contains("\"20.0 \"") && !text(&wrong).contains("20.0"), "{}", text(&wrong));
+    }
 }

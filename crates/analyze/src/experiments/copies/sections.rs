@@ -41,7 +41,7 @@ impl Answer for Copies {
 
 /// The rate of a row, where it holds.
 fn known(row: &CopyRow) -> Option<f64> {
-    row.copied_bps.filter(|_| row.quality.is_measured()).map(|rate| rate.value())
+    row.sound(row.copied_bps).map(|rate| rate.value())
 }
 
 /// The row of one size; nothing where that was not measured, or can't be right.
@@ -139,7 +139,7 @@ fn chart(copies: &Copies) -> Option<Chart> {
 }
 
 fn point(row: &CopyRow) -> Option<Point> {
-    let [median, low, high] = row.copied_bps?.interval().map(|bps| rounded(bps / 1e6));
+    let [median, low, high] = row.sound(row.copied_bps)?.interval().map(|bps| rounded(bps / 1e6));
     Some((row.case.working_set.0 as f64, median, low, high, row.quality.samples))
 }
 
@@ -147,9 +147,8 @@ fn point(row: &CopyRow) -> Option<Point> {
 mod tests {
     use super::*;
     use crate::experiments::copies::rows::CopyFigures;
-    use crate::quality::{Quality, Status};
+    use crate::quality::Status;
     use crate::rate::Cost;
-    use crate::row::Row;
     use membound_core::case::{Case, USUAL_MEMORY, Work, steady};
     use membound_core::kernel::{StoreKind, Width};
     use membound_core::work::device::Buffer;
@@ -163,11 +162,11 @@ mod tests {
                 work: Work::Copies(work),
                 ..steady("copy", Width::Scalar, StoreKind::Regular, USUAL_MEMORY, vec![0], Bytes::mib(2))
             };
-            let quality = Quality { samples: 9, rounds: 3, outcome, reason: None, flags: Vec::new() };
             let ns = Cost::plain(1e9 / bps, 1e9 / bps, [1e9 / bps; 2]);
-            Row { case, quality, figures: CopyFigures { ns: Some(ns), copied_bps: Some(ns.each(|ns| 1e9 / ns)) } }
+            CopyRow::made_up(case, outcome, CopyFigures { ns: Some(ns), copied_bps: Some(ns.each(|ns| 1e9 / ns)) })
         };
         let rows = vec![row(Buffer::Pinned, Status::Invalid, 20e9), row(Buffer::Regular, Status::Measured, 10e9)];
+        assert_eq!(rows.iter().map(|row| point(row).is_some()).collect::<Vec<_>>(), [false, true]);
         let copies = Copies { devices: Vec::new(), rows };
         let said = fastest(&copies, "cuda:0".parse().unwrap()).unwrap();
         assert!(said.contains("10.0 GB/s (from regular memory)"), "{said}");

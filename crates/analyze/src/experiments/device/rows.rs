@@ -339,14 +339,15 @@ impl OnDevice {
         if curve.len() < SIZES_FOR_LEVELS { Vec::new() } else { find(&curve) }
     }
 
-    /// The row of an action on a kind of buffer, by the largest working set.
+    /// The row of an action on a kind of buffer, by the largest working set; nothing where its figures don't hold.
     pub fn row(&self, buffer: Buffer, action: Action) -> Option<&DeviceRow> {
-        self.later(buffer, action).max_by_key(|row| row.case.working_set)
+        let largest = self.later(buffer, action).max_by_key(|row| row.case.working_set);
+        largest.filter(|row| row.quality.is_measured())
     }
 
     /// The same by one working set.
     pub fn row_of(&self, buffer: Buffer, action: Action, size: Bytes) -> Option<&DeviceRow> {
-        self.later(buffer, action).find(|row| row.case.working_set == size)
+        self.later(buffer, action).find(|row| row.case.working_set == size && row.quality.is_measured())
     }
 
     fn later(&self, buffer: Buffer, action: Action) -> impl Iterator<Item = &DeviceRow> {

@@ -165,7 +165,7 @@ fn growth(on: &OnDevice, buffer: Buffer) -> Option<Cell> {
     const GROWS: f64 = 4.0;
     let of_kind = on.rows.iter().filter(|row| (row.work().buffer, row.work().action) == (buffer, Action::MapRead));
     let mut points: Vec<(f64, Cost)> =
-        of_kind.filter_map(|row| Some((row.case.working_set.0 as f64, row.ns?))).collect();
+        of_kind.filter_map(|row| Some((row.case.working_set.0 as f64, row.sound(row.ns)?))).collect();
     points.sort_by(|a, b| a.0.total_cmp(&b.0));
     let [(small, least), .., (large, most)] = points[..] else { return None };
     if !most.is_apart(least) || most.value() < GROWS * least.value() {
@@ -219,11 +219,12 @@ fn copying(on: &OnDevice) -> Table {
 fn first_store(on: &OnDevice, buffer: Buffer) -> Option<Cell> {
     let is_it =
         |row: &&DeviceRow| (row.work().buffer, row.work().action, row.is_first_use()) == (buffer, Action::Store, true);
-    on.rows.iter().find(is_it)?.payload_bps.map(Cell::gbps)
+    let row = on.rows.iter().find(is_it)?;
+    row.sound(row.payload_bps).map(Cell::gbps)
 }
 
 fn kernels(on: &OnDevice) -> Table {
-    let is_it = |row: &&DeviceRow| row.work().action.is_on_own_memory() && row.ns.is_some();
+    let is_it = |row: &&DeviceRow| row.work().action.is_on_own_memory() && row.sound(row.ns).is_some();
     let rows: Vec<&DeviceRow> = on.rows.iter().filter(is_it).collect();
     // Chases are over many more.
     let sizes: BTreeSet<Bytes> =
@@ -247,7 +248,7 @@ fn own_memory_over_sizes(on: &OnDevice) -> Option<Chart> {
     let curve = |(index, &action): (usize, &Action)| {
         let rows = on.rows.iter().filter(|row| row.work().action == action);
         let point = |row: &DeviceRow| {
-            let [middle, low, high] = row.payload_bps?.interval().map(|bps| rounded(bps / 1e9));
+            let [middle, low, high] = row.sound(row.payload_bps)?.interval().map(|bps| rounded(bps / 1e9));
             Some((row.case.working_set.0 as f64, middle, low, high, row.quality.samples))
         };
         let name = action.kernel().unwrap_or_default().into();
@@ -278,7 +279,7 @@ fn cache(on: &OnDevice) -> Option<Mark> {
 /// What a load that waits for another takes, with the size of the device's cache.
 fn chases_over_sizes(on: &OnDevice) -> Option<Chart> {
     let point = |row: &DeviceRow| {
-        let [middle, low, high] = row.ns?.interval().map(rounded);
+        let [middle, low, high] = row.sound(row.ns)?.interval().map(rounded);
         Some((row.case.working_set.0 as f64, middle, low, high, row.quality.samples))
     };
     let chases = on.rows.iter().filter(|row| row.work().action == Action::Chase);
@@ -415,8 +416,7 @@ fn sharing(on: &OnDevice) -> Option<String> {
 fn reading(on: &OnDevice) -> Option<String> {
     /// As slow as memory that is not cached is, and cached memory never.
     const SLOW: f64 = 0.5;
-    let measured = |buffer, action| on.row(buffer, action).filter(|row| row.quality.is_measured());
-    let rate = |buffer: Buffer, action: Action| measured(buffer, action)?.payload_bps;
+    let rate = |buffer: Buffer, action: Action| on.row(buffer, action)?.payload_bps;
     let regular = rate(Buffer::Regular, Action::Load)?;
     let slow = |buffer: Buffer| {
         let load = rate(buffer, Action::Load)?;
@@ -438,7 +438,7 @@ fn per_second(bps: f64) -> impl Display {
 fn own_memory(on: &OnDevice) -> Option<String> {
     let device = on.device.as_ref()?;
     let of = |action: Action| {
-        let row = on.row(Buffer::Plain, action).filter(|row| row.quality.is_measured())?;
+        let row = on.row(Buffer::Plain, action)?;
         device.cache.is_none_or(|cache| 2 * cache.0 < row.case.working_set.0).then_some(row)
     };
     let triad = of(Action::KernelTriad)?;
@@ -486,4 +486,36 @@ fn contention(on: &OnDevice) -> Option<String> {
         shares[1],
         significant(sum)
     ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::experiments::device::rows::DeviceFigures;
+    use crate::quality::Status;
+    use membound_core::case::{Case, USUAL_MEMORY, Work, steady};
+    use membound_core::kernel::{StoreKind, Width};
+    use membound_core::work::device::DeviceWork;
+
+    /// Regular memory at 10 GB/s, a pinned buffer at 1.
+    fn read(outcome: Status) -> OnDevice {
+        let row = |buffer, bps: f64, outcome| {
+            let work = DeviceWork::new("cuda:0".parse().unwrap(), buffer, Action::Load);
+            let case = steady("load", Width::Scalar, StoreKind::Regular, USUAL_MEMORY, vec![0], Bytes::mib(64));
+            let (ns, rate) = (Cost::plain(1e6, 1e6, [1e6; 2]), Cost::plain(bps, bps, [bps; 2]));
+            let (ns, payload_bps) = (Some(ns), Some(rate));
+            let figures = DeviceFigures { ns, payload_bps, beside_bps: None, sharing: None, obtained: None };
+            DeviceRow::made_up(Case { work: Work::Device(work), ..case }, outcome, figures)
+        };
+        let rows = vec![row(Buffer::Regular, 10e9, Status::Measured), row(Buffer::Pinned, 1e9, outcome)];
+        OnDevice { rows, ..OnDevice::default() }
+    }
+
+    #[test]
+    fn what_cannot_be_right_is_no_figure() {
+        let (sound, wrong) = (read(Status::Measured), read(Status::Invalid));
+        assert!(reading(&sound).unwrap().contains("pinned at 1.00 GB/s"), "{:?}", reading(&sound));
+        assert_eq!(reading(&wrong), None);
+        assert_eq!([&sound, &wrong].map(|on| touching(on).height()), [2, 1]);
+    }
 }

@@ -84,7 +84,7 @@ fn sizes(title: &str, rows: &[&PingPongRow]) -> Table {
 const MOST_TOLD: usize = 4;
 
 fn one_way(row: &PingPongRow) -> Option<Cell> {
-    let cost = row.one_way_ns?;
+    let cost = row.sound(row.one_way_ns)?;
     let slowest = row.slowest_pair_ns.map_or_else(String::new, |ns| format!("; slowest pair {}", Nanoseconds(ns)));
     let [low, high] = cost.ends().map(Nanoseconds);
     let hint = format!("{} {low} to {high}, {} samples{slowest}", cost.ends_word(), row.quality.samples);
@@ -92,13 +92,13 @@ fn one_way(row: &PingPongRow) -> Option<Cell> {
 }
 
 fn rate(row: &PingPongRow) -> Option<Cell> {
-    let rate = row.payload_bps?;
+    let rate = row.sound(row.payload_bps)?;
     Some(Cell { text: significant(rate.value() / 1e6), hint: spread_in(&rate, 1e6), ..Cell::default() })
 }
 
 fn by_model(row: &PingPongRow) -> Option<Cell> {
     let bytes = row.way().1 as f64 * row.case.working_set.0 as f64;
-    let (ns, cost) = (row.model_ns.filter(|_| bytes > 0.0)?, row.one_way_ns?);
+    let (ns, cost) = (row.model_ns.filter(|_| bytes > 0.0)?, row.sound(row.one_way_ns)?);
     let hint = format!("{} off", percent(ns / cost.value() - 1.0));
     Some(Cell { text: significant(bytes / ns * 1e3), hint, ..Cell::default() })
 }
@@ -145,7 +145,8 @@ fn interval(row: &PathRow) -> String {
 
 /// Bandwidth over the size of messages: measured, and by the model.
 fn chart(messages: &Messages, (path, buffers): (MessagePath, Buffers)) -> Option<Chart> {
-    let rows: Vec<&PingPongRow> = messages.of(path, buffers).filter(|row| row.payload_bps.is_some()).collect();
+    let rows: Vec<&PingPongRow> =
+        messages.of(path, buffers).filter(|row| row.sound(row.payload_bps).is_some()).collect();
     let ways: BTreeSet<(MessageMode, usize)> = rows.iter().map(|row| row.way()).collect();
     let curve = |(index, &(mode, pairs)): (usize, &(MessageMode, usize))| {
         let ours = rows.iter().filter(|row| row.way() == (mode, pairs));
@@ -345,7 +346,7 @@ fn title(path: MessagePath, buffers: Buffers) -> String {
 
 /// The shortest and the longest message of the fewest pairs, as their rows have them.
 fn as_measured(messages: &Messages, path: MessagePath, buffers: Buffers) -> Option<String> {
-    let measured = || messages.of(path, buffers).filter(|row| row.one_way_ns.is_some());
+    let measured = || messages.of(path, buffers).filter(|row| row.sound(row.one_way_ns).is_some());
     let shortest = measured().min_by_key(|row| (row.way().1, row.way().0, row.case.working_set))?;
     let is_alike = |row: &&PingPongRow| row.way() == shortest.way();
     let longest = measured().filter(is_alike).max_by_key(|row| row.case.working_set)?;
@@ -356,4 +357,43 @@ fn as_measured(messages: &Messages, path: MessagePath, buffers: Buffers) -> Opti
         text += &format!(", {} go at {}", longest.case.working_set, BytesPerSecond(rate.value()));
     }
     Some(text + ".")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::experiments::pingpong::rows::PingPongFigures;
+    use crate::quality::Status;
+    use crate::rate::Cost;
+    use membound_core::case::{Case, USUAL_MEMORY, Work, steady};
+    use membound_core::kernel::{StoreKind, Width};
+    use membound_core::work::pingpong::PingPong;
+
+    const KIND: (MessagePath, Buffers) = (MessagePath::ALL[0], Buffers::ALL[0]);
+
+    fn row(bytes: u64, ns: f64, outcome: Status) -> PingPongRow {
+        let (path, buffers) = KIND;
+        let mode = MessageMode::PingPong;
+        let work = PingPong { mode, buffers, path, pairs: Vec::new(), pool: Bytes(0), oversubscribed: false };
+        let case = steady("load", Width::Scalar, StoreKind::Regular, USUAL_MEMORY, vec![0, 1], Bytes(bytes));
+        let cost = Cost::plain(ns, ns, [ns; 2]);
+        let figures = PingPongFigures {
+            one_way_ns: Some(cost),
+            payload_bps: Some(cost.each(|ns| bytes as f64 * 1e9 / ns)),
+            slowest_pair_ns: None,
+            fastest_pair_ns: None,
+            model_ns: None,
+        };
+        PingPongRow::made_up(Case { work: Work::PingPong(work), ..case }, outcome, figures)
+    }
+
+    #[test]
+    fn what_crashed_is_neither_told_nor_drawn() {
+        let rows = vec![row(8, 1.0, Status::Crashed), row(64, 200.0, Status::Measured)];
+        let cells = |row: &PingPongRow| [one_way(row), rate(row)].map(|cell| cell.is_some());
+        assert_eq!([&rows[0], &rows[1]].map(cells), [[false; 2], [true; 2]]);
+        let messages = Messages { rows, ..Messages::default() };
+        let said = as_measured(&messages, KIND.0, KIND.1).unwrap();
+        assert!(said.contains("64 B take 200 ns one way"), "{said}");
+    }
 }

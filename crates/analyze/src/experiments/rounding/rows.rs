@@ -246,8 +246,13 @@ pub(crate) fn rounding(visits: &Visits<'_>) -> Rounding {
         let Summation { variant, order, blocks, fused, arithmetic, .. } = row.way();
         (key(row), *order, *blocks, *arithmetic, variant.width, variant.unroll, *fused)
     });
-    let verdicts = ways.chunk_by(|a, b| key(a) == key(b)).filter_map(verdict).collect();
-    Rounding { verdicts, rows: ways }
+    Rounding { verdicts: verdicts(&ways), rows: ways }
+}
+
+/// One of each sum, by the ways that came out right.
+fn verdicts(ways: &[RoundingRow]) -> Vec<Verdict> {
+    let sound: Vec<&RoundingRow> = ways.iter().filter(|way| way.quality.is_measured()).collect();
+    sound.chunk_by(|a, b| key(a) == key(b)).filter_map(verdict).collect()
 }
 
 /// What ways must share to be ways of one sum.
@@ -289,8 +294,8 @@ fn of_results(results: &[&Results]) -> Option<RoundingFigures> {
     })
 }
 
-fn verdict(ways: &[RoundingRow]) -> Option<Verdict> {
-    let rows: Vec<&RoundingRow> = ways.iter().filter(|row| row.result_bits.is_some()).collect();
+fn verdict(ways: &[&RoundingRow]) -> Option<Verdict> {
+    let rows: Vec<&RoundingRow> = ways.iter().copied().filter(|row| row.result_bits.is_some()).collect();
     let first = rows.first()?;
     let ulps = || rows.iter().filter_map(|row| row.ulps);
     let results: BTreeSet<&String> = rows.iter().filter_map(|row| row.result_bits.as_ref()).collect();
@@ -319,12 +324,12 @@ fn verdict(ways: &[RoundingRow]) -> Option<Verdict> {
 }
 
 /// The widest way with subnormal numbers flushed, beside the same with them kept.
-fn flushing(ways: &[RoundingRow]) -> Option<Flushing> {
+fn flushing(ways: &[&RoundingRow]) -> Option<Flushing> {
     let is_measured = |way: &&RoundingRow| way.result_bits.is_some();
-    let flushed = ways.iter().filter(|way| way.way().arithmetic == Arithmetic::FtzDaz).filter(is_measured);
+    let flushed = ways.iter().copied().filter(|way| way.way().arithmetic == Arithmetic::FtzDaz).filter(is_measured);
     let flushed = flushed.max_by_key(|way| way.way().variant.width)?;
     let usual = Summation { arithmetic: Arithmetic::Ieee, ..flushed.way().clone() };
-    let kept = ways.iter().filter(is_measured).find(|way| *way.way() == usual)?;
+    let kept = ways.iter().copied().filter(is_measured).find(|way| *way.way() == usual)?;
     let both = flushed.result.zip(kept.result);
     let faster = flushed.payload_bps?.over(kept.payload_bps?);
     Some(Flushing { lost: both.map(|(flushed, kept)| 1.0 - flushed / kept).filter(|lost| lost.is_finite()), faster })
@@ -332,11 +337,12 @@ fn flushing(ways: &[RoundingRow]) -> Option<Flushing> {
 
 /// Ways that any machine can repeat bit for bit, whatever its widest registers and however many threads it has: the loop as
 /// it is written, and two lanes of 128 bits, each a single chain or in the usual number of partial sums.
-fn costs(ways: &[RoundingRow]) -> Vec<Cost> {
+fn costs(ways: &[&RoundingRow]) -> Vec<Cost> {
     let median = |way: &&RoundingRow| way.payload_bps.map(|rate| rate.value());
     let is_usual = |way: &&RoundingRow| way.way().arithmetic == Arithmetic::Ieee;
     let fastest = ways
         .iter()
+        .copied()
         .filter(|way| median(way).is_some() && is_usual(way))
         .max_by(|a, b| median(a).unwrap_or(0.0).total_cmp(&median(b).unwrap_or(0.0)));
     let Some(fastest) = fastest else { return Vec::new() };
@@ -350,7 +356,7 @@ fn costs(ways: &[RoundingRow]) -> Vec<Cost> {
                 && *order == SumOrder::Forward
                 && *fused == has_fused
         };
-        let way = ways.iter().filter(is_usual).find(is_ours)?;
+        let way = ways.iter().copied().filter(is_usual).find(is_ours)?;
         let rate = way.payload_bps?;
         Some(Cost { way: name.into(), rate, slower: fastest.payload_bps?.over(rate) })
     };
@@ -393,5 +399,48 @@ impl Verdict {
             );
         }
         text + "."
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::quality::Status;
+    use membound_core::case::{Case, USUAL_MEMORY, steady, usual};
+    use membound_core::kernel::StoreKind;
+
+    /// A wide sum that crashed after a sample: its bits are none of the results, and its speed is not the fastest.
+    #[test]
+    fn what_crashed_is_no_way_of_adding_up() {
+        let row = |width, bits: &str, ulps, bps: f64, outcome| {
+            let summation = Summation {
+                variant: usual("sum", width, StoreKind::Regular),
+                fused: false,
+                arithmetic: Arithmetic::Ieee,
+                order: SumOrder::Forward,
+                blocks: 1,
+                data: Data::Uniform,
+                seed: 1,
+            };
+            let case = steady("load", width, StoreKind::Regular, USUAL_MEMORY, vec![0], Bytes::kib(16));
+            let figures = RoundingFigures {
+                result_bits: Some(bits.into()),
+                ulps: Some(ulps),
+                is_repeatable: true,
+                payload_bps: Some(Rate::plain(bps, bps, [bps; 2])),
+                ..RoundingFigures::default()
+            };
+            RoundingRow::made_up(Case { work: Work::Rounding(summation), ..case }, outcome, figures)
+        };
+        let of = |outcome| {
+            let scalar = row(Width::Scalar, "a", 1, 10e9, Status::Measured);
+            verdicts(&[scalar, row(Width::W512, "b", 9, 80e9, outcome)])
+        };
+        let (sound, wrong) = (of(Status::Measured), of(Status::Crashed));
+        let told = |all: &[Verdict]| {
+            all.iter().map(|v| (v.ways, v.results, v.ulps, v.costs[0].slower[0].round())).collect::<Vec<_>>()
+        };
+        assert_eq!(told(&sound), [(2, 2, [1, 9], 8.0)]);
+        assert_eq!(told(&wrong), [(1, 1, [1, 1], 1.0)]);
     }
 }

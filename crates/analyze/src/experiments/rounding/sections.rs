@@ -64,7 +64,9 @@ fn flushing(rounding: &Rounding) -> Option<String> {
 
 fn of_sum(rounding: &Rounding, verdict: &Verdict) -> Table {
     let is_ours = |row: &&RoundingRow| {
-        row.kernel() == verdict.kernel && row.way().data == verdict.data && row.result_bits.is_some()
+        row.kernel() == verdict.kernel
+            && row.way().data == verdict.data
+            && row.sound(row.result_bits.as_ref()).is_some()
     };
     let rows: Vec<&RoundingRow> = rounding.rows.iter().filter(is_ours).collect();
     let fixed = |cost: &Cost| {
@@ -131,7 +133,7 @@ fn chart(rounding: &Rounding, kernel: &str) -> Option<Chart> {
     let rows: Vec<&RoundingRow> = rounding.rows.iter().filter(is_ours).collect();
     let dot = |row: &&RoundingRow| {
         // A logarithmic axis has no zero: exact results stand at a half.
-        let ulps = row.ulps.map(|ulps| rounded((ulps as f64).max(0.5)))?;
+        let ulps = row.sound(row.ulps).map(|ulps| rounded((ulps as f64).max(0.5)))?;
         Some((rounded(row.condition?.max(1.0)), ulps, ulps, ulps, row.quality.samples))
     };
     const GROUPS: [Group; 4] = [
