@@ -48,6 +48,12 @@ pub struct StreamTable {
     pub lines: Vec<StreamLine>,
     /// The validation line.
     pub validation: String,
+    /// Width of its accesses.
+    #[serde(skip)]
+    pub width: Width,
+    /// The best rate of Triad, bytes a second, of runs that came out right.
+    #[serde(skip)]
+    pub triad_bps: Option<f64>,
 }
 
 /// One line of STREAM's table.
@@ -161,7 +167,14 @@ fn table(runs: &[&BandwidthRow], record: &Record) -> StreamTable {
             None => "Solution not validated: that takes all four kernels".into(),
         },
         missing,
+        width: runs[0].width(),
+        triad_bps: triad_bps(runs),
     }
+}
+
+fn triad_bps(runs: &[&BandwidthRow]) -> Option<f64> {
+    let holds = |run: &&&BandwidthRow| run.kernel() == "triad" && run.quality.is_measured() && !run.seconds.is_empty();
+    runs.iter().filter(holds).map(|run| best_bps(run)).reduce(f64::max)
 }
 
 /// `thp on node1 (MCDRAM)`: kind, place, and what kinds of memory its nodes are.
@@ -176,15 +189,22 @@ fn memory_words(run: &BandwidthRow, machine: &Machine) -> String {
     format!("{kind}{place}{kinds}")
 }
 
+fn least_s(run: &BandwidthRow) -> f64 {
+    run.seconds.iter().copied().fold(f64::INFINITY, f64::min)
+}
+
+fn best_bps(run: &BandwidthRow) -> f64 {
+    run.bytes as f64 / least_s(run)
+}
+
 fn line(function: &str, run: &BandwidthRow) -> StreamLine {
-    let min_s = run.seconds.iter().copied().fold(f64::INFINITY, f64::min);
     let max_s = run.seconds.iter().copied().fold(0.0, f64::max);
     StreamLine {
         function: function.into(),
         variant: format!("{} {}", run.width(), run.store()),
-        best_mbps: run.bytes as f64 / min_s / 1e6,
+        best_mbps: best_bps(run) / 1e6,
         avg_s: run.seconds.iter().sum::<f64>() / run.seconds.len() as f64,
-        min_s,
+        min_s: least_s(run),
         max_s,
     }
 }
@@ -235,24 +255,21 @@ impl StreamTable {
         let ends = [rule.clone(), self.validation.clone(), rule.clone()];
         [rule, head].into_iter().chain(self.lines.iter().map(line)).chain(ends).collect()
     }
-
-    /// The best rate of Triad, bytes a second.
-    fn triad_bps(&self) -> Option<f64> {
-        let triads = self.lines.iter().filter(|line| line.function == "Triad");
-        triads.map(|line| line.best_mbps * 1e6).reduce(f64::max)
-    }
 }
 
-/// Which memory is how much faster, where several were measured.
+/// Which memory is how much faster, where several were measured alike: with the most threads, of those with the largest arrays.
 pub(crate) fn sentence(tables: &[StreamTable]) -> Option<String> {
-    let mut triads: Vec<(f64, &StreamTable)> =
-        tables.iter().filter_map(|table| Some((table.triad_bps()?, table))).collect();
+    let triads = tables.iter().filter_map(|table| Some((table.triad_bps?, table)));
+    let alike = grouped(triads, |(_, table)| (table.threads, table.array_elements, table.width));
+    let several = alike.into_iter().filter(|(_, triads)| triads.len() > 1);
+    let ((threads, ..), mut triads) = several.max_by_key(|(place, _)| *place)?;
     triads.order_by(|a, b| b.0.total_cmp(&a.0));
     let ((first, fastest), (last, slowest)) = (triads.first()?, triads.last()?);
     (fastest.memory != slowest.memory).then(|| {
         let (fast, slow) = (BytesPerSecond(*first), BytesPerSecond(*last));
-        let times = significant(first / last);
-        format!("STREAM Triad: {fast} from {}, {slow} from {}: {times} times.", fastest.memory, slowest.memory)
+        let (threads, times) = (wording::threads(threads), significant(first / last));
+        let (fastest, slowest) = (&fastest.memory, &slowest.memory);
+        format!("STREAM Triad, {threads}: {fast} from {fastest}, {slow} from {slowest}: {times} times.")
     })
 }
 
@@ -281,5 +298,52 @@ pub(crate) fn section(tables: &[StreamTable]) -> Section {
         verbatim: tables.iter().flat_map(block).collect(),
         notes: each_once(tables.iter().flat_map(notes)),
         ..Section::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::quality::Status;
+    use membound_core::case::{Case, steady};
+    use membound_core::memory::MemoryKind;
+
+    fn table(memory: &str, threads: usize, gbps: f64) -> StreamTable {
+        StreamTable {
+            title: "STREAM".into(),
+            memory: memory.into(),
+            unmet: Vec::new(),
+            missing: Vec::new(),
+            array_elements: 1 << 27,
+            threads,
+            lines: Vec::new(),
+            validation: String::new(),
+            width: Width::W512,
+            triad_bps: Some(gbps * 1e9),
+        }
+    }
+
+    #[test]
+    fn memories_are_compared_with_as_many_threads() {
+        let alone = [table("4k", 1, 12.0), table("thp", 64, 300.0)];
+        assert_eq!(sentence(&alone), None);
+        let all = [table("4k", 1, 12.0), table("4k", 64, 240.0), table("thp", 1, 13.0), table("thp", 64, 300.0)];
+        let said = sentence(&all).unwrap();
+        assert_eq!(said, "STREAM Triad, 64 threads: 300 GB/s from thp, 240 GB/s from 4k: 1.25 times.");
+        let larger = StreamTable { array_elements: 1 << 28, ..table("4k", 64, 200.0) };
+        assert_eq!(sentence(&[table("thp", 64, 300.0), larger]), None);
+    }
+
+    #[test]
+    fn a_triad_that_does_not_validate_is_of_no_memory() {
+        let row = |outcome| {
+            let memory = MemorySpec::of(MemoryKind::Base);
+            let case = steady("triad", Width::W512, StoreKind::Regular, memory, vec![0], Bytes::gib(1));
+            let mut row = BandwidthRow::in_memory(Case { protocol: Protocol::Stream, ..case }, [12e9, 12e9, 12e9]);
+            (row.seconds, row.bytes, row.quality.outcome) = (vec![0.2, 0.1], 1_200_000_000, outcome);
+            row
+        };
+        assert_eq!(triad_bps(&[&row(Status::Measured)]), Some(12e9));
+        assert_eq!(triad_bps(&[&row(Status::Invalid)]), None);
     }
 }

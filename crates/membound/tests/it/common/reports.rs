@@ -364,6 +364,8 @@ fn stream() -> StreamTable {
             line("Triad", "nt", 26_420.5, 201.3e6),
         ],
         validation: "Solution not validated: that takes all four kernels".into(),
+        width: Width::W512,
+        triad_bps: Some(26_420.5e6),
     }
 }
 
