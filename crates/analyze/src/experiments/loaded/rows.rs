@@ -98,7 +98,7 @@ impl LoadedRow {
         self.work().load
     }
 
-    fn work(&self) -> Loaded {
+    pub(crate) fn work(&self) -> Loaded {
         let work = if let Work::Loaded(work) = self.case.work { Some(work) } else { None };
         work.expect("rows of latencies under load are made of loads alone")
     }

@@ -3,6 +3,7 @@
 use crate::answer::Answer;
 use crate::chart::{Axis, Chart, Point, Scale, Series, Shape, line, rounded};
 use crate::experiments::loaded::rows::{LoadCurve, LoadedRow, UnderLoad};
+use crate::flag::Flag;
 use crate::missing::reasons;
 use crate::section::{Room, Section, Table};
 use crate::wording::{SPREAD_CAPTION, gbps, spread, threads, time};
@@ -23,14 +24,15 @@ impl Answer for UnderLoad {
             let idle = measured(Load::Idle).and_then(|row| row.latency_ns);
             let beside =
                 idle.map_or_else(String::new, |idle| format!(", {} beside idle threads", Nanoseconds(idle.value())));
-            let caches = row.caches.map_or_else(String::new, |caches| format!(", {caches:.0} last-level caches large"));
+            let (source, caches) = source(row);
             all.push(format!(
-                "A load from memory takes {} [{low}, {high}] where nothing else runs{beside} (one random cycle{caches}).",
+                "A load from {source} takes {} [{low}, {high}] where nothing else runs{beside} (one random cycle{caches}).",
                 Nanoseconds(latency.value())
             ));
         }
         all.extend(self.curves.iter().filter_map(|curve| curve_sentence(self, curve)));
         all.extend(unsaturated(&self.curves));
+        all.extend(doubt(self));
         all
     }
 
@@ -57,6 +59,24 @@ impl Answer for UnderLoad {
             ..Section::default()
         }]
     }
+}
+
+/// What a chase loads from, and how large it is: `memory`, unless caches may hold it.
+fn source(row: &LoadedRow) -> (String, String) {
+    let large = |caches: String| format!(", {caches} last-level caches large");
+    match row.caches {
+        Some(caches) if row.quality.has(Flag::MayBeCached) => {
+            (format!("{}, which caches may hold,", row.work().chase), large(significant(caches)))
+        }
+        caches => ("memory".into(), caches.map_or_else(String::new, |caches| large(format!("{caches:.0}")))),
+    }
+}
+
+/// Of curves whose chases caches may hold.
+fn doubt(loaded: &UnderLoad) -> Option<String> {
+    let mut rows = loaded.curves.iter().flat_map(|curve| &curve.rows).filter_map(|&row| loaded.rows.get(row));
+    let chase = rows.find(|row| row.quality.has(Flag::MayBeCached))?.work().chase;
+    Some(format!("Caches may hold the chase of {chase}: latencies, knees and saturations may be a cache's."))
 }
 
 /// Said once of all curves.
@@ -197,4 +217,64 @@ fn knee(curve: &LoadCurve, index: usize) -> Option<Series> {
     let (rate, latency) = (rounded(curve.knee_bps?[0] / 1e9), rounded(curve.knee_ns?));
     let points = vec![(rate, latency, latency, latency, 0)];
     Some(Series { shape: Shape::Dot, colour: index, symbol: 3, ..line(format!("knee {}", curve.mix), points) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::experiments::loaded::rows::LoadedFigures;
+    use crate::quality::Status;
+    use crate::rate::Cost;
+    use membound_core::case::{Case, USUAL_MEMORY, Work, steady};
+    use membound_core::kernel::mix::Mix;
+    use membound_core::kernel::{StoreKind, Width};
+    use membound_core::units::Bytes;
+    use membound_core::work::loaded::Loaded;
+
+    fn row(load: Load, caches: f64, flags: &[Flag]) -> LoadedRow {
+        let chase = Bytes::gib(1);
+        let case = steady("load", Width::Scalar, StoreKind::Regular, USUAL_MEMORY, vec![0, 1], chase);
+        let (cost, rate) = (Cost::plain(38.0, 38.0, [37.0, 39.0]), Cost::plain(10e9, 10e9, [10e9; 2]));
+        let figures = LoadedFigures {
+            caches: Some(caches),
+            latency_ns: Some(cost),
+            latency_cycles: None,
+            payload_bps: Some(rate),
+            bus_bps: Some(rate),
+            obtained: None,
+        };
+        let case = Case { work: Work::Loaded(Loaded { chase, load }), ..case };
+        let mut row = LoadedRow::made_up(case, Status::Measured, figures);
+        row.quality.flags = flags.to_vec();
+        row
+    }
+
+    fn said(caches: f64, flags: &[Flag]) -> Vec<String> {
+        let mix = Mix::ALL[0];
+        let curve = LoadCurve {
+            mix,
+            threads: 2,
+            rows: vec![1],
+            greatest_bps: 10e9,
+            idle_ns: None,
+            saturation_bps: Some([12e9, 11e9, 13e9]),
+            knee_bps: None,
+            knee_ns: None,
+        };
+        let rows = vec![row(Load::Alone, caches, flags), row(Load::Mixed { mix, delay_ns: 0 }, caches, flags)];
+        UnderLoad { rows, curves: vec![curve] }.sentences()
+    }
+
+    /// A guest of little memory, told of a socket's cache: 1 GiB is 0.4 of it.
+    #[test]
+    fn what_caches_may_hold_is_not_told_as_memory() {
+        let cached = said(0.4, &[Flag::MayBeCached]);
+        let expect = "A load from 1 GiB, which caches may hold, takes 38.0 ns [37.0 ns, 39.0 ns] where nothing else runs (one random cycle, \
+                      0.400 last-level caches large).";
+        assert_eq!(cached[0], expect);
+        assert!(cached.last().unwrap().starts_with("Caches may hold the chase of 1 GiB"), "{cached:?}");
+        let beyond = said(4.0, &[]);
+        assert!(beyond[0].starts_with("A load from memory takes") && beyond[0].contains(", 4 last-level caches"));
+        assert!(!beyond.iter().any(|sentence| sentence.starts_with("Caches may hold")), "{beyond:?}");
+    }
 }
