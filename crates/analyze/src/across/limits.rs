@@ -5,7 +5,7 @@
 //! with the memory-side cache in front of them. Several memories move at once, so their limits add. Where one of them has
 //! no published peak, nothing can be too fast.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -217,9 +217,10 @@ fn memory(machine: &Machine, sheet: Option<&Sheet>, kind: NodeKind, package: Opt
 /// Of the memory of a package, or of all.
 fn peak(machine: &Machine, channels: Option<&Channels>, is_beside: bool, package: Option<u32>) -> Option<Limit> {
     let packages = if package.is_some() { 1.0 } else { machine.packages().max(1) as f64 };
-    let modules = modules_peak(machine, package).filter(|_| is_beside);
     let mt_s = slowest(machine).filter(|_| is_beside);
     let at_speed = mt_s.and_then(|mt_s| Some((channels?.at(Some(mt_s))? * packages, mt_s)));
+    let tells = is_beside && (at_speed.is_some() || !may_share_channels(machine));
+    let modules = modules_peak(machine, package).filter(|_| tells);
     match (at_speed, modules) {
         // With two modules to a channel, the modules together promise twice what the channels can.
         (Some((value, mt_s)), Some(modules)) if value < modules => {
@@ -238,6 +239,16 @@ fn peak(machine: &Machine, channels: Option<&Channels>, is_beside: bool, package
             Some(Limit { value, basis: LimitBasis::Specified, says })
         }
     }
+}
+
+/// Whether two modules may share a channel, so that all together promise twice what the channels can: more than half of the slots are
+/// filled, and labels such as `A1` and `A2` differ in their number alone. A board with two slots has a channel for each.
+fn may_share_channels(machine: &Machine) -> bool {
+    let (Some(modules), Some(slots)) = (machine.modules(), machine.module_slots()) else { return false };
+    let labels: BTreeSet<&str> = modules.iter().filter_map(|dimm| Some(dimm.slot.known()?.as_str())).collect();
+    let stems: BTreeSet<&str> =
+        labels.iter().map(|label| label.trim_end_matches(|c: char| c.is_ascii_digit())).collect();
+    slots > 2 && modules.len() > slots / 2 && stems.len() < labels.len()
 }
 
 const ALL_MODULES: &str = "all memory modules at their configured speed";

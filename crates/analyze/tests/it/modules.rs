@@ -1,5 +1,6 @@
 //! Memory modules, of all that firmware lists as memory devices.
 
+use membound_analyze::across::limits::limits;
 use membound_analyze::of_record as model;
 use membound_core::machine::Machine;
 use membound_core::machine::fact::Fact;
@@ -40,6 +41,21 @@ fn what_is_no_dram_beside_the_package_is_no_module() {
     // 4 x 8 B x 4800e6.
     assert_eq!(machine.dimm_peak(), Some(BytesPerSecond(153.6e9)));
     assert!(!said(&machine).contains("memory modules differ"), "{}", said(&machine));
+}
+
+/// 4 x 8 B x 4800e6 = 153.6 GB/s, of which two modules to a channel move half.
+#[test]
+fn modules_that_may_share_a_channel_are_no_limit() {
+    let limit = |labels: [&str; 4], empty: usize| {
+        let filled = labels.map(|label| Dimm { slot: Fact::Known(label.into()), ..device("DDR5", Bytes::gib(16)) });
+        let empty = vec![Dimm { size: Fact::absent("empty"), ..by_hand::module() }; empty];
+        let machine = Machine { dimms: Fact::Known([filled.to_vec(), empty].concat()), ..by_hand::unknown_machine() };
+        limits(&machine, None, &[]).memory[0].bps.as_ref().map(|limit| limit.value)
+    };
+    let two_each = ["DIMM_A1", "DIMM_A2", "DIMM_B1", "DIMM_B2"];
+    assert_eq!(limit(two_each, 0), None);
+    assert_eq!(limit(two_each, 4), Some(153.6e9), "half of the slots");
+    assert_eq!(limit(["DIMM_A1", "DIMM_B1", "DIMM_C1", "DIMM_D1"], 0), Some(153.6e9), "a channel each");
 }
 
 #[test]
