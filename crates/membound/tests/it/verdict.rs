@@ -144,6 +144,28 @@ fn idle_cores_by_hand() {
     assert_eq!(causes(&rates([(8, 36e9), (16, 64e9)])), []);
 }
 
+/// Two last-level caches before one memory, as of a desktop's two chiplets: what one of them moves may be all that memory does.
+#[test]
+fn an_idle_cache_before_the_same_memory_promises_nothing() {
+    let visits = [(4, 60e9), (8, 62e9)]
+        .map(|(cpus, bps)| visit(&kernel("triad", StoreKind::Regular, cpus, Bytes::gib(1)), bps, &[]));
+    let verdict = of_visits(with_modules(imitation::caches([2, 8, 1], false)), visits.into());
+    let [cause] = &verdict.causes[..] else { panic!("{verdict:#?}") };
+    assert_eq!((cause.cause, cause.basis, cause.gives_back_bps), (CauseKind::FewCores, GainBasis::Unknown, None));
+    assert!(cause.evidence.starts_with("8 of 16 cores ran, on 1 of 2 last-level caches"), "{cause:?}");
+}
+
+/// Seven threads in base pages are slow: that is no step from which huge pages rise.
+#[test]
+fn other_memory_is_no_step_of_a_rising_curve() {
+    let huge = [(6, 36e9), (8, 37.2e9)]
+        .map(|(cpus, bps)| visit(&kernel("triad", StoreKind::Regular, cpus, Bytes::gib(1)), bps, &[]));
+    let base =
+        Case { memory: MemorySpec::of(MemoryKind::Base), ..kernel("triad", StoreKind::Regular, 7, Bytes::gib(1)) };
+    let visits = huge.into_iter().chain([visit(&base, 20e9, &[])]).collect();
+    assert_eq!(causes(&of_visits(with_modules(Machines::default().of((1, 16, 1))), visits)), []);
+}
+
 /// As on many Arm servers, or on a laptop whose last two cores have no third level: what no core shares, or not all have, is no domain
 /// with a link of its own, so that saturated memory stays saturated.
 #[test]

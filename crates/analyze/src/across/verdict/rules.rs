@@ -305,6 +305,8 @@ fn idle_cores(machine: &Machine, used: &CpuSet) -> Vec<u32> {
     idle.filter_map(|core| core.intersection(&online).first()).collect()
 }
 
+const NODES: &str = "nodes";
+
 /// Sets of CPUs that have memory, or a link to it, of their own: nodes, or else last-level caches that cores share. A cache of one core
 /// is no domain, and neither is a cluster of cores that lack the level which others have.
 fn domains(machine: &Machine) -> (Vec<CpuSet>, &'static str) {
@@ -312,7 +314,7 @@ fn domains(machine: &Machine) -> (Vec<CpuSet>, &'static str) {
     let of_nodes = machine.nodes_with_memory().filter(|node| node.has_cpus()).filter_map(|node| node.cpus.known());
     let nodes: Vec<CpuSet> = of_nodes.map(|cpus| cpus.intersection(&online)).filter(|cpus| !cpus.is_empty()).collect();
     if nodes.len() > 1 {
-        return (nodes, "nodes");
+        return (nodes, NODES);
     }
     let last_levels = || online.iter().filter_map(|cpu| machine.last_level(cpu));
     let level = last_levels().map(|cache| cache.level).max();
@@ -340,7 +342,9 @@ fn few_cores(scene: &Scene<'_>) -> Option<Found> {
     let (evidence, back) = if touched > 0 && touched < domains.len() {
         let evidence =
             format!("{busy} of {} cores ran, on {touched} of {} {what}", machine.cores().len(), domains.len());
-        (evidence, GivesBack::Estimated(reached * (domains.len() - touched) as f64 / touched as f64))
+        // Nodes have memory of their own; what caches share may be saturated by one of them.
+        let per_node = GivesBack::Estimated(reached * (domains.len() - touched) as f64 / touched as f64);
+        (evidence, if what == NODES { per_node } else { GivesBack::Unknown })
     } else if let Some((from, to, share)) = rising.filter(|rising| rising.2 > threshold::STILL_RISING) {
         let evidence = format!(
             "{busy} of {} cores ran, and from {from} to {to} threads each one more still added {} of its part",
@@ -368,7 +372,9 @@ fn few_cores(scene: &Scene<'_>) -> Option<Found> {
 /// The last step of the plain case over threads: from, to, and the share of its part that each one more still added.
 fn still_rising(scene: &Scene<'_>) -> Option<(usize, usize, f64)> {
     let plain = scene.plain;
-    let is_fewer = |row: &&BandwidthRow| is_alike(row, plain) && row.threads() < plain.threads();
+    let is_fewer = |row: &&BandwidthRow| {
+        is_alike(row, plain) && row.case.memory == plain.case.memory && row.threads() < plain.threads()
+    };
     let most = memory_rows(scene.report).filter(is_fewer).map(|row| row.threads()).max()?;
     let before = rate(best(scene, |row| is_fewer(&row) && row.threads() == most)?);
     let (threads, times) = (plain.threads() as f64 / most as f64, rate(plain) / before);
@@ -681,7 +687,7 @@ fn smt(scene: &Scene<'_>) -> Option<Found> {
         return None;
     }
     let apart = best(scene, |row| {
-        is_alike(row, plain) && row.case.memory.kind == plain.case.memory.kind && !share_cores(machine, &row.case.cpus)
+        is_alike(row, plain) && row.case.memory == plain.case.memory && !share_cores(machine, &row.case.cpus)
     })?;
     let evidence = format!(
         "{} with {} threads, one per core; {} with {} threads",
