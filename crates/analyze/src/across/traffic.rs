@@ -6,7 +6,8 @@
 //! - The processor *evades* the write-allocate: it sees that whole lines are written and claims them unread. Intel from
 //!   Ice Lake servers on does that on a busy bus (SpecI2M), ThunderX2 and other Arm designs always. Source: G. Hager's
 //!   blog, "SpecI2M" (blogs.fau.de/hager), after Intel's slides at Hot Chips 2020. Then regular stores move more payload
-//!   than the bus could carry if each line were read first: that is the proof asked for.
+//!   than the bus could carry if each line were read first: that is the proof asked for. What the bus can carry, loads tell where so many
+//!   threads load that memory limits them; without those nothing is proved, since nt stores themselves may be what is slow.
 //! - Something *holds nt stores back*: one thread has few buffers for them. Then nt stores are slower than regular ones
 //!   although they move no more bytes than any way of storing must.
 //!
@@ -28,6 +29,7 @@ use membound_core::case::{Case, Work};
 use membound_core::kernel::catalog::Kernel;
 use membound_core::kernel::{StoreKind, Variant};
 use membound_core::machine::Machine;
+use membound_core::memory::MemorySpec;
 use membound_core::stats::quantiles::median;
 use membound_core::stats::{NORMAL_DEVIATION, student};
 use membound_core::units::{significant, words};
@@ -87,7 +89,6 @@ words! {
 /// Regular against non-temporal stores in memory, for every kernel that was measured with both.
 pub(crate) fn write_allocate(rows: &[BandwidthRow], machine: &Machine) -> Vec<WriteAllocate> {
     let in_memory: Vec<&BandwidthRow> = rows.iter().filter(|r| usable(r) && r.is_in_memory(machine)).collect();
-    let carried = carried(&in_memory);
     let saturating = saturating_threads(&in_memory);
     let mut found = Vec::new();
     let main = main_width(rows);
@@ -117,7 +118,7 @@ pub(crate) fn write_allocate(rows: &[BandwidthRow], machine: &Machine) -> Vec<Wr
             gain,
             bound,
             saturates: saturating.is_some_and(|least| threads >= least),
-            traffic: judge(gain, bound, with_allocates, carried),
+            traffic: judge(gain, bound, with_allocates, carried(&in_memory, slow.case.memory)),
             moved_bytes,
             witness: moved_bytes.and_then(|moved| witness(moved, payload, traffic.bus() as f64)),
         });
@@ -194,10 +195,27 @@ pub(crate) fn slope(points: &[(f64, f64)]) -> [f64; 3] {
     [slope, slope - error, slope + error]
 }
 
-/// The most that the bus was seen to carry, in bytes a second: by kernels whose traffic holds no write-allocate.
-fn carried(in_memory: &[&BandwidthRow]) -> f64 {
-    let is_sure = |r: &&&BandwidthRow| !r.write_allocates() && !r.writes_zeros();
-    in_memory.iter().filter(is_sure).map(|r| r.undisturbed_bps()).fold(0.0, f64::max)
+/// The most that the bus of a memory was seen to carry, in bytes a second: by kernels whose traffic holds no write-allocate. Nothing where
+/// loads do not show that it was the memory that limited them: a core has buffers for so many lines at once, whatever the bus could carry.
+fn carried(in_memory: &[&BandwidthRow], memory: MemorySpec) -> Option<f64> {
+    let is_ours = |row: &&&BandwidthRow| row.case.memory == memory && !row.write_allocates() && !row.writes_zeros();
+    let ours = || in_memory.iter().filter(is_ours);
+    let loads: Vec<(usize, f64)> =
+        ours().filter(|row| row.kernel() == "load").map(|row| (row.threads(), row.undisturbed_bps())).collect();
+    let most = ours().map(|row| row.undisturbed_bps()).fold(0.0, f64::max);
+    is_saturated(&loads).then_some(most)
+}
+
+/// Whether loads by numbers of threads saturate memory: those beyond the fewest add, at best, less than half of their part.
+fn is_saturated(loads: &[(usize, f64)]) -> bool {
+    const PART: f64 = 0.5;
+    let Some((fewest, most)) = loads.iter().map(|load| load.0).min().zip(loads.iter().map(|load| load.0).max()) else {
+        return false;
+    };
+    let best = |loads: &mut dyn Iterator<Item = &(usize, f64)>| loads.map(|load| load.1).fold(0.0, f64::max);
+    let alone = best(&mut loads.iter().filter(|load| load.0 == fewest));
+    let times = best(&mut loads.iter()) / alone;
+    most > fewest && times - 1.0 < PART * (most as f64 / fewest as f64 - 1.0)
 }
 
 /// The fewest threads that load nearly as fast as any number measured; absent where only one number was.
@@ -209,8 +227,8 @@ fn saturating_threads(in_memory: &[&BandwidthRow]) -> Option<usize> {
 }
 
 /// What the ratio [value, low, high] says, `bound` being that of the bytes, `with_allocates` the bus rate of regular stores
-/// if each allocates, `carried` the most that the bus was seen to carry.
-fn judge(gain: [f64; 3], bound: f64, with_allocates: f64, carried: f64) -> Traffic {
+/// if each allocates, `carried` the most that the bus was seen to carry, where that is known.
+fn judge(gain: [f64; 3], bound: f64, with_allocates: f64, carried: Option<f64>) -> Traffic {
     let [_, low, high] = gain;
     if !gain.iter().all(|value| value.is_finite()) {
         return Traffic::Unclear;
@@ -220,9 +238,10 @@ fn judge(gain: [f64; 3], bound: f64, with_allocates: f64, carried: f64) -> Traff
     // to either side.
     let decides =
         if bound > 1.0 { low > (1.0 + bound) / 2.0 } else { low > 1.0 - 2.0 * ALIKE && high < 1.0 + 2.0 * ALIKE };
+    let is_beyond = carried.is_some_and(|carried| with_allocates > carried * (1.0 + ALIKE));
     if meets && decides {
         Traffic::AsCounted
-    } else if bound > 1.0 && high < bound * (1.0 - ALIKE) && with_allocates > carried * (1.0 + ALIKE) && carried > 0.0 {
+    } else if bound > 1.0 && high < bound * (1.0 - ALIKE) && is_beyond {
         Traffic::Evaded
     } else if high < 1.0 - ALIKE {
         Traffic::NtHeldBack
@@ -358,12 +377,17 @@ pub(crate) fn sections(found: &[WriteAllocate], rows: &[BandwidthRow]) -> Vec<Se
 #[cfg(test)]
 mod tests {
     use super::*;
+    use membound_core::case::steady;
+    use membound_core::kernel::Width;
+    use membound_core::memory::MemoryKind;
+    use membound_core::units::Bytes;
 
     /// A bus that carries 40 GB/s, and a copy: 2 payload bytes, 3 on the bus.
     #[test]
     fn the_reason_for_a_ratio() {
         let check = |gain: [f64; 3], bound, regular_gbps: f64, expect| {
-            assert_eq!(judge(gain, bound, regular_gbps * bound, 40.0), expect, "{gain:?} of {bound} at {regular_gbps}");
+            let judged = judge(gain, bound, regular_gbps * bound, Some(40.0));
+            assert_eq!(judged, expect, "{gain:?} of {bound} at {regular_gbps}");
         };
         check([1.5, 1.48, 1.52], 1.5, 26.0, Traffic::AsCounted);
         check([1.44, 1.42, 1.46], 1.5, 26.0, Traffic::AsCounted);
@@ -382,6 +406,37 @@ mod tests {
         // A kernel in place: the bytes say 1, which an interval may miss by little.
         check([0.78, 0.756, 0.968], 1.0, 12.0, Traffic::Unclear);
         check([0.98, 0.92, 1.04], 1.0, 12.0, Traffic::AsCounted);
+    }
+
+    /// Without loads, or by one thread that has few buffers, nothing tells what the bus could carry: 9 GB/s of a copy prove nothing, be they
+    /// 13.5 on the bus, and nt stores at 7 are what is slow.
+    #[test]
+    fn nothing_is_evaded_without_a_saturated_memory() {
+        let row = |kernel: &str, store, threads: u32, gbps: f64| {
+            let cpus = (0..threads).collect();
+            let case = steady(kernel, Width::W512, store, MemorySpec::of(MemoryKind::Thp), cpus, Bytes::gib(1));
+            BandwidthRow::in_memory(case, [gbps, 0.99 * gbps, 1.01 * gbps].map(|gbps| gbps * 1e9))
+        };
+        let (regular, nt) = (row("copy", StoreKind::Regular, 1, 9.0), row("copy", StoreKind::Nt, 1, 7.0));
+        let judged = |loads: &[(u32, f64)]| {
+            let loads: Vec<BandwidthRow> =
+                loads.iter().map(|(threads, gbps)| row("load", StoreKind::Regular, *threads, *gbps)).collect();
+            let all: Vec<&BandwidthRow> = loads.iter().chain([&regular, &nt]).collect();
+            judge(nt.gain_over(&regular), 1.5, 13.5e9, carried(&all, regular.case.memory))
+        };
+        assert_eq!(judged(&[]), Traffic::NtHeldBack, "`stores` loads nothing");
+        assert_eq!(judged(&[(1, 12.0)]), Traffic::NtHeldBack);
+        assert_eq!(judged(&[(1, 12.0), (2, 23.0)]), Traffic::NtHeldBack, "two threads of many");
+        assert_eq!(judged(&[(1, 12.0), (16, 100.0)]), Traffic::NtHeldBack, "the bus carries 100");
+        assert_eq!(judged(&[(1, 12.0), (4, 12.5)]), Traffic::Evaded, "one thread saturates memory");
+    }
+
+    /// 36 cores of Ice Lake, 32 of ThunderX2: loads by all are far from as many times one thread's. On HBM they are not.
+    #[test]
+    fn loads_show_that_memory_is_saturated() {
+        assert!(is_saturated(&[(1, 12e9), (36, 180e9)]) && is_saturated(&[(1, 10e9), (16, 90e9), (32, 110e9)]));
+        assert!(is_saturated(&[(1, 36e9), (2, 38e9)]));
+        assert!(!is_saturated(&[(1, 14e9), (56, 700e9)]) && !is_saturated(&[(8, 90e9)]) && !is_saturated(&[]));
     }
 
     /// One visit of each side, and an interval that says little: neither is told as a sure gain.
