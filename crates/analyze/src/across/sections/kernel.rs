@@ -1,6 +1,6 @@
 //! A loop of a user's own: what it needs of the memory for each operation, how fast it ran, and what held it back.
 
-use membound_core::in_order::InOrder;
+use membound_core::in_order::{InOrder, each_once};
 use std::collections::BTreeSet;
 
 use crate::across::sections::warnings;
@@ -25,10 +25,22 @@ pub(crate) fn sentences(rows: &[BandwidthRow]) -> Vec<String> {
     loops(rows, Kernel::is_own).into_iter().map(|(sentence, _)| sentence).collect()
 }
 
-/// The rows of each loop that is a user's own. What is missing is told with that of all kernels.
+/// The rows of each loop that is a user's own, in one section. What is missing is told with that of all kernels.
 pub(crate) fn sections(rows: &[BandwidthRow]) -> Vec<Section> {
-    let sections = loops(rows, Kernel::is_own).into_iter();
-    sections.map(|(_, section)| Section { missing: Vec::new(), ..section }).collect()
+    let sections = loops(rows, Kernel::is_own).into_iter().map(|(_, section)| section);
+    sections.reduce(together).map(|section| Section { missing: Vec::new(), ..section }).into_iter().collect()
+}
+
+/// A page has one place of each name: the tables of a second loop stand below those of the first, each named after its loop.
+fn together(first: Section, second: Section) -> Section {
+    let named = |section: &Section| {
+        let caption =
+            |table: &Table| if table.caption.is_empty() { section.title.clone() } else { table.caption.clone() };
+        section.tables.iter().map(|table| Table { caption: caption(table), ..table.clone() }).collect::<Vec<_>>()
+    };
+    let tables = [named(&first), named(&second)].concat();
+    let notes = each_once(first.notes.into_iter().chain(second.notes));
+    Section { title: "Loops of your own".into(), tables, notes, ..first }
 }
 
 /// The sentence and the rows of each such loop.
@@ -178,6 +190,21 @@ mod tests {
     use membound_core::case::{USUAL_MEMORY, steady};
     use membound_core::kernel::{StoreKind, Width};
     use membound_core::units::Bytes;
+
+    #[test]
+    fn loops_share_a_section() {
+        let section = |text: &str| Section {
+            id: "kernel",
+            title: text.into(),
+            tables: vec![Table::new("")],
+            notes: vec!["gathers".into()],
+            ..Section::default()
+        };
+        let all = ["a[i] = 1*s", "a[i] = 2*s", "a[i] = 3*s"].map(section).into_iter().reduce(together).unwrap();
+        let captions: Vec<&str> = all.tables.iter().map(|table| table.caption.as_str()).collect();
+        assert_eq!(captions, ["a[i] = 1*s", "a[i] = 2*s", "a[i] = 3*s"]);
+        assert_eq!((all.title.as_str(), all.notes.len()), ("Loops of your own", 1));
+    }
 
     /// From memory the triad seems as fast as from L1, which the row itself calls impossible: without it one size is left.
     #[test]

@@ -60,12 +60,18 @@ fn rate(found: &Bandwidth<'_>, level: &Level, kernel: &str, threads: usize) -> O
 }
 
 fn level_sentence(found: &Bandwidth<'_>) -> Option<String> {
-    let part = |level: &Level| {
-        let speed = rate(found, level, "load", 1)?;
-        Some(format!("{speed} from {}", level.name))
+    let load = |level: &Level| Some((level.name.clone(), found.best(level, "load", 1)?.0));
+    one_core(&found.levels.iter().filter_map(load).collect::<Vec<_>>())
+}
+
+/// What it loads from each level, at the clock that it had meanwhile.
+fn one_core(loads: &[(String, &BandwidthRow)]) -> Option<String> {
+    let part = |(level, row): &(String, &BandwidthRow)| {
+        let speed = BytesPerSecond(row.payload_bps?.value());
+        Some(format!("{speed} from {level}"))
     };
-    let parts: Vec<String> = found.levels.iter().filter_map(part).collect();
-    let clock = found.rows.iter().find_map(|row| row.core_clock_hz);
+    let parts: Vec<String> = loads.iter().filter_map(part).collect();
+    let clock = loads.iter().find_map(|(_, row)| row.core_clock_hz);
     let clock = clock.map_or(String::new(), |hz| format!(" at {}", Hertz(hz)));
     (!parts.is_empty()).then(|| format!("One core{clock} loads {}.", parts.join(", ")))
 }
@@ -405,5 +411,26 @@ fn protocol_word(protocol: Protocol) -> &'static str {
         Protocol::Refilled => "refilled",
         Protocol::FirstUse => "first use",
         Protocol::Energy => "energy",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use membound_core::case::steady;
+    use membound_core::kernel::{StoreKind, Width};
+
+    #[test]
+    fn one_core_has_the_clock_of_its_loads() {
+        let row = |size, gbps: f64, clock| {
+            let case = steady("load", Width::W512, StoreKind::Regular, USUAL_MEMORY, vec![0], size);
+            let mut row = BandwidthRow::in_memory(case, [gbps * 1e9; 3]);
+            row.core_clock_hz = clock;
+            row
+        };
+        let (near, far) = (row(Bytes::kib(16), 200.0, None), row(Bytes::gib(1), 12.0, Some(3e9)));
+        let said = one_core(&[("L1".into(), &near), ("memory".into(), &far)]);
+        assert_eq!(said.unwrap(), "One core at 3.00 GHz loads 200 GB/s from L1, 12.0 GB/s from memory.");
+        assert_eq!(one_core(&[]), None);
     }
 }
