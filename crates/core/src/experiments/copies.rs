@@ -32,7 +32,7 @@ pub fn copies(frame: &Frame, devices: &[Device], sizes: &[Bytes]) -> Result<Vec<
     for device in devices {
         let works = works(device, devices);
         let limit = Bytes(frame.memory_limit.0.min(device.memory.0) / HELD).min(device.largest_buffer);
-        let named = sizes.iter().map(|size| Bytes(size.0.max(1).next_multiple_of(WORD)));
+        let named = sizes.iter().map(|&size| whole_words(size));
         let all: Vec<Bytes> = if sizes.is_empty() { SIZES.to_vec() } else { named.collect() };
         if let Some(&size) = all.iter().find(|size| !sizes.is_empty() && **size > limit) {
             return Err(PlanError::TooLarge { size, limit });
@@ -43,6 +43,11 @@ pub fn copies(frame: &Frame, devices: &[Device], sizes: &[Bytes]) -> Result<Vec<
         }
     }
     Ok(each_once(cases))
+}
+
+/// Whole words, of which there is at least one; what is beyond all memory stays so.
+fn whole_words(size: Bytes) -> Bytes {
+    Bytes(size.0.max(1).checked_next_multiple_of(WORD).unwrap_or(u64::MAX))
 }
 
 /// The kind of the host's memory that a device reaches by itself.
@@ -76,6 +81,12 @@ fn works(of: &Device, devices: &[Device]) -> Vec<CopyWork> {
 mod tests {
     use super::*;
     use crate::machine::devices::{MemoryFlag, MemoryType};
+
+    #[test]
+    fn sizes_are_whole_words_and_never_wrap() {
+        let words = [0, 1, 8, 9, u64::MAX - 3].map(|bytes| whole_words(Bytes(bytes)).0);
+        assert_eq!(words, [8, 8, 8, 16, u64::MAX]);
+    }
 
     #[test]
     fn a_matrix_of_two_devices() {

@@ -14,6 +14,8 @@ pub const BUFFER: Bytes = Bytes::mib(32);
 pub const SMALL: Bytes = Bytes::kib(64);
 /// Buffers that are held at the same time: source, destination, memory of the program's own, copies of the driver's.
 const HELD: u64 = 8;
+/// Buffers are whole pages.
+const PAGE: u64 = 4096;
 /// Working sets of the device's kernels, over all arrays.
 const WORKING_SETS: [Bytes; 6] =
     [Bytes::kib(96), Bytes::kib(768), Bytes::mib(6), Bytes::mib(24), Bytes::mib(96), Bytes::mib(768)];
@@ -38,11 +40,8 @@ pub struct Parts {
 
 /// The cases that answer. `size` is the buffers'.
 pub fn device(frame: &Frame, device: &Device, size: Option<Bytes>, parts: Parts) -> Result<Vec<Case>, PlanError> {
-    let most = Bytes(frame.memory_limit.0.min(device.memory.0) / HELD).min(device.largest_buffer);
-    let bytes = whole_pages(size.unwrap_or(BUFFER.min(most)));
-    if bytes > most {
-        return Err(PlanError::TooLarge { size: bytes, limit: most });
-    }
+    let most = largest(frame.memory_limit, device);
+    let bytes = buffer(size, most)?;
     // Twice the last-level cache for each array: what both move comes from memory.
     let contended = whole_pages(Bytes(frame.memory_size(1).0 / 2).min(most));
     let all = frame.placement.first(frame.placement.most())?;
@@ -60,6 +59,21 @@ pub fn device(frame: &Frame, device: &Device, size: Option<Bytes>, parts: Parts)
     Ok(each_once(cases))
 }
 
+/// Whole pages that a buffer may have.
+fn largest(memory_limit: Bytes, device: &Device) -> Bytes {
+    let most = Bytes(memory_limit.0.min(device.memory.0) / HELD).min(device.largest_buffer);
+    Bytes(most.0 / PAGE * PAGE)
+}
+
+/// Bytes of a buffer, at most so many whole pages.
+fn buffer(size: Option<Bytes>, most: Bytes) -> Result<Bytes, PlanError> {
+    let size = size.unwrap_or(BUFFER.min(most)).max(Bytes(PAGE));
+    if size > most {
+        return Err(PlanError::TooLarge { size, limit: most });
+    }
+    Ok(whole_pages(size))
+}
+
 /// Two working sets in each octave up to the largest, from one that each first cache holds: where levels end shows.
 fn curve(largest: Option<Bytes>) -> impl Iterator<Item = Bytes> {
     let sizes =
@@ -69,7 +83,7 @@ fn curve(largest: Option<Bytes>) -> impl Iterator<Item = Bytes> {
 
 /// At least one, so that every action has something to do.
 fn whole_pages(bytes: Bytes) -> Bytes {
-    Bytes(bytes.0.next_multiple_of(4096).max(4096))
+    Bytes(bytes.0.next_multiple_of(PAGE).max(PAGE))
 }
 
 struct Plan<'a> {
@@ -199,5 +213,33 @@ impl Plan<'_> {
     fn case(&self, buffer: Buffer, action: Action) -> Case {
         let work = DeviceWork::new(self.device.name, buffer, action);
         Case::new(Work::Device(work), USUAL_MEMORY, self.cpus.clone(), self.bytes)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// By hand: an eighth of 100,000 B are 12,500 B, in which three pages lie.
+    #[test]
+    fn a_buffer_of_no_named_size_has_the_pages_that_there_is_room_for() {
+        let device = Device::unknown("opencl:0".parse().unwrap());
+        let most = largest(Bytes(100_000), &device);
+        assert_eq!((most, buffer(None, most).unwrap()), (Bytes::kib(12), Bytes::kib(12)));
+        assert_eq!(largest(Bytes(100_000), &Device { largest_buffer: Bytes(5000), ..device }), Bytes::kib(4));
+        assert_eq!(buffer(None, Bytes::gib(1)).unwrap(), BUFFER);
+        assert!(matches!(buffer(None, Bytes(0)), Err(PlanError::TooLarge { .. })), "not one page");
+    }
+
+    #[test]
+    fn a_named_size_is_held_against_the_room_before_it_is_rounded() {
+        let most = Bytes::kib(12);
+        let named = |bytes| buffer(Some(Bytes(bytes)), most);
+        assert_eq!((named(0).unwrap(), named(5000).unwrap()), (Bytes::kib(4), Bytes::kib(8)));
+        for bytes in [12_289, u64::MAX - 2047] {
+            assert!(
+                matches!(named(bytes), Err(PlanError::TooLarge { size, limit }) if (size.0, limit) == (bytes, most))
+            );
+        }
     }
 }
