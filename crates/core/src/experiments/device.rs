@@ -185,12 +185,16 @@ impl Plan<'_> {
         }
     }
 
+    /// Over three arrays, or over one of a chase: none of them is larger than a buffer can be.
     fn kernels(&self, most: Bytes) -> Vec<Case> {
         let sets = self.working_sets();
         let chased: Vec<Bytes> = sets.iter().copied().chain(curve(sets.last().copied())).collect();
         let all = Action::KERNELS.iter().map(|action| (*action, &sets)).chain([(Action::Chase, &chased)]);
         let sized = all.flat_map(|(action, sets)| sets.iter().map(move |size| (action, *size)));
-        let cases = sized.filter(|(_, size)| *size <= most);
+        let fits = |action: Action, size: Bytes| {
+            size <= most && (action != Action::Chase || size <= self.device.largest_buffer)
+        };
+        let cases = sized.filter(|(action, size)| fits(*action, *size));
         cases.map(|(action, working_set)| Case { working_set, ..self.case(Buffer::Plain, action) }).collect()
     }
 
@@ -229,6 +233,21 @@ mod tests {
         assert_eq!(largest(Bytes(100_000), &Device { largest_buffer: Bytes(5000), ..device }), Bytes::kib(4));
         assert_eq!(buffer(None, Bytes::gib(1)).unwrap(), BUFFER);
         assert!(matches!(buffer(None, Bytes(0)), Err(PlanError::TooLarge { .. })), "not one page");
+    }
+
+    /// Three arrays of 32 MiB are buffers of a device whose largest is one of these; a cycle of more is none.
+    #[test]
+    fn kernels_have_three_buffers_and_a_chase_one() {
+        let device =
+            Device { largest_buffer: Bytes::mib(32), is_unified: true, ..Device::unknown("opencl:0".parse().unwrap()) };
+        let plan = Plan { device: &device, bytes: BUFFER, contended: BUFFER, cpus: vec![0], all: vec![0] };
+        let cases = plan.kernels(Bytes::mib(96));
+        let largest = |action| {
+            let is_it = |case: &&Case| matches!(case.work, Work::Device(work) if work.action == action);
+            cases.iter().filter(is_it).map(|case| case.working_set).max()
+        };
+        assert_eq!(Action::KERNELS.map(largest), [Some(Bytes::mib(96)); 4]);
+        assert_eq!(largest(Action::Chase), Some(Bytes::mib(32)));
     }
 
     #[test]

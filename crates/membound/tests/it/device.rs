@@ -98,6 +98,16 @@ fn a_lost_device_and_too_little_memory_are_outcomes() {
     );
 }
 
+/// A device that refuses buffers of more than 32 MiB does its kernels over three of these.
+#[test]
+fn kernels_fit_where_no_buffer_holds_the_whole_working_set() {
+    let Some((found, code)) = FAKE.kinds("small-buffers", &["--part", "kernels"]) else { return };
+    assert_eq!((not_measured(found.clone()), code), (vec![], Some(0)));
+    let largest =
+        |action: &str| of(&found, "action", action).iter().filter_map(|row| row["working_set_bytes"].as_u64()).max();
+    assert!(largest("kernel-triad") > Some(32 << 20) && largest("chase") <= Some(32 << 20), "{found:?}");
+}
+
 /// NVIDIA's driver refuses a buffer where a kernel was given shared virtual memory before; all kinds are measured all the same.
 #[test]
 fn a_kernel_takes_buffers_after_shared_virtual_memory() {

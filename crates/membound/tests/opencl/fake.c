@@ -55,12 +55,13 @@ int clGetDeviceIDs(uintptr_t platform, uint64_t kind, uint32_t room, uintptr_t *
 }
 
 int clGetDeviceInfo(uintptr_t device, uint32_t what, size_t room, void *to, size_t *length) {
-    uint64_t gib = 1 << 30, gpu = 4, yes = 63, coarse = is("svm");
+    uint64_t gib = 1 << 30, largest = is("small-buffers") ? 32 << 20 : gib, gpu = 4, yes = 63, coarse = is("svm");
     uint32_t units = 8, pci[4] = {0, 0x3b, 0, 0};
     switch (what) {
     case 0x1000: return tell(&gpu, 8, room, to, length);
     case 0x1002: return tell(&units, 4, room, to, length);
-    case 0x1010: case 0x101f: return tell(&gib, 8, room, to, length);
+    case 0x1010: return tell(&largest, 8, room, to, length);
+    case 0x101f: return tell(&gib, 8, room, to, length);
     case 0x1032: return tell(&yes, 8, room, to, length);
     case 0x1053: return tell(&coarse, 8, room, to, length);
     case 0x410f: return tell(pci, 16, room, to, length);
@@ -84,7 +85,7 @@ int clFinish(uintptr_t queue) {
 }
 
 buffer *clCreateBuffer(uintptr_t context, uint64_t flags, size_t bytes, void *host, int *code) {
-    *code = is("memory") && bytes > 4096 ? -4 : 0;
+    *code = is("memory") && bytes > 4096 ? -4 : is("small-buffers") && bytes > 32 << 20 ? -61 : 0;
     if (*code) return NULL;
     buffer *made = calloc(1, sizeof *made);
     int uses_host = (flags & 8) != 0, is_shared = uses_host && (uintptr_t)host % 4096 == 0;

@@ -345,6 +345,12 @@ impl OnDevice {
         largest.filter(|row| row.quality.is_measured())
     }
 
+    /// The same by the largest that was measured: of a larger one there may have been too little memory.
+    pub fn measured_row(&self, buffer: Buffer, action: Action) -> Option<&DeviceRow> {
+        let measured = self.later(buffer, action).filter(|row| row.quality.is_measured());
+        measured.max_by_key(|row| row.case.working_set)
+    }
+
     /// The same by one working set.
     pub fn row_of(&self, buffer: Buffer, action: Action, size: Bytes) -> Option<&DeviceRow> {
         self.later(buffer, action).find(|row| row.case.working_set == size && row.quality.is_measured())
@@ -382,11 +388,28 @@ impl OnDevice {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::quality::{Quality, Status};
     use membound_core::record::{Samples, Volume};
 
     fn visit(volume: Volume, ticks: &[u64], meanwhile: &[u64]) -> Measured {
         let samples = Samples { ticks: ticks.to_vec(), load_repetitions: meanwhile.to_vec(), ..Samples::default() };
         Measured { volume, repetitions: 2, core_clock_links: 1, samples, obtained: Obtained::default() }
+    }
+
+    #[test]
+    fn a_larger_working_set_that_was_not_measured_hides_none_that_was() {
+        let row = |mib, outcome| {
+            let work = Work::Device(DeviceWork::new("opencl:0".parse().unwrap(), Buffer::Plain, Action::KernelTriad));
+            let case = Case::new(work, membound_core::case::USUAL_MEMORY, vec![0], Bytes::mib(mib));
+            let quality = Quality { samples: 9, rounds: 3, outcome, reason: None, flags: Vec::new() };
+            let (ns, payload_bps, beside_bps) = (None, None, None);
+            Row { case, quality, figures: DeviceFigures { ns, payload_bps, beside_bps, sharing: None, obtained: None } }
+        };
+        let rows = vec![row(96, Status::Measured), row(24, Status::Measured), row(768, Status::Unavailable)];
+        let on = OnDevice { rows, ..OnDevice::default() };
+        let size = |found: Option<&DeviceRow>| found.map(|row| row.case.working_set);
+        assert_eq!(size(on.measured_row(Buffer::Plain, Action::KernelTriad)), Some(Bytes::mib(96)));
+        assert_eq!(size(on.row(Buffer::Plain, Action::KernelTriad)), None);
     }
 
     /// At a tick per nanosecond: two operations in 600 ns are 300 each; two times 4 loads in 800 ns are 100 each.

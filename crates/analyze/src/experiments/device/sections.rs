@@ -433,12 +433,12 @@ fn per_second(bps: f64) -> impl Display {
     BytesPerSecond(bps)
 }
 
-/// What the device's own memory moves, against what its clock and bus allow, and what a load of it takes: by the largest working set, where
-/// that does not fit into its cache.
+/// What the device's own memory moves, against what its clock and bus allow, and what a load of it takes: by the largest working set
+/// that was measured, where that does not fit into its cache.
 fn own_memory(on: &OnDevice) -> Option<String> {
     let device = on.device.as_ref()?;
     let of = |action: Action| {
-        let row = on.row(Buffer::Plain, action)?;
+        let row = on.measured_row(Buffer::Plain, action)?;
         device.cache.is_none_or(|cache| 2 * cache.0 < row.case.working_set.0).then_some(row)
     };
     let triad = of(Action::KernelTriad)?;

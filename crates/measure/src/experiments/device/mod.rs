@@ -71,7 +71,8 @@ impl<D: Driver> DeviceBench<D> {
         let tools = host.with_samples_of(if is_beside { CONTENDED_SAMPLE } else { SAMPLE });
         let maker = Maker { driver, buffer: work.buffer };
         let cpu = case.cpus.first().copied().unwrap_or(0);
-        let obtained = self.obtained(&maker, &tools, case.working_set, cpu)?;
+        let seen = self.obtained(&maker, &tools, largest_buffer(case, work.action), cpu)?;
+        let obtained = Obtained { bytes: case.working_set, ..seen };
         let code = match kernel_of_the_host(work.action) {
             Some(kernel) => {
                 let variant = variant(kernel, work.action, host.isa);
@@ -118,6 +119,15 @@ impl<D: Driver> DeviceBench<D> {
             Entry::Vacant(place) => place.insert(pinned(cpu, || buffers::prove_type(maker, tools))?),
         };
         verdict.clone().map_err(NoVisit::Wrong)
+    }
+}
+
+/// Bytes of the largest buffer that a visit makes: a device may have no room for the whole working set in one.
+fn largest_buffer(case: &Case, action: Action) -> Bytes {
+    match action {
+        Action::HostTriadBesideCopy => action.copied_beside(case.cpus.len(), case.working_set),
+        action if Action::KERNELS.contains(&action) => Bytes(operations::array_bytes(case.working_set.0)),
+        _ => case.working_set,
     }
 }
 
@@ -171,6 +181,20 @@ fn volume(case: &Case, work: DeviceWork) -> Volume {
 mod tests {
     use super::*;
     use membound_core::case::{USUAL_MEMORY, Work};
+
+    /// Of 96 KiB a kernel has three buffers; beside the triads of two CPUs as much is copied as two of their arrays have.
+    #[test]
+    fn no_buffer_is_larger_than_what_is_worked_on() {
+        let check = |action: Action, cpus: u32, bytes: Bytes| {
+            let work = DeviceWork::new("opencl:0".parse().unwrap(), Buffer::Plain, action);
+            let case = Case::new(Work::Device(work), USUAL_MEMORY, (0..cpus).collect(), Bytes::kib(96));
+            assert_eq!(largest_buffer(&case, action), bytes, "{action}");
+        };
+        check(Action::KernelTriad, 1, Bytes::kib(32));
+        check(Action::HostTriadBesideCopy, 3, Bytes::kib(64));
+        check(Action::CopyBesideHostTriad, 3, Bytes::kib(96));
+        check(Action::Chase, 1, Bytes::kib(96));
+    }
 
     /// Of three arrays of 32 KiB copy and scale touch two, add and triad all.
     #[test]
