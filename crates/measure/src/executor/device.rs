@@ -20,7 +20,7 @@ use crate::schedule::Quota;
 use membound_core::case::{Case, Work};
 use membound_core::machine::devices::{Api, DeviceName, Devices, pci_memory};
 use membound_core::record::Outcome;
-use membound_core::work::device::Action;
+use membound_core::work::device::{Action, Buffer};
 use serde::Deserialize;
 
 /// A driver that has not answered for so long hangs: compiling all kernels takes some seconds on a slow host.
@@ -120,12 +120,25 @@ impl OnDevices {
 /// How long a visit may take with a driver that works.
 fn patience(case: &Case, quota: &Quota<'_>) -> Duration {
     use Action::{Load, LoadNt, Store, StoreNt, Use};
-    let is_mapped =
-        matches!(&case.work, Work::Device(work) if [Use, Store, StoreNt, Load, LoadNt].contains(&work.action));
-    let bps = if is_mapped { MAPPED_BPS } else { SLOWEST_BPS };
     let passes = PASSES + quota.least_samples as f64;
-    let moved = Duration::try_from_secs_f64(case.working_set.0 as f64 / bps * passes);
+    let [mapped, others] = match &case.work {
+        Work::Device(work) if [Use, Store, StoreNt, Load, LoadNt].contains(&work.action) => [passes, 0.0],
+        _ if is_checked_by_host(case) => [1.0, passes],
+        _ => [0.0, passes],
+    };
+    let moved = Duration::try_from_secs_f64(case.working_set.0 as f64 * (mapped / MAPPED_BPS + others / SLOWEST_BPS));
     PATIENCE + 3 * quota.time + moved.unwrap_or(Duration::MAX / 8)
+}
+
+/// Whether what arrived may be read by the processor, where the device shares it: through the buffer's mapping (Vulkan), or by a driver that
+/// copies from one memory of the host to another (CUDA).
+fn is_checked_by_host(case: &Case) -> bool {
+    let is_shared = |buffer: Buffer, api| buffer != Buffer::Regular && buffer.is_reached_by_host(api);
+    match &case.work {
+        Work::Device(work) => !work.action.is_on_own_memory() && is_shared(work.buffer, work.device.api),
+        Work::Copies(work) => work.host.is_some_and(|host| is_shared(host, work.device.api)),
+        _ => false,
+    }
 }
 
 /// The process that holds the drivers; it ends with this value.
@@ -211,7 +224,26 @@ mod tests {
     use super::*;
     use membound_core::case::USUAL_MEMORY;
     use membound_core::units::Bytes;
-    use membound_core::work::device::{Buffer, DeviceWork};
+    use membound_core::work::copies::{CopyWork, Route};
+    use membound_core::work::device::DeviceWork;
+
+    /// By hand: 20 s, three times 2 s, 11 passes over 4 GB in 44 s, and one at 50 MB/s in 80 s, where what arrived lies in memory of the host's.
+    #[test]
+    fn a_check_may_read_slow_memory_of_the_host() {
+        let quota = Quota { least_samples: 3, most_samples: 9, time: Duration::from_secs(2), interrupted: &|| false };
+        let patience = |work| {
+            let case = Case::new(work, USUAL_MEMORY, vec![0], Bytes(4_000_000_000));
+            super::patience(&case, &quota).as_secs()
+        };
+        let device = DeviceName { api: Api::Vulkan, number: 0 };
+        let buffer = |buffer, action| patience(Work::Device(DeviceWork::new(device, buffer, action)));
+        assert_eq!(buffer(Buffer::LocalCoherent, Action::MapRead), 150);
+        assert_eq!(buffer(Buffer::LocalCoherent, Action::CopyBoth), 150);
+        assert_eq!(buffer(Buffer::Plain, Action::CopyBoth), 70);
+        let copy = |host| patience(Work::Copies(CopyWork { device, route: Route::FromDevice, host, peer: None }));
+        let hosts = [Some(Buffer::Coherent), Some(Buffer::Regular), None];
+        assert_eq!(hosts.map(copy), [150, 70, 70]);
+    }
 
     /// By hand: 20 s, three times 2 s, and 11 passes over 1 GB; a pass over a mapped 4 GiB alone may take 74 s where it is write-combined.
     #[test]
