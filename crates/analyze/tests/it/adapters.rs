@@ -122,8 +122,27 @@ fn intel_mlc() {
 fn nvbandwidth() {
     let found = sample("nvbandwidth.json");
     assert_eq!(found.readings.len(), 4, "N/A and what was waived are no figures");
-    check(&found, "host_to_device_memcpy_ce, 0 to 1", 12.36);
-    check(&found, "device_to_device_memcpy_read_ce, 1 to 0", 11.16);
+    let Asks::Copy(work) = check(&found, "host_to_device_memcpy_ce, 0 to 1", 12.36) else { panic!() };
+    assert_eq!(work.ends(), "host (pinned) -> cuda:1");
+    // The reader gives the command, ours is that of the source.
+    assert!(matches!(check(&found, "device_to_device_memcpy_read_ce, 1 to 0", 11.16), Asks::Nothing("GB/s", _)));
+}
+
+/// Rows are sources and columns sinks; of the host's memory there is one row, whatever the way.
+#[test]
+fn ways_of_nvbandwidth() {
+    let ends = |test: &str| {
+        let rows = r#"[["N/A","2"]]"#;
+        let text = format!(r#"{{"nvbandwidth":{{"testcases":[{{"name":"{test}","bandwidth_matrix":{rows}}}]}}}}"#);
+        let found = parse(&text, Path::new("x")).unwrap();
+        if let Asks::Copy(work) = &found.readings[0].asks { work.ends() } else { "none".into() }
+    };
+    assert_eq!(ends("host_to_device_memcpy_ce"), "host (pinned) -> cuda:1");
+    assert_eq!(ends("device_to_host_memcpy_ce"), "cuda:1 -> host (pinned)");
+    assert_eq!(ends("device_to_device_memcpy_write_ce"), "cuda:0 -> cuda:1");
+    assert_eq!(ends("device_local_copy"), "cuda:1 -> cuda:1");
+    assert_eq!(ends("host_to_device_memcpy_sm"), "none");
+    assert_eq!(ends("device_to_host_bidirectional_memcpy_ce"), "none");
 }
 
 #[test]

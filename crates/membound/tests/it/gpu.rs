@@ -1,10 +1,12 @@
 //! What a GPU's record tells: an NVIDIA H100 of a guest with 16 CPUs, measured by CUDA, OpenCL and Vulkan, and an H200 by CUDA. Figures
 //! are held against what is published of them, and against each other.
 
+use std::path::Path;
 use std::process::Output;
 
 use serde_json::Value;
 
+use membound_analyze::across::adapters;
 use membound_analyze::answer::Answer;
 use membound_analyze::of_record;
 use membound_core::case::{Case, Work};
@@ -18,7 +20,7 @@ use membound_core::work::device::Action;
 
 use crate::common::launched::text;
 use crate::common::program::membound;
-use crate::common::{imitation, simulated, unpacked};
+use crate::common::{imitation, record_of, simulated, unpacked};
 
 /// `membound report` of a record; `name` is that of its file.
 fn report(name: &str, more: &[&str]) -> Output {
@@ -135,6 +137,20 @@ fn levels_of_a_device_are_found_where_they_end() {
     }
     let said = on.sentences().join(" ");
     assert!(said.contains("On the device, a load that waits for another takes 16."), "{said}");
+}
+
+/// The H100's largest copies from pinned memory go at 54.8 GB/s; a second GPU it had not.
+#[test]
+fn figures_of_nvbandwidth_stand_beside_rows_of_copies() {
+    let text =
+        r#"{"nvbandwidth":{"testcases":[{"name":"host_to_device_memcpy_ce","bandwidth_matrix":[["55.2","55.1"]]}]}}"#;
+    let theirs = adapters::parse(text, Path::new("x")).unwrap();
+    let held = adapters::counterpart::held(&theirs, &of_record::report(&record_of("h100-copies-cuda")));
+    let [ours] = &held.ours[..] else { panic!("{held:?}") };
+    assert_eq!(ours.name, "host_to_device_memcpy_ce, 0 to 0, host (pinned) -> cuda:0, 64 MiB");
+    assert!((ours.value - 54.8).abs() < 0.1, "{ours:?}");
+    let lacks = "`membound copies --device cuda:1 --size 512MiB` measures it";
+    assert!(held.notes.iter().any(|note| note.contains(lacks)), "{held:?}");
 }
 
 /// The processor's triad and the copies share a path, on which each keeps three quarters of its speed or more.

@@ -11,6 +11,7 @@ use membound_core::case::{Protocol, USUAL_MEMORY};
 use membound_core::kernel::chase::Order;
 use membound_core::kernel::{Element, LoadKind, StoreKind};
 use membound_core::units::Bytes;
+use membound_core::work::copies::CopyWork;
 use membound_core::work::pingpong::MessageMode;
 
 /// Sizes that differ by less are held against each other: a level is mostly some octaves wide.
@@ -83,6 +84,7 @@ fn answers(reading: &Reading, report: &Report) -> Answers {
             orders.iter().for_each(|order| add(latency(*order, *stride_bytes, *bytes, report)));
         }
         Asks::Message(mode, size) => add(message(*mode, *size, report)),
+        Asks::Copy(work) => add(copy(*work, report)),
         Asks::Nothing(_, why) => add(Err((*why).into())),
     }
     answers
@@ -183,4 +185,18 @@ fn message(mode: MessageMode, size: Bytes, report: &Report) -> Result<(String, f
     near.zip(value).map(|(row, value)| (format!("{mode} of {}", row.case.working_set), value)).ok_or_else(|| {
         format!("the record has no such row; `mpirun -np 2 membound pingpong --mode {mode} --record FILE` measures it")
     })
+}
+
+/// By the largest copies, since the other tool's are larger still.
+fn copy(work: CopyWork, report: &Report) -> Result<(String, f64), String> {
+    let rows = report.copies.rows.iter().filter(|row| row.work() == work && row.quality.is_measured());
+    let found = rows.max_by_key(|row| row.case.working_set).and_then(|row| Some((row.copied_bps?, row)));
+    let devices = || match work.peer.filter(|peer| *peer != work.device) {
+        Some(peer) => format!("{},{peer}", work.device),
+        None => work.device.to_string(),
+    };
+    let lacks =
+        || format!("the record has no such row; `membound copies --device {} --size 512MiB` measures it", devices());
+    let (rate, row) = found.ok_or_else(lacks)?;
+    Ok((format!("{}, {}", work.ends(), row.case.working_set), rate.value() / 1e9))
 }

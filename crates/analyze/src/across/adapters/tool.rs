@@ -4,6 +4,7 @@ use membound_core::kernel::chase::Order;
 use membound_core::kernel::{StoreKind, Width};
 use membound_core::stats::states::Better;
 use membound_core::units::{Bytes, counted};
+use membound_core::work::copies::CopyWork;
 use membound_core::work::pingpong::MessageMode;
 
 use crate::across::compare::figures::Figure;
@@ -51,6 +52,8 @@ pub enum Asks {
     },
     /// A message between two processes: nanoseconds of `pingpong`, else 1e9 bytes per second.
     Message(MessageMode, Bytes),
+    /// Copies between the host's memory and devices': 1e9 bytes per second that arrive, of large copies.
+    Copy(CopyWork),
     /// Nothing that membound measures, with the reason; the unit stands beside it.
     Nothing(&'static str, &'static str),
 }
@@ -76,7 +79,7 @@ impl Asks {
     /// Unit and which way is better.
     fn unit(&self) -> (&'static str, Better) {
         match self {
-            Asks::Bandwidth(_) => ("GB/s", Better::Higher),
+            Asks::Bandwidth(_) | Asks::Copy(_) => ("GB/s", Better::Higher),
             Asks::Latency { .. } | Asks::Message(MessageMode::PingPong, _) => ("ns", Better::Lower),
             Asks::Message(..) => ("GB/s", Better::Higher),
             Asks::Nothing(unit, _) => (unit, if *unit == "ns" { Better::Lower } else { Better::Higher }),
