@@ -10,6 +10,7 @@ use crate::cli::usage::usage;
 use membound_analyze::output::terminal;
 use membound_core::experiments::copies;
 use membound_core::experiments::pingpong::Sizes;
+use membound_core::in_order::{distinct, each_once};
 use membound_core::machine::devices::{Api, Device, DeviceName, Devices};
 use membound_measure::executor::device::discover;
 
@@ -40,18 +41,35 @@ pub fn run(args: &CopiesArgs) -> anyhow::Result<Done> {
     job.from_now(BUDGET).between(devices).finish(&cases)
 }
 
-/// The devices that were named, or all there are. One that was named and is not there is planned for, so that a record has
-/// its outcome.
+/// The devices that were named, or all there are.
 fn devices(args: &CopiesArgs) -> anyhow::Result<Vec<Device>> {
-    let mut apis: Vec<Api> = args.device.iter().map(|name| name.api).collect();
-    apis.sort();
-    apis.dedup();
+    let apis = distinct(args.device.iter().map(|name| name.api));
     let Devices { devices, absent, .. } = discover(if apis.is_empty() { Api::ALL } else { &apis });
     if args.device.is_empty() {
         let why = || absent.iter().map(|(api, why)| format!("{api}: {why}")).collect::<Vec<_>>().join("; ");
         anyhow::ensure!(!devices.is_empty(), "there is no device to copy to: {}", why());
         return Ok(devices);
     }
-    let find = |name: &DeviceName| devices.iter().find(|device| device.name == *name).cloned();
-    Ok(args.device.iter().map(|name| find(name).unwrap_or_else(|| Device::unknown(*name))).collect())
+    Ok(named(&args.device, &devices))
+}
+
+/// Each once, in the order in which they were named. One that is not there is planned for, so that a record has its outcome.
+fn named(names: &[DeviceName], devices: &[Device]) -> Vec<Device> {
+    let find = |name: DeviceName| devices.iter().find(|device| device.name == name).cloned();
+    let device = |name: DeviceName| find(name).unwrap_or_else(|| Device::unknown(name));
+    each_once(names.iter().copied()).into_iter().map(device).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_device_that_is_named_twice_is_told_once() {
+        let names = ["cuda:1", "cuda:0", "cuda:1"].map(|name| name.parse().unwrap());
+        let [second, first, _] = names;
+        let there = Device { title: "there".into(), ..Device::unknown(first) };
+        let found = named(&names, std::slice::from_ref(&there));
+        assert_eq!(found, [Device::unknown(second), there]);
+    }
 }
