@@ -65,6 +65,7 @@ functions! {
     set_context = "cuCtxSetCurrent"(usize) -> i32,
     can_reach = "cuDeviceCanAccessPeer"(Out<i32>, i32, i32) -> i32,
     reach = "cuCtxEnablePeerAccess"(usize, u32) -> i32,
+    leave = "cuCtxDisablePeerAccess"(usize) -> i32,
     create_stream = "cuStreamCreate"(Out<usize>, u32) -> i32,
     destroy_stream = "cuStreamDestroy_v2"(usize) -> i32,
     finish = "cuStreamSynchronize"(usize) -> i32,
@@ -215,21 +216,22 @@ impl Session {
         done("cuStreamSynchronize", unsafe { (self.functions.finish)(self.streams[0]) })
     }
 
-    /// Lets this device reach another's memory without the host in between; whether it can.
-    pub fn reach(&self, peer: &Session) -> Result<bool, Failure> {
+    /// Lets this device reach another's memory without the host in between, as long as this lives; nothing where it can't.
+    pub fn reach(self: &Arc<Self>, peer: &Arc<Session>) -> Result<Option<Reach>, Failure> {
         let mut can = 0;
         // SAFETY: it writes an int; two devices of this driver.
         let code = unsafe { (self.functions.can_reach)(&mut can, self.device, peer.device) };
         done("cuDeviceCanAccessPeer", code)?;
         if can == 0 {
-            return Ok(false);
+            return Ok(None);
         }
         self.enter()?;
         // SAFETY: the context of another device, which is not released yet; no flags are defined.
         match done("cuCtxEnablePeerAccess", unsafe { (self.functions.reach)(peer.context, 0) }) {
-            Err(Failure { code: PEER_ACCESS_ALREADY_ENABLED, .. }) => Ok(true),
-            done => done.map(|()| true),
+            Err(Failure { code: PEER_ACCESS_ALREADY_ENABLED, .. }) | Ok(()) => {}
+            Err(failure) => return Err(failure),
         }
+        Ok(Some(Reach { session: self.clone(), peer: peer.clone() }))
     }
 
     /// Does two copies at once, and waits for both.
@@ -311,6 +313,20 @@ impl Drop for Session {
             }
             (functions.release_context)(device);
         }
+    }
+}
+
+/// That one device reaches another's memory.
+pub(crate) struct Reach {
+    session: Arc<Session>,
+    peer: Arc<Session>,
+}
+
+impl Drop for Reach {
+    fn drop(&mut self) {
+        let _ = self.session.enter();
+        // SAFETY: the context of another device, which is released after this. No command uses its memory: all are waited for.
+        unsafe { (self.session.functions.leave)(self.peer.context) };
     }
 }
 

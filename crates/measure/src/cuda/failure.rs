@@ -8,6 +8,7 @@ pub(crate) const STUB_LIBRARY: i32 = 34;
 pub(crate) const NO_DEVICE: i32 = 100;
 pub(crate) const PEER_ACCESS_UNSUPPORTED: i32 = 217;
 pub(crate) const PEER_ACCESS_ALREADY_ENABLED: i32 = 704;
+pub(crate) const TOO_MANY_PEERS: i32 = 711;
 pub(crate) const NOT_SUPPORTED: i32 = 801;
 pub(crate) const SYSTEM_NOT_READY: i32 = 802;
 pub(crate) const SYSTEM_DRIVER_MISMATCH: i32 = 803;
@@ -16,7 +17,7 @@ pub(crate) const COMPAT_NOT_SUPPORTED: i32 = 804;
 /// Answers after which the context is void, as cuda.h says of each: nothing works but a new process.
 const LOST: [i32; 12] = [4, 46, 201, 214, 220, 700, 702, 709, 715, 716, 718, 719];
 /// Answers that say what this device, driver or process may not do.
-const CANNOT: [i32; 3] = [800, NOT_SUPPORTED, PEER_ACCESS_UNSUPPORTED];
+const CANNOT: [i32; 4] = [800, NOT_SUPPORTED, PEER_ACCESS_UNSUPPORTED, TOO_MANY_PEERS];
 /// Answers to a module that the driver can't compile.
 const NO_KERNELS: [i32; 7] = [200, 209, 218, 221, 222, 223, 300];
 
@@ -24,7 +25,7 @@ const NO_KERNELS: [i32; 7] = [200, 209, 218, 221, 222, 223, 300];
 pub(crate) static CODES: Codes = Codes { names: &NAMES, outcome };
 
 /// Names of cuda.h for codes that users meet.
-const NAMES: [(i32, &str); 34] = [
+const NAMES: [(i32, &str); 35] = [
     (1, "CUDA_ERROR_INVALID_VALUE"),
     (OUT_OF_MEMORY, "CUDA_ERROR_OUT_OF_MEMORY"),
     (3, "CUDA_ERROR_NOT_INITIALIZED"),
@@ -49,6 +50,7 @@ const NAMES: [(i32, &str); 34] = [
     (702, "CUDA_ERROR_LAUNCH_TIMEOUT"),
     (PEER_ACCESS_ALREADY_ENABLED, "CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED"),
     (709, "CUDA_ERROR_CONTEXT_IS_DESTROYED"),
+    (TOO_MANY_PEERS, "CUDA_ERROR_TOO_MANY_PEERS"),
     (712, "CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED"),
     (715, "CUDA_ERROR_ILLEGAL_INSTRUCTION"),
     (716, "CUDA_ERROR_MISALIGNED_ADDRESS"),
@@ -91,6 +93,7 @@ mod tests {
         unavailable("cuMemAlloc", 2, "the device has too little memory: CUDA_ERROR_OUT_OF_MEMORY (2) from cuMemAlloc");
         unavailable("cuMemHostAlloc", 2, "could not be pinned");
         unavailable("cuMemHostRegister", 801, "can't do this: CUDA_ERROR_NOT_SUPPORTED (801)");
+        unavailable("cuCtxEnablePeerAccess", 711, "can't do this: CUDA_ERROR_TOO_MANY_PEERS (711)");
         unavailable("cuModuleLoadDataEx", 222, "refuses our kernels: CUDA_ERROR_UNSUPPORTED_PTX_VERSION (222)");
         crashed("cuStreamSynchronize", 719, "the device was lost: CUDA_ERROR_LAUNCH_FAILED (719)");
         crashed("cuLaunchKernel", 1, "the driver answers CUDA_ERROR_INVALID_VALUE (1) from cuLaunchKernel");

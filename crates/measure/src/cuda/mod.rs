@@ -7,7 +7,7 @@ pub(crate) mod kernels;
 
 use std::sync::Arc;
 
-use crate::cuda::calls::{Id, LIBRARY, Loaded, Memory, Session, flags};
+use crate::cuda::calls::{Id, LIBRARY, Loaded, Memory, Reach, Session, flags};
 use crate::cuda::failure::{
     CODES, COMPAT_NOT_SUPPORTED, NO_DEVICE, STUB_LIBRARY, SYSTEM_DRIVER_MISMATCH, SYSTEM_NOT_READY,
 };
@@ -129,6 +129,8 @@ pub(crate) struct Cuda {
     session: Arc<Session>,
     device: Device,
     id: Id,
+    /// Both ways between it and the device that it was opened beside.
+    _reaches: Vec<Reach>,
 }
 
 impl Cuda {
@@ -147,15 +149,14 @@ impl Driver for Cuda {
 
     fn open(name: DeviceName) -> Result<Self, NoVisit> {
         let (device, id) = named(devices(), name)?;
-        Ok(Cuda { session: Session::new(id)?, device, id })
+        Ok(Cuda { session: Session::new(id)?, device, id, _reaches: Vec::new() })
     }
 
     fn beside(&self, peer: DeviceName) -> Result<Self, NoVisit> {
         let peer = Cuda::open(peer)?;
         // Where one can't reach the other, the driver copies by way of the host's memory.
-        self.session.reach(&peer.session)?;
-        peer.session.reach(&self.session)?;
-        Ok(peer)
+        let both = [self.session.reach(&peer.session)?, peer.session.reach(&self.session)?];
+        Ok(Cuda { _reaches: both.into_iter().flatten().collect(), ..peer })
     }
 
     fn device(&self) -> &Device {

@@ -25,6 +25,20 @@ const SAMPLE: Duration = Duration::from_millis(1);
 /// Other devices that a device copies to, opened when they are first needed.
 pub(crate) type Peers<D> = HashMap<DeviceName, D>;
 
+/// So many peers a device reaches at once (CUDA Driver API, `cuCtxEnablePeerAccess`); with NVSwitch more.
+const PEERS_MOST: usize = 8;
+
+/// A peer, opened if it is not. Where too many are open, they are given back before.
+fn peer<'a, D: Driver>(driver: &D, peers: &'a mut Peers<D>, name: DeviceName) -> Result<&'a D, NoVisit> {
+    if peers.len() == PEERS_MOST && !peers.contains_key(&name) {
+        peers.clear();
+    }
+    Ok(match peers.entry(name) {
+        Entry::Occupied(open) => open.into_mut(),
+        Entry::Vacant(place) => place.insert(driver.beside(name)?),
+    })
+}
+
 /// Visits a case.
 pub(crate) fn visit<D: Driver>(
     driver: &D,
@@ -36,10 +50,7 @@ pub(crate) fn visit<D: Driver>(
 ) -> Result<Measured, NoVisit> {
     let peer = match work.peer.filter(|peer| *peer != work.device) {
         None => driver,
-        Some(name) => match peers.entry(name) {
-            Entry::Occupied(open) => open.into_mut(),
-            Entry::Vacant(place) => place.insert(driver.beside(name)?),
-        },
+        Some(name) => peer(driver, peers, name)?,
     };
     let tools = host.with_samples_of(SAMPLE);
     let solo = Solo::new(case.cpus.first().copied().unwrap_or(0), quota, &tools);

@@ -12,15 +12,15 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-enum { MOST = 64, KIND_DEVICE, KIND_PINNED, KIND_REGISTERED, KIND_MANAGED };
-enum { INVALID_VALUE = 1, OUT_OF_MEMORY = 2, NO_DEVICE = 100, INVALID_PTX = 218, LAUNCH_FAILED = 719, MISMATCH = 803 };
+enum { MOST = 64, DEVICES = 10, PEERS_MOST = 8, KIND_DEVICE, KIND_PINNED, KIND_REGISTERED, KIND_MANAGED };
+enum { INVALID_VALUE = 1, OUT_OF_MEMORY = 2, NO_DEVICE = 100, INVALID_PTX = 218, TOO_MANY_PEERS = 711, LAUNCH_FAILED = 719, MISMATCH = 803 };
 enum { NOT_FOUND = 500, INVALID_CONTEXT = 201, ILLEGAL_ADDRESS = 700 };
 
 /* From the host's address of what is pinned or registered to the device's: no address of a program's lies there. */
 static const uint64_t APART = 1ull << 60;
 
 static struct piece { char *at; size_t bytes; int kind, context, writes; unsigned flags; } pieces[MOST];
-static int contexts[2], is_ready, is_void;
+static int contexts[DEVICES], is_ready, is_void;
 static __thread uintptr_t current;
 
 static int is(const char *mode) {
@@ -110,7 +110,7 @@ int cuMemPrefetchAsync(uint64_t at, size_t bytes, int device, uintptr_t stream) 
 #endif
 
 int cuDriverGetVersion(int *version) { *version = 12040; return 0; }
-int cuDeviceGetCount(int *count) { *count = is("two") ? 2 : 1; return is_ready ? 0 : 3; }
+int cuDeviceGetCount(int *count) { *count = is("two") ? 2 : is("ten") ? DEVICES : 1; return is_ready ? 0 : 3; }
 int cuDeviceGet(int *device, int number) { *device = number; return 0; }
 int cuDeviceTotalMem_v2(size_t *bytes, int device) { *bytes = 1 << 30; return 0; }
 
@@ -150,10 +150,24 @@ int cuDevicePrimaryCtxRelease_v2(int device) { return contexts[device]-- > 0 ? 0
 int cuCtxSetCurrent(uintptr_t context) { current = context; return 0; }
 int cuDeviceCanAccessPeer(int *can, int device, int peer) { *can = !is("apart"); return 0; }
 
+/* Which context reaches which; context 0 is none. */
+static char reaches[DEVICES + 1][DEVICES + 1];
+
 int cuCtxEnablePeerAccess(uintptr_t context, unsigned flags) {
-    static int enabled[3];
+    int peers = 0;
     GUARD;
-    return enabled[context]++ ? 704 : 0;
+    if (reaches[current][context]) return 704;
+    for (int i = 1; i <= DEVICES; i++) peers += reaches[current][i];
+    if (peers == PEERS_MOST) return TOO_MANY_PEERS;
+    reaches[current][context] = 1;
+    return 0;
+}
+
+int cuCtxDisablePeerAccess(uintptr_t context) {
+    GUARD;
+    if (!reaches[current][context]) return 705;
+    reaches[current][context] = 0;
+    return 0;
 }
 
 int cuStreamCreate(uintptr_t *stream, unsigned flags) { GUARD; *stream = current; return 0; }

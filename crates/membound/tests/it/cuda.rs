@@ -5,7 +5,7 @@ use std::sync::LazyLock;
 
 use serde_json::Value;
 
-use crate::common::fake_driver::{FakeDriver, all_are, not_measured, of, sharing};
+use crate::common::fake_driver::{FakeDriver, ONCE, all_are, not_measured, of, rows, sharing};
 
 static FAKE: LazyLock<FakeDriver> = LazyLock::new(|| FakeDriver::new("cuda", "libcuda.so.1"));
 
@@ -172,6 +172,18 @@ fn copies_go_between_all_devices() {
     let (gone, code) = FAKE.copies("", &[1]).unwrap();
     all_are(&gone, "unavailable", "there is no cuda:1; `membound devices` lists what there is");
     assert_eq!(code, Some(1));
+}
+
+/// A device reaches eight others at once: the ninth takes the place of these.
+#[test]
+fn a_device_copies_to_more_peers_than_it_reaches_at_once() {
+    let devices: Vec<String> = (0..10).map(|number| format!("cuda:{number}")).collect();
+    let arguments = ["copies", "--size", "64", "--device", &devices.join(",")];
+    let Some(output) = FAKE.run("ten", &[&arguments[..], &ONCE].concat()) else { return };
+    let (found, code) = rows(&output);
+    assert_eq!((not_measured(found.clone()), code), (vec![], Some(0)));
+    let peers = of(&of(&found, "device", "cuda:0"), "route", "between-devices");
+    assert_eq!(peers.len(), 10);
 }
 
 /// What was copied before is measured, what comes after is an outcome: the process that lost its device is replaced.
