@@ -11,7 +11,7 @@
 
 use std::io;
 use std::io::{BufRead, BufReader, Write};
-use std::process::{Child, ExitStatus};
+use std::process::Child;
 use std::time::{Duration, Instant};
 
 use serde::de::DeserializeOwned;
@@ -20,7 +20,7 @@ use serde::{Deserialize, Serialize};
 use crate::bench::{StealMeter, Tools, elapsed, keep_probes, measured, pin};
 use crate::memory::places::SharedPlaces;
 use crate::no_visit::NoVisit;
-use crate::os::processes::{Talk, start_worker};
+use crate::os::processes::{Talk, signal_of, start_worker};
 use crate::os::thread;
 use crate::os::thread::ThreadUsage;
 use crate::schedule::Quota;
@@ -169,6 +169,9 @@ fn sample<T: Task>(task: &mut T, cpu: u32, tools: &Tools<'_>, at: u64, repetitio
     Ok(Taken { start, end, lost_us, switches, faults, is_moved, probes: [before, probe()] })
 }
 
+/// SIGKILL.
+const KILLED: i32 = 9;
+
 /// This program once more, as a worker; ended with this value.
 #[derive(Debug)]
 pub(crate) struct WorkerProcess(Child);
@@ -180,9 +183,15 @@ impl WorkerProcess {
         Ok((WorkerProcess(child), talk))
     }
 
-    /// Waits for its end.
-    pub fn wait(&mut self) -> io::Result<ExitStatus> {
-        self.0.wait()
+    /// Waits for its end. Returns how it ended, with a cure where there is one.
+    pub fn ended(&mut self) -> String {
+        match self.0.wait().map(|status| (signal_of(status), status)) {
+            // So the kernel ends it before any other.
+            Ok((Some(KILLED), _)) => format!("by signal {KILLED}; if memory ran out, give a smaller --size"),
+            Ok((Some(signal), _)) => format!("by signal {signal}"),
+            Ok((None, status)) => format!("with {status}"),
+            Err(fault) => format!("unseen ({fault})"),
+        }
     }
 }
 
@@ -196,7 +205,7 @@ impl Drop for WorkerProcess {
 
 /// A process that measures its part.
 struct Worker {
-    _process: WorkerProcess,
+    process: WorkerProcess,
     line: Line,
     cpu: u32,
 }
@@ -213,19 +222,35 @@ impl Worker {
         };
         let (process, talk) = WorkerProcess::start().map_err(refused)?;
         let cpu = part.case.cpus.first().copied().unwrap_or_default();
-        let mut worker = Worker { _process: process, line: Line::over(talk).map_err(broken)?, cpu };
-        worker.line.say(&Errand::Part(part)).map_err(broken)?;
+        let mut worker = Worker { process, line: Line::over(talk).map_err(broken)?, cpu };
+        worker.say(&Errand::Part(part))?;
         Ok(worker)
     }
 
+    fn say(&mut self, what: &impl Serialize) -> Result<(), NoVisit> {
+        self.line.say(what).map_err(|fault| self.lost(fault))
+    }
+
     fn hear(&mut self) -> Result<Answer, NoVisit> {
-        match self.line.hear().map_err(broken)? {
+        match self.line.hear().map_err(|fault| self.lost(fault))? {
             Some(Answer::Refused(Outcome::Crashed { reason })) => Err(NoVisit::Broken(reason)),
             Some(Answer::Refused(Outcome::Invalid { reason })) => Err(NoVisit::Wrong(reason)),
             Some(Answer::Refused(Outcome::Unavailable { reason })) => Err(NoVisit::impossible(reason)),
             Some(answer) => Ok(answer),
-            None => Err(NoVisit::Broken(format!("the measuring process on CPU {} ended", self.cpu))),
+            None => Err(self.ended()),
         }
+    }
+
+    /// Why nothing can be said or heard.
+    fn lost(&mut self, fault: io::Error) -> NoVisit {
+        match fault.kind() {
+            io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset => self.ended(),
+            _ => broken(fault),
+        }
+    }
+
+    fn ended(&mut self) -> NoVisit {
+        NoVisit::Broken(format!("the measuring process on CPU {} ended {}", self.cpu, self.process.ended()))
     }
 
     /// What it says where only that can come.
@@ -250,7 +275,7 @@ pub(crate) fn measure(
     let (samples, repetitions) = take(&mut workers, quota, tools)?;
     let (mut volumes, mut obtained) = (Vec::new(), Vec::new());
     for worker in &mut workers {
-        worker.line.say(&Word::End).map_err(broken)?;
+        worker.say(&Word::End)?;
     }
     for worker in &mut workers {
         let done =
@@ -289,7 +314,7 @@ fn take(workers: &mut [Worker], quota: &Quota<'_>, tools: &Tools<'_>) -> Result<
             break;
         }
         let go = Word::Go { at: tools.ticker.now() + ahead, repetitions };
-        workers.iter_mut().try_for_each(|worker| worker.line.say(&go).map_err(broken))?;
+        workers.iter_mut().try_for_each(|worker| worker.say(&go))?;
         let taken = |worker: &mut Worker| {
             worker.hear_only(|answer| if let Answer::Taken(taken) = answer { Some(taken) } else { None })
         };
@@ -353,6 +378,21 @@ mod tests {
         assert!(matches!(heard, Some(Answer::Refused(Outcome::Unavailable { reason })) if reason == "no\nroom"));
         drop(there);
         assert!(here.hear::<Answer>().unwrap().is_none());
+    }
+
+    /// The kernel's choice when memory runs out.
+    #[test]
+    fn a_process_that_was_killed_is_told_with_the_cure() {
+        let child = std::process::Command::new("sleep").arg("100").spawn().unwrap();
+        let (here, there) = processes::talk().unwrap();
+        let mut worker = Worker { process: WorkerProcess(child), line: Line::over(here).unwrap(), cpu: 3 };
+        worker.process.0.kill().unwrap();
+        drop(there);
+        for said in [worker.hear().map(drop), worker.say(&Word::End)] {
+            let Err(NoVisit::Broken(why)) = said else { panic!("{said:?}") };
+            assert!(why.starts_with("the measuring process on CPU 3 ended by signal 9"), "{why}");
+            assert!(why.ends_with("give a smaller --size"), "{why}");
+        }
     }
 
     /// By hand: from tick 100 to 190, of which one took 80 and the other 85.

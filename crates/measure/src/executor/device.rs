@@ -15,7 +15,6 @@ use serde::de::DeserializeOwned;
 
 use crate::crew::{Errand, Line, WorkerProcess};
 use crate::no_visit::NoVisit;
-use crate::os::processes::signal_of;
 use crate::schedule::Quota;
 use membound_core::case::{Case, Work};
 use membound_core::machine::devices::{Api, DeviceName, Devices, pci_memory};
@@ -208,14 +207,7 @@ impl Process {
 
     /// How it ended.
     fn ended(&mut self) -> NoVisit {
-        let how = match self.child.wait() {
-            Ok(status) => match signal_of(status) {
-                Some(signal) => format!("by signal {signal}"),
-                None => format!("with {status}"),
-            },
-            Err(fault) => format!("unseen ({fault})"),
-        };
-        NoVisit::Broken(format!("the process with the device's driver ended {how}"))
+        NoVisit::Broken(format!("the process with the device's driver ended {}", self.child.ended()))
     }
 }
 
