@@ -65,8 +65,8 @@ pub struct Part {
 /// What a worker is told once it is ready.
 #[derive(Debug, Serialize, Deserialize)]
 enum Word {
-    /// A sample of so many repetitions, from this tick on.
-    Go { at: u64, repetitions: u64 },
+    /// A sample of so many repetitions: all probe from one tick on, and run from the other on.
+    Go { at: u64, start: u64, repetitions: u64 },
     /// That was the last one.
     End,
 }
@@ -140,9 +140,9 @@ pub(crate) fn follow<T: Task>(
     task.begin()?;
     line.say(&Answer::Ready).map_err(broken)?;
     let mut last = 1;
-    while let Some(Word::Go { at, repetitions }) = line.hear().map_err(broken)? {
+    while let Some(Word::Go { at, start, repetitions }) = line.hear().map_err(broken)? {
         task.renew()?;
-        let taken = sample(task, cpu, tools, at, repetitions)?;
+        let taken = sample(task, cpu, tools, [at, start], repetitions)?;
         line.say(&Answer::Taken(taken)).map_err(broken)?;
         last = repetitions;
     }
@@ -150,15 +150,23 @@ pub(crate) fn follow<T: Task>(
     Ok((Samples::default(), last))
 }
 
-fn sample<T: Task>(task: &mut T, cpu: u32, tools: &Tools<'_>, at: u64, repetitions: u64) -> Result<Taken, NoVisit> {
+/// Probes from one tick on, and runs from the other on.
+fn sample<T: Task>(
+    task: &mut T,
+    cpu: u32,
+    tools: &Tools<'_>,
+    [at, go_at]: [u64; 2],
+    repetitions: u64,
+) -> Result<Taken, NoVisit> {
     let probe = || {
         let Reading { chain_ticks, wide_ticks } = tools.probe.read();
         [chain_ticks, wide_ticks]
     };
     threads::spin_until(tools.ticker, at);
     let before = probe();
+    let late_us = threads::late_us(tools, go_at);
     let usage = ThreadUsage::now();
-    threads::spin_until(tools.ticker, at + tools.probe.most_ticks);
+    threads::spin_until(tools.ticker, go_at);
     task.approach()?;
     let start = tools.ticker.now();
     task.run(repetitions)?;
@@ -166,6 +174,7 @@ fn sample<T: Task>(task: &mut T, cpu: u32, tools: &Tools<'_>, at: u64, repetitio
     elapsed(start, end)?;
     let Sample { lost_us, switches, faults, .. } = usage.until_now();
     let is_moved = thread::current_cpu().is_some_and(|now| now != cpu);
+    let lost_us = lost_us.saturating_add(late_us);
     Ok(Taken { start, end, lost_us, switches, faults, is_moved, probes: [before, probe()] })
 }
 
@@ -313,7 +322,9 @@ fn take(workers: &mut [Worker], quota: &Quota<'_>, tools: &Tools<'_>) -> Result<
         if quota.is_met(samples.ticks.len(), deadline) || (quota.interrupted)() {
             break;
         }
-        let go = Word::Go { at: tools.ticker.now() + ahead, repetitions };
+        let at = tools.ticker.now() + ahead;
+        // Each process has its own idea of how long a probe takes; all start by this one's.
+        let go = Word::Go { at, start: at + tools.probe.most_ticks, repetitions };
         workers.iter_mut().try_for_each(|worker| worker.say(&go))?;
         let taken = |worker: &mut Worker| {
             worker.hear_only(|answer| if let Answer::Taken(taken) = answer { Some(taken) } else { None })
@@ -366,18 +377,44 @@ fn keep(samples: &mut Samples, parts: &[Taken], steal_jiffies: u32) {
 mod tests {
     use super::*;
     use crate::os::processes;
+    use crate::team::tests::with_tools;
+    use membound_core::units::Hertz;
 
     #[test]
     fn both_ends_hear_each_other_and_that_one_has_gone() {
         let (here, there) = processes::talk().unwrap();
         let (mut here, mut there) = (Line::over(here).unwrap(), Line::over(there).unwrap());
-        here.say(&Word::Go { at: 7, repetitions: 3 }).unwrap();
-        assert!(matches!(there.hear().unwrap(), Some(Word::Go { at: 7, repetitions: 3 })));
+        here.say(&Word::Go { at: 7, start: 9, repetitions: 3 }).unwrap();
+        assert!(matches!(there.hear().unwrap(), Some(Word::Go { at: 7, start: 9, repetitions: 3 })));
         there.say(&Answer::Refused(Outcome::Unavailable { reason: "no\nroom".into() })).unwrap();
         let heard: Option<Answer> = here.hear().unwrap();
         assert!(matches!(heard, Some(Answer::Refused(Outcome::Unavailable { reason })) if reason == "no\nroom"));
         drop(there);
         assert!(here.hear::<Answer>().unwrap().is_none());
+    }
+
+    struct Nothing;
+
+    impl Task for Nothing {
+        fn run(&mut self, _repetitions: u64) -> Result<(), NoVisit> {
+            Ok(())
+        }
+
+        fn end(&mut self) -> Result<(), NoVisit> {
+            Ok(())
+        }
+    }
+
+    /// At a tick per nanosecond: whoever comes 5 ms late says so.
+    #[test]
+    fn a_sample_starts_when_its_parent_says_or_is_late() {
+        with_tools(Hertz(1e9), |tools| {
+            let sample = |at: u64, start: u64| sample(&mut Nothing, 0, tools, [at, start], 1).unwrap();
+            let now = tools.ticker.now();
+            let start = now + 5 * tools.probe.most_ticks;
+            assert!(sample(now, start).start >= start);
+            assert!(sample(now, tools.ticker.now() - 5_000_000).lost_us >= 5000);
+        });
     }
 
     /// The kernel's choice when memory runs out.

@@ -413,9 +413,13 @@ impl<'a> Team<'a> {
         let repetitions = self.shared.repetitions.load(Ordering::Relaxed);
         threads::spin_until(ticker, go_at);
         self.probe(index, 0);
+        // Threads that approach together meet once more, and none is late.
+        let is_awaited = self.shared.threads > 1 && !T::APPROACHES;
+        let together_at = go_at + self.tools.probe.most_ticks;
+        let late_us = if is_awaited { threads::late_us(self.tools, together_at) } else { 0 };
         let before = ThreadUsage::now();
         if self.shared.threads > 1 {
-            threads::spin_until(ticker, go_at + self.tools.probe.most_ticks);
+            threads::spin_until(ticker, together_at);
         }
         let approach = task.approach();
         if T::APPROACHES && self.shared.threads > 1 && !self.meet() {
@@ -430,7 +434,7 @@ impl<'a> Team<'a> {
         }
         slot.start.store(start, Ordering::Relaxed);
         slot.end.store(end.max(start + 1), Ordering::Relaxed);
-        slot.lost_us.store(lost.lost_us.into(), Ordering::Relaxed);
+        slot.lost_us.store(u64::from(lost.lost_us) + u64::from(late_us), Ordering::Relaxed);
         slot.switches.store(lost.switches.into(), Ordering::Relaxed);
         slot.faults.store(lost.faults.into(), Ordering::Relaxed);
         let moved = thread::current_cpu().is_some_and(|cpu| cpu != self.case.cpus[index]);
@@ -589,7 +593,7 @@ fn settling(work: &Work) -> Duration {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
     use crate::bench::Probe;
     use crate::memory::places::Places;
@@ -621,7 +625,7 @@ mod tests {
         Case::new(Work::Chase(Chase::of(Order::Forward)), USUAL_MEMORY, cpus, Bytes::kib(4))
     }
 
-    fn with_tools<R>(hz: Hertz, work: impl FnOnce(&Tools<'_>) -> R) -> R {
+    pub(crate) fn with_tools<R>(hz: Hertz, work: impl FnOnce(&Tools<'_>) -> R) -> R {
         let (ticker, isa) = (Ticker::detect(), crate::asm::detect());
         let (probe, places) = (Probe::new(ticker).unwrap(), Places::default());
         work(&Tools { ticker, isa, probe: &probe, places: &places, hz, sample: SAMPLE })
@@ -710,6 +714,23 @@ mod tests {
         let task = |index| Approaching { index, approached: &approached, early: &early, samples: 0 };
         let (samples, _) = outcome([0, 1].map(task)).unwrap();
         assert_eq!((samples.ticks.len(), early.into_inner()), (9, 0));
+    }
+
+    /// At a tick per nanosecond: a thread that comes 5 ms late has lost them. One that is alone keeps nobody waiting.
+    #[test]
+    fn who_starts_late_has_lost_time() {
+        let cpu = thread::current_cpu().unwrap();
+        let quota = Quota { least_samples: 1, most_samples: 1, time: Duration::ZERO, interrupted: &|| false };
+        let lost_us = |threads: usize| {
+            let case = forward(vec![cpu; threads]);
+            with_tools(Hertz(1e9), |tools| {
+                let team = Team::new(&case, &quota, tools);
+                let go_at = tools.ticker.now() - tools.probe.most_ticks - 5_000_000;
+                team.sample(0, &mut Panicking { index: 0, samples: 0 }, go_at);
+                team.shared.slots[0].lost_us.load(Ordering::Relaxed)
+            })
+        };
+        assert!(lost_us(2) >= 5000 && lost_us(1) < 5000);
     }
 
     #[test]

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 use std::thread::{Builder, Scope, ScopedJoinHandle};
 use std::time::{Duration, Instant};
 
-use crate::bench::pin;
+use crate::bench::{Tools, pin};
 use crate::no_visit::NoVisit;
 use crate::os::clock::Ticker;
 use crate::os::thread;
@@ -106,6 +106,11 @@ pub(crate) fn spin_until(ticker: Ticker, tick: u64) {
     while ticker.now() < tick {
         std::hint::spin_loop();
     }
+}
+
+/// Microseconds since a tick at which this thread was to start, together with others whose sample it lengthens; 0 before it.
+pub(crate) fn late_us(tools: &Tools<'_>, tick: u64) -> u32 {
+    (tools.ticker.now().saturating_sub(tick) as f64 / tools.hz.0 * 1e6) as u32
 }
 
 /// Waits until threads that were told to stop have ended. Where a CPU is taken for good, its thread can hear of that on

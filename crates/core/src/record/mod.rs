@@ -309,8 +309,8 @@ pub struct Samples {
     pub ticks: Vec<u64>,
     /// Clock ticks of the dependent-add chain that ran right after the sample on the first thread.
     pub core_clock_ticks: Vec<u64>,
-    /// CPU time that the threads lost while the sample ran, in microseconds: wall time less CPU time, summed over
-    /// threads. Steal does not show here (the guest's clock runs on), preemption does.
+    /// CPU time that the threads lost while the sample ran, in microseconds: wall time less CPU time, and how late a thread began, summed over
+    /// threads. Steal after that does not show here (the guest's clock runs on), preemption does.
     pub lost_us: Vec<u32>,
     /// Time taken by the hypervisor, in clock ticks of the kernel (usually 10 ms), over all CPUs.
     pub steal_jiffies: Vec<u32>,
