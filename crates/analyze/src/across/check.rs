@@ -295,17 +295,7 @@ pub fn look(probes: &[Probe], criteria: &Criteria, now: &Record) -> Checkup {
         checkup.facts = facts(&found.changes, &criteria.baseline, &report.machine);
     }
     if let Some(sheet) = &criteria.sheet {
-        let shares = probes.iter().map(|probe| share_of_sheet(probe, &report));
-        let mut rows: Vec<(CheckRow, Option<Share>)> = bare.into_iter().zip(shares).collect();
-        // A sheet judges few figures, and what crashed is degraded whatever it is held against.
-        let is_alone = criteria.baseline.is_empty();
-        rows.retain(|(row, share)| share.is_some() || is_alone && row.health == Health::Degraded);
-        let family = rows.iter().filter(|(_, share)| share.is_some()).count();
-        let judged = |(row, share): (CheckRow, Option<Share>)| match share {
-            Some(share) => against_sheet(row, &share, family, criteria.reach),
-            None => row,
-        };
-        checkup.rows.extend(rows.into_iter().map(judged));
+        checkup.rows.extend(held_to_sheet(probes, bare, criteria, &report));
         checkup.facts.extend(channels(sheet, &report.machine));
     }
     checkup
@@ -318,8 +308,8 @@ pub fn confirmed(first: Checkup, second: &Checkup) -> Checkup {
             return row;
         }
         let own = || second.rows.iter().filter(|other| other.quantity == row.quantity);
-        // What crashes in the second look is held against nothing there, and is degraded all the same.
-        let crashed = || own().find(|other| other.against.is_none() && other.health == Health::Degraded);
+        // What crashes in the second look has no ratio there, whatever it is held against, and is degraded all the same.
+        let crashed = || own().find(|other| other.ratio.is_none() && other.health == Health::Degraded);
         let Some(again) = own().find(|other| other.against == row.against).or_else(crashed) else {
             // What crashed, and is held against nothing, need only run.
             return match row.against.is_none() && second.measured.contains(&row.quantity) {
@@ -364,9 +354,22 @@ impl Checkup {
         !self.is_degraded() && figures().all(|row| matches!(row.health, Health::Unknown | Health::TooNoisy))
     }
 
+    /// Why nothing could be told, and what helps.
+    pub fn why_unable(&self) -> String {
+        match self.open().first() {
+            Some(reason) => format!("{reason}; give a longer --budget"),
+            None if self.rows.is_empty() => {
+                "the sheet has no limit for any figure; give another with --spec, or a --baseline".into()
+            }
+            None => "no figure was measured; give a longer --budget".into(),
+        }
+    }
+
     /// The figures that are neither healthy nor degraded, each with its reason.
     pub fn open(&self) -> Vec<String> {
-        self.rows.iter().filter_map(|row| Some(format!("{}: {}", row.quantity, row.reason.as_ref()?))).collect()
+        let is_open = |row: &&CheckRow| matches!(row.health, Health::Unknown | Health::TooNoisy);
+        let line = |row: &CheckRow| Some(format!("{}: {}", row.quantity, row.reason.as_ref()?));
+        self.rows.iter().filter(is_open).filter_map(line).collect()
     }
 
     /// The figures that are degraded.
@@ -613,20 +616,43 @@ struct Share {
     limit: f64,
 }
 
+/// The rows of a sheet: it judges few figures.
+fn held_to_sheet(probes: &[Probe], bare: Vec<CheckRow>, criteria: &Criteria, report: &Report) -> Vec<CheckRow> {
+    let shares: Vec<Option<Share>> = probes.iter().map(|probe| share_of_sheet(probe, report)).collect();
+    let family = shares.iter().flatten().count();
+    // What crashed is degraded whatever it is held against, and what was not measured is not healthy: a baseline's rows tell both.
+    let is_alone = criteria.baseline.is_empty();
+    let judged = |((probe, row), share): ((&Probe, CheckRow), Option<Share>)| match (share, row.health) {
+        (Some(share), _) => Some(against_sheet(row, &share, family, criteria.reach)),
+        (None, Health::Degraded) if is_alone => Some(row),
+        (None, Health::Unknown) if is_alone && is_of_sheet(probe, &report.limits) => {
+            Some(CheckRow { against: Some(Against::Sheet), least_ratio: Some(criteria.reach), ..row })
+        }
+        (None, _) => None,
+    };
+    probes.iter().zip(bare).zip(shares).filter_map(judged).collect()
+}
+
 /// Only what all cores read from memory and what one reads from a cache: limits of other mixes are less sure.
+fn is_of_sheet(probe: &Probe, limits: &limits::Limits) -> bool {
+    let is_load = probe.case.variant().is_some_and(|variant| variant.kernel == "load");
+    let is_known = |limit: Option<&limits::Limit>| limit.is_some_and(limits::Limit::is_known);
+    let is_limited = match &*probe.level {
+        "memory" => probe.quantity == ROLES[0].0 && limits.memory.iter().any(|memory| is_known(memory.bps.as_ref())),
+        level => limits.caches.iter().any(|cache| cache.level == level && is_known(cache.load_bps.as_ref())),
+    };
+    is_load && is_limited
+}
+
 fn share_of_sheet(probe: &Probe, report: &Report) -> Option<Share> {
     // What crashed in one visit has figures of the others, which count for nothing. What is faster than the sheet allows is healthy.
     let is_failure = |row: &BandwidthRow| row.quality.fault().is_some_and(|fault| fault.is_failure());
-    let is_judged = |row: &&BandwidthRow| row.kernel() == "load" && !is_failure(row);
-    let row = report.rows.iter().find(|row| row.case == probe.case).filter(is_judged)?;
-    let is_whole = probe.level != "memory" || probe.quantity == ROLES[0].0;
+    let row = report.rows.iter().find(|row| row.case == probe.case && !is_failure(row))?;
     // By the probe's own level: a handful of cases may not tell the levels apart.
     let mut row = row.clone();
     row.level = Some(probe.level.clone());
-    let limit = report.limits.of_row(&row, &report.machine).filter(|_| is_whole)?;
-    let is_sheet = probe.level == "memory" || limit_is_specified(&report.limits, &probe.level);
-    let rate = row.payload_bps.filter(|_| is_sheet)?;
-    Some(Share { rate, visits: row.quality.rounds, limit })
+    let limit = report.limits.of_row(&row, &report.machine).filter(|_| is_of_sheet(probe, &report.limits))?;
+    Some(Share { rate: row.payload_bps?, visits: row.quality.rounds, limit })
 }
 
 /// One of so many figures that the sheet judges. A check has time for few visits: where they are too few for an interval, their
@@ -652,11 +678,6 @@ fn against_sheet(row: CheckRow, share: &Share, family: usize, reach: f64) -> Che
         reason,
         ..row
     }
-}
-
-fn limit_is_specified(limits: &limits::Limits, level: &str) -> bool {
-    let cache = limits.caches.iter().find(|cache| cache.level == level);
-    cache.and_then(|cache| cache.load_bps.as_ref()).is_some_and(limits::Limit::is_known)
 }
 
 /// Facts that change only if something broke or somebody turned a knob, most lasting first. Host, kernel and tool may

@@ -254,8 +254,7 @@ fn checked(args: &CheckArgs, started: Instant) -> anyhow::Result<Outcome> {
         say::remark("some figures were not measured (see --verbose): for a good baseline give a longer --budget");
     }
     if checkup.is_unable() {
-        let reason = checkup.open().into_iter().next().unwrap_or_else(|| "no figure was measured".into());
-        return Err(usage(format!("nothing can be told of this node: {reason}; give a longer --budget")));
+        return Err(usage(format!("nothing can be told of this node: {}", checkup.why_unable())));
     }
     if args.is_judged() && !args.verbose {
         checkup.open().iter().for_each(say::remark);

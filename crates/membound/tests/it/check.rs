@@ -213,6 +213,7 @@ fn a_crash_is_degraded_and_too_little_time_is_not() {
     let checkup = scene.look(&mut crashing);
     assert_eq!(degraded(&checkup), ["memory triad"]);
     assert!(checkup.line().starts_with("memory triad: crashed: the kernel was stopped"), "{}", checkup.line());
+    assert!(checkup.open().is_empty(), "a crash is told: {:?}", checkup.open());
     let checkup = check::look(&scene.probes, &scene.criteria, &scene.nothing());
     assert!(checkup.is_unable() && !checkup.is_degraded());
     assert!(of(&checkup, "memory read").reason.as_ref().unwrap().contains("no time"));
@@ -328,6 +329,50 @@ fn a_sheet_judges_by_what_visits_tell_and_what_is_seen_again() {
     assert_eq!(of(&recovered, "memory triad").health, Health::Recovered);
 }
 
+/// Eight channels of DDR as in [`sheet`], and ports: 64 B in a cycle from L1, 32 B from L2.
+fn sheet_with_caches(mt_s: u32) -> Sheet {
+    let text = format!(
+        "name = \"test\"\nsource = \"made up\"\n[[memory]]\nname = \"DDR\"\nchannels = 8\nmt_s = {mt_s}\nwidth_bits = 64\n\
+         [[cores]]\nname = \"core\"\nclock_ghz = 3.0\n[[cores.caches]]\nlevel = 1\nsize = \"32KiB\"\nload_bytes = 64\n\
+         [[cores.caches]]\nlevel = 2\nsize = \"1MiB\"\nload_bytes = 32\n"
+    );
+    Sheet::parse(&text, "test").unwrap()
+}
+
+/// What a sheet would judge, and could not be measured, is told, and no healthy figure stands in for it.
+#[test]
+fn what_a_sheet_would_judge_and_nobody_measured_is_unknown() {
+    let mut scene = scene();
+    scene.criteria = Criteria { sheet: Some(sheet_with_caches(250)), reach: 0.01, ..Criteria::default() };
+    let cases: Vec<Case> = scene.probes.iter().map(|probe| probe.case.clone()).collect();
+    let record = simulated::in_rounds(&scene.machine, &[(&cases, 5)], &mut fake(2, 1.0));
+    let read = scene.probes[0].case.clone();
+    let mut unvisited = record.clone();
+    unvisited.measurements.retain(|visit| visit.case != read);
+    let mut unavailable = record;
+    let of_read = unavailable.measurements.iter_mut().filter(|visit| visit.case == read);
+    of_read.for_each(|visit| visit.outcome = Outcome::Unavailable { reason: "too little free memory".into() });
+    for (record, why) in [(unvisited, "no time was left for it"), (unavailable, "unavailable: too little free memory")]
+    {
+        let checkup = check::look(&scene.probes, &scene.criteria, &record);
+        let read = of(&checkup, "memory read");
+        assert_eq!((read.health, read.against, read.value), (Health::Unknown, Some(Against::Sheet), None));
+        assert_eq!(checkup.open(), [format!("memory read: {why}")]);
+        assert_eq!((checkup.is_degraded(), checkup.is_unable()), (false, false), "{checkup:?}");
+        assert_eq!(of(&checkup, "L1 read, one core").health, Health::Healthy);
+    }
+    // Where memory alone has a limit, nothing is left that could be told.
+    scene.criteria.sheet = Some(sheet(250));
+    let nothing = check::look(&scene.probes, &scene.criteria, &scene.nothing());
+    assert!(nothing.is_unable());
+    assert_eq!(nothing.why_unable(), "memory read: no time was left for it; give a longer --budget");
+    // A sheet that limits nothing is no lack of time.
+    let cores = "name = \"test\"\nsource = \"made up\"\n[[cores]]\nname = \"core\"\n";
+    scene.criteria.sheet = Some(Sheet::parse(cores, "test").unwrap());
+    let unlimited = scene.held_to_sheet(5, &mut fake(2, 1.0));
+    assert!(unlimited.is_unable() && unlimited.why_unable().starts_with("the sheet has no limit"), "{unlimited:?}");
+}
+
 /// Nothing says that it is the node, and not its sheet, that is wrong.
 #[test]
 fn faster_than_its_sheet_is_healthy() {
@@ -355,6 +400,14 @@ fn a_crash_in_one_visit_is_not_healthy_whatever_the_others_reached() {
     scene.criteria.reach = 0.9;
     let slow = scene.held_to_sheet(5, &mut fake(2, 1.0));
     assert_eq!(degraded(&check::confirmed(slow, &checkup)), ["memory read"]);
+    // Nor is it where a baseline, against which it was healthy, tells of the crash.
+    scene.criteria.baseline = self::scene().criteria.baseline;
+    scene.criteria.tolerance = 0.05;
+    let first = scene.held_to_sheet(5, &mut fake(2, 1.0));
+    let against: Vec<Option<Against>> = first.degraded().map(|row| row.against).collect();
+    assert_eq!(against, [Some(Against::Sheet)]);
+    let second = check::look(&scene.probes, &scene.criteria, &record);
+    assert_eq!(degraded(&check::confirmed(first, &second)), ["memory read"]);
 }
 
 // ---------------------------------------------------------------- the line and the views
