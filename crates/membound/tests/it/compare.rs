@@ -9,6 +9,7 @@ use membound_analyze::across::compare::compare;
 use membound_analyze::across::compare::comparison::{Comparison, Side, Source};
 use membound_analyze::across::compare::figures::Figure;
 use membound_analyze::across::compare::row::{ComparisonRow, Matched, Verdict};
+use membound_analyze::across::compare::several::{Columns, several};
 use membound_analyze::across::sections;
 use membound_analyze::output::{csv, json, terminal};
 use membound_core::case as plan;
@@ -395,6 +396,21 @@ fn figures_of_several_runs_are_judged() {
     assert!((found.rows[0].speed.unwrap() - 10.0 / 12.0).abs() < 1e-3);
 }
 
+/// One name in two units is two figures: 90 points are twice the speed of 45, and so are 10 s of 20.
+#[test]
+fn sides_in_columns_keep_units_apart() {
+    let sides = [("a", 45, 20), ("b", 90, 10), ("c", 45, 40)].map(|(name, points, seconds)| {
+        figures(name, &format!("name,unit,better,value\nx,points,higher,{points}\nx,s,lower,{seconds}\n"))
+    });
+    let shown = |figure: &Option<(f64, f64)>| figure.map(|(value, speed)| format!("{value:.1} at {speed:.2}"));
+    let columns = |cell: &Columns| (cell.row.unit.clone(), cell.figures.iter().map(shown).collect::<Option<Vec<_>>>());
+    let mut found: Vec<_> = several(&sides, 0.01).cells.iter().map(columns).collect();
+    found.sort();
+    let expect = |unit: &str, figures: [&str; 3]| (unit.to_string(), Some(figures.map(String::from).to_vec()));
+    let points = expect("points", ["45.0 at 1.00", "90.0 at 2.00", "45.0 at 1.00"]);
+    assert_eq!(found, [points, expect("s", ["20.0 at 1.00", "10.0 at 2.00", "40.0 at 0.50"])]);
+}
+
 #[test]
 fn figures_that_are_none_are_refused_with_the_line() {
     let refuses = |text: &str, part: &str| {
@@ -409,6 +425,11 @@ fn figures_that_are_none_are_refused_with_the_line() {
     refuses(&format!("{head}a,s,best,1,\n"), "higher, lower");
     refuses(&format!("{head}a,s,lower,1,fast\n"), "such as 1.5GHz");
     refuses(&format!("{head}a,s\n"), "x.csv:2");
+    // Comments and empty lines are lines too, before a record and behind it.
+    refuses(&format!("# by hand\n{head}\na,s,lower,1,\n# and\n\nb,s,lower,zero,\n"), "x.csv:7: 'zero' is no number");
+    refuses(&format!("{head}\r\n# x\r\na,s,lower,zero,\r\n"), "x.csv:4: 'zero' is no number");
+    refuses(&format!("{head}# x\na,s,lower,zero,"), "x.csv:3: 'zero' is no number");
+    refuses(&format!("{head}# x\n\na,s\n# y\n"), "x.csv:4: 2 fields where the head has 5");
     refuses("what,value\na,1\n", "missing field");
 }
 

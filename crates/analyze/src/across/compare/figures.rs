@@ -87,14 +87,22 @@ impl Figure {
     pub fn parse(text: &[u8], path: &Path) -> Result<Vec<Figure>, FigureError> {
         let mut reader = csv::ReaderBuilder::new().trim(csv::Trim::All).comment(Some(b'#')).from_reader(text);
         let mut figures = Vec::new();
-        for (index, line) in reader.deserialize::<Line>().enumerate() {
-            let at = |line, fault| FigureError::Line { path: path.into(), line, fault };
-            let number = |fault: &csv::Error| fault.position().map_or(index as u64 + 2, csv::Position::line);
-            let line = line.map_err(|fault| at(number(&fault), plain(&fault)))?;
-            figures.push(line.figure().map_err(|fault| at(index as u64 + 2, fault))?);
+        let mut lines = reader.deserialize::<Line>();
+        while let Some(line) = lines.next() {
+            let end = lines.reader().position().byte();
+            let at = |fault| FigureError::Line { path: path.into(), line: last_line(text, end), fault };
+            let line = line.map_err(|fault| at(plain(&fault)))?;
+            figures.push(line.figure().map_err(at)?);
         }
         if figures.is_empty() { Err(FigureError::Empty { path: path.into() }) } else { Ok(figures) }
     }
+}
+
+/// The last line with anything in it of so many bytes, from 1. A CSV reader's own count is where it began to look for a record:
+/// before comments and empty lines.
+fn last_line(text: &[u8], bytes: u64) -> u64 {
+    let read = text[..bytes as usize].trim_ascii_end();
+    1 + read.iter().filter(|byte| **byte == b'\n').count() as u64
 }
 
 /// What a CSV reader says, without its own counting of lines.

@@ -38,10 +38,12 @@ pub fn several(sides: &[Side], noise: f64) -> Several {
     let Some((first, others)) = sides.split_first() else { return Several::default() };
     let pairs: Vec<Comparison> = others.iter().map(|side| compare(first, side, noise)).collect();
     let mut cells: Vec<Columns> = Vec::new();
-    let mut places: HashMap<(String, String), usize> = HashMap::new();
+    let mut places: HashMap<[String; 3], usize> = HashMap::new();
     for (at, pair) in pairs.iter().enumerate() {
         for row in &pair.rows {
-            let place = *places.entry((row.group.clone(), row.what.clone())).or_insert_with(|| {
+            // Figures by hand of one name are several where their units differ.
+            let key = [&row.group, &row.what, &row.unit].map(String::clone);
+            let place = *places.entry(key).or_insert_with(|| {
                 let mut figures = vec![None; sides.len()];
                 figures[0] = row.a.map(|a| (a, 1.0));
                 cells.push(Columns { row: row.clone(), figures });
