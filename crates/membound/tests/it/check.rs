@@ -383,6 +383,13 @@ fn faster_than_its_sheet_is_healthy() {
     assert_eq!(degraded(&checkup), [""; 0], "{checkup:?}");
     let read = of(&checkup, "memory read");
     assert_eq!((read.health, read.ratio.map(|ratio| ratio > 1.8)), (Health::Healthy, Some(true)));
+    // Baseline and now were measured alike, whatever a sheet says that is wrong: 9.6 of 12 GB/s are four fifths.
+    scene.criteria = Criteria { sheet: scene.criteria.sheet, reach: 0.6, ..self::scene().criteria };
+    assert_eq!(of(&scene.held_to_sheet(5, &mut fake(2, 1.0)), "memory read").health, Health::Healthy);
+    let slower = scene.held_to_sheet(5, &mut fake(2, 0.8));
+    let read = of(&slower, "memory read");
+    assert_eq!((read.against, read.health), (Some(Against::Baseline), Health::Degraded));
+    assert!((read.ratio.unwrap() - 0.8).abs() < 0.01, "{read:?}");
 }
 
 #[test]

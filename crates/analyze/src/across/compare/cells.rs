@@ -406,7 +406,8 @@ fn place<'a>(case: &Case, rows: &RowsByCase<'a>) -> (&'a str, Option<Fault>) {
     let found = match &case.work {
         Work::Chase(_) => rows.latency.get(case).map(|row| (&row.level, None)),
         _ => rows.bandwidth.get(case).map(|row| {
-            let fault = row.quality.fault().filter(|fault| fault.outcome == Status::Invalid);
+            // A limit that was exceeded may be what is wrong, and both sides were measured alike.
+            let fault = row.quality.fault().filter(|fault| fault.outcome == Status::Invalid && fault.is_failure());
             (&row.level, fault)
         }),
     };
