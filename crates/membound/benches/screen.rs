@@ -15,7 +15,7 @@ use std::time::Instant;
 use clap::Parser;
 use common::print_row;
 use membound_analyze::across::fleet::finding::Options as Screen;
-use membound_analyze::across::fleet::gather::gather;
+use membound_analyze::across::fleet::gather::{Table, gather};
 use membound_analyze::across::fleet::screen;
 use membound_core::case::{Case, steady};
 use membound_core::kernel::{StoreKind, Width};
@@ -143,7 +143,7 @@ fn main() {
     for count in options.records {
         let paths: Vec<PathBuf> = files.iter().cycle().take(count).cloned().collect();
         let start = Instant::now();
-        let gathered = gather(&paths, options.threads, u64::MAX / 2);
+        let gathered = gather(&paths, options.threads, u64::MAX / 2, &Table::default());
         let read = start.elapsed().as_secs_f64();
         let screening = screen(&gathered.fleet, None, None, Screen::default());
         let all = start.elapsed().as_secs_f64();

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use membound_analyze::across::fleet::finding::Options;
-use membound_analyze::across::fleet::gather::gather;
+use membound_analyze::across::fleet::gather::{Table, gather};
 use membound_analyze::across::fleet::screen;
 use membound_analyze::across::verdict::diagnosis::{CauseKind, GainBasis};
 use membound_analyze::of_record::report;
@@ -134,7 +134,7 @@ fn ten_runs_of_a_guest_are_no_ten_odd_nodes() {
             path
         };
         let files: Vec<PathBuf> = headlines(guest).iter().enumerate().map(unpacked).collect();
-        let fleet = gather(&files, 2, LATER).fleet;
+        let fleet = gather(&files, 2, LATER, &Table::default()).fleet;
         let findings = screen(&fleet, None, None, Options::default()).findings;
         assert_eq!(fleet.nodes.len(), 10);
         assert!(findings.len() <= 3, "{guest}: {} of 10 stand out", findings.len());

@@ -12,7 +12,7 @@ use crate::cli::usage;
 use crate::now::since_1970;
 use membound_analyze::across::fleet;
 use membound_analyze::across::fleet::finding::Options;
-use membound_analyze::across::fleet::gather::Gathered;
+use membound_analyze::across::fleet::gather::{Gathered, Table};
 use membound_analyze::across::fleet::topology::Topology;
 use membound_analyze::across::fleet::{gather, rows};
 use membound_analyze::across::sections::fleet as sections;
@@ -63,11 +63,12 @@ fn rate(text: &str) -> Result<f64, String> {
 /// Screens.
 pub fn run(args: &ScreenArgs) -> anyhow::Result<Done> {
     let topology = args.topology.as_deref().map(Topology::read).transpose().map_err(usage)?;
-    let Gathered { fleet, mut unread, mut notes } = read(&args.records)?;
+    let table = Table::default();
+    let Gathered { fleet, mut unread, mut notes } = read(&args.records, &table)?;
     let then = match &args.baseline[..] {
         [] => None,
         paths => {
-            let then = read(paths)?;
+            let then = read(paths, &table)?;
             unread.extend(then.unread);
             notes.extend(then.notes.iter().map(|note| format!("Earlier fleet: {note}")));
             Some(then.fleet)
@@ -97,11 +98,11 @@ pub fn run(args: &ScreenArgs) -> anyhow::Result<Done> {
     }
 }
 
-/// The fleet that stands at some paths. No record at all, or none that can be used, is wrong usage.
-fn read(paths: &[PathBuf]) -> anyhow::Result<Gathered> {
+/// The fleet that stands at some paths, with the cells of a table. No record at all, or none that can be used, is wrong usage.
+fn read(paths: &[PathBuf], table: &Table) -> anyhow::Result<Gathered> {
     let files = files(paths)?;
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
-    let gathered = gather::gather(&files, threads, since_1970().as_secs());
+    let gathered = gather::gather(&files, threads, since_1970().as_secs(), table);
     if gathered.fleet.nodes.is_empty() {
         let reasons: Vec<&str> = gathered.unread.iter().take(3).map(|unread| unread.reason.as_str()).collect();
         let none =

@@ -19,7 +19,7 @@ use common::{by_hand, recorded, simulated};
 use membound::fleet::word::{Hello, NodeOutcome, Piece, State, Word, shortened};
 use membound_analyze::across::adapters;
 use membound_analyze::across::compare::figures::Figure;
-use membound_analyze::across::fleet::gather::gather;
+use membound_analyze::across::fleet::gather::{Table, gather};
 use membound_analyze::across::fleet::topology::{Topology, hosts};
 use membound_analyze::across::sections;
 use membound_analyze::of_record::report;
@@ -105,7 +105,7 @@ fn records(folder: &Path) -> Target {
     let path = folder.join("input.jsonl");
     let parse = move |bytes: &[u8]| {
         std::fs::write(&path, bytes).unwrap();
-        gather(std::slice::from_ref(&path), 1, u64::MAX / 2);
+        gather(std::slice::from_ref(&path), 1, u64::MAX / 2, &Table::default());
         let Ok(record) = Record::read(&path) else { return false };
         let report = report(&record);
         let rows: Vec<_> = report.any_rows().collect();

@@ -9,7 +9,7 @@ use crate::common::program::tried;
 use crate::common::schema::Validator;
 use membound_analyze::across::fleet::cells::Cell;
 use membound_analyze::across::fleet::finding::{Direction, Options, signed};
-use membound_analyze::across::fleet::gather::gather;
+use membound_analyze::across::fleet::gather::{Table, gather};
 use membound_analyze::across::fleet::nodes::{Facts, Fleet, Hardware, Node};
 use membound_analyze::across::fleet::rows::{Metric, ScreenRow, rows};
 use membound_analyze::across::fleet::screen;
@@ -305,6 +305,35 @@ fn an_earlier_fleet_says_what_got_slower() {
     // Nothing changed: nothing is said.
     let same = screen(&then, Some(&then), None, Options::default()).since.unwrap();
     assert!(same.nodes_changed.is_empty() && !same.changes.iter().any(|change| change.is_certain));
+}
+
+/// What CPUs of either node read on node 0 has the same words. Of today's records the remote case was met last, of the earlier ones
+/// first.
+#[test]
+fn cells_of_two_fleets_are_the_same_by_what_they_mean() {
+    let memory = MemorySpec::on(MemoryKind::Thp, 0);
+    let read = |cpu| plan::steady("load", Width::W256, StoreKind::Regular, memory, vec![cpu], Bytes::mib(256));
+    let (local, remote) = ((read(0), 1e10), (read(1), 6e9));
+    let fleet = |order: [&(Case, f64); 2], folder: &Path, table: &Table| {
+        let path = |index: u64| {
+            let mut record = node(&format!("n{index}"), 1.0, index);
+            record.header.machine.cpus.iter_mut().for_each(|cpu| cpu.node = Fact::Known(cpu.id));
+            record.measurements = order.iter().map(|(case, bps)| imitation::visit(case, *bps, &[])).collect();
+            write(folder, &format!("n{index}.jsonl"), &record)
+        };
+        gather(&(0..5).map(path).collect::<Vec<_>>(), 1, 4_000_000_000, table).fleet
+    };
+    let (folder, table) = (tempfile::tempdir().unwrap(), Table::default());
+    let now = fleet([&local, &remote], &folder.path().join("now"), &table);
+    let then = fleet([&remote, &local], &folder.path().join("then"), &table);
+    let words: Vec<&str> = now.cells.iter().map(|cell| cell.what.as_str()).collect();
+    assert!(words.len() == 2 && words[0] == words[1], "{words:?}");
+    for (now, then) in now.nodes.iter().zip(&then.nodes) {
+        assert_eq!(now.figures, then.figures);
+    }
+    let since = screen(&now, Some(&then), None, Options::default()).since.unwrap();
+    assert_eq!(since.nodes, 5);
+    assert!(!since.changes.is_empty() && since.changes.iter().all(|change| change.change.abs() < 1e-6), "{since:?}");
 }
 
 /// Where neighbours are too few nothing was compared, which is not the same as nothing found.
@@ -685,7 +714,7 @@ fn threads_change_nothing() {
     fleet_of_files(folder.path());
     let files: Vec<PathBuf> = (0..12).map(|index| folder.path().join(format!("n{index}.jsonl"))).collect();
     let found = |threads| {
-        let gathered = gather(&files, threads, 4_000_000_000);
+        let gathered = gather(&files, threads, 4_000_000_000, &Table::default());
         assert!(gathered.unread.is_empty());
         let screening = screened(&gathered.fleet);
         let hosts: Vec<String> = gathered.fleet.nodes.iter().map(|node| node.host.clone()).collect();
@@ -696,7 +725,7 @@ fn threads_change_nothing() {
     assert_eq!(found(1), found(4));
     assert_eq!(found(3).1.len(), 1);
     // A figure by hand: 512 MiB at 1e10 B/s but for 0.5 %, in the cell's own unit.
-    let gathered = gather(&files[..1], 1, 4_000_000_000);
+    let gathered = gather(&files[..1], 1, 4_000_000_000, &Table::default());
     let cell = gathered
         .fleet
         .cells

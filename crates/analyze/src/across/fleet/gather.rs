@@ -6,7 +6,7 @@ use membound_core::in_order::InOrder;
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::across::compare::cells::{Meaning, Quantity, Site, Visit, quantities};
 use crate::across::compare::environment;
@@ -75,11 +75,11 @@ pub struct Gathered {
 }
 
 /// Reads records with as many threads as asked for. `now_unix_s` is the time, seconds since 1970: no run began later. The order of
-/// nodes is that of the files.
-pub fn gather(files: &[PathBuf], threads: usize, now_unix_s: u64) -> Gathered {
-    let (next, table) = (AtomicUsize::new(0), Mutex::new(Table::default()));
+/// nodes is that of the files. Fleets that are to be compared share a table.
+pub fn gather(files: &[PathBuf], threads: usize, now_unix_s: u64, table: &Table) -> Gathered {
+    let next = AtomicUsize::new(0);
     let work = || {
-        let (mut reader, mut found) = (Reader::new(&table, now_unix_s), Vec::new());
+        let (mut reader, mut found) = (Reader::new(table, now_unix_s), Vec::new());
         while let Some((index, file)) = {
             let index = next.fetch_add(1, Ordering::Relaxed);
             files.get(index).map(|file| (index, file))
@@ -96,8 +96,7 @@ pub fn gather(files: &[PathBuf], threads: usize, now_unix_s: u64) -> Gathered {
         others.into_iter().flat_map(|thread| thread.join().unwrap_or_default()).chain(own).collect()
     });
     all.order_by_key(|found| found.0);
-    let cells = table.into_inner().unwrap_or_else(PoisonError::into_inner).cells;
-    gathered(files, all, cells)
+    gathered(files, all, table.known().cells.clone())
 }
 
 /// What came of one file.
@@ -152,11 +151,31 @@ fn keep_apart(nodes: &mut [Node]) -> Option<String> {
         .then(|| format!("{} {what} several records: they are kept apart, by the records' names.", some(&names, 4)))
 }
 
-/// Cells that any thread met.
-#[derive(Default)]
-struct Table {
+/// Cells that any thread met, in any fleet: a cell has the same number in all of them.
+#[derive(Debug, Default)]
+pub struct Table {
+    known: Mutex<KnownCells>,
+}
+
+#[derive(Debug, Default)]
+struct KnownCells {
     places: HashMap<(Meaning<'static>, String, Distance), u32>,
     cells: Vec<Cell>,
+}
+
+impl Table {
+    fn known(&self) -> MutexGuard<'_, KnownCells> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The number of a cell. What it is called is what the first case of it was called.
+    fn place(&self, meaning: Meaning<'static>, distance: Distance, cell: Cell) -> u32 {
+        let KnownCells { places, cells } = &mut *self.known();
+        *places.entry((meaning, cell.level.clone(), distance)).or_insert_with(|| {
+            cells.push(cell);
+            cells.len() as u32 - 1
+        })
+    }
 }
 
 /// Machines that are the same but for what is running on them.
@@ -170,7 +189,7 @@ struct Class {
 
 /// What a thread keeps from record to record.
 struct Reader<'a> {
-    table: &'a Mutex<Table>,
+    table: &'a Table,
     now_unix_s: u64,
     buffer: Vec<u8>,
     cases: Cases,
@@ -195,7 +214,7 @@ enum Steadiness {
 }
 
 impl<'a> Reader<'a> {
-    fn new(table: &'a Mutex<Table>, now_unix_s: u64) -> Self {
+    fn new(table: &'a Table, now_unix_s: u64) -> Self {
         Reader {
             table,
             now_unix_s,
@@ -370,7 +389,7 @@ fn by_distance<'a>(
 }
 
 /// What a case is compared as on a machine.
-fn known(table: &Mutex<Table>, case: &Case, distance: Distance, quantities: &[Quantity], machine: &Machine) -> Known {
+fn known(table: &Table, case: &Case, distance: Distance, quantities: &[Quantity], machine: &Machine) -> Known {
     let of = |(part, unit, better, _): &Quantity| {
         let mut cell = Cell::of(case, part, unit, *better, machine);
         if distance == Distance::Far {
@@ -386,20 +405,8 @@ fn known(table: &Mutex<Table>, case: &Case, distance: Distance, quantities: &[Qu
     });
     let site = Site::of(case, machine, &|a, b| machine.relation(a, b));
     let meaning = |quantity: &Quantity| Meaning::of(case, quantity.0, site).into_owned();
-    let place = |quantity: &Quantity| place_of(table, meaning(quantity), distance, of(quantity));
+    let place = |quantity: &Quantity| table.place(meaning(quantity), distance, of(quantity));
     Known { cells: quantities.iter().map(place).collect(), steadiness }
-}
-
-fn place_of(table: &Mutex<Table>, meaning: Meaning<'static>, distance: Distance, cell: Cell) -> u32 {
-    let mut table = table.lock().unwrap_or_else(PoisonError::into_inner);
-    let key = (meaning, cell.level.clone(), distance);
-    if let Some(place) = table.places.get(&key) {
-        return *place;
-    }
-    let place = table.cells.len() as u32;
-    table.cells.push(cell);
-    table.places.insert(key, place);
-    place
 }
 
 /// The visits of each case that came to figures, with their rounds, in the order in which cases were first visited. A fault in any

@@ -31,7 +31,8 @@ use crate::wording::some;
 use membound_core::in_order::InOrder;
 use membound_core::units::counted;
 
-/// Screens a fleet; an earlier one to compare it with, and where its nodes lie, may be given.
+/// Screens a fleet; an earlier one to compare it with, which was gathered with the same table, and where its nodes lie, may be
+/// given.
 pub fn screen(fleet: &Fleet, then: Option<&Fleet>, topology: Option<&Topology>, options: Options) -> Screening {
     let cohorts = cohorts::cohorts(fleet);
     let mut screening = Screening {

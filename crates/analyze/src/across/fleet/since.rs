@@ -109,16 +109,13 @@ impl Since {
     }
 }
 
-/// Compares each node with itself.
+/// Compares each node with itself. Cells have the same numbers in both fleets.
 pub(crate) fn since(now: &Fleet, then: &Fleet, options: Options) -> Since {
     let earlier: HashMap<&str, &Node> = then.nodes.iter().map(|node| (node.host.as_str(), node)).collect();
-    let same = same_cells(now, then);
     let nodes: Vec<Node> = now
         .nodes
         .iter()
-        .filter_map(|node| {
-            Some(Node { figures: changes(node, earlier.get(node.host.as_str())?, &same), ..node.clone() })
-        })
+        .filter_map(|node| Some(Node { figures: changes(node, earlier.get(node.host.as_str())?), ..node.clone() }))
         .collect();
     let changed = Fleet { cells: now.cells.clone(), nodes };
     let mut since = Since { notes: left_out(now, then), ..Since::default() };
@@ -153,20 +150,8 @@ pub(crate) fn since(now: &Fleet, then: &Fleet, options: Options) -> Since {
     since
 }
 
-/// For each cell of the earlier fleet, the same one of today's.
-fn same_cells(now: &Fleet, then: &Fleet) -> Vec<Option<u32>> {
-    let places: HashMap<(&str, &str, &str), u32> = now
-        .cells
-        .iter()
-        .zip(0u32..)
-        .map(|(cell, place)| ((cell.what.as_str(), cell.level.as_str(), cell.unit), place))
-        .collect();
-    then.cells.iter().map(|cell| places.get(&(cell.what.as_str(), cell.level.as_str(), cell.unit)).copied()).collect()
-}
-
-fn changes(now: &Node, then: &Node, same: &[Option<u32>]) -> Vec<Figure> {
-    let before: HashMap<u32, &Figure> =
-        then.figures.iter().filter_map(|figure| Some((same[figure.cell as usize]?, figure))).collect();
+fn changes(now: &Node, then: &Node) -> Vec<Figure> {
+    let before: HashMap<u32, &Figure> = then.figures.iter().map(|figure| (figure.cell, figure)).collect();
     let change = |figure: &Figure| {
         let before = before.get(&figure.cell)?;
         Some(Figure { log: figure.log - before.log, error: figure.error.hypot(before.error), ..*figure })
