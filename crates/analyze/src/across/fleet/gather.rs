@@ -4,6 +4,7 @@
 
 use membound_core::in_order::InOrder;
 use std::collections::{HashMap, HashSet};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -17,7 +18,7 @@ use crate::across::fleet::nodes::{Facts, Figure, Hardware, Node};
 use crate::visits::fast_tenth;
 use crate::wording::some;
 use membound_core::case::Case;
-use membound_core::input;
+use membound_core::input::{self, RECORD_MOST};
 use membound_core::machine::limits::Limits;
 use membound_core::machine::pages::Memory;
 use membound_core::machine::{Machine, nodes};
@@ -30,8 +31,8 @@ use membound_core::units::utc;
 
 /// A record whose run began later than this many seconds from now is from the future.
 const CLOCKS_APART_S: u64 = 300;
-/// Records of a fleet are shorter, bytes: each thread holds one.
-const RECORD_MOST: u64 = 256 << 20;
+/// Records that are longer are read one at a time, bytes: each thread holds one.
+const LARGE: u64 = 256 << 20;
 /// More classes of machines than this are not kept at once: then machines are hardly alike, and keeping them saves nothing.
 const CLASSES_MOST: usize = 64;
 
@@ -155,6 +156,8 @@ fn keep_apart(nodes: &mut [Node]) -> Option<String> {
 #[derive(Debug, Default)]
 pub struct Table {
     known: Mutex<KnownCells>,
+    /// Whose turn it is to hold a large record.
+    turn: Mutex<()>,
 }
 
 #[derive(Debug, Default)]
@@ -228,15 +231,18 @@ impl<'a> Reader<'a> {
 
     fn node(&mut self, file: &Path) -> Result<Gleaned, String> {
         let mut buffer = std::mem::take(&mut self.buffer);
-        buffer.clear();
-        let found = self.node_of(file, &mut buffer);
-        self.buffer = buffer;
+        let unreadable = |source| RecordError::Unreadable { path: file.into(), source }.to_string();
+        let turn = read(file, LARGE, &mut buffer, &self.table.turn).map_err(unreadable)?;
+        let found = self.node_of(file, &buffer);
+        // What a large one took is given back before the next.
+        match turn {
+            Some(_turn) => drop(buffer),
+            None => self.buffer = buffer,
+        }
         found
     }
 
-    fn node_of(&mut self, file: &Path, buffer: &mut Vec<u8>) -> Result<Gleaned, String> {
-        let unreadable = |source| RecordError::Unreadable { path: file.into(), source }.to_string();
-        input::read(file, RECORD_MOST, buffer).map_err(unreadable)?;
+    fn node_of(&mut self, file: &Path, buffer: &[u8]) -> Result<Gleaned, String> {
         let skim = Skim::read(file, buffer, &mut self.cases).map_err(|fault| fault.to_string())?;
         if skim.started_unix_s > self.now_unix_s + CLOCKS_APART_S {
             return Err(format!(
@@ -349,6 +355,18 @@ impl<'a> Reader<'a> {
             ..class.facts.clone()
         }
     }
+}
+
+/// A record in place of what a buffer held; with the turn of whoever holds one that is longer than `large` bytes.
+fn read<'a>(file: &Path, large: u64, to: &mut Vec<u8>, turn: &'a Mutex<()>) -> io::Result<Option<MutexGuard<'a, ()>>> {
+    to.clear();
+    match input::read(file, large, to) {
+        Err(fault) if fault.kind() == io::ErrorKind::FileTooLarge => {}
+        done => return done.map(|()| None),
+    }
+    let turn = turn.lock().unwrap_or_else(PoisonError::into_inner);
+    to.clear();
+    input::read(file, RECORD_MOST, to).map(|()| Some(turn))
 }
 
 /// What the visits of a record show beside their figures.
@@ -468,5 +486,25 @@ fn of_class(machine: &Machine) -> Facts {
         module_rated_mt_s: filled.iter().filter_map(|dimm| dimm.rated_mt_s.get()).min(),
         is_virtual: machine.is_virtual(),
         ..Facts::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_large_record_is_read_in_its_turn() {
+        let folder = tempfile::tempdir().unwrap();
+        let (file, turn) = (folder.path().join("x"), Mutex::new(()));
+        let mut buffer = b"what was there".to_vec();
+        for (text, is_large) in [("0123456789", false), ("0123456789a", true)] {
+            std::fs::write(&file, text).unwrap();
+            let has_turn = read(&file, 10, &mut buffer, &turn).unwrap().is_some();
+            assert_eq!((buffer.as_slice(), has_turn), (text.as_bytes(), is_large));
+        }
+        // As long as `fleet run` takes them, and no longer; with a hole, so that it takes no room.
+        std::fs::File::create(&file).unwrap().set_len(RECORD_MOST + 1).unwrap();
+        assert_eq!(read(&file, 10, &mut buffer, &turn).unwrap_err().kind(), io::ErrorKind::FileTooLarge);
     }
 }
