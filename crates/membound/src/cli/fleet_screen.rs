@@ -11,7 +11,7 @@ use crate::cli::say;
 use crate::cli::usage;
 use crate::now::since_1970;
 use membound_analyze::across::fleet;
-use membound_analyze::across::fleet::finding::Options;
+use membound_analyze::across::fleet::finding::{Direction, Options};
 use membound_analyze::across::fleet::gather::{Gathered, Table};
 use membound_analyze::across::fleet::topology::Topology;
 use membound_analyze::across::fleet::{gather, rows};
@@ -36,7 +36,7 @@ pub struct ScreenArgs {
     /// Share of findings that may be false, in percent
     #[arg(long, value_name = "PERCENT", default_value = "5%", value_parser = rate)]
     pub false_findings: f64,
-    /// End with exit code 1 if a node is slower than its neighbours
+    /// End with exit code 1 if a node is slower than its neighbours, or cases crashed on it or came to wrong results
     #[arg(long)]
     pub fail_on_findings: bool,
     /// List all findings, nodes and switches
@@ -89,10 +89,10 @@ pub fn run(args: &ScreenArgs) -> anyhow::Result<Done> {
         }
         unread.iter().for_each(|unread| say::note(&unread.reason));
     }
-    let is_slower = screening.findings.iter().any(|finding| finding.direction == fleet::finding::Direction::Slower);
-    let done = Done { text, failed: !unread.is_empty() || args.fail_on_findings && is_slower };
+    let is_worse = screening.findings.iter().any(|finding| finding.direction != Direction::Faster);
+    let done = Done { text, failed: !unread.is_empty() || args.fail_on_findings && is_worse };
     let done = with_page(done, args.html.as_deref(), args.format, || document(true));
-    match args.fail_on_findings && !is_slower && screening.cohorts.iter().all(|cohort| cohort.left_out.is_some()) {
+    match args.fail_on_findings && !is_worse && screening.cohorts.iter().all(|cohort| cohort.left_out.is_some()) {
         true => done.unjudged("no node was screened, as too few are alike; give records of more nodes of a kind"),
         false => Ok(done),
     }

@@ -553,6 +553,45 @@ fn the_command_finds_the_node() {
     }
 }
 
+/// A node all of whose reads fail has too few figures to be judged by, or none: that is no pass.
+#[test]
+fn what_crashed_is_a_finding() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().to_str().unwrap();
+    for index in 0..6 {
+        let mut record = node(&format!("n{index}"), 1.0, 50 + index);
+        let is_hit = |visit: &&mut Measurement| match index {
+            // One of two visits: 14 cases. Too little memory, on another node, is no failure.
+            2 => visit.round == 1 && visit.case.to_string().starts_with("load"),
+            4 => true,
+            _ => false,
+        };
+        for visit in record.measurements.iter_mut().filter(is_hit) {
+            visit.outcome = match index {
+                2 => Outcome::Crashed { reason: "SIGILL".into() },
+                _ => Outcome::Unavailable { reason: "too little memory".into() },
+            };
+        }
+        write(folder.path(), &format!("n{index}.jsonl"), &record);
+    }
+    let (code, text, talk) = run(&[path]);
+    assert_eq!(code, Some(0), "{talk}");
+    let text = crate::common::on_one_line(&text);
+    let says = "Cases failed on 1 of 6 nodes: n2 (14 cases crashed or came to wrong results). - None of 5 nodes of 1 kind of hardware \
+                deviates from its neighbours by more than chance.";
+    assert!(text.starts_with(says), "{text}");
+    assert!(text.contains("n4: nothing was measured that could be compared."), "{text}");
+    assert!(text.contains("test: membound report "), "{text}");
+    assert_eq!(run(&[path, "--fail-on-findings"]).0, Some(1));
+    let (_, json, _) = run(&[path, "--format", "json"]);
+    let rows: Vec<ScreenRow> = serde_json::from_str(&json).unwrap();
+    let sentence = "n2: 14 cases crashed or came to wrong results";
+    assert_eq!((rows[0].metric, rows[0].sentence.as_deref()), (Metric::Finding, Some(sentence)));
+    // Nor does it need neighbours.
+    let alone = folder.path().join("n2.jsonl");
+    assert_eq!(run(&[alone.to_str().unwrap(), "--fail-on-findings"]).0, Some(1));
+}
+
 /// What two threads get from memory where the host has the CPUs of a guest far apart is another figure: no node is fast or slow by how
 /// often it was met.
 #[test]

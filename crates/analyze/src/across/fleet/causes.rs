@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use crate::across::fleet::cells::{Backing, Cell, Kind};
 use crate::across::fleet::distances::Distances;
 use crate::across::fleet::finding::{Odd, Options, signed};
-use crate::across::fleet::nodes::{Facts, Fleet, Hardware};
+use crate::across::fleet::nodes::{Facts, Fleet, Hardware, Node};
 use crate::across::verdict::diagnosis::CauseKind;
 use crate::across::verdict::rules::cure;
 use membound_core::stats::cohort;
@@ -77,6 +77,20 @@ pub(crate) fn lost_cores(own: &Hardware, usual: &Hardware) -> Option<Found> {
             "look for cores that are offline (lscpu -e) or switched off in the firmware, and for a package that failed"
                 .into(),
         test: "membound machine".into(),
+    })
+}
+
+/// Cases that crashed or came to wrong results on a node. They have no figures, so nothing else tells of them.
+pub(crate) fn failed_cases(node: &Node) -> Option<Found> {
+    let report = format!("membound report {}", node.file);
+    (node.facts.failed_cases > 0).then(|| Found {
+        cause: None,
+        why: format!("{} crashed or came to wrong results", counted(node.facts.failed_cases, "case")),
+        evidence: Vec::new(),
+        cure: format!(
+            "drain it until {report} and the kernel's log (dmesg) say why: memory or a processor may be failing"
+        ),
+        test: report,
     })
 }
 

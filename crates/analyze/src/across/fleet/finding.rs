@@ -20,8 +20,10 @@ impl Default for Options {
     }
 }
 words! {
-    /// Which way a node deviates.
+    /// Which way a node deviates, worst first.
     Direction, "direction" {
+        /// Cases crashed or came to wrong results, however fast the others are.
+        Failed = "failed",
         /// Slower than its likes.
         Slower = "slower",
         /// Faster than its likes.
@@ -47,7 +49,7 @@ pub struct Finding {
     pub host: String,
     /// Index of its cohort.
     pub cohort: usize,
-    /// Slower or faster.
+    /// Failed, slower or faster.
     pub direction: Direction,
     /// What deviates, most first; empty where a fact alone is the finding.
     pub deviations: Vec<Deviation>,

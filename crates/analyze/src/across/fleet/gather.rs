@@ -290,7 +290,8 @@ impl<'a> Reader<'a> {
         let mut figures: Vec<Figure> = Vec::new();
         let mut seen = Seen::default();
         let distances = HandOvers::of(self.measured(skim)).distances();
-        for (place, visits) in by_case(&skim.visits) {
+        let (cases, failed_cases) = by_case(&skim.visits);
+        for (place, visits) in cases {
             let Some(case) = self.cases.get(place) else { continue };
             for (distance, visits) in by_distance(case, visits, &distances) {
                 let quantities = quantities(case, &visits, skim.clock.hz.0, None);
@@ -309,7 +310,7 @@ impl<'a> Reader<'a> {
                 }
             }
         }
-        (merged(figures), self.facts(skim, class, seen))
+        (merged(figures), Facts { failed_cases, ..self.facts(skim, class, seen) })
     }
 
     /// The visits of a record that came to figures, with their cases.
@@ -427,13 +428,17 @@ fn known(table: &Table, case: &Case, distance: Distance, quantities: &[Quantity]
     Known { cells: quantities.iter().map(place).collect(), steadiness }
 }
 
-/// The visits of each case that came to figures, with their rounds, in the order in which cases were first visited. A fault in any
-/// visit makes the case faulty, as in its row.
-fn by_case(visits: &[SkimmedVisit]) -> Vec<(usize, Vec<(u32, &Measured)>)> {
+/// The place of a case, and its visits that came to figures, with their rounds.
+type OfCase<'a> = (usize, Vec<(u32, &'a Measured)>);
+
+/// The cases that came to figures, in the order in which they were first visited, and how many crashed or came to wrong results. A
+/// fault in any visit makes the case faulty, as in its row.
+fn by_case(visits: &[SkimmedVisit]) -> (Vec<OfCase<'_>>, usize) {
     let mut places: HashMap<usize, usize> = HashMap::new();
-    let mut found: Vec<(usize, Vec<(u32, &Measured)>)> = Vec::new();
-    let mut faulty: HashSet<usize> = HashSet::new();
+    let mut found: Vec<OfCase> = Vec::new();
+    let (mut faulty, mut failed): (HashSet<usize>, HashSet<usize>) = Default::default();
     for visit in visits {
+        failed.extend(visit.outcome.is_failure().then_some(visit.case));
         let at = *places.entry(visit.case).or_insert_with(|| {
             found.push((visit.case, Vec::new()));
             found.len() - 1
@@ -447,7 +452,7 @@ fn by_case(visits: &[SkimmedVisit]) -> Vec<(usize, Vec<(u32, &Measured)>)> {
         }
     }
     found.retain(|(case, visits)| !faulty.contains(case) && !visits.is_empty());
-    found
+    (found, failed.len())
 }
 
 /// By rising cell; figures that mean the same (of one CPU and of another) become one.

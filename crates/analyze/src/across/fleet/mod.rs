@@ -3,8 +3,9 @@
 //! Records are reduced to what is compared, one at a time (`gather.rs`). Machines of the same hardware are a cohort
 //! (`cohorts.rs`). Each figure of a node is held against its cohort's, figures that belong together are held against them
 //! together, and what chance does not explain (`distances.rs`, `stats/cohort.rs`) becomes one finding a node, with the cause that
-//! its pattern and the node's own facts show (`causes.rs`). Nodes under one switch, where they lie is known, can be slow together
-//! (`switches.rs`); and an earlier fleet is a cohort of one for each of today's nodes (`since.rs`).
+//! its pattern and the node's own facts show (`causes.rs`). What crashed on a node is a finding of its own. Nodes under one
+//! switch, where they lie is known, can be slow together (`switches.rs`); and an earlier fleet is a cohort of one for each of
+//! today's nodes (`since.rs`).
 
 pub mod causes;
 pub mod cells;
@@ -19,6 +20,7 @@ pub mod since;
 pub mod switches;
 pub mod topology;
 
+use crate::across::fleet::causes::Found;
 use crate::across::fleet::cohorts::COHORT_LEAST;
 use crate::across::fleet::distances::Distances;
 use crate::across::fleet::finding::{Direction, Finding, Options};
@@ -46,6 +48,7 @@ pub fn screen(fleet: &Fleet, then: Option<&Fleet>, topology: Option<&Topology>, 
         options,
     };
     for cohort in cohorts {
+        screening.findings.extend(failures(fleet, &cohort.nodes, screening.cohorts.len()));
         if let Some(left_out) = cohort.left_out(fleet) {
             screening.cohorts.push(CohortReport::unscreened(cohort.name, cohort.nodes, left_out));
             continue;
@@ -68,8 +71,36 @@ pub fn screen(fleet: &Fleet, then: Option<&Fleet>, topology: Option<&Topology>, 
     screening
 }
 
-fn rank(finding: &Finding) -> (bool, f64) {
-    (finding.direction == Direction::Faster, -finding.worst().abs())
+fn rank(finding: &Finding) -> (Direction, f64) {
+    (finding.direction, -finding.worst().abs())
+}
+
+/// Nodes on which cases crashed or came to wrong results: alone of their kind or not, they need no neighbours.
+fn failures(fleet: &Fleet, nodes: &[usize], cohort: usize) -> Vec<Finding> {
+    let of = |node: &usize| {
+        let found = causes::failed_cases(&fleet.nodes[*node])?;
+        Some(finding(fleet, *node, cohort, Direction::Failed, found))
+    };
+    nodes.iter().filter_map(of).collect()
+}
+
+/// Of a node of which no more is known than what was found.
+fn finding(fleet: &Fleet, node: usize, cohort: usize, direction: Direction, found: Found) -> Finding {
+    let Found { cause, why, evidence, cure, test } = found;
+    Finding {
+        node,
+        host: fleet.nodes[node].host.clone(),
+        cohort,
+        direction,
+        deviations: Vec::new(),
+        alike: Vec::new(),
+        cause,
+        why,
+        evidence,
+        cure,
+        test,
+        switch: None,
+    }
 }
 
 /// Nodes whose figures stand out, and those that lack cores, whatever the others of theirs still do.
@@ -87,51 +118,58 @@ fn findings(fleet: &Fleet, distances: &Distances, usual: &Hardware, cohort: usiz
             (found, lost) => found.or(lost)?,
         };
         let direction = if is_slower { Direction::Slower } else { Direction::Faster };
-        let node = distances.nodes[place];
-        Some(Finding {
-            node,
-            host: fleet.nodes[node].host.clone(),
-            cohort,
-            direction,
-            alike: distances.levels_alike(fleet, place, options.noise),
-            deviations,
-            cause: found.cause,
-            why: found.why,
-            evidence: found.evidence,
-            cure: found.cure,
-            test: found.test,
-            switch: None,
-        })
+        let alike = distances.levels_alike(fleet, place, options.noise);
+        let finding = finding(fleet, distances.nodes[place], cohort, direction, found);
+        Some(Finding { alike, deviations, ..finding })
     };
     (0..distances.nodes.len()).filter_map(of).collect()
 }
 
 fn sentences(fleet: &Fleet, screening: &Screening) -> Vec<String> {
-    let screened: usize =
-        screening.cohorts.iter().filter(|cohort| cohort.left_out.is_none()).map(|cohort| cohort.nodes.len()).sum();
+    let has_figures = |node: &&usize| !fleet.nodes[**node].figures.is_empty();
+    let of_cohort = |cohort: &CohortReport| cohort.nodes.iter().filter(has_figures).count();
+    let screened: usize = screening.cohorts.iter().filter(|cohort| cohort.left_out.is_none()).map(of_cohort).sum();
     let of = |direction| screening.findings.iter().filter(|finding| finding.direction == direction).count();
-    let (slower, faster) = (of(Direction::Slower), of(Direction::Faster));
+    let (failed, slower, faster) = (of(Direction::Failed), of(Direction::Slower), of(Direction::Faster));
     let cohorts = screening.cohorts.iter().filter(|cohort| cohort.left_out.is_none()).count();
     let among = format!("{} of {} of hardware", counted(screened, "node"), counted(cohorts, "kind"));
     let are_slower = if slower == 1 { "is slower than its neighbours" } else { "are slower than their neighbours" };
     let first = match (screened, slower, faster) {
         (0, ..) => format!("{} read, none screened: no {COHORT_LEAST} are alike.", counted(fleet.nodes.len(), "node")),
-        (_, 0, 0) => format!("All alike: none of {among} deviates from its neighbours by more than chance."),
+        (_, 0, 0) => {
+            let all_alike = if failed == 0 { "All alike: none" } else { "None" };
+            format!("{all_alike} of {among} deviates from its neighbours by more than chance.")
+        }
         (_, 0, faster) => format!("{faster} of {among} faster than their neighbours, none slower."),
-        (_, slower, 0) => format!("{slower} of {among} {are_slower}: {}.", worst(screening)),
-        (_, slower, faster) => format!("{slower} of {among} {are_slower}, {faster} faster: {}.", worst(screening)),
+        (_, slower, 0) => format!("{slower} of {among} {are_slower}: {}.", named(screening, Direction::Slower)),
+        (_, slower, faster) => {
+            format!("{slower} of {among} {are_slower}, {faster} faster: {}.", named(screening, Direction::Slower))
+        }
     };
-    let mut sentences = vec![first];
+    let mut sentences: Vec<String> = Vec::new();
+    sentences.extend((failed > 0).then(|| {
+        let (all, named) = (counted(fleet.nodes.len(), "node"), named(screening, Direction::Failed));
+        format!("Cases failed on {failed} of {all}: {named}.")
+    }));
+    sentences.push(first);
     sentences.extend(screening.switches.iter().filter(|line| line.is_slow).map(SwitchLine::sentence));
     sentences.extend(screening.since.iter().flat_map(Since::sentences));
     sentences
 }
 
-/// The slow nodes that deviate most, and why: `n3 (15 of 16 memory modules), n8 (no cause found) and 4 more`.
-fn worst(screening: &Screening) -> String {
-    let slower = screening.findings.iter().filter(|finding| finding.direction == Direction::Slower);
-    let named: Vec<String> = slower.map(|finding| format!("{} ({})", finding.host, finding.why)).collect();
+/// The nodes that deviate most this way, and why: `n3 (15 of 16 memory modules), n8 (no cause found) and 4 more`.
+fn named(screening: &Screening, direction: Direction) -> String {
+    let ours = screening.findings.iter().filter(|finding| finding.direction == direction);
+    let named: Vec<String> = ours.map(|finding| format!("{} ({})", finding.host, finding.why)).collect();
     some(&named, 2)
+}
+
+/// Which nodes came to no figure, though their neighbours did.
+fn unmeasured(fleet: &Fleet, screening: &Screening) -> Option<String> {
+    let screened = screening.cohorts.iter().filter(|cohort| cohort.left_out.is_none()).flat_map(|cohort| &cohort.nodes);
+    let nodes = screened.map(|node| &fleet.nodes[*node]).filter(|node| node.figures.is_empty());
+    let names: Vec<String> = nodes.map(|node| node.host.clone()).collect();
+    (!names.is_empty()).then(|| format!("{}: nothing was measured that could be compared.", some(&names, 4)))
 }
 
 fn notes(fleet: &Fleet, screening: &Screening, topology: Option<&Topology>) -> Vec<String> {
@@ -143,6 +181,7 @@ fn notes(fleet: &Fleet, screening: &Screening, topology: Option<&Topology>) -> V
             Some(format!("{}: {} ({}).", some(&names, 4), cohort.left_out.as_ref()?, cohort.name))
         })
         .collect();
+    notes.extend(unmeasured(fleet, screening));
     if let Some(topology) = topology {
         let unknown: Vec<String> = fleet
             .nodes

@@ -77,6 +77,8 @@ pub struct Facts {
     pub cpu_time: Option<f64>,
     /// Whether it is a virtual machine.
     pub is_virtual: bool,
+    /// Cases that crashed or came to wrong results.
+    pub failed_cases: usize,
     /// Settings by name, as far as they could be read, in the same order on all nodes.
     pub settings: Vec<(&'static str, Arc<str>)>,
 }

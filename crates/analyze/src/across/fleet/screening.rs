@@ -44,7 +44,7 @@ impl CohortReport {
 pub struct Screening {
     /// Cohorts, the largest first.
     pub cohorts: Vec<CohortReport>,
-    /// Findings: slower ones first, by their greatest deviation.
+    /// Findings: what failed, then what is slower, each by its greatest deviation.
     pub findings: Vec<Finding>,
     /// Switches, where their file was given.
     pub switches: Vec<SwitchLine>,
