@@ -336,6 +336,61 @@ fn cells_of_two_fleets_are_the_same_by_what_they_mean() {
     assert!(!since.changes.is_empty() && since.changes.iter().all(|change| change.change.abs() < 1e-6), "{since:?}");
 }
 
+/// A limit of one node among others without, and of one that is less than theirs: the time of 32 CPUs.
+#[test]
+fn a_limit_on_cpu_time_is_a_cause_where_neighbours_have_none_or_more() {
+    for (usual, says) in [(None, "its neighbours have no such limit"), (Some(64.0), "its neighbours that of 64.0")] {
+        let mut simulated = Simulated::new(22, Noise::Normal);
+        let (mut fleet, _) = simulated.fleet(40, None, 0.0);
+        let hardware = fleet.nodes[0].hardware.clone();
+        fleet.nodes[3] = simulated.node("n3", &hardware, 0.9, None);
+        for (index, node) in fleet.nodes.iter_mut().enumerate() {
+            let limit = if index == 3 { Some(32.0) } else { usual };
+            let text = limit.map_or("none".to_string(), |cpus: f64| format!("{cpus} CPUs"));
+            node.facts.cpu_time = limit;
+            node.facts.settings.push(("limit of CPU time", text.into()));
+        }
+        let screening = screened(&fleet);
+        let [finding] = &screening.findings[..] else { panic!("{:?}", screening.findings) };
+        assert_eq!((finding.host.as_str(), finding.cause), ("n3", Some(CauseKind::CpuTime)));
+        let evidence = format!("a control group allows it the time of 32.0 CPUs, {says}");
+        assert_eq!(finding.evidence[0], evidence);
+    }
+}
+
+/// Time that others take slows a node down: one that is faster has it from something else.
+#[test]
+fn a_faster_node_is_not_so_by_what_others_take() {
+    for (speed, direction, cause) in
+        [(1.2, Direction::Faster, None), (0.8, Direction::Slower, Some(CauseKind::TimeTaken))]
+    {
+        let mut simulated = Simulated::new(23, Noise::Normal);
+        let (mut fleet, _) = simulated.fleet(40, None, 0.0);
+        let hardware = fleet.nodes[0].hardware.clone();
+        fleet.nodes[3] = simulated.node("n3", &hardware, speed, None);
+        fleet.nodes[3].facts.steal_share = Some(0.05);
+        let screening = screened(&fleet);
+        let [finding] = &screening.findings[..] else { panic!("{:?}", screening.findings) };
+        assert_eq!((finding.direction, finding.cause), (direction, cause));
+    }
+}
+
+/// The page cache comes between what facts and what the pattern tell of huge pages.
+#[test]
+fn what_a_fact_tells_needs_no_pattern() {
+    let mut simulated = Simulated::new(24, Noise::Normal);
+    let (mut fleet, _) = simulated.fleet(40, None, 0.0);
+    let hardware = fleet.nodes[0].hardware.clone();
+    fleet.nodes[3] = simulated.node("n3", &hardware, 1.0, Some((Fault::HugePages, 0.12)));
+    fleet.nodes[3].facts.page_cache_share = Some(0.7);
+    let screening = screened(&fleet);
+    let [finding] = &screening.findings[..] else { panic!("{:?}", screening.findings) };
+    assert_eq!(finding.cause, Some(CauseKind::PageSize));
+    let holds = |part: &str| finding.evidence.iter().filter(|text| text.contains(part)).count();
+    let parts = ["0% of the memory that was wanted in huge pages", "page cache held 70%", "large working sets"];
+    assert_eq!(parts.map(holds), [1, 1, 0], "{:?}", finding.evidence);
+}
+
 /// Where neighbours are too few nothing was compared, which is not the same as nothing found.
 #[test]
 fn too_few_neighbours_are_no_pass() {

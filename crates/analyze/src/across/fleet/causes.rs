@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use crate::across::fleet::cells::{Backing, Cell, Kind};
 use crate::across::fleet::distances::Distances;
 use crate::across::fleet::finding::{Odd, Options, signed};
-use crate::across::fleet::nodes::{Facts, Fleet, Hardware, Node};
+use crate::across::fleet::nodes::{CPU_TIME_LIMIT, Facts, Fleet, Hardware, NO_LIMIT, Node};
 use crate::across::verdict::diagnosis::CauseKind;
 use crate::across::verdict::rules::cure;
 use membound_core::stats::cohort;
@@ -256,9 +256,12 @@ pub(crate) fn cause(fleet: &Fleet, distances: &Distances, typical: &Typical, pla
     let facts = &fleet.nodes[distances.nodes[place]].facts;
     let pattern = Pattern::of(fleet, distances, place, options.noise);
     let scene = Scene { facts, typical, pattern: &pattern };
-    let mut found: Vec<(CauseKind, Reason)> =
-        RULES.iter().filter_map(|(kind, rule)| Some((*kind, rule(&scene)?))).collect();
-    found.dedup_by_key(|found| found.0);
+    let mut found: Vec<(CauseKind, Reason)> = Vec::new();
+    for (kind, rule) in RULES {
+        // What facts tell needs no pattern.
+        let is_new = !found.iter().any(|(known, _)| *known == kind);
+        found.extend(rule(&scene).filter(|_| is_new).map(|reason| (kind, reason)));
+    }
     let mut evidence: Vec<String> = found.iter().map(|(_, reason)| reason.1.clone()).collect();
     evidence.extend(differences(&scene));
     match found.into_iter().next() {
@@ -300,10 +303,12 @@ fn unexplained(pattern: &Pattern) -> &'static str {
 
 fn cpu_time(scene: &Scene<'_>) -> Option<Reason> {
     let own = scene.facts.cpu_time?;
-    let usual = scene.typical.numbers[number::CPU_TIME].map(|usual| usual.middle);
-    let is_less = usual.is_none_or(|usual| own < 0.99 * usual) && scene.typical.is_rare_limit();
-    let evidence =
-        format!("a control group allows it the time of {} CPUs, its neighbours have no such limit", significant(own));
+    // A number is usual among those that have one.
+    let has_usually_none = scene.typical.settings.get(CPU_TIME_LIMIT).is_some_and(|usual| usual == NO_LIMIT);
+    let usual = scene.typical.numbers[number::CPU_TIME].filter(|_| !has_usually_none).map(|usual| usual.middle);
+    let is_less = usual.is_none_or(|usual| own < 0.99 * usual);
+    let usual = usual.map_or_else(|| "have no such limit".into(), |cpus| format!("that of {}", significant(cpus)));
+    let evidence = format!("a control group allows it the time of {} CPUs, its neighbours {usual}", significant(own));
     (is_less && scene.pattern.has_slow_memory())
         .then(|| ("a limit on CPU time".into(), evidence, "raise cpu.max of the group (systemd: CPUQuota=)"))
 }
@@ -329,6 +334,10 @@ fn clock(scene: &Scene<'_>) -> Option<Reason> {
 }
 
 fn time_taken(scene: &Scene<'_>) -> Option<Reason> {
+    let pattern = scene.pattern;
+    if !pattern.has_slow_core() && !pattern.is_down(pattern.l3) && !pattern.has_slow_memory() {
+        return None;
+    }
     let steal = scene.typical.higher(scene.facts, number::STEAL, threshold::STEAL);
     let disturbed = scene.typical.higher(scene.facts, number::DISTURBED, threshold::DISTURBED);
     let steal = steal.map(|(own, usual)| {
@@ -463,13 +472,6 @@ fn few_channels_by_pattern(scene: &Scene<'_>) -> Option<Reason> {
         format!("bandwidth of memory alone is at {}; caches and latency are as its neighbours'", signed(memory));
     (pattern.is_down(Some(memory)) && caches_hold && latency_holds)
         .then(|| ("as if memory channels were missing".into(), evidence, cure::CHANNELS))
-}
-
-impl Typical {
-    /// Whether few have a limit on CPU time.
-    fn is_rare_limit(&self) -> bool {
-        self.settings.get("limit of CPU time").is_none_or(|usual| usual == "none")
-    }
 }
 
 /// Settings that are not the usual ones, as further evidence.

@@ -14,7 +14,7 @@ use crate::across::compare::environment;
 use crate::across::compare::environment::FACTS;
 use crate::across::fleet::Fleet;
 use crate::across::fleet::cells::{Cell, Kind};
-use crate::across::fleet::nodes::{Facts, Figure, Hardware, Node};
+use crate::across::fleet::nodes::{CPU_TIME_LIMIT, Facts, Figure, Hardware, NO_LIMIT, Node};
 use crate::visits::fast_tenth;
 use crate::wording::some;
 use membound_core::case::Case;
@@ -332,7 +332,7 @@ impl<'a> Reader<'a> {
         let limit = limits.as_ref().and_then(|limits| limits.cpu_time.known());
         let least = limit.into_iter().flatten().map(|limit| limit.cpus).min_by(f64::total_cmp);
         let mut settings = class.settings.clone();
-        settings.push(("limit of CPU time", least.map_or("none".into(), |cpus| Arc::from(format!("{cpus} CPUs")))));
+        settings.push((CPU_TIME_LIMIT, least.map_or(NO_LIMIT.into(), |cpus| Arc::from(format!("{cpus} CPUs")))));
         settings.push(("tool", Arc::from(&*skim.tool)));
         Facts {
             clock_hz: median(seen.clocks),

@@ -82,6 +82,11 @@ pub struct Facts {
     /// Settings by name, as far as they could be read, in the same order on all nodes.
     pub settings: Vec<(&'static str, Arc<str>)>,
 }
+/// The setting that says how many CPUs' time a control group allows,
+pub(crate) const CPU_TIME_LIMIT: &str = "limit of CPU time";
+/// and its value where that is all.
+pub(crate) const NO_LIMIT: &str = "none";
+
 impl Facts {
     /// A setting's value.
     pub fn setting(&self, name: &str) -> Option<&str> {
