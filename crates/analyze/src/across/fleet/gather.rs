@@ -27,7 +27,7 @@ use membound_core::record::skim::{Cases, Skim, SkimmedMachine, SkimmedVisit};
 use membound_core::record::{Measured, Outcome, Record, RecordError, is_cut_off};
 use membound_core::stats::cohort;
 use membound_core::stats::quantiles::median;
-use membound_core::units::utc;
+use membound_core::units::{counted, utc};
 
 /// A record whose run began later than this many seconds from now is from the future.
 const CLOCKS_APART_S: u64 = 300;
@@ -114,25 +114,23 @@ fn gathered(files: &[PathBuf], all: Vec<(usize, Result<Gleaned, String>)>, cells
     for (index, found) in all {
         match found {
             Ok(found) => {
-                cut.extend(found.is_cut.then(|| found.node.host.clone()));
-                stopped.extend(found.was_interrupted.then(|| found.node.host.clone()));
+                let place = gathered.fleet.nodes.len();
+                cut.extend(found.is_cut.then_some(place));
+                stopped.extend(found.was_interrupted.then_some(place));
                 gathered.fleet.nodes.push(found.node);
             }
             Err(reason) => gathered.unread.push(Unread { file: files[index].display().to_string(), reason }),
         }
     }
-    let records = |n: usize| if n == 1 { "1 record".into() } else { format!("{n} records") };
-    if !cut.is_empty() {
-        let names = some(&cut, 4);
-        gathered
-            .notes
-            .push(format!("{} did not come to their end, what is whole counts: {names}.", records(cut.len())));
-    }
-    if !stopped.is_empty() {
-        let names = some(&stopped, 4);
-        gathered.notes.push(format!("{} stopped early, what was measured counts: {names}.", records(stopped.len())));
-    }
-    gathered.notes.extend(keep_apart(&mut gathered.fleet.nodes));
+    let apart = keep_apart(&mut gathered.fleet.nodes);
+    let records = |places: &[usize], what: &str| {
+        let names: Vec<String> = places.iter().map(|place| gathered.fleet.nodes[*place].host.clone()).collect();
+        (!places.is_empty()).then(|| format!("{} {what}: {}.", counted(places.len(), "record"), some(&names, 4)))
+    };
+    let ends = if cut.len() == 1 { "its end" } else { "their end" };
+    let cut = records(&cut, &format!("did not come to {ends}, what is whole counts"));
+    let stopped = records(&stopped, "stopped early, what was measured counts");
+    gathered.notes.extend(cut.into_iter().chain(stopped).chain(apart));
     gathered
 }
 

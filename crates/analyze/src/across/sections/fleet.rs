@@ -57,7 +57,9 @@ pub fn document(fleet: &Fleet, screening: &Screening, unread: &[Unread], notes: 
         screening.cohorts.iter().map(|cohort| format!("{} x {}", cohort.nodes.len(), cohort.name)).collect();
     let more = kinds.len().saturating_sub(KINDS);
     let facts = kinds.into_iter().take(KINDS).chain((more > 0).then(|| format!("and {more} more kinds")));
-    Document { facts: facts.collect(), ..Document::new(title, screening.sentences.clone(), sections) }
+    let unused = (!unread.is_empty()).then(|| format!("{} could not be used.", counted(unread.len(), "record")));
+    let sentences = screening.sentences.iter().cloned().chain(unused).collect();
+    Document { facts: facts.collect(), ..Document::new(title, sentences, sections) }
 }
 
 fn list(id: &'static str, title: &str, lines: impl Iterator<Item = String>, most: usize, rest: &str) -> Section {
