@@ -160,6 +160,11 @@ impl Case {
         self.streams.iter().find(|named| named.stream == stream).map_or(self.memory, |named| named.memory)
     }
 
+    /// The memory that it asks for: its own, and that of single streams.
+    pub fn memories(&self) -> impl Iterator<Item = MemorySpec> + '_ {
+        [self.memory].into_iter().chain(self.streams.iter().map(|named| named.memory))
+    }
+
     /// Whether a stream is mapped anew before each sample.
     pub fn is_fresh(&self, stream: &str) -> bool {
         let is_named = self.streams.is_empty() || self.streams.iter().any(|named| named.stream == stream);

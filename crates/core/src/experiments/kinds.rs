@@ -14,16 +14,12 @@ pub const REGULAR: MemorySpec = MemorySpec::of(MemoryKind::Heap);
 /// Bytes of the buffer: those of the published experiment (32 MB of doubles).
 pub const BUFFER: Bytes = Bytes::mib(32);
 
-/// Kinds whose memory is a file on disk. A default run leaves them out: it must not write hundreds of megabytes to a
-/// disk that nobody named.
-const ON_DISK: [MemoryKind; 4] =
-    [MemoryKind::FilePrivate, MemoryKind::FilePrivateCold, MemoryKind::FileShared, MemoryKind::FileSharedCold];
-
 /// For each kind: first use, then copying to it from regular memory, storing to it and loading from it. Kinds are
 /// those of `choice`, or all; its first size is the buffer's.
 pub fn kinds(frame: &Frame, choice: &Choice, breadth: Breadth) -> Result<Vec<Case>, PlanError> {
     let chosen: Vec<MemorySpec> = if choice.memory.is_empty() {
-        let all = MemoryKind::ALL.iter().filter(|kind| breadth == Breadth::Whole || !ON_DISK.contains(kind));
+        // A default run must not write hundreds of megabytes to a disk that nobody named.
+        let all = MemoryKind::ALL.iter().filter(|kind| breadth == Breadth::Whole || !kind.is_on_disk());
         all.map(|&kind| MemorySpec::of(kind)).collect()
     } else {
         // Every kind is held against regular memory, and memory types against write-back.
@@ -74,7 +70,7 @@ impl Plan {
             cases.push(self.alone("store", StoreKind::Nt, LoadKind::Regular, memory));
             cases.push(self.alone("store", StoreKind::NtMasked, LoadKind::Regular, memory));
             cases.push(self.alone("load", StoreKind::Regular, LoadKind::Nt, memory));
-            if ON_DISK.contains(&memory.kind) {
+            if memory.kind.is_on_disk() {
                 let load = self.alone("load", StoreKind::Regular, LoadKind::Regular, memory);
                 cases.push(Case { protocol: Protocol::FirstUse, ..load });
             }

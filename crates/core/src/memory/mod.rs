@@ -100,6 +100,17 @@ impl MemoryKind {
         }
     }
 
+    /// Whether it is a file on disk.
+    pub fn is_on_disk(self) -> bool {
+        use MemoryKind::{FilePrivate, FilePrivateCold, FileShared, FileSharedCold};
+        matches!(self, FilePrivate | FilePrivateCold | FileShared | FileSharedCold)
+    }
+
+    /// Whether it is the memory of a PCI device.
+    pub fn is_of_a_device(self) -> bool {
+        matches!(self, MemoryKind::Bar | MemoryKind::BarWc)
+    }
+
     /// The kind that a cold one is from its second use on; any other is itself.
     pub fn warm(self) -> MemoryKind {
         match self {

@@ -388,7 +388,7 @@ impl Region {
 
 /// Takes what memory of a kind takes of what is free: a device's own, and pools that were set aside, take nothing of it.
 fn claim(kind: MemoryKind, bytes: usize, allowance: &Allowance) -> Result<Option<Claim>, NoMemory> {
-    if kind.pool_page().is_some() || matches!(kind, MemoryKind::Bar | MemoryKind::BarWc) {
+    if kind.pool_page().is_some() || kind.is_of_a_device() {
         return Ok(None);
     }
     allowance.claim(Bytes(bytes as u64)).map(Some)

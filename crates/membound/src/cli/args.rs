@@ -7,13 +7,14 @@ use crate::cli::usage::usage;
 use crate::cli::words::{chosen, kernels, one_of};
 use membound_analyze::report::Report;
 use membound_analyze::section::Document;
-use membound_core::case::USUAL_MEMORY;
+use membound_core::case::{Case, USUAL_MEMORY};
 use membound_core::experiments::choice::Choice;
 use membound_core::kernel::catalog::{CATALOG, Kernel};
 use membound_core::kernel::{Element, LoadKind, StoreKind, Width};
 use membound_core::machine::Machine;
 use membound_core::machine::cpuset::CpuSet;
 use membound_core::machine::devices::DeviceName;
+use membound_core::memory::MemoryKind;
 use membound_core::memory::policy::NODES;
 use membound_core::units::{Bytes, parse_duration};
 use membound_measure::memory::places::Places;
@@ -230,8 +231,8 @@ impl PlaceArgs {
         self.device.as_ref()?.to_str()?.parse().ok()
     }
 
-    /// The places that the user named, and the usual ones for the rest.
-    pub fn places(&self) -> anyhow::Result<Places> {
+    /// The places that the user named for these cases, and the usual ones for the rest.
+    pub fn of(&self, cases: &[Case]) -> anyhow::Result<Places> {
         if self.allow_device_writes.is_some() && self.allow_device_writes != self.device {
             return Err(usage(
                 "--allow-device-writes must name the same file as --device; only that one is written to",
@@ -249,6 +250,7 @@ impl PlaceArgs {
                 path.display()
             )));
         }
+        self.refuse_idle(cases)?;
         let usual = Places::default();
         Ok(Places {
             folder: self.dir.clone().unwrap_or(usual.folder),
@@ -257,6 +259,24 @@ impl PlaceArgs {
             bar_writes: self.allow_device_writes.is_some(),
             ..usual
         })
+    }
+
+    /// Refuses a place in which none of these cases has memory: other memory than the user means would be measured.
+    fn refuse_idle(&self, cases: &[Case]) -> anyhow::Result<()> {
+        let lies =
+            |is_in: fn(MemoryKind) -> bool| cases.iter().flat_map(Case::memories).any(|memory| is_in(memory.kind));
+        let idle = [
+            ("--dir", self.dir.is_some() && !lies(MemoryKind::is_on_disk), "file-shared"),
+            ("--dax", self.dax.is_some() && !lies(|kind| kind == MemoryKind::Dax), "dax"),
+            ("--device", self.device.is_some() && !lies(MemoryKind::is_of_a_device), "bar"),
+        ];
+        match idle.into_iter().find(|(_, is_idle, _)| *is_idle) {
+            Some((flag, _, kind)) => Err(usage(format!(
+                "nothing here lies in the place that {flag} names; name a kind of memory that does, such as --memory {kind}, or \
+                 leave out {flag}"
+            ))),
+            None => Ok(()),
+        }
     }
 }
 
@@ -441,4 +461,32 @@ pub(crate) fn make_folder(path: &Path) -> anyhow::Result<()> {
 /// The current folder, for default paths.
 pub(crate) fn here() -> PathBuf {
     PathBuf::from(".")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use membound_core::case::{StreamMemory, Work};
+    use membound_core::memory::MemorySpec;
+
+    #[test]
+    fn a_place_in_which_nothing_lies_is_refused() {
+        let case = |kind: MemoryKind| Case::new(Work::Idle, MemorySpec::of(kind), vec![0], Bytes::kib(16));
+        let none = PlaceArgs { dir: None, dax: None, device: None, allow_device_writes: None };
+        let some = || Some(PathBuf::from("/"));
+        let places = [
+            ("--dir", PlaceArgs { dir: some(), ..none.clone() }, MemoryKind::FilePrivateCold, "--memory file-shared"),
+            ("--dax", PlaceArgs { dax: some(), ..none.clone() }, MemoryKind::Dax, "--memory dax"),
+            ("--device", PlaceArgs { device: some(), ..none.clone() }, MemoryKind::BarWc, "--memory bar"),
+        ];
+        assert!(none.of(&[case(MemoryKind::Thp)]).is_ok());
+        for (flag, places, kind, cure) in places {
+            let said = places.of(&[case(MemoryKind::Thp), case(MemoryKind::Tmpfs)]).unwrap_err().to_string();
+            assert!(said.contains(cure) && said.contains(&format!("leave out {flag}")), "{said}");
+            assert!(places.of(&[case(MemoryKind::Thp), case(kind)]).is_ok(), "{flag}");
+            let stream = StreamMemory { stream: "a".into(), memory: MemorySpec::of(kind) };
+            let of_a_stream = Case { streams: vec![stream], ..case(MemoryKind::Thp) };
+            assert!(places.of(&[of_a_stream]).is_ok(), "{flag}, one stream");
+        }
+    }
 }

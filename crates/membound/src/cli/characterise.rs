@@ -73,6 +73,8 @@ fn has_room(machine: &Machine) -> anyhow::Result<()> {
 pub fn run(args: &CharacteriseArgs) -> anyhow::Result<Done> {
     let started = Instant::now();
     args.detail.refuse_unless(args.run.format == Format::Table)?;
+    let is_idle = args.out.is_some() && args.run.record.is_some() && args.run.html.is_some();
+    args::refuse([("--out", is_idle)], "--record and --html say where the record and the page go")?;
     let budget = args.run.budget.unwrap_or(args.usual_budget());
     if budget < LEAST_BUDGET {
         return Err(usage("a default run needs at least 2 s; give --budget 2s or more"));

@@ -49,10 +49,10 @@ pub struct CheckArgs {
     #[arg(long, value_name = "FILE|NAME", value_parser = sheets(), hide_possible_values = true)]
     pub spec: Option<PathBuf>,
     /// How much slower than the baseline a figure may be
-    #[arg(long, value_name = "PERCENT", default_value = "5%", value_parser = percent, allow_hyphen_values = true)]
+    #[arg(long, value_name = "PERCENT", default_value = "5%", value_parser = percent, allow_hyphen_values = true, requires = "baseline")]
     pub tolerance: f64,
     /// How much of the sheet's limits must be reached
-    #[arg(long, value_name = "PERCENT", default_value = "60%", value_parser = percent, allow_hyphen_values = true)]
+    #[arg(long, value_name = "PERCENT", default_value = "60%", value_parser = percent, allow_hyphen_values = true, requires = "spec")]
     pub reach: f64,
     /// Time to spend, waiting for another check included
     #[arg(long, value_name = "TIME", default_value = "15s", value_parser = budget, allow_hyphen_values = true)]

@@ -262,10 +262,10 @@ impl<'a> Job<'a> {
         also: &mut dyn FnMut(&Report) -> anyhow::Result<()>,
     ) -> anyhow::Result<Done> {
         let Job { args, session, table, places, no_device, is_last } = self;
+        let places = places.map_or_else(|| Ok(Places::default()), |places| places.of(cases))?;
         if args.list {
             return Ok(Done::ok(list(cases)));
         }
-        let places = places.map_or_else(|| Ok(Places::default()), PlaceArgs::places)?;
         let mut here = Here::new(cases, Places { no_device, ..places }, args.verify)?;
         let page = Page::reserve(args)?;
         let (last, first): (Vec<Case>, Vec<Case>) = cases.iter().cloned().partition(is_last);
