@@ -29,6 +29,9 @@ struct Family {
     samples: Vec<(String, f64)>,
 }
 
+/// How every file begins.
+pub const BEGIN: &str = "# HELP membound_";
+
 const IN_A_ROW: &str = "membound_check_skips_in_a_row";
 
 /// Checks in a row that were left out, as an earlier file says.

@@ -458,6 +458,16 @@ pub(crate) fn make_folder(path: &Path) -> anyhow::Result<()> {
     })
 }
 
+/// Whether two paths name one file, be it there or not.
+pub(crate) fn is_same(a: &Path, b: &Path) -> bool {
+    let beside = |path: &Path| {
+        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        Some(folder.canonicalize().ok()?.join(path.file_name()?))
+    };
+    let whole = |path: &Path| path.canonicalize().ok().or_else(|| beside(path));
+    whole(a).is_some() && whole(a) == whole(b)
+}
+
 /// The current folder, for default paths.
 pub(crate) fn here() -> PathBuf {
     PathBuf::from(".")

@@ -13,7 +13,7 @@ use crate::cli::measure::Session;
 use crate::cli::say;
 use crate::cli::usage::{Usage, usage};
 use crate::cli::words::sheets;
-use crate::cli::{compare, measure};
+use crate::cli::{compare, measure, metrics};
 use crate::now::since_1970;
 use membound_analyze::across::check;
 use membound_analyze::across::check::{Checkup, Criteria, Health, Probe};
@@ -109,6 +109,16 @@ impl CheckArgs {
     fn is_judged(&self) -> bool {
         self.baseline.is_some() || self.spec.is_some()
     }
+
+    fn lock(&self) -> PathBuf {
+        self.lock.clone().unwrap_or_else(turn::usual_path)
+    }
+
+    /// Refuses to write the result over something else, such as the baseline, or over what the check is about to make.
+    fn refuse_other(&self) -> anyhow::Result<()> {
+        let Some(path) = &self.prometheus else { return Ok(()) };
+        metrics::refuse_other(path, &[("--record", self.record.as_deref()), ("--lock", Some(self.lock().as_path()))])
+    }
 }
 
 /// Outcome of the check.
@@ -128,6 +138,7 @@ pub fn run(args: &CheckArgs) -> anyhow::Result<Done> {
         }
         watch => watch,
     };
+    args.refuse_other()?;
     let outcome = checked(args, started);
     let in_a_row = 1 + skips_before(args);
     let told = match &outcome {
@@ -232,7 +243,7 @@ fn checked(args: &CheckArgs, started: Instant) -> anyhow::Result<Outcome> {
     };
     let criteria = Criteria { baseline, tolerance: args.tolerance, sheet, reach: args.reach };
     let deadline = started + args.budget;
-    let lock = args.lock.clone().unwrap_or_else(turn::usual_path);
+    let lock = args.lock();
     let turn = Turn::take(&lock, deadline - args.budget.mul_f64(NEEDED))
         .map_err(|fault| usage(format!("cannot lock {}: {fault}; choose another file with --lock", lock.display())));
     let no_turn = match turn {

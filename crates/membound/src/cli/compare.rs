@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 
-use crate::cli::args::{Done, Format, with_page};
+use crate::cli::args::{Done, Format, is_same, with_page};
 use crate::cli::count::percentage;
 use crate::cli::say;
 use crate::cli::usage;
@@ -246,11 +246,6 @@ fn given(path: &Path) -> anyhow::Result<Given> {
 pub(crate) fn records(path: &Path) -> anyhow::Result<Vec<Record>> {
     let paths = if path.is_dir() { records_in(path).map_err(usage)? } else { vec![path.into()] };
     paths.iter().map(|path| Record::read(path).map_err(usage)).collect()
-}
-
-fn is_same(a: &Path, b: &Path) -> bool {
-    let whole = |path: &Path| std::fs::canonicalize(path).ok();
-    whole(a).is_some() && whole(a) == whole(b)
 }
 
 /// Both sides' first cells, and what would give them one in common.

@@ -25,6 +25,7 @@ pub mod machine;
 pub mod manual;
 pub mod measure;
 pub mod memory;
+pub mod metrics;
 pub mod numa;
 pub mod page_cache;
 pub mod pingpong;

@@ -9,9 +9,9 @@ use clap::Args;
 use crate::cli::args::{Done, Format, kernels_named, number, working_set};
 use crate::cli::check::percent;
 use crate::cli::measure::{Session, header, host, list};
-use crate::cli::say;
 use crate::cli::usage::usage;
 use crate::cli::words::{chosen, kernels};
+use crate::cli::{metrics, say};
 use crate::now::since_1970;
 use crate::watch;
 use crate::watch::diary::{Before, Diary};
@@ -158,6 +158,10 @@ pub fn run(args: &WatchArgs) -> anyhow::Result<Done> {
     let session = session(&machine, args);
     let fresh = header(&here, &session);
     let path = args.record.clone().unwrap_or_else(|| PathBuf::from(format!("membound-watch-{}.jsonl", host())));
+    let lock = args.lock.clone().unwrap_or_else(turn::usual_path);
+    if let Some(metrics) = &args.prometheus {
+        metrics::refuse_other(metrics, &[("--record", Some(path.as_path())), ("--lock", Some(lock.as_path()))])?;
+    }
     let known = |fault: &dyn std::fmt::Display| {
         usage(format!("{} can't be added to: {fault}; choose another file with --record", path.display()))
     };
@@ -175,7 +179,7 @@ pub fn run(args: &WatchArgs) -> anyhow::Result<Done> {
         samples: args.samples as usize,
         lasts: args.lasts,
     };
-    let mut around = Around { args, lock: args.lock.clone().unwrap_or_else(turn::usual_path) };
+    let mut around = Around { args, lock };
     let mut unheard = None;
     let mut tell = |row: &WatchRow| {
         let text = if args.format == Format::Jsonl { json::watch(row) } else { row.line() + "\n" };
