@@ -369,15 +369,26 @@ impl Done {
 }
 
 /// What is done, and its page, where one was asked for: where that can't be written the command has failed, and what it has to show
-/// is shown.
-pub(crate) fn with_page(done: Done, page: Option<&Path>, format: Format, document: impl FnOnce() -> Document) -> Done {
-    let Some(path) = page else { return done };
+/// is shown. Exit code 1 of a gate is its verdict and nothing else, so there the fault is exit code 2, unless the verdict is 1.
+pub(crate) fn with_page(
+    done: Done,
+    page: Option<&Path>,
+    format: Format,
+    is_gate: bool,
+    document: impl FnOnce() -> Document,
+) -> anyhow::Result<Done> {
+    let Some(path) = page else { return Ok(done) };
     match write_page(document(), path) {
         Ok(()) if format == Format::Table => {
-            Done { text: format!("{}\nWritten: {}\n", done.text, path.display()), ..done }
+            Ok(Done { text: format!("{}\nWritten: {}\n", done.text, path.display()), ..done })
         }
-        Ok(()) => done,
-        Err(fault) => done.lacking(&fault),
+        Ok(()) => Ok(done),
+        Err(fault) if is_gate && !done.failed => {
+            // Who can't have the page reads what was found.
+            let _ = say::answer(&done.text);
+            Err(fault)
+        }
+        Err(fault) => Ok(done.lacking(&fault)),
     }
 }
 

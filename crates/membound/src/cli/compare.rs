@@ -107,7 +107,7 @@ pub fn run(args: &CompareArgs) -> anyhow::Result<Done> {
     let is_worse = comparison.count(Verdict::Slower) > 0 || comparison.broken().next().is_some();
     let done = Done { text, failed: args.how.fail_on_regression && is_worse };
     let document = || sections::document(&comparison, true);
-    let done = with_page(done, args.how.html.as_deref(), args.how.format, document);
+    let done = with_page(done, args.how.html.as_deref(), args.how.format, args.how.fail_on_regression, document)?;
     match unjudged(&comparison).filter(|_| args.how.fail_on_regression && !is_worse) {
         Some(why) => done.unjudged(&why),
         None => Ok(done),
@@ -144,7 +144,7 @@ fn side_by_side(args: &CompareArgs, mut sides: Vec<Side>) -> anyhow::Result<Done
     }
     let done = Done::ok(args.how.format.drawn(&sections::columns(&several, args.how.all)));
     let document = || sections::columns(&several, true);
-    Ok(with_page(done, args.how.html.as_deref(), args.how.format, document))
+    with_page(done, args.how.html.as_deref(), args.how.format, false, document)
 }
 
 /// What stands at a path.

@@ -22,6 +22,13 @@ pub enum FleetCommand {
     Screen(Box<fleet_screen::ScreenArgs>),
 }
 
+impl FleetArgs {
+    /// Whether exit code 1 is its verdict.
+    pub(crate) fn is_gate(&self) -> bool {
+        matches!(&self.command, FleetCommand::Screen(args) if args.fail_on_findings)
+    }
+}
+
 /// Runs the subcommand; `read` knows all commands that a plan may be.
 pub fn run(args: &FleetArgs, read: fleet_run::Read) -> anyhow::Result<Done> {
     match &args.command {

@@ -17,6 +17,7 @@ use membound_analyze::across::fleet::topology::Topology;
 use membound_analyze::across::fleet::{gather, rows};
 use membound_analyze::across::sections::fleet as sections;
 use membound_analyze::output as view;
+use membound_core::units::counted;
 
 /// Flags of `membound fleet screen`.
 #[derive(Debug, Clone, Args)]
@@ -90,11 +91,19 @@ pub fn run(args: &ScreenArgs) -> anyhow::Result<Done> {
         unread.iter().for_each(|unread| say::note(&unread.reason));
     }
     let is_worse = screening.findings.iter().any(|finding| finding.direction != Direction::Faster);
-    let done = Done { text, failed: !unread.is_empty() || args.fail_on_findings && is_worse };
-    let done = with_page(done, args.html.as_deref(), args.format, || document(true));
-    match args.fail_on_findings && !is_worse && screening.cohorts.iter().all(|cohort| cohort.left_out.is_some()) {
-        true => done.unjudged("no node was screened, as too few are alike; give records of more nodes of a kind"),
-        false => Ok(done),
+    let is_gate = args.fail_on_findings;
+    let done = Done { text, failed: if is_gate { is_worse } else { !unread.is_empty() } };
+    let done = with_page(done, args.html.as_deref(), args.format, is_gate, || document(true))?;
+    let is_none_screened = screening.cohorts.iter().all(|cohort| cohort.left_out.is_some());
+    match is_gate && !is_worse {
+        true if is_none_screened => {
+            done.unjudged("no node was screened, as too few are alike; give records of more nodes of a kind")
+        }
+        true if !unread.is_empty() => {
+            let records = counted(unread.len() as u64, "record");
+            done.unjudged(&format!("{records} could not be used; mend or remove what is named above"))
+        }
+        _ => Ok(done),
     }
 }
 

@@ -290,9 +290,16 @@ impl Cli {
     }
 
     /// How the process ends where it can't do what it should: of a check 1 means that the node is degraded, of watching that a figure
-    /// fell, and nothing else.
+    /// fell, of a comparison or a screening that is a gate that something is slower, and nothing else.
     pub fn fault_code(&self) -> u8 {
-        if matches!(self.command, Some(Command::Check(_) | Command::Watch(_))) { 2 } else { 1 }
+        let is_verdict = match &self.command {
+            Some(Command::Check(_) | Command::Watch(_)) => true,
+            Some(Command::Compare(args)) => args.how.fail_on_regression,
+            Some(Command::Diff(args)) => args.how.fail_on_regression,
+            Some(Command::Fleet(args)) => args.is_gate(),
+            _ => false,
+        };
+        if is_verdict { 2 } else { 1 }
     }
 
     /// Whether there is anything to measure: some commands with flags of a run only draw what there is, too.
@@ -352,6 +359,16 @@ mod tests {
             count += 1;
         }
         assert!(count > 15, "{count}");
+    }
+
+    #[test]
+    fn where_1_is_a_verdict_a_fault_is_2() {
+        let code = |line: &str| Cli::try_parse_from(words(line)).unwrap().fault_code();
+        for gate in ["compare a b", "diff", "fleet screen a"] {
+            let flag = if gate.starts_with("fleet") { "--fail-on-findings" } else { "--fail-on-regression" };
+            assert_eq!((code(&format!("membound {gate}")), code(&format!("membound {gate} {flag}"))), (1, 2), "{gate}");
+        }
+        assert_eq!((code("membound check --spec zen4"), code("membound watch"), code("membound latency")), (2, 2, 1));
     }
 
     fn budget(command: &clap::Command) -> Option<&Arg> {

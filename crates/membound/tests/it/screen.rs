@@ -580,6 +580,19 @@ fn the_command_finds_the_node() {
     assert!(text.contains("L1, L2, L3 as its neighbours"), "{text}");
     assert_eq!(run(&[path, "--fail-on-findings"]).0, Some(1));
     assert_eq!(run(&[path, "--fail-on-findings", "--noise", "50"]).0, Some(0));
+    // 1 is the verdict alone: a page or a record that is not to be had is 2, unless a node is slower.
+    let existing = folder.path().join("n0.jsonl");
+    let gate = [path, "--fail-on-findings", "--html", existing.to_str().unwrap()];
+    let (code, text, talk) = run(&[&gate[..], &["--noise", "50"]].concat());
+    assert!(code == Some(2) && talk.contains("--html") && !text.is_empty(), "{talk}");
+    assert_eq!(run(&gate).0, Some(1));
+    let broken = tempfile::tempdir().unwrap();
+    std::fs::write(broken.path().join("n99.jsonl"), "no record\n").unwrap();
+    let both = [path, broken.path().to_str().unwrap(), "--fail-on-findings"];
+    let (code, text, talk) = run(&[&both[..], &["--noise", "50"]].concat());
+    assert!(code == Some(2) && talk.contains("can't be judged: 1 record could not be used"), "{talk}");
+    assert!(text.contains("n99.jsonl"), "{text}");
+    assert_eq!((run(&both).0, run(&both[..2]).0), (Some(1), Some(1)));
     // Who screens nothing lets nothing pass.
     let alone = folder.path().join("n0.jsonl");
     let (code, text, talk) = run(&[alone.to_str().unwrap(), "--fail-on-findings"]);
