@@ -126,9 +126,10 @@ impl Journal {
         self.length == 0
     }
 
-    /// Whether the file still has its name: a tool that turns logs over gives it another.
+    /// Whether the file still has its name, and all that was written: a tool that turns logs over gives it another, or copies it
+    /// and cuts it off.
     pub fn is_in_place(&self) -> bool {
-        is_at(&self.file, &self.path)
+        is_at(&self.file, &self.path) && self.file.metadata().is_ok_and(|about| about.len() >= self.length)
     }
 
     /// Adds whole lines, all or none of them.
@@ -136,11 +137,12 @@ impl Journal {
     /// # Errors
     /// The disk may be full.
     pub fn add(&mut self, lines: &[u8]) -> io::Result<()> {
+        let before = self.file.metadata()?.len();
         if let Err(fault) = self.file.write_all(lines) {
-            self.file.set_len(self.length)?;
+            self.file.set_len(before)?;
             return Err(fault);
         }
-        self.length += lines.len() as u64;
+        self.length = before + lines.len() as u64;
         Ok(())
     }
 }
@@ -281,6 +283,11 @@ mod tests {
         journal.mend().unwrap();
         journal.add(b"three\n").unwrap();
         assert_eq!(std::fs::read_to_string(&path).unwrap(), "one\ntwo\nthree\n");
+        File::options().write(true).open(&path).unwrap().set_len(4).unwrap();
+        assert!(!journal.is_in_place(), "it was copied and cut off");
+        journal.add(b"four\n").unwrap();
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), "one\nfour\n");
+        assert!(journal.is_in_place());
         std::fs::rename(&path, folder.path().join("turned over")).unwrap();
         assert!(!journal.is_in_place());
         std::fs::write(&path, "other\n").unwrap();

@@ -257,6 +257,9 @@ fn what_is_measured_goes_into_no_other_record() {
     }
     replace(&own);
     assert!(diary.keep(visit()).is_ok() && visits() == 3, "what was kept in memory is written");
+    // As `copytruncate` of logrotate does: it begins anew, with its header.
+    std::fs::write(&path, "").unwrap();
+    assert!(diary.keep(visit()).is_ok() && visits() == 1);
 }
 
 const BRIEF: [&str; 9] = ["watch", "--every", "1s", "--samples", "3", "--size", "16KiB", "--no-latency", "--force"];
