@@ -55,7 +55,11 @@ pub struct Lines {
 impl Lines {
     /// Of a file of at most so many bytes.
     pub fn open(path: &Path, most: u64) -> io::Result<Self> {
-        let file = open(path)?;
+        Lines::of(open(path)?, most)
+    }
+
+    /// The same of a regular file that is open, from where it stands.
+    pub fn of(file: File, most: u64) -> io::Result<Self> {
         if file.metadata()?.len() > most {
             return Err(too_long("the file", most));
         }

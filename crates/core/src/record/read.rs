@@ -1,6 +1,7 @@
 //! Records read from files. A line's fields are read all at one level: an enum that is told apart by a field would be read twice,
 //! once into pieces of any type and then from these, with code for each.
 
+use std::io;
 use std::path::Path;
 
 use serde::de::Error;
@@ -20,9 +21,16 @@ impl Record {
     /// # Errors
     /// Where the file can't be read, or its first line is no header that this version knows.
     pub fn header(path: &Path) -> Result<Header, RecordError> {
+        Record::header_of(path, Lines::open(path, RECORD_MOST))
+    }
+
+    /// The same of an open file; `path` is for what is said of faults.
+    ///
+    /// # Errors
+    /// Those of [`Record::header`].
+    pub fn header_of(path: &Path, lines: io::Result<Lines>) -> Result<Header, RecordError> {
         let unreadable = |source| RecordError::Unreadable { path: path.into(), source };
-        let mut lines = Lines::open(path, RECORD_MOST).map_err(unreadable)?;
-        match lines.next(HEADER_MOST).map_err(unreadable)? {
+        match lines.map_err(unreadable)?.next(HEADER_MOST).map_err(unreadable)? {
             Some((first, _)) => read_header(path, first),
             None => read_header(path, b""),
         }
@@ -31,8 +39,16 @@ impl Record {
     /// Reads a record. A last line that was cut off is left out (the run was killed in the middle of writing it);
     /// any other damage is an error that names the line.
     pub fn read(path: &Path) -> Result<Self, RecordError> {
+        Record::read_of(path, Lines::open(path, RECORD_MOST))
+    }
+
+    /// The same of an open file; `path` is for what is said of faults.
+    ///
+    /// # Errors
+    /// Those of [`Record::read`].
+    pub fn read_of(path: &Path, lines: io::Result<Lines>) -> Result<Self, RecordError> {
         let unreadable = |source| RecordError::Unreadable { path: path.into(), source };
-        let mut lines = Lines::open(path, RECORD_MOST).map_err(unreadable)?;
+        let mut lines = lines.map_err(unreadable)?;
         let mut record = match lines.next(HEADER_MOST).map_err(unreadable)? {
             Some((first, _)) => Record { header: read_header(path, first)?, measurements: Vec::new(), end: None },
             None => return Err(RecordError::Foreign { path: path.into(), fault: "it is empty".into() }),

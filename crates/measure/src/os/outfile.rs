@@ -3,11 +3,11 @@
 
 use std::fs::{File, OpenOptions};
 use std::io;
-use std::io::{ErrorKind, Write};
+use std::io::{ErrorKind, Seek, Write};
 use std::path::{Path, PathBuf};
 
 pub use super::names::lock_holder;
-use super::names::{for_locks, is_at, keep_lock_to_ourselves, kind, warily};
+use super::names::{for_locks, is_at, keep_lock_to_ourselves, kind, lock_writer, warily};
 
 /// Who may read a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -101,7 +101,7 @@ impl Journal {
             }
             opened => opened?,
         };
-        match file.try_lock() {
+        match lock_writer(&file) {
             Err(std::fs::TryLockError::WouldBlock) => {
                 return Err(io::Error::new(ErrorKind::WouldBlock, "another process adds to it"));
             }
@@ -119,6 +119,16 @@ impl Journal {
     pub fn mend(&mut self) -> io::Result<()> {
         self.length = whole_lines(&self.file)?;
         self.file.set_len(self.length)
+    }
+
+    /// The file, to be read from its beginning: this one, whatever has its name by now.
+    ///
+    /// # Errors
+    /// The system has no more handles.
+    pub fn from_the_start(&self) -> io::Result<File> {
+        let mut file = self.file.try_clone()?;
+        file.rewind()?;
+        Ok(file)
     }
 
     /// Whether it holds nothing.
@@ -280,6 +290,7 @@ mod tests {
         std::fs::write(&path, [b"one\ntwo\n", &long[..]].concat()).unwrap();
         let mut journal = Journal::open(&path).unwrap();
         assert_eq!(path.metadata().unwrap().len(), 100_008, "nothing goes before it is known what the file is");
+        assert_eq!(io::read_to_string(journal.from_the_start().unwrap()).unwrap().len(), 100_008);
         journal.mend().unwrap();
         journal.add(b"three\n").unwrap();
         assert_eq!(std::fs::read_to_string(&path).unwrap(), "one\ntwo\nthree\n");

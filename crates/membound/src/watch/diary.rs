@@ -5,6 +5,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
+use membound_core::input::{Lines, RECORD_MOST};
 use membound_core::record::{Header, Line, Measurement, Record, Writer};
 use membound_measure::os::outfile::Journal;
 
@@ -42,7 +43,7 @@ impl Diary {
             journal.add(&bytes(&Line::Header(Box::new(header.clone())))?)?;
             return Ok((Diary::of(path, journal, header), None));
         }
-        let Record { header, measurements, end } = Record::read(path)?;
+        let Record { header, measurements, end } = Record::read_of(path, lines(&journal))?;
         if end.is_some() || !is_of_watch(&header) {
             anyhow::bail!(OTHERS);
         }
@@ -96,7 +97,7 @@ impl Diary {
             if journal.is_empty() {
                 journal.add(&bytes(&Line::Header(Box::new(self.header.clone())))?)?;
             } else {
-                let header = Record::header(&self.path).map_err(io::Error::other)?;
+                let header = Record::header_of(&self.path, lines(&journal)).map_err(io::Error::other)?;
                 self.refuse(&header).map_or(Ok(()), |why| Err(io::Error::other(why)))?;
                 journal.mend()?;
             }
@@ -118,6 +119,11 @@ const ANOTHER: &str = "it is another record than the one that was begun";
 /// Whether watching wrote it, as far as is known.
 fn is_of_watch(header: &Header) -> bool {
     header.command.is_empty() || header.subcommand() == Some("watch")
+}
+
+/// What the record holds, by its own handle.
+fn lines(journal: &Journal) -> io::Result<Lines> {
+    Lines::of(journal.from_the_start()?, RECORD_MOST)
 }
 
 fn bytes(line: &Line) -> io::Result<Vec<u8>> {

@@ -1,6 +1,6 @@
 //! What a file's name may lead to: links, pipes, files of other users.
 
-use std::fs::{File, FileType, OpenOptions, Permissions};
+use std::fs::{File, FileType, OpenOptions, Permissions, TryLockError};
 use std::io;
 use std::io::ErrorKind;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt, PermissionsExt};
@@ -30,6 +30,11 @@ pub(crate) fn is_at(file: &File, path: &Path) -> bool {
     let number = |about: std::fs::Metadata| (about.dev(), about.ino());
     let here = file.metadata().map(number).ok();
     here.is_some() && path.symlink_metadata().map(number).ok() == here
+}
+
+/// Takes the lock of a file's one writer, without waiting. Who reads does not ask for it.
+pub(crate) fn lock_writer(file: &File) -> Result<(), TryLockError> {
+    file.try_lock()
 }
 
 /// Makes a file for locks: whoever can open it can lock it.

@@ -1,11 +1,18 @@
 //! What a file's name may lead to: links, devices.
 
-use std::fs::{File, FileType, OpenOptions};
+#![allow(unsafe_code)]
+
+use std::fs::{File, FileType, OpenOptions, TryLockError};
 use std::io;
 use std::os::windows::fs::OpenOptionsExt;
+use std::os::windows::io::AsRawHandle;
 use std::path::Path;
 
-use windows_sys::Win32::Storage::FileSystem::FILE_FLAG_OPEN_REPARSE_POINT;
+use windows_sys::Win32::Foundation::ERROR_LOCK_VIOLATION;
+use windows_sys::Win32::Storage::FileSystem::{
+    FILE_FLAG_OPEN_REPARSE_POINT, LOCKFILE_EXCLUSIVE_LOCK, LOCKFILE_FAIL_IMMEDIATELY, LockFileEx,
+};
+use windows_sys::Win32::System::IO::{OVERLAPPED, OVERLAPPED_0, OVERLAPPED_0_0};
 
 /// Opens so that no link is followed.
 pub(crate) fn warily(options: &mut OpenOptions) -> &mut OpenOptions {
@@ -25,6 +32,23 @@ pub(crate) fn kind(of: &FileType) -> Option<&'static str> {
 /// Whether an open file still has this name: nobody can give it another while it is open.
 pub(crate) fn is_at(_file: &File, path: &Path) -> bool {
     path.symlink_metadata().is_ok()
+}
+
+/// Takes the lock of a file's one writer, without waiting. What is locked here nobody else can read, so it is a byte that the file will
+/// never have.
+pub(crate) fn lock_writer(file: &File) -> Result<(), TryLockError> {
+    const HIGH: u32 = 1 << 30;
+    let place = OVERLAPPED_0 { Anonymous: OVERLAPPED_0_0 { Offset: 0, OffsetHigh: HIGH } };
+    let mut at = OVERLAPPED { Anonymous: place, ..OVERLAPPED::default() };
+    let flags = LOCKFILE_EXCLUSIVE_LOCK | LOCKFILE_FAIL_IMMEDIATELY;
+    // SAFETY: the file is open, and not for overlapped calls, so this one has ended when it returns; `at` lives until then.
+    if unsafe { LockFileEx(file.as_raw_handle(), flags, 0, 1, 0, &raw mut at) } != 0 {
+        return Ok(());
+    }
+    match io::Error::last_os_error() {
+        fault if fault.raw_os_error() == Some(ERROR_LOCK_VIOLATION as i32) => Err(TryLockError::WouldBlock),
+        fault => Err(TryLockError::Error(fault)),
+    }
 }
 
 /// Makes a file for locks. Who may open it, its folder says.
