@@ -88,6 +88,25 @@ fn not_regular() -> io::Error {
     io::Error::new(ErrorKind::InvalidInput, "it is no regular file; copy what it holds into one")
 }
 
+/// Refuses to write what nobody would read: a line of so many bytes (its end is one of them) where no more than `most` are read, behind
+/// so many in the file of a record.
+pub fn is_readable(before: u64, line: usize, most: usize) -> io::Result<()> {
+    if line > most.saturating_add(1) {
+        return Err(unreadable("a line", most as u64));
+    }
+    match before.checked_add(line as u64) {
+        Some(length) if length <= RECORD_MOST => Ok(()),
+        _ => Err(unreadable("the file", RECORD_MOST)),
+    }
+}
+
+fn unreadable(what: &str, most: u64) -> io::Error {
+    io::Error::new(
+        ErrorKind::FileTooLarge,
+        format!("{what} would be longer than {most} bytes, which is not read again"),
+    )
+}
+
 fn too_long(what: &str, most: u64) -> io::Error {
     io::Error::new(ErrorKind::FileTooLarge, format!("{what} is longer than {most} bytes"))
 }
@@ -113,6 +132,15 @@ mod tests {
         assert_eq!(check("a\nbc", 2, &[("a", true), ("bc", false)]), Ok(true));
         assert_eq!(check("ab\nabc\n", 2, &[("ab", true)]), Err("a line is longer than 2 bytes".into()));
         assert_eq!(check("ab\nabc", 2, &[("ab", true)]), Err("a line is longer than 2 bytes".into()));
+    }
+
+    #[test]
+    fn what_is_written_can_be_read_again() {
+        let told = |before: u64, line: usize| is_readable(before, line, 100).map_err(|fault| fault.to_string());
+        assert_eq!((told(0, 101), told(RECORD_MOST - 101, 101)), (Ok(()), Ok(())));
+        assert_eq!(told(0, 102), Err("a line would be longer than 100 bytes, which is not read again".into()));
+        let file = Err("the file would be longer than 2147483648 bytes, which is not read again".to_string());
+        assert_eq!((told(RECORD_MOST - 100, 101), told(u64::MAX, 1)), (file.clone(), file));
     }
 
     #[test]

@@ -16,6 +16,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::case::Case;
+use crate::input::{HEADER_MOST, LINE_MOST, is_readable};
 use crate::json;
 use crate::machine::Machine;
 use crate::machine::cpuset::CpuSet;
@@ -633,18 +634,23 @@ pub fn records_in(folder: &Path) -> Result<Vec<PathBuf>, RecordError> {
 #[derive(Debug)]
 pub struct Writer<W: Write> {
     to: W,
+    written: u64,
 }
 
 impl<W: Write> Writer<W> {
-    /// A writer to an open file or buffer.
+    /// A writer to an empty file or buffer.
     pub fn new(to: W) -> Self {
-        Writer { to }
+        Writer { to, written: 0 }
     }
 
-    /// Writes one line at once, so that a killed process leaves at most one incomplete line.
+    /// Writes one line at once, so that a killed process leaves at most one incomplete line. What [`Record::read`] would not read is
+    /// refused.
     pub fn line(&mut self, line: &Line) -> io::Result<()> {
         let text = json::text(line) + "\n";
+        let most = if matches!(line, Line::Header(_)) { HEADER_MOST } else { LINE_MOST };
+        is_readable(self.written, text.len(), most)?;
         self.to.write_all(text.as_bytes())?;
+        self.written += text.len() as u64;
         self.to.flush()
     }
 }

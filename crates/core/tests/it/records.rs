@@ -5,6 +5,7 @@ use membound_core::record::Unit;
 use std::io::Write as _;
 
 use membound_core::case as plan;
+use membound_core::input::HEADER_MOST;
 use membound_core::kernel::{StoreKind, Width};
 use membound_core::machine::Machine;
 use membound_core::memory::located::NodePages;
@@ -196,6 +197,17 @@ fn a_full_disk_is_an_error_of_the_writer_and_no_panic() {
     let mut writer = Writer::new(Full(written(&[header()]).len() + 10));
     writer.line(&header()).unwrap();
     assert!(writer.line(&measurement(measured())).is_err());
+}
+
+#[test]
+fn a_header_that_would_not_be_read_is_not_written() {
+    let Line::Header(mut long) = header() else { unreachable!() };
+    long.tool = "x".repeat(HEADER_MOST);
+    let mut bytes = Vec::new();
+    let mut writer = Writer::new(&mut bytes);
+    assert!(writer.line(&Line::Header(long)).unwrap_err().to_string().contains("is not read again"));
+    writer.line(&header()).unwrap();
+    assert!(read(&bytes).is_ok(), "the next line is the first");
 }
 
 proptest::proptest! {

@@ -86,14 +86,15 @@ pub struct Journal {
     path: PathBuf,
     file: File,
     length: u64,
+    most: u64,
 }
 
 impl Journal {
-    /// Opens the file, or makes it.
+    /// Opens the file, or makes it. It is to hold no more than so many bytes.
     ///
     /// # Errors
     /// It is no regular file, may not be written, or another process adds to it.
-    pub fn open(path: &Path) -> io::Result<Journal> {
+    pub fn open(path: &Path, most: u64) -> io::Result<Journal> {
         let file = match reopen(path) {
             Err(fault) if fault.kind() == ErrorKind::NotFound => {
                 create(path)?;
@@ -109,7 +110,7 @@ impl Journal {
             Err(std::fs::TryLockError::Error(_)) | Ok(()) => {}
         }
         let length = file.metadata()?.len();
-        Ok(Journal { path: path.into(), file, length })
+        Ok(Journal { path: path.into(), file, length, most })
     }
 
     /// Cuts off a last line that has no end. Only for who knows that the file is a journal of its own kind.
@@ -145,9 +146,16 @@ impl Journal {
     /// Adds whole lines, all or none of them.
     ///
     /// # Errors
-    /// The disk may be full.
+    /// The disk may be full, or the file.
     pub fn add(&mut self, lines: &[u8]) -> io::Result<()> {
         let before = self.file.metadata()?.len();
+        if before.saturating_add(lines.len() as u64) > self.most {
+            let most = self.most;
+            let why = format!(
+                "it would be longer than {most} bytes, which is not read again; rename it, and a new one begins"
+            );
+            return Err(io::Error::new(ErrorKind::FileTooLarge, why));
+        }
         if let Err(fault) = self.file.write_all(lines) {
             self.file.set_len(before)?;
             return Err(fault);
@@ -281,14 +289,14 @@ mod tests {
     fn a_journal_holds_whole_lines_of_one_writer() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("journal");
-        let mut journal = Journal::open(&path).unwrap();
+        let mut journal = Journal::open(&path, 100_008).unwrap();
         assert!(journal.is_empty() && journal.is_in_place());
         journal.add(b"one\ntwo\n").unwrap();
-        assert!(Journal::open(&path).unwrap_err().to_string().contains("another process"));
+        assert!(Journal::open(&path, 100_008).unwrap_err().to_string().contains("another process"));
         drop(journal);
         let long = [b'x'; 100_000];
         std::fs::write(&path, [b"one\ntwo\n", &long[..]].concat()).unwrap();
-        let mut journal = Journal::open(&path).unwrap();
+        let mut journal = Journal::open(&path, 100_008).unwrap();
         assert_eq!(path.metadata().unwrap().len(), 100_008, "nothing goes before it is known what the file is");
         assert_eq!(io::read_to_string(journal.from_the_start().unwrap()).unwrap().len(), 100_008);
         journal.mend().unwrap();
@@ -299,11 +307,13 @@ mod tests {
         journal.add(b"four\n").unwrap();
         assert_eq!(std::fs::read_to_string(&path).unwrap(), "one\nfour\n");
         assert!(journal.is_in_place());
+        let full = journal.add(&long).unwrap_err().to_string();
+        assert!(full.contains("longer than 100008 bytes") && full.contains("rename it"), "{full}");
         std::fs::rename(&path, folder.path().join("turned over")).unwrap();
         assert!(!journal.is_in_place());
         std::fs::write(&path, "other\n").unwrap();
         assert!(!journal.is_in_place());
-        assert!(Journal::open(folder.path()).is_err());
+        assert!(Journal::open(folder.path(), 100_008).is_err());
     }
 
     #[test]

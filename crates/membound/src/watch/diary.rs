@@ -1,6 +1,7 @@
 //! The record of a machine that is watched: one line for each case and probe, over months and restarts.
 //!
-//! What can't be written is kept in memory and written later; a file that was taken away is made again, with its header.
+//! What can't be written is kept in memory and written later; a file that was taken away is made again, with its header. No
+//! file is longer than a record that is read.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -38,7 +39,7 @@ impl Diary {
     /// # Errors
     /// It can't be opened, is no record, or that of another command.
     pub fn open(path: &Path, header: Header) -> anyhow::Result<(Diary, Option<Before>)> {
-        let mut journal = Journal::open(path)?;
+        let mut journal = Journal::open(path, RECORD_MOST)?;
         if journal.is_empty() {
             journal.add(&bytes(&Line::Header(Box::new(header.clone())))?)?;
             return Ok((Diary::of(path, journal, header), None));
@@ -93,7 +94,7 @@ impl Diary {
     fn write_down(&mut self) -> io::Result<()> {
         if !self.journal.as_ref().is_some_and(Journal::is_in_place) {
             self.journal = None;
-            let mut journal = Journal::open(&self.path)?;
+            let mut journal = Journal::open(&self.path, RECORD_MOST)?;
             if journal.is_empty() {
                 journal.add(&bytes(&Line::Header(Box::new(self.header.clone())))?)?;
             } else {

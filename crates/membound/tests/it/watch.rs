@@ -18,6 +18,7 @@ use membound_analyze::across::watch::{Event, Standing, Watch, WatchRow, named};
 use membound_analyze::of_record::report;
 use membound_core::case::Case;
 use membound_core::experiments as plan;
+use membound_core::input::RECORD_MOST;
 use membound_core::record::{Clock, Line, Measurement, Outcome, Record};
 use membound_measure::executor::fake::Fake;
 use membound_measure::schedule::{Executor, Quota};
@@ -260,6 +261,11 @@ fn what_is_measured_goes_into_no_other_record() {
     // As `copytruncate` of logrotate does: it begins anew, with its header.
     std::fs::write(&path, "").unwrap();
     assert!(diary.keep(visit()).is_ok() && visits() == 1);
+    // As long as a record may be: the next one takes what is kept in memory.
+    std::fs::OpenOptions::new().write(true).open(&path).unwrap().set_len(RECORD_MOST).unwrap();
+    assert!(diary.keep(visit()).unwrap_err().to_string().contains("rename it, and a new one begins"));
+    std::fs::rename(&path, folder.path().join("full")).unwrap();
+    assert!(diary.keep(visit()).is_ok() && visits() == 2);
 }
 
 const BRIEF: [&str; 9] = ["watch", "--every", "1s", "--samples", "3", "--size", "16KiB", "--no-latency", "--force"];
