@@ -243,14 +243,15 @@ impl StreamTable {
     }
 
     /// In STREAM's own format, to the digit: such tables are compared by eye and read by scripts. The variant stands at the
-    /// end of each line.
+    /// end of each line. A pass of less than 0.1 ms is told in whole nanoseconds, in the same columns.
     fn verbatim(&self) -> Vec<String> {
         let rule = "-".repeat(61);
         let head = "Function    Best Rate MB/s  Avg time     Min time     Max time".to_string();
         let line = |line: &StreamLine| {
             let StreamLine { function, variant, best_mbps, avg_s, min_s, max_s } = line;
             let name = format!("{function}:");
-            format!("{name:<11}{best_mbps:12.1}  {avg_s:11.6}  {min_s:11.6}  {max_s:11.6}  {variant}")
+            let digits = if *min_s < 1e-4 { 9 } else { 6 };
+            format!("{name:<11}{best_mbps:12.1}  {avg_s:11.digits$}  {min_s:11.digits$}  {max_s:11.digits$}  {variant}")
         };
         let ends = [rule.clone(), self.validation.clone(), rule.clone()];
         [rule, head].into_iter().chain(self.lines.iter().map(line)).chain(ends).collect()
@@ -345,5 +346,21 @@ mod tests {
         };
         assert_eq!(triad_bps(&[&row(Status::Measured)]), Some(12e9));
         assert_eq!(triad_bps(&[&row(Status::Invalid)]), None);
+    }
+
+    #[test]
+    fn a_short_pass_has_a_time() {
+        let line = |min_s: f64| StreamLine {
+            function: "Copy".into(),
+            variant: "nt 512".into(),
+            best_mbps: 16384.0 / min_s / 1e6,
+            avg_s: 1.5 * min_s,
+            min_s,
+            max_s: 2.0 * min_s,
+        };
+        let table = StreamTable { lines: vec![line(0.0071), line(512e-9)], ..table("thp", 1, 1.0) };
+        let lines = table.verbatim();
+        assert_eq!(lines[2], "Copy:               2.3     0.010650     0.007100     0.014200  nt 512");
+        assert_eq!(lines[3], "Copy:           32000.0  0.000000768  0.000000512  0.000001024  nt 512");
     }
 }
