@@ -63,16 +63,13 @@ pub fn run(args: &ReportArgs) -> anyhow::Result<Done> {
         refuse_equal_names(&records)?;
     }
     let (records, faults) = readable(&records)?;
-    let done = match args.where_time_went {
-        true => Done::ok(where_time_went(&records, args.format)?),
-        false => redrawn(args, &records)?,
-    };
-    Ok(faults.iter().fold(done, Done::lacking))
-}
-
-fn redrawn(args: &ReportArgs, records: &[Named<'_>]) -> anyhow::Result<Done> {
     let reports: Vec<_> = records.iter().map(|(path, record)| (*path, model::report(record))).collect();
-    write_pages(args, &reports, Done::ok(shown(args, &reports)?))
+    let text = match args.where_time_went {
+        true => where_time_went(&records, args.format)?,
+        false => shown(args, &reports)?,
+    };
+    let done = write_pages(args, &reports, Done::ok(text))?;
+    Ok(faults.iter().fold(done, Done::lacking))
 }
 
 type Named<'a> = (&'a PathBuf, Record);

@@ -56,6 +56,7 @@ pub fn made(cpuinfo: &'static str, nodes: &[(&'static str, u64)], package: u32) 
         1 => &["10"],
         2 => &["10 21", "21 10"],
         3 => &["10 21 13", "21 10 23", "13 23 10"],
+        4 => &["10 12 12 12", "12 10 12 12", "12 12 10 12", "12 12 12 10"],
         _ => panic!("write the distances"),
     };
     let last = nodes.iter().filter_map(|node| node.0.rsplit('-').next()?.parse::<u32>().ok()).max().unwrap();

@@ -715,7 +715,7 @@ fn bad_records_are_told_and_the_others_screened() {
     for part in [
         "1 of 13 nodes",
         "n1 has several records: they are kept apart",
-        "1 record did not come to their end",
+        "1 record did not come to its end",
         "v9.jsonl has record schema 99",
         "future.jsonl is from the future: its run began 2096-10-02",
         "junk.jsonl is not a membound record",

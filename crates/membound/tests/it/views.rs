@@ -97,10 +97,10 @@ fn a_short_run_says_what_it_left_out() {
 fn one_cpu_counts_no_figure_twice() {
     let mut report = crate::common::reports::rich();
     let text = plain(&terminal::overview(&report));
-    assert!(text.contains(" of 18 figures "), "{text}");
+    assert!(text.contains(" of 26 figures "), "{text}");
     report.rows.retain(|row| row.threads() == 1);
     let text = plain(&terminal::overview(&report));
-    assert!(text.contains(" of 9 figures "), "{text}");
+    assert!(text.contains(" of 13 figures "), "{text}");
 }
 
 /// A run of one experiment had no others in its plan, and the answer that it was made for is on the first screen.
