@@ -564,7 +564,7 @@ fn bad_input_is_refused_with_a_cure() {
     let with = |more: &[&'static str]| [&BY_HAND[..], more].concat();
     check(&["advise", "traid", "--tier", "0=1GB/s:1GiB", "--size", "1MiB"], "kernel --list");
     check(&["advise", "a[i] = ", "--tier", "0=1GB/s:1GiB", "--size", "1MiB"], "expected");
-    check(&["advise", "triad", "--size", "1GiB"], "RECORD");
+    check(&["advise", "triad", "--size", "1GiB"], "a record of `membound numa`, or --tier");
     check(&BY_HAND, "--size");
     check(&with(&["--size", "1GiB", "--streams", "a=1GiB"]), "cannot be used with");
     check(&with(&["--streams", "a=1GiB,b=1GiB"]), "the loop has the streams a, b, c");

@@ -228,6 +228,10 @@ impl<'a> Reader<'a> {
     }
 
     fn node(&mut self, file: &Path) -> Result<Gleaned, String> {
+        // What is no record takes no memory.
+        if std::fs::metadata(file).is_ok_and(|about| about.len() > LARGE) {
+            Record::header(file).map_err(|fault| fault.to_string())?;
+        }
         let mut buffer = std::mem::take(&mut self.buffer);
         let unreadable = |source| RecordError::Unreadable { path: file.into(), source }.to_string();
         let turn = read(file, LARGE, &mut buffer, &self.table.turn).map_err(unreadable)?;
