@@ -7,7 +7,7 @@ use std::io::{ErrorKind, Seek, Write};
 use std::path::{Path, PathBuf};
 
 pub use super::names::lock_holder;
-use super::names::{for_locks, is_at, keep_lock_to_ourselves, kind, lock_writer, warily};
+use super::names::{cut, for_locks, is_at, keep_lock_to_ourselves, kind, lock_writer, warily};
 
 /// Who may read a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -119,7 +119,10 @@ impl Journal {
     /// It can't be read, or not be written.
     pub fn mend(&mut self) -> io::Result<()> {
         self.length = whole_lines(&self.file)?;
-        self.file.set_len(self.length)
+        match self.file.metadata()?.len() == self.length {
+            true => Ok(()),
+            false => cut(&self.file, &self.path, self.length),
+        }
     }
 
     /// The file, to be read from its beginning: this one, whatever has its name by now.
@@ -157,7 +160,8 @@ impl Journal {
             return Err(io::Error::new(ErrorKind::FileTooLarge, why));
         }
         if let Err(fault) = self.file.write_all(lines) {
-            self.file.set_len(before)?;
+            // Where that fails as well, the next start mends it.
+            let _ = cut(&self.file, &self.path, before);
             return Err(fault);
         }
         self.length = before + lines.len() as u64;

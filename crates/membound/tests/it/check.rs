@@ -406,7 +406,9 @@ fn a_crash_in_one_visit_is_not_healthy_whatever_the_others_reached() {
     // Slow in the first look, and crashed in the second, is nothing that could not be seen again.
     scene.criteria.reach = 0.9;
     let slow = scene.held_to_sheet(5, &mut fake(2, 1.0));
-    assert_eq!(degraded(&check::confirmed(slow, &checkup)), ["memory read"]);
+    assert_eq!(degraded(&check::confirmed(slow.clone(), &checkup)), ["memory read"]);
+    // Nor is a crash in the first mended by being slow in the second.
+    assert_eq!(degraded(&check::confirmed(checkup.clone(), &slow)), ["memory read"]);
     // Nor is it where a baseline, against which it was healthy, tells of the crash.
     scene.criteria.baseline = self::scene().criteria.baseline;
     scene.criteria.tolerance = 0.05;

@@ -655,6 +655,12 @@ fn what_crashed_is_a_finding() {
     let rows: Vec<ScreenRow> = serde_json::from_str(&json).unwrap();
     let sentence = "n2: 14 cases crashed or came to wrong results";
     assert_eq!((rows[0].metric, rows[0].sentence.as_deref()), (Metric::Finding, Some(sentence)));
+    assert_eq!(rows[0].direction, Some(Direction::Failed));
+    // Four of a kind, of which one has no figure, are too few.
+    let files = [0, 1, 3, 4].map(|node| folder.path().join(format!("n{node}.jsonl")).to_str().unwrap().to_string());
+    let few: Vec<&str> = files.iter().map(String::as_str).chain(["--fail-on-findings"]).collect();
+    let (code, text, talk) = run(&few);
+    assert!(code == Some(2) && text.contains("only 3 with figures of a kind"), "{text}{talk}");
     // Nor does it need neighbours.
     let alone = folder.path().join("n2.jsonl");
     assert_eq!(run(&[alone.to_str().unwrap(), "--fail-on-findings"]).0, Some(1));

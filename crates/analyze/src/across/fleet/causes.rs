@@ -305,7 +305,7 @@ fn cpu_time(scene: &Scene<'_>) -> Option<Reason> {
     let own = scene.facts.cpu_time?;
     // A number is usual among those that have one.
     let has_usually_none = scene.typical.settings.get(CPU_TIME_LIMIT).is_some_and(|usual| usual == NO_LIMIT);
-    let usual = scene.typical.numbers[number::CPU_TIME].filter(|_| !has_usually_none).map(|usual| usual.middle);
+    let usual = if has_usually_none { None } else { Some(scene.typical.numbers[number::CPU_TIME]?.middle) };
     let is_less = usual.is_none_or(|usual| own < 0.99 * usual);
     let usual = usual.map_or_else(|| "have no such limit".into(), |cpus| format!("that of {}", significant(cpus)));
     let evidence = format!("a control group allows it the time of {} CPUs, its neighbours {usual}", significant(own));

@@ -29,13 +29,15 @@ pub(crate) struct Cohort {
 impl Cohort {
     /// Why it can't be screened.
     pub fn left_out(&self, fleet: &Fleet) -> Option<String> {
-        if self.nodes.iter().all(|node| fleet.nodes[*node].figures.is_empty()) {
-            return Some("nothing was measured".into());
-        }
-        match self.nodes.len() {
-            1 => Some(format!("alone of its kind, so nothing says how fast it should be; {COHORT_LEAST} are needed")),
+        let measured = self.nodes.iter().filter(|node| !fleet.nodes[**node].figures.is_empty()).count();
+        let what = if measured == self.nodes.len() { "" } else { "with figures " };
+        match measured {
+            0 => Some("nothing was measured".into()),
+            1 => Some(format!(
+                "alone {what}of its kind, so nothing says how fast it should be; {COHORT_LEAST} are needed"
+            )),
             n if n < COHORT_LEAST => {
-                Some(format!("only {n} of a kind, too few to say which is odd; {COHORT_LEAST} are needed"))
+                Some(format!("only {n} {what}of a kind, too few to say which is odd; {COHORT_LEAST} are needed"))
             }
             _ => None,
         }

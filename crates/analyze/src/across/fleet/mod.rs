@@ -126,8 +126,10 @@ fn findings(fleet: &Fleet, distances: &Distances, usual: &Hardware, cohort: usiz
 }
 
 fn sentences(fleet: &Fleet, screening: &Screening) -> Vec<String> {
-    let has_figures = |node: &&usize| !fleet.nodes[**node].figures.is_empty();
-    let of_cohort = |cohort: &CohortReport| cohort.nodes.iter().filter(has_figures).count();
+    // Of some that came to no figure it is known all the same that they lack cores.
+    let is_slower = |node: usize| screening.findings.iter().any(|f| f.node == node && f.direction == Direction::Slower);
+    let is_screened = |node: &&usize| !fleet.nodes[**node].figures.is_empty() || is_slower(**node);
+    let of_cohort = |cohort: &CohortReport| cohort.nodes.iter().filter(is_screened).count();
     let screened: usize = screening.cohorts.iter().filter(|cohort| cohort.left_out.is_none()).map(of_cohort).sum();
     let of = |direction| screening.findings.iter().filter(|finding| finding.direction == direction).count();
     let (failed, slower, faster) = (of(Direction::Failed), of(Direction::Slower), of(Direction::Faster));
@@ -135,6 +137,9 @@ fn sentences(fleet: &Fleet, screening: &Screening) -> Vec<String> {
     let among = format!("{} of {} of hardware", counted(screened, "node"), counted(cohorts, "kind"));
     let are_slower = if slower == 1 { "is slower than its neighbours" } else { "are slower than their neighbours" };
     let first = match (screened, slower, faster) {
+        (0, ..) if fleet.nodes.iter().all(|node| node.figures.is_empty()) => {
+            format!("{} read, none screened: nothing was measured.", counted(fleet.nodes.len(), "node"))
+        }
         (0, ..) => format!("{} read, none screened: no {COHORT_LEAST} are alike.", counted(fleet.nodes.len(), "node")),
         (_, 0, 0) => {
             let all_alike = if failed == 0 { "All alike: none" } else { "None" };

@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::across::fleet::finding::{Deviation, PERCENTILES};
+use crate::across::fleet::finding::{Deviation, Direction, PERCENTILES};
 use crate::across::fleet::gather::Unread;
 use crate::across::fleet::nodes::Fleet;
 use crate::across::fleet::screening::Screening;
@@ -54,6 +54,9 @@ pub struct ScreenRow {
     /// Probability of it by chance, for itself.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub p: Option<f64>,
+    /// Of a finding: failed, slower or faster.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub direction: Option<Direction>,
     /// All groups that deviate, most first.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub groups: Vec<Deviation>,
@@ -99,6 +102,7 @@ impl ScreenRow {
             cohort: None,
             host: None,
             file: None,
+            direction: None,
             group: None,
             deviation: None,
             p: None,
@@ -137,6 +141,7 @@ fn findings(fleet: &Fleet, screening: &Screening) -> Vec<ScreenRow> {
         cohort: Some(screening.cohorts[finding.cohort].name.clone()),
         host: Some(finding.host.clone()),
         file: Some(fleet.nodes[finding.node].file.clone()),
+        direction: Some(finding.direction),
         group: finding.deviations.first().map(|worst| worst.group.clone()),
         deviation: finding.deviations.first().map(|worst| worst.deviation),
         p: finding.deviations.first().map(|worst| worst.p),

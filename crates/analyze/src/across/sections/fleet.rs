@@ -77,7 +77,7 @@ fn and_more(left: usize, what: &str) -> Option<String> {
 
 fn findings(screening: &Screening, all: bool) -> Section {
     let most = if all { usize::MAX } else { SHOWN };
-    let title = "Findings: what deviates most first, against the median of nodes of the same hardware";
+    let title = "Findings: what failed, then what deviates most from the median of nodes of the same hardware";
     let about = "Deviations are of speed: below zero is slower, also where a lower figure is better.";
     Section {
         id: "findings",

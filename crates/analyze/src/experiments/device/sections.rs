@@ -447,10 +447,14 @@ fn own_memory(on: &OnDevice) -> Option<String> {
     let share = peak.map_or_else(String::new, |peak| {
         format!(", {} of the {} that its clock and bus allow", percent(bps / peak), per_second(peak))
     });
-    let load = of(Action::Chase).and_then(|row| row.ns).filter(|_| on.levels().len() < 2);
-    let load = load
-        .map_or_else(String::new, |ns| format!("; a load that waits for another takes {}", Nanoseconds(ns.value())));
     let size = triad.case.working_set;
+    let load = of(Action::Chase).filter(|_| on.levels().len() < 2).and_then(|row| {
+        // A chase is one buffer, and three arrays can be more than a buffer.
+        let over = row.case.working_set;
+        let over = if over == size { String::new() } else { format!(", over {over},") };
+        Some(format!("; a load that waits for another{over} takes {}", Nanoseconds(row.ns?.value())))
+    });
+    let load = load.unwrap_or_default();
     Some(format!("On {size} of its own memory the device's triad moves {}{share}{load}.", per_second(bps)))
 }
 

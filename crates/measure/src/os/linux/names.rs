@@ -37,6 +37,11 @@ pub(crate) fn lock_writer(file: &File) -> Result<(), TryLockError> {
     file.try_lock()
 }
 
+/// Cuts off what stands behind so many bytes.
+pub(crate) fn cut(file: &File, _path: &Path, length: u64) -> io::Result<()> {
+    file.set_len(length)
+}
+
 /// Makes a file for locks: whoever can open it can lock it.
 pub(crate) fn for_locks(options: &mut OpenOptions) -> &mut OpenOptions {
     options.mode(if user() == 0 { 0o600 } else { 0o644 })

@@ -51,6 +51,11 @@ pub(crate) fn lock_writer(file: &File) -> Result<(), TryLockError> {
     }
 }
 
+/// Cuts off what stands behind so many bytes. Who opened a file to append may not do that here.
+pub(crate) fn cut(_file: &File, path: &Path, length: u64) -> io::Result<()> {
+    warily(OpenOptions::new().write(true)).open(path)?.set_len(length)
+}
+
 /// Makes a file for locks. Who may open it, its folder says.
 pub(crate) fn for_locks(options: &mut OpenOptions) -> &mut OpenOptions {
     options
