@@ -605,11 +605,11 @@ fn threads_word(threads: usize) -> String {
 }
 
 /// Bytes that the first level loads and stores for an element: an access that crosses a line touches two. Arrays begin on a
-/// line, and a grid's border is left out, so that its first element is the second of its row.
+/// line, and what reaches back begins as many elements later: a grid's first is the second of its row.
 fn touched(formula: &Formula, element: Element, width: Width) -> [f64; 2] {
     const LINE: i64 = units::LINE as i64;
     let (bytes, access) = (element.bytes() as i64, width.bytes(element) as i64);
-    let border = i64::from(formula.grid);
+    let border = formula.margins().left as i64;
     let cost = |column: i32| {
         let is_crossing = ((border + i64::from(column)) * bytes).rem_euclid(access) != 0;
         // Of accesses side by side, one a line crosses its end.
@@ -617,7 +617,7 @@ fn touched(formula: &Formula, element: Element, width: Width) -> [f64; 2] {
         bytes as f64 * (1.0 + twice)
     };
     let loads = formula.loads().iter().map(|access| cost(access.column)).sum();
-    [loads, formula.store().map_or(0.0, |access| cost(access.column))]
+    [loads, formula.stores().iter().map(|access| cost(access.column)).sum()]
 }
 
 /// What a plain, steady row delivers: payload bytes in the first level, bus bytes beyond.
@@ -814,6 +814,9 @@ mod tests {
         assert_eq!(of(SWEEP, Width::W256), [8.0 + 3.0 * 12.0, 12.0]);
         assert_eq!(of(SWEEP, Width::Scalar), [32.0, 8.0]);
         assert_eq!(of("a[i] = b[i] + s*c[i]", Width::W512), [16.0, 8.0]);
+        assert_eq!(of("a[i] = s*b[i]; c[i] = s*d[i]", Width::W512), [16.0, 16.0]);
+        // The first of b is on a line, and each store crosses one.
+        assert_eq!(of("a[i] = s*b[i-1]", Width::W512), [8.0, 16.0]);
     }
 
     /// Two units for fused and multiplications, two for additions, at 1e9 cycles a second and one element each.

@@ -74,6 +74,6 @@ fn sapphire_rapids_has_the_channels_of_its_model() {
         let sheet = Sheet::of(&imitation::machine(&[("proc/cpuinfo", &cpuinfo)])).unwrap();
         sheet.memory_of(NodeKind::Dram, model).and_then(|memory| memory.channels)
     };
-    assert_eq!(["w7-2495X", "w5-2465X", "w3-2423"].map(channels), [Some(4); 3]);
+    assert_eq!(["w7-2495X", "w5-2465X", "w3-2423", "w7-2595X", "w5-2545", "w3-2525"].map(channels), [Some(4); 6]);
     assert_eq!(["w9-3495X", "Platinum 8480+", "CPU Max 9480"].map(channels), [Some(8); 3]);
 }

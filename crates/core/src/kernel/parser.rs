@@ -437,14 +437,13 @@ impl Parser<'_> {
             self.at = start;
             return Ok(None);
         }
-        let sign = match (self.take("+"), self.take("-")) {
-            (true, _) => 1,
-            (_, true) => -1,
-            _ => 0,
-        };
-        if sign == 0 {
+        let sign = if self.take("+") {
+            1
+        } else if self.take("-") {
+            -1
+        } else {
             return if self.take("]") { Ok(Some(0)) } else { self.expected("']', '+' or '-'") };
-        }
+        };
         self.rest();
         let (at, offset) = (self.at, self.word().parse::<i32>().unwrap_or(0));
         if !(1..=OFFSET_MOST).contains(&offset) {
@@ -541,6 +540,7 @@ mod tests {
         check("a[i] = b[i+129]", 11, "from 1 to 128");
         check("a[i] = b[i-99999999999999999999]", 11, "from 1 to 128");
         check("a[i] = 1e999*b[i]", 7, "too large");
+        check("a[i] = b[i+-1]", 11, "expected an offset from 1");
         check("a[i] = a[i-1] + b[i]", 7, "'a' is stored and read at different offsets");
         check("a[i+1] += b[i] + a[i]", 17, "different offsets");
         check("a[i] = b[i]; c[i] = a[i]", 20, "stored by a statement before");
