@@ -308,11 +308,10 @@ pub fn confirmed(first: Checkup, second: &Checkup) -> Checkup {
             return row;
         }
         let own = || second.rows.iter().filter(|other| other.quantity == row.quantity);
-        // What crashes in the second look has no ratio there, whatever it is held against, and is degraded all the same.
-        let crashed = || own().find(|other| other.ratio.is_none() && other.health == Health::Degraded);
-        // And what crashed in the first look may be slow in the second, where it is held against something.
-        let slow = || own().find(|other| row.against.is_none() && other.health == Health::Degraded);
-        let Some(again) = own().find(|other| other.against == row.against).or_else(crashed).or_else(slow) else {
+        // What crashes in either look has no ratio there, whatever it is held against, and is degraded all the same.
+        let is_crash = |other: &CheckRow| other.ratio.is_none() || row.against.is_none();
+        let crashed = || own().find(|other| other.health == Health::Degraded && is_crash(other));
+        let Some(again) = own().find(|other| other.against == row.against).or_else(crashed) else {
             // What crashed, and is held against nothing, need only run.
             return match row.against.is_none() && second.measured.contains(&row.quantity) {
                 true => CheckRow { health: Health::Recovered, reason: None, ..row },

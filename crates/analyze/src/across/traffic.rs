@@ -209,13 +209,15 @@ fn carried(in_memory: &[&BandwidthRow], memory: MemorySpec) -> Option<f64> {
 /// Whether loads by numbers of threads saturate memory: those beyond the fewest add, at best, less than half of their part.
 fn is_saturated(loads: &[(usize, f64)]) -> bool {
     const PART: f64 = 0.5;
-    let Some((fewest, most)) = loads.iter().map(|load| load.0).min().zip(loads.iter().map(|load| load.0).max()) else {
-        return false;
-    };
-    let best = |loads: &mut dyn Iterator<Item = &(usize, f64)>| loads.map(|load| load.1).fold(0.0, f64::max);
-    let alone = best(&mut loads.iter().filter(|load| load.0 == fewest));
-    let times = best(&mut loads.iter()) / alone;
-    most > fewest && times - 1.0 < PART * (most as f64 / fewest as f64 - 1.0)
+    let counts = || loads.iter().map(|load| load.0);
+    let (Some(fewest), Some(most)) = (counts().min(), counts().max()) else { return false };
+    let best = |threads: usize| loads.iter().filter(|load| load.0 <= threads).map(|load| load.1).fold(0.0, f64::max);
+    most > fewest && part_added(most as f64 / fewest as f64, best(most) / best(fewest)) < PART
+}
+
+/// With so many times the threads so many times the rate: the share of its part that each one more added.
+pub(crate) fn part_added(threads: f64, times: f64) -> f64 {
+    (times - 1.0) / (threads - 1.0)
 }
 
 /// The fewest threads that load nearly as fast as any number measured; absent where only one number was.

@@ -94,7 +94,7 @@ pub fn run(args: &ScreenArgs) -> anyhow::Result<Done> {
     let is_gate = args.fail_on_findings;
     let done = Done { text, failed: if is_gate { is_worse } else { !unread.is_empty() } };
     let done = with_page(done, args.html.as_deref(), args.format, is_gate, || document(true))?;
-    let is_none_screened = screening.cohorts.iter().all(|cohort| cohort.left_out.is_some());
+    let is_none_screened = screening.screened().next().is_none();
     match is_gate && !is_worse {
         true if is_none_screened => {
             done.unjudged("no node was screened, as too few are alike; give records of more nodes of a kind")

@@ -83,12 +83,9 @@ fn readable(paths: &[PathBuf]) -> anyhow::Result<(Vec<Named<'_>>, Vec<anyhow::Er
             Err(fault) => faults.push(usage(fault)),
         }
     }
-    match faults.pop() {
-        Some(last) if records.is_empty() => Err(last),
-        last => {
-            faults.extend(last);
-            Ok((records, faults))
-        }
+    match faults.pop_if(|_| records.is_empty()) {
+        Some(fault) => Err(fault),
+        None => Ok((records, faults)),
     }
 }
 

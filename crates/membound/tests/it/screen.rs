@@ -8,7 +8,7 @@ use crate::common::fleets::{FAULTS, Fault, NOISES, Noise, Simulated};
 use crate::common::program::tried;
 use crate::common::schema::Validator;
 use membound_analyze::across::fleet::cells::Cell;
-use membound_analyze::across::fleet::finding::{Direction, Options, signed};
+use membound_analyze::across::fleet::finding::{Direction, Finding, Options, signed};
 use membound_analyze::across::fleet::gather::{Table, gather};
 use membound_analyze::across::fleet::nodes::{Facts, Fleet, Hardware, Node};
 use membound_analyze::across::fleet::rows::{Metric, ScreenRow, rows};
@@ -33,6 +33,12 @@ use proptest::prelude::*;
 
 fn screened(fleet: &Fleet) -> Screening {
     screen(fleet, None, None, Options::default())
+}
+
+/// The one finding.
+fn only(screening: &Screening) -> &Finding {
+    let [finding] = &screening.findings[..] else { panic!("{:?}", screening.findings) };
+    finding
 }
 
 /// What is wrong with each node against what is said of it: found, causes right, false.
@@ -192,7 +198,7 @@ fn a_finding_reads_as_a_sentence() {
     let hardware = fleet.nodes[0].hardware.clone();
     fleet.nodes[3] = simulated.node("n3", &hardware, 1.0, Some((Fault::Channel, 0.12)));
     let screening = screened(&fleet);
-    let [finding] = &screening.findings[..] else { panic!("{:?}", screening.findings) };
+    let finding = only(&screening);
     let text = finding.sentence();
     assert!(text.starts_with("n3: 15 of 16 memory modules: memory "), "{text}");
     assert!(text.ends_with("L1, L2, L3 as its neighbours"), "{text}");
@@ -238,7 +244,7 @@ fn what_chance_explains_gives_no_direction() {
             let mut fleet = usual.clone();
             faster(&mut fleet.nodes[9], "memory", -0.001 * f64::from(slower));
             let screening = screen(&fleet, None, None, Options { noise: 0.01, ..Options::default() });
-            let [finding] = &screening.findings[..] else { panic!("{:?}", screening.findings) };
+            let finding = only(&screening);
             (finding.direction, finding.deviations.iter().any(|deviation| deviation.deviation < 0.0))
         })
         .collect();
@@ -351,7 +357,7 @@ fn a_limit_on_cpu_time_is_a_cause_where_neighbours_have_none_or_more() {
             node.facts.settings.push(("limit of CPU time", text.into()));
         }
         let screening = screened(&fleet);
-        let [finding] = &screening.findings[..] else { panic!("{:?}", screening.findings) };
+        let finding = only(&screening);
         assert_eq!((finding.host.as_str(), finding.cause), ("n3", Some(CauseKind::CpuTime)));
         let evidence = format!("a control group allows it the time of 32.0 CPUs, {says}");
         assert_eq!(finding.evidence[0], evidence);
@@ -370,7 +376,7 @@ fn a_faster_node_is_not_so_by_what_others_take() {
         fleet.nodes[3] = simulated.node("n3", &hardware, speed, None);
         fleet.nodes[3].facts.steal_share = Some(0.05);
         let screening = screened(&fleet);
-        let [finding] = &screening.findings[..] else { panic!("{:?}", screening.findings) };
+        let finding = only(&screening);
         assert_eq!((finding.direction, finding.cause), (direction, cause));
     }
 }
@@ -384,7 +390,7 @@ fn what_a_fact_tells_needs_no_pattern() {
     fleet.nodes[3] = simulated.node("n3", &hardware, 1.0, Some((Fault::HugePages, 0.12)));
     fleet.nodes[3].facts.page_cache_share = Some(0.7);
     let screening = screened(&fleet);
-    let [finding] = &screening.findings[..] else { panic!("{:?}", screening.findings) };
+    let finding = only(&screening);
     assert_eq!(finding.cause, Some(CauseKind::PageSize));
     let holds = |part: &str| finding.evidence.iter().filter(|text| text.contains(part)).count();
     let parts = ["0% of the memory that was wanted in huge pages", "page cache held 70%", "large working sets"];

@@ -189,8 +189,9 @@ fn message(mode: MessageMode, size: Bytes, report: &Report) -> Result<(String, f
 
 /// By the largest copies, since the other tool's are larger still.
 fn copy(work: CopyWork, report: &Report) -> Result<(String, f64), String> {
-    let rows = report.copies.rows.iter().filter(|row| row.work() == work && row.quality.is_measured());
-    let found = rows.max_by_key(|row| row.case.working_set).and_then(|row| Some((row.copied_bps?, row)));
+    let rows = report.copies.rows.iter().filter(|row| row.work() == work);
+    let found = rows.filter_map(|row| Some((row.sound(row.copied_bps)?, row)));
+    let found = found.max_by_key(|(_, row)| row.case.working_set);
     let devices = || match work.peer.filter(|peer| *peer != work.device) {
         Some(peer) => format!("{},{peer}", work.device),
         None => work.device.to_string(),

@@ -259,8 +259,9 @@ pub(crate) fn cause(fleet: &Fleet, distances: &Distances, typical: &Typical, pla
     let mut found: Vec<(CauseKind, Reason)> = Vec::new();
     for (kind, rule) in RULES {
         // What facts tell needs no pattern.
-        let is_new = !found.iter().any(|(known, _)| *known == kind);
-        found.extend(rule(&scene).filter(|_| is_new).map(|reason| (kind, reason)));
+        if found.iter().all(|(known, _)| *known != kind) {
+            found.extend(rule(&scene).map(|reason| (kind, reason)));
+        }
     }
     let mut evidence: Vec<String> = found.iter().map(|(_, reason)| reason.1.clone()).collect();
     evidence.extend(differences(&scene));

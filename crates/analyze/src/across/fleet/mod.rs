@@ -130,10 +130,10 @@ fn sentences(fleet: &Fleet, screening: &Screening) -> Vec<String> {
     let is_slower = |node: usize| screening.findings.iter().any(|f| f.node == node && f.direction == Direction::Slower);
     let is_screened = |node: &&usize| !fleet.nodes[**node].figures.is_empty() || is_slower(**node);
     let of_cohort = |cohort: &CohortReport| cohort.nodes.iter().filter(is_screened).count();
-    let screened: usize = screening.cohorts.iter().filter(|cohort| cohort.left_out.is_none()).map(of_cohort).sum();
+    let screened: usize = screening.screened().map(of_cohort).sum();
     let of = |direction| screening.findings.iter().filter(|finding| finding.direction == direction).count();
     let (failed, slower, faster) = (of(Direction::Failed), of(Direction::Slower), of(Direction::Faster));
-    let cohorts = screening.cohorts.iter().filter(|cohort| cohort.left_out.is_none()).count();
+    let cohorts = screening.screened().count();
     let among = format!("{} of {} of hardware", counted(screened, "node"), counted(cohorts, "kind"));
     let are_slower = if slower == 1 { "is slower than its neighbours" } else { "are slower than their neighbours" };
     let first = match (screened, slower, faster) {
@@ -171,7 +171,7 @@ fn named(screening: &Screening, direction: Direction) -> String {
 
 /// Which nodes came to no figure, though their neighbours did.
 fn unmeasured(fleet: &Fleet, screening: &Screening) -> Option<String> {
-    let screened = screening.cohorts.iter().filter(|cohort| cohort.left_out.is_none()).flat_map(|cohort| &cohort.nodes);
+    let screened = screening.screened().flat_map(|cohort| &cohort.nodes);
     let nodes = screened.map(|node| &fleet.nodes[*node]).filter(|node| node.figures.is_empty());
     let names: Vec<String> = nodes.map(|node| node.host.clone()).collect();
     (!names.is_empty()).then(|| format!("{}: nothing was measured that could be compared.", some(&names, 4)))

@@ -59,6 +59,12 @@ pub struct Screening {
     /// How it was screened.
     pub options: Options,
 }
+impl Screening {
+    /// The cohorts that were not left out.
+    pub fn screened(&self) -> impl Iterator<Item = &CohortReport> {
+        self.cohorts.iter().filter(|cohort| cohort.left_out.is_none())
+    }
+}
 impl CohortReport {
     /// Of a cohort that was not screened.
     pub(crate) fn unscreened(name: String, nodes: Vec<usize>, left_out: String) -> Self {

@@ -35,7 +35,7 @@ const POINTS: usize = 200;
 
 /// The whole answer; `all` shows every finding and switch.
 pub fn document(fleet: &Fleet, screening: &Screening, unread: &[Unread], notes: &[String], all: bool) -> Document {
-    let screened: Vec<&CohortReport> = screening.cohorts.iter().filter(|cohort| cohort.left_out.is_none()).collect();
+    let screened: Vec<&CohortReport> = screening.screened().collect();
     let sections = [
         findings(screening, all),
         changes(screening, all),

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 
 use crate::across::numa::rows::NumaRow;
 use crate::across::shared_cores::{SHARED, share_cores};
-use crate::across::traffic::pooled;
+use crate::across::traffic::{part_added, pooled};
 use crate::across::verdict::diagnosis::CauseKind;
 use crate::across::verdict::scene::{Found, GivesBack, Scene, memory_rows, peak, rate, steady_rows};
 use crate::across::warnings::{base_clock, full_nodes, stolen, uneven};
@@ -305,16 +305,14 @@ fn idle_cores(machine: &Machine, used: &CpuSet) -> Vec<u32> {
     idle.filter_map(|core| core.intersection(&online).first()).collect()
 }
 
-const NODES: &str = "nodes";
-
-/// Sets of CPUs that have memory, or a link to it, of their own: nodes, or else last-level caches that cores share. A cache of one core
-/// is no domain, and neither is a cluster of cores that lack the level which others have.
-fn domains(machine: &Machine) -> (Vec<CpuSet>, &'static str) {
+/// Sets of CPUs that have memory, or a link to it, of their own, and whether these are nodes, or else last-level caches that cores share. A
+/// cache of one core is no domain, and neither is a cluster of cores that lack the level which others have.
+fn domains(machine: &Machine) -> (Vec<CpuSet>, bool) {
     let online = machine.online_cpus();
     let of_nodes = machine.nodes_with_memory().filter(|node| node.has_cpus()).filter_map(|node| node.cpus.known());
     let nodes: Vec<CpuSet> = of_nodes.map(|cpus| cpus.intersection(&online)).filter(|cpus| !cpus.is_empty()).collect();
     if nodes.len() > 1 {
-        return (nodes, NODES);
+        return (nodes, true);
     }
     let last_levels = || online.iter().filter_map(|cpu| machine.last_level(cpu));
     let level = last_levels().map(|cache| cache.level).max();
@@ -323,7 +321,7 @@ fn domains(machine: &Machine) -> (Vec<CpuSet>, &'static str) {
     let cores = machine.cores();
     let count = |cpus: &CpuSet| cores.iter().filter(|core| !core.intersection(cpus).is_empty()).count();
     caches.retain(|cpus| count(cpus) > 1);
-    (caches.into_iter().collect(), "last-level caches")
+    (caches.into_iter().collect(), false)
 }
 
 /// Cores left idle while each one more still adds, or domains left idle that have memory or a link of their own.
@@ -335,16 +333,17 @@ fn few_cores(scene: &Scene<'_>) -> Option<Found> {
         return None;
     }
     let busy = machine.cores().len() - idle.len();
-    let (domains, what) = domains(machine);
+    let (domains, are_nodes) = domains(machine);
     let touched = domains.iter().filter(|cpus| !cpus.intersection(&used).is_empty()).count();
     let reached = scene.gap.reached_bps;
     let rising = still_rising(scene);
     let (evidence, back) = if touched > 0 && touched < domains.len() {
+        let what = if are_nodes { "nodes" } else { "last-level caches" };
         let evidence =
             format!("{busy} of {} cores ran, on {touched} of {} {what}", machine.cores().len(), domains.len());
         // Nodes have memory of their own; what caches share may be saturated by one of them.
         let per_node = GivesBack::Estimated(reached * (domains.len() - touched) as f64 / touched as f64);
-        (evidence, if what == NODES { per_node } else { GivesBack::Unknown })
+        (evidence, if are_nodes { per_node } else { GivesBack::Unknown })
     } else if let Some((from, to, share)) = rising.filter(|rising| rising.2 > threshold::STILL_RISING) {
         let evidence = format!(
             "{busy} of {} cores ran, and from {from} to {to} threads each one more still added {} of its part",
@@ -378,7 +377,7 @@ fn still_rising(scene: &Scene<'_>) -> Option<(usize, usize, f64)> {
     let most = memory_rows(scene.report).filter(is_fewer).map(|row| row.threads()).max()?;
     let before = rate(best(scene, |row| is_fewer(&row) && row.threads() == most)?);
     let (threads, times) = (plain.threads() as f64 / most as f64, rate(plain) / before);
-    Some((most, plain.threads(), (times - 1.0) / (threads - 1.0)))
+    Some((most, plain.threads(), part_added(threads, times)))
 }
 
 /// Boards have one or two slots to a channel, so fewer modules than half of the slots leave channels empty. Modules of

@@ -388,7 +388,7 @@ impl OnDevice {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::quality::{Quality, Status};
+    use crate::quality::Status;
     use membound_core::record::{Samples, Volume};
 
     fn visit(volume: Volume, ticks: &[u64], meanwhile: &[u64]) -> Measured {
@@ -401,9 +401,12 @@ mod tests {
         let row = |mib, outcome| {
             let work = Work::Device(DeviceWork::new("opencl:0".parse().unwrap(), Buffer::Plain, Action::KernelTriad));
             let case = Case::new(work, membound_core::case::USUAL_MEMORY, vec![0], Bytes::mib(mib));
-            let quality = Quality { samples: 9, rounds: 3, outcome, reason: None, flags: Vec::new() };
             let (ns, payload_bps, beside_bps) = (None, None, None);
-            Row { case, quality, figures: DeviceFigures { ns, payload_bps, beside_bps, sharing: None, obtained: None } }
+            DeviceRow::made_up(
+                case,
+                outcome,
+                DeviceFigures { ns, payload_bps, beside_bps, sharing: None, obtained: None },
+            )
         };
         let rows = vec![row(96, Status::Measured), row(24, Status::Measured), row(768, Status::Unavailable)];
         let on = OnDevice { rows, ..OnDevice::default() };
