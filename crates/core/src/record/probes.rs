@@ -15,11 +15,16 @@ use serde::{Deserialize, Serialize};
 
 use crate::machine::Machine;
 use crate::machine::cpuset::CpuSet;
-use crate::stats::quantiles::quantile;
+use crate::stats::quantiles::{median, quantile};
 
-/// Of all readings on a CPU, the quantile of additions per cycle that counts as undisturbed: a fast reading is one, unless
-/// an interrupt fell into its chain.
-const UNDISTURBED: f64 = 0.9;
+/// Of a visit's readings whose chain was not held up, the quantile of additions per cycle that the visit counts with.
+const OF_READINGS: f64 = 0.9;
+/// One in so many visits may show more than the CPU can; the next counts as undisturbed. Beside a busy neighbour a tenth of the visits,
+/// or less, has the core to itself.
+const ODD: usize = 50;
+/// The least part of a CPU's median clock at which a chain was not held up: an interrupt that falls into it makes the additions beside
+/// it look like more than the CPU can.
+const NOT_HELD_UP: f64 = 0.9;
 
 /// One reading of both; 0 where it was not taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -107,13 +112,16 @@ impl ProbeSamples {
     }
 
     /// Core cycles per clock tick around a sample, a mean over threads, all of which were read: the most that a reading says, by the
-    /// chain or, where that was held up, by the independent additions.
+    /// chain or, where that was held up, by the independent additions, but no more than a chain of that CPU showed.
     pub(super) fn clock(&self, sample: usize, cpus: &[u32], undisturbed: &Undisturbed) -> Option<f64> {
         /// More independent additions in a cycle than a CPU can, by more than readings differ.
         const HELD_UP: f64 = 1.1;
         let of_thread = |(index, thread): (usize, &ThreadProbes)| {
-            let width = cpus.get(index).and_then(|&cpu| undisturbed.width(cpu)).unwrap_or(f64::INFINITY);
-            let clock = |[chain, wide]: [f64; 2]| if wide > HELD_UP * chain * width { wide / width } else { chain };
+            let alone = cpus.get(index).and_then(|cpu| undisturbed.cpus.get(cpu));
+            let clock = |[chain, wide]: [f64; 2]| match alone {
+                Some(alone) if wide > HELD_UP * chain * alone.width => (wide / alone.width).min(alone.clock).max(chain),
+                _ => chain,
+            };
             thread.around(sample).map(|reading| clock(self.rates(reading))).reduce(f64::max)
         };
         let clocks = self.threads.iter().enumerate().map(of_thread).collect::<Option<Vec<f64>>>()?;
@@ -139,11 +147,10 @@ impl ProbeSamples {
     }
 }
 
-/// Additions per core cycle of each CPU when nothing else uses its core: a constant of the machine. Cores of several kinds
-/// differ.
+/// What each CPU can when nothing else uses its core. Cores of several kinds differ.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Undisturbed {
-    widths: HashMap<u32, f64>,
+    cpus: HashMap<u32, Alone>,
     /// The hardware threads of cores that have several.
     cores: HashMap<u32, CpuSet>,
 }
@@ -151,19 +158,16 @@ pub struct Undisturbed {
 impl Undisturbed {
     /// As all visits to a record tell, each with the CPUs of its case.
     pub fn of<'a>(visits: impl IntoIterator<Item = (&'a [u32], &'a ProbeSamples)>) -> Undisturbed {
-        let mut widths: HashMap<u32, Vec<f64>> = HashMap::new();
+        let mut rates: HashMap<u32, Vec<Vec<[f64; 2]>>> = HashMap::new();
         for (cpus, probes) in visits {
             for (thread, &cpu) in probes.threads.iter().zip(cpus) {
                 let samples = thread.chain_ticks[0].len();
                 let readings = (0..samples).flat_map(|sample| thread.around(sample));
-                widths.entry(cpu).or_default().extend(readings.map(|reading| probes.width(reading)));
+                rates.entry(cpu).or_default().push(readings.map(|reading| probes.rates(reading)).collect());
             }
         }
-        let high = |(cpu, mut widths): (u32, Vec<f64>)| {
-            widths.sort_by(f64::total_cmp);
-            (!widths.is_empty()).then(|| (cpu, quantile(&widths, UNDISTURBED)))
-        };
-        Undisturbed { widths: widths.into_iter().filter_map(high).collect(), cores: HashMap::new() }
+        let cpus = rates.into_iter().filter_map(|(cpu, visits)| Some((cpu, Alone::of(&visits)?)));
+        Undisturbed { cpus: cpus.collect(), cores: HashMap::new() }
     }
 
     /// On a machine that tells which CPUs are threads of one core.
@@ -183,13 +187,67 @@ impl Undisturbed {
 
     /// Additions per core cycle of this CPU; `None` where it was never probed.
     pub fn width(&self, cpu: u32) -> Option<f64> {
-        self.widths.get(&cpu).copied()
+        self.cpus.get(&cpu).map(|alone| alone.width)
     }
+}
+
+/// What a CPU does that has its core to itself.
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct Alone {
+    /// Independent additions per core cycle: a constant of the machine.
+    width: f64,
+    /// Core cycles per clock tick, the most that a visit's chains showed.
+    clock: f64,
+}
+
+impl Alone {
+    /// Of the rates of its readings, visit by visit: dependent and independent additions per clock tick. A visit counts once, however
+    /// many readings it has.
+    fn of(visits: &[Vec<[f64; 2]>]) -> Option<Alone> {
+        let clock_of = |visit: &Vec<[f64; 2]>| median(visit.iter().map(|[chain, _]| *chain));
+        let clocks: Vec<f64> = visits.iter().filter_map(clock_of).collect();
+        let least = NOT_HELD_UP * median(clocks.iter().copied())?;
+        let width_of = |visit: &Vec<[f64; 2]>| {
+            let free = visit.iter().filter(|[chain, _]| *chain >= least);
+            let widths = sorted(free.map(|[chain, wide]| wide / chain));
+            (!widths.is_empty()).then(|| quantile(&widths, OF_READINGS))
+        };
+        let widths = sorted(visits.iter().filter_map(width_of));
+        let width = *widths.iter().rev().nth(widths.len() / ODD)?;
+        Some(Alone { width, clock: clocks.into_iter().fold(0.0, f64::max) })
+    }
+}
+
+fn sorted(values: impl Iterator<Item = f64>) -> Vec<f64> {
+    let mut values: Vec<f64> = values.collect();
+    values.sort_by(f64::total_cmp);
+    values
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Of 100 visits five have the core to themselves, at 4.0 additions a cycle; three had all their chains held up by half; the others
+    /// share the core, one of them with more readings than all the rest.
+    #[test]
+    fn what_a_cpu_can_is_seen_where_a_neighbour_is_mostly_there() {
+        let (free, held_up, shared) = ([1.0, 4.0], [2.0 / 3.0, 4.0], [0.98, 3.0]);
+        let mut visits = vec![vec![free; 14]; 5];
+        visits.extend(vec![vec![held_up; 14]; 3]);
+        visits.extend(vec![vec![shared; 14]; 91]);
+        visits.push(vec![shared; 20_000]);
+        assert_eq!(Alone::of(&visits), Some(Alone { width: 4.0, clock: 1.0 }));
+        assert_eq!(Alone::of(&[]), None);
+        assert_eq!(Alone::of(&[Vec::new()]), None);
+    }
+
+    /// One visit in which an interrupt fell into each tenth chain.
+    #[test]
+    fn one_visit_is_enough() {
+        let visit: Vec<[f64; 2]> = (0..20).map(|i| [if i % 10 == 3 { 0.5 } else { 1.0 }, 4.0]).collect();
+        assert_eq!(Alone::of(&[visit]), Some(Alone { width: 4.0, clock: 1.0 }));
+    }
 
     /// 4000 links and 16,000 additions at a tick a cycle: four additions per cycle.
     fn probes<const THREADS: usize>(wide_ticks: &[[[u32; 2]; THREADS]]) -> ProbeSamples {
@@ -230,18 +288,20 @@ mod tests {
     /// Of four additions a cycle: a chain that took half as long again beside as many of them, and one at a lower clock.
     #[test]
     fn a_chain_that_was_held_up_does_not_make_the_clock_lower() {
-        let undisturbed = Undisturbed { widths: HashMap::from([(3, 4.0)]), ..Undisturbed::default() };
-        let clock = |chain_ticks: u32, wide_ticks: u32| {
+        let clock_of = |width: f64, chain_ticks: u32, wide_ticks: u32| {
+            let cpus = HashMap::from([(3, Alone { width, clock: 1.0 })]);
             let mut all = probes::<1>(&[]);
             all.push([[Reading { chain_ticks, wide_ticks }; 2]].into_iter());
-            all.clock(0, &[3], &undisturbed)
+            all.clock(0, &[3], &Undisturbed { cpus, ..Undisturbed::default() })
         };
+        let clock = |chain_ticks, wide_ticks| clock_of(4.0, chain_ticks, wide_ticks);
         assert_eq!(clock(4000, 4000), Some(1.0));
         assert_eq!(clock(6000, 4000), Some(1.0), "held up");
         assert_eq!(clock(6000, 6000), Some(4000.0 / 6000.0), "a lower clock");
         assert_eq!(clock(4000, 8000), Some(1.0), "half a core");
         assert_eq!(clock(4000, 3800), Some(1.0), "no more than readings differ");
         assert_eq!(clock(0, 4000), None);
+        assert_eq!(clock_of(3.5, 4000, 4000), Some(1.0), "what the CPU can was taken for less: no chain was as fast");
     }
 
     #[test]
