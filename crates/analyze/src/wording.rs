@@ -6,6 +6,7 @@ use crate::row::AnyRow;
 use membound_core::kernel::Element;
 use membound_core::machine::devices::{Api, Device, MemoryFlag, MemoryType};
 use membound_core::record::hand_overs::Distance;
+use membound_core::stats::states::Ends;
 use membound_core::units::{Nanoseconds, counted, percent, significant};
 use membound_core::work::device::Buffer;
 
@@ -37,12 +38,12 @@ pub(crate) fn spread(rate: &Rate) -> String {
 
 /// The same of a rate shown in units of so many bytes per second.
 pub(crate) fn spread_in(rate: &Rate, unit: f64) -> String {
-    spread_as(sign(rate), rate.interval(), |value| significant(value / unit))
+    spread_as(sign(rate.capability.ends), rate.interval(), |value| significant(value / unit))
 }
 
 /// What stands before the ends of an interval, or of a range.
-fn sign(figure: &Figure) -> char {
-    if figure.has_interval() { '±' } else { '~' }
+fn sign(ends: Ends) -> char {
+    if ends == Ends::Ci95 { '±' } else { '~' }
 }
 
 /// The same of [value, low, high].
@@ -70,6 +71,11 @@ pub(crate) fn with_spread(figure: [f64; 3]) -> String {
     format!("{} {}", significant(figure[0]), spread_of(figure))
 }
 
+/// The same where its ends may be those of a range: `1.08 ~0.3%`.
+pub(crate) fn with_spread_to(ends: Ends, figure: [f64; 3]) -> String {
+    format!("{} {}", significant(figure[0]), spread_as(sign(ends), figure, significant))
+}
+
 /// A figure with its spread: `1.08 ±0.3%`, of a range `1.08 ~0.3%`.
 pub(crate) fn with_own_spread(figure: &Figure) -> String {
     format!("{} {}", significant(figure.value()), spread_in(figure, 1.0))
@@ -78,7 +84,7 @@ pub(crate) fn with_own_spread(figure: &Figure) -> String {
 /// `1.85 us ±0.7%`: what something takes.
 pub(crate) fn time(cost: &Cost) -> String {
     let shown = |ns: f64| Nanoseconds(ns).to_string();
-    format!("{} {}", shown(cost.value()), spread_as(sign(cost), cost.interval(), shown))
+    format!("{} {}", shown(cost.value()), spread_as(sign(cost.capability.ends), cost.interval(), shown))
 }
 
 /// Names in a row: `store of regular, first use; load of regular` where they hold commas themselves.

@@ -53,7 +53,8 @@ pub struct WriteAllocate {
     pub gain: [f64; 3],
     /// The ratio of the bytes: `bus_bytes` / `payload_bytes`.
     pub bound: f64,
-    /// Whether so many threads load at 95 % or more of the best rate; false also where one number of threads was measured.
+    /// Whether so many threads load at 95 % or more of the best rate, where threads beyond the fewest added less than half of their
+    /// part: more threads that load as many times as fast do not tell what memory carries.
     pub saturates: bool,
     /// What the ratio says.
     pub traffic: Traffic,
@@ -220,12 +221,13 @@ pub(crate) fn part_added(threads: f64, times: f64) -> f64 {
     (times - 1.0) / (threads - 1.0)
 }
 
-/// The fewest threads that load nearly as fast as any number measured; absent where only one number was.
+/// The fewest threads that load nearly as fast as any number measured; absent where loads do not show that memory is saturated.
 fn saturating_threads(in_memory: &[&BandwidthRow]) -> Option<usize> {
-    let loads = || in_memory.iter().filter(|r| r.kernel() == "load").map(|r| (r.threads(), r.undisturbed_bps()));
-    let (best, first) = (loads().map(|load| load.1).fold(0.0, f64::max), loads().next()?.0);
-    let is_several = loads().any(|load| load.0 != first);
-    loads().filter(|load| is_several && load.1 >= SATURATED * best).map(|load| load.0).min()
+    let loads = in_memory.iter().filter(|r| r.kernel() == "load").map(|r| (r.threads(), r.undisturbed_bps()));
+    let loads: Vec<(usize, f64)> = loads.collect();
+    let best = loads.iter().map(|load| load.1).fold(0.0, f64::max);
+    let fast = loads.iter().filter(|load| load.1 >= SATURATED * best).map(|load| load.0);
+    fast.min().filter(|_| is_saturated(&loads))
 }
 
 /// What the ratio [value, low, high] says, `bound` being that of the bytes, `with_allocates` the bus rate of regular stores
@@ -319,8 +321,11 @@ impl WriteAllocate {
 }
 
 const ABOUT: &str = "A regular store first reads the line it writes, which nt stores save. Bytes of an element: payload, and on the \
-    bus if each regular store reads its line first. GB/s, undisturbed; their ratio, and that of the bytes counted. With * \
-    threads saturate memory: only there is the ratio one of traffic.";
+    bus if each regular store reads its line first. GB/s, undisturbed; their ratio, and that of the bytes counted.";
+/// Where a number of threads has a star.
+const STARRED: &str = " With * threads saturate memory: only there is the ratio one of traffic.";
+/// Where none has.
+const UNSTARRED: &str = " No number of threads was seen to saturate memory: the ratio may be one of what a core can.";
 
 /// What nt stores gain by it with the most threads.
 pub(crate) fn sentences(found: &[WriteAllocate], rows: &[BandwidthRow]) -> Vec<String> {
@@ -368,7 +373,7 @@ pub(crate) fn sections(found: &[WriteAllocate], rows: &[BandwidthRow]) -> Vec<Se
     vec![Section {
         id: "write-allocate",
         title: "Write-allocate, at memory level".into(),
-        about: ABOUT.into(),
+        about: ABOUT.to_string() + if found.iter().any(|w| w.saturates) { STARRED } else { UNSTARRED },
         sentences: sentences(found, rows),
         tables: vec![table],
         notes: meant.chain(found.iter().filter_map(WriteAllocate::counted_by_controllers)).collect(),
@@ -439,6 +444,22 @@ mod tests {
         assert!(is_saturated(&[(1, 12e9), (36, 180e9)]) && is_saturated(&[(1, 10e9), (16, 90e9), (32, 110e9)]));
         assert!(is_saturated(&[(1, 36e9), (2, 38e9)]));
         assert!(!is_saturated(&[(1, 14e9), (56, 700e9)]) && !is_saturated(&[(8, 90e9)]) && !is_saturated(&[]));
+    }
+
+    /// On an Emerald Rapids guest: of two CPUs the second adds 95 % of its part, so that two have no star.
+    #[test]
+    fn threads_that_add_their_part_do_not_saturate() {
+        let load = |threads: u32, gbps: f64| {
+            let cpus = (0..threads).collect();
+            let memory = MemorySpec::of(MemoryKind::Thp);
+            let case = steady("load", Width::W512, StoreKind::Regular, memory, cpus, Bytes::gib(1));
+            BandwidthRow::in_memory(case, [gbps, 0.99 * gbps, 1.01 * gbps].map(|gbps| gbps * 1e9))
+        };
+        let fewest = |rows: &[BandwidthRow]| saturating_threads(&rows.iter().collect::<Vec<_>>());
+        assert_eq!(fewest(&[load(1, 14.3), load(2, 28.0)]), None);
+        assert_eq!(fewest(&[load(1, 14.3), load(2, 18.0), load(4, 18.2)]), Some(2));
+        assert_eq!(fewest(&[load(1, 14.3)]), None);
+        assert_eq!(fewest(&[]), None);
     }
 
     /// One visit of each side, and an interval that says little: neither is told as a sure gain.

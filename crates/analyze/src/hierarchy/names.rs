@@ -9,6 +9,7 @@ use membound_core::case::Case;
 use membound_core::curves::hierarchy::model::End;
 use membound_core::machine::Machine;
 use membound_core::machine::cpuset::CpuSet;
+use membound_core::stats::states::Ends;
 use membound_core::units::Bytes;
 
 /// A level of the memory system: all that is said of it anywhere is read from here.
@@ -49,6 +50,8 @@ pub struct LevelLatency {
     /// last cache, where that was measured, of working sets that were read right before. Of memory, the figure of the chase that was
     /// visited more often than all others there together, if there is one.
     pub ns: [f64; 3],
+    /// What the ends of `ns` are: a range where too few undisturbed visits stand behind them.
+    pub ends: Ends,
     /// Core clock cycles, undisturbed.
     pub cycles: Option<f64>,
     /// Where `ns` is right after a read: the same working sets without, evictions by others and all, by the median of what that makes each

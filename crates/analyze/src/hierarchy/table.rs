@@ -2,7 +2,7 @@
 
 use crate::hierarchy::names::{Level, LevelLatency};
 use crate::section::Table;
-use crate::wording::{spread_as, with_spread};
+use crate::wording::{spread_as, with_spread, with_spread_to};
 use membound_core::units::{Bytes, significant};
 
 /// What is claimed and what was measured.
@@ -24,7 +24,7 @@ pub(crate) fn sizes<'a>(table: Table, levels: impl IntoIterator<Item = &'a Level
 pub(crate) fn latencies<'a>(table: Table, levels: impl IntoIterator<Item = &'a Level>) -> Table {
     let all: Vec<Option<LevelLatency>> = levels.into_iter().map(|level| level.latency).collect();
     table
-        .right("ns", all.iter().map(|latency| Some(with_spread((*latency)?.ns))))
+        .right("ns", all.iter().map(|latency| Some(with_spread_to((*latency)?.ends, (*latency)?.ns))))
         .right("cycles", all.iter().map(|latency| (*latency)?.cycles.map(significant)))
         .right("disturbed", all.iter().map(|latency| (*latency)?.disturbed_ns.map(with_spread)))
 }

@@ -7,14 +7,14 @@ use crate::across::losses::{Loss, losses};
 use crate::experiments::bandwidth::levels::{load_curve, standing};
 use crate::experiments::bandwidth::rows::BandwidthRow;
 use crate::flag::Flag;
-use crate::hierarchy::names::{Level, SIZES_FOR_LEVELS};
+use crate::hierarchy::names::{Level, LevelLatency, SIZES_FOR_LEVELS};
 use crate::quality::Quality;
 use crate::rate::Rate;
 use crate::report::Report;
 use crate::section::{Item, Section, Table};
 use crate::wording::{apart, farther, gbps, some, spread_as, threads, times};
 use membound_core::kernel::StoreKind;
-use membound_core::stats::states::VISITS_MIN;
+use membound_core::stats::states::{Ends, VISITS_MIN};
 use membound_core::units::{Bytes, counted, percent, significant};
 
 /// Losses that are shown.
@@ -102,8 +102,7 @@ struct Line<'a> {
     read: Pair<'a>,
     write: Pair<'a>,
     copy: Pair<'a>,
-    /// ns [median, low, high], cycles.
-    latency: Option<([f64; 3], Option<f64>)>,
+    latency: Option<LevelLatency>,
 }
 
 /// A rate of the table, and what stands behind it.
@@ -134,7 +133,7 @@ impl<'a> Figures<'a> {
                 read: of_store("load", false),
                 write: of_store("store", false),
                 copy: of_store("copy", false),
-                latency: level.latency.map(|latency| (latency.ns, latency.cycles)),
+                latency: level.latency,
             }
         };
         let memory = report.levels.iter().find(|level| level.name == "memory");
@@ -185,13 +184,13 @@ impl<'a> Figures<'a> {
             (name.clone(), rate.interval(), spread_as('±', rate.interval(), gbps) + &why(quality))
         };
         let latency = |line: &Line<'_>| {
-            let figure = line.latency?.0;
+            let figure = line.latency.filter(|latency| latency.ends == Ends::Ci95)?.ns;
             Some((format!("latency of {}", line.level.name), figure, spread_as('±', figure, significant)))
         };
         let known = rates.iter().filter(|figure| !figure.is_of_few).map(of_rate);
         let known: Vec<_> = known.chain(self.lines.iter().filter_map(latency)).collect();
-        let few = rates.iter().filter(|figure| figure.is_of_few).count();
-        let all = known.len() + few;
+        let all = rates.len() + self.lines.iter().filter(|line| line.latency.is_some()).count();
+        let few = all - known.len();
         if all == 0 {
             return String::new();
         }
@@ -239,12 +238,13 @@ impl<'a> Figures<'a> {
             let level = line.level;
             let rows = [line.read, if with_stores { line.write } else { [None; 2] }, line.copy];
             let size = |bytes: Option<Bytes>| bytes.map(|bytes| bytes.to_string());
-            let (ns, cycles) = line.latency.map(|(ns, cycles)| (ns[0], cycles)).unzip();
+            let ns = line.latency.map(|latency| shown_latency(&latency));
+            let cycles = line.latency.and_then(|latency| latency.cycles).map(significant);
             all.push(TableLine {
                 name: level.name.clone(),
                 sizes: [size(level.claimed), size(level.capacity)],
                 rates: rows.map(|pair| pair.map(|row| row.and_then(shown_rate))),
-                latency: [ns, cycles.flatten()].map(|figure| figure.map(significant)),
+                latency: [ns, cycles],
             });
             all.extend(self.seldom("  ", rows).filter(|_| self.is_shared(at)));
         }
@@ -348,8 +348,9 @@ pub fn pictures(report: &Report) -> Vec<Picture> {
             (None, None) => String::new(),
         };
         let cycles = |cycles: f64| format!(", {} cycles", significant(cycles));
-        let latency =
-            line.latency.map(|(ns, own)| format!("{} ns{}", significant(ns[0]), own.map_or(String::new(), cycles)));
+        let latency = line
+            .latency
+            .map(|latency| format!("{} ns{}", shown_latency(&latency), latency.cycles.map_or(String::new(), cycles)));
         let bars = |(kernel, [one, all]): (&str, Pair<'_>)| {
             let all = all.filter(|_| figures.most > 1);
             let seldom = all.and_then(|row| figures.seldom_of(row));
@@ -397,6 +398,12 @@ fn is_of_few(rate: Rate, visits: usize) -> bool {
 fn shown(rate: Rate, visits: usize) -> String {
     let mark = if is_of_few(rate, visits) { "~" } else { "" };
     format!("{mark}{}", gbps(rate.value()))
+}
+
+/// `190`, or `~190` where its ends are a range.
+fn shown_latency(latency: &LevelLatency) -> String {
+    let mark = if latency.ends == Ends::Range { "~" } else { "" };
+    format!("{mark}{}", significant(latency.ns[0]))
 }
 
 /// The same of a row.

@@ -20,6 +20,7 @@ use membound_core::kernel::chase::{Chase, Order};
 use membound_core::machine::Machine;
 use membound_core::memory::MemoryKind;
 use membound_core::stats::quantiles::{median, quantile};
+use membound_core::stats::states::Ends;
 use membound_core::units::Bytes;
 
 /// What the chases of a record tell together. Intervals are [value, low, high] with 95 %.
@@ -106,8 +107,12 @@ impl Chases {
             // A level with a step inside, of translation, has the latency before it.
             let rung = ends.partition_point(|end| *end <= from);
             from = level.capacity.unwrap_or(from);
-            let fitted =
-                |ns: [f64; 3]| LevelLatency { ns, cycles: cycles_of(&ladder, level, ns[0]), disturbed_ns: None };
+            let fitted = |ns: [f64; 3]| LevelLatency {
+                ns,
+                ends: Ends::Ci95,
+                cycles: cycles_of(&ladder, level, ns[0]),
+                disturbed_ns: None,
+            };
             let fitted = rungs.get(rung).copied().flatten().map(fitted);
             level.latency = of_one_chase(&ladder, level).or(fitted);
         }
@@ -152,8 +157,9 @@ fn of_one_chase(ladder: &[&Chased], level: &Level) -> Option<LevelLatency> {
     let visits: usize = there().map(|chased| chased.quality.rounds).sum();
     let most = there().max_by_key(|chased| chased.quality.rounds)?;
     let stands = most.quality.is_of_headline() && 2 * most.quality.rounds > visits;
-    let ns = most.latency_ns.filter(|_| stands)?.interval();
-    Some(LevelLatency { ns, cycles: most.latency_cycles, disturbed_ns: None })
+    let figure = most.latency_ns.filter(|_| stands)?;
+    let (ns, ends) = (figure.interval(), figure.capability.ends);
+    Some(LevelLatency { ns, ends, cycles: most.latency_cycles, disturbed_ns: None })
 }
 
 /// Core clock cycles of a load that takes so many nanoseconds. Memory takes fewer the lower the clock is, or seems to be beside a busy

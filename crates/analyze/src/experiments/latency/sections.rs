@@ -53,7 +53,7 @@ impl Answer for Latency {
 
 fn ladder_sentence(latency: &Latency) -> Option<String> {
     let of_level = |level: &Level| {
-        let LevelLatency { ns, cycles, disturbed_ns } = level.latency?;
+        let LevelLatency { ns, cycles, disturbed_ns, .. } = level.latency?;
         let cycles = cycles.map_or(String::new(), |cycles| format!(" ({} cycles)", significant(cycles)));
         let disturbed =
             disturbed_ns.map_or(String::new(), |[disturbed, ..]| match significant(disturbed) == significant(ns[0]) {
