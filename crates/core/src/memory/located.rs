@@ -36,6 +36,9 @@ pub struct Located {
     pub refusal: Option<String>,
 }
 
+/// Who tells where pages lie.
+pub const BY: &str = if cfg!(windows) { "QueryWorkingSetEx" } else { "move_pages" };
+
 /// Part of the pages by which shares may differ beyond that, where not all pages were looked up: far more than the
 /// standard error of a million draws (0.05 %).
 const DRAWN: f64 = 0.01;
@@ -128,7 +131,7 @@ impl Located {
     pub fn proof(&self) -> Proof {
         let overflowed = matches!(self.policy, Policy::Preferred(_)) && self.inside() < self.found();
         let holds = self.refusal.is_none() && self.fault().is_none() && !overflowed;
-        Proof::new(&self.claim(), "move_pages", self.seen(), holds)
+        Proof::new(&self.claim(), BY, self.seen(), holds)
     }
 
     fn and(mut self, other: &Located) -> Located {
@@ -172,7 +175,7 @@ mod tests {
     }
 
     fn check(located: &Located, claim: &str, seen: &str, holds: bool, is_fault: bool) {
-        assert_eq!(located.proof(), Proof::new(claim, "move_pages", seen, holds));
+        assert_eq!(located.proof(), Proof::new(claim, BY, seen, holds));
         assert_eq!(located.fault().is_some(), is_fault, "{located:?}");
     }
 

@@ -102,13 +102,19 @@ impl Binding {
         }
     }
 
+    /// The node to map memory on, on systems that take it then; nothing is left to [apply](Binding::apply).
+    pub fn node(&self) -> Option<u32> {
+        let Way::Kernel { mode, .. } = self.way else { return None };
+        numa::mapped_on(mode, &self.policy.nodes())
+    }
+
     /// Has the pages that `work` makes follow the policy, as far as the kernel can do that.
     pub fn around<R>(&self, work: impl FnOnce() -> R) -> Result<R, NoMemory> {
         match self.way {
-            Way::Kernel { mode, .. } => {
+            Way::Kernel { mode, .. } if self.node().is_none() => {
                 numa::with_policy(mode, &self.policy.nodes(), work).map_err(|fault| self.refused(fault))
             }
-            Way::Blocks { .. } => Ok(work()),
+            _ => Ok(work()),
         }
     }
 

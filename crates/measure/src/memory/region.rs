@@ -18,7 +18,7 @@ use crate::os::memory::Mapped;
 use crate::os::pages;
 use crate::os::pages::Smaps;
 use crate::os::{files, memory, numa};
-use membound_core::memory::located::{Located, NodePages, summed};
+use membound_core::memory::located::{self, Located, NodePages, summed};
 use membound_core::memory::policy::{NodeSet, Policy};
 use membound_core::memory::proof::Proof;
 use membound_core::memory::{MemoryKind, MemorySpec, Obtained};
@@ -157,7 +157,10 @@ impl Region {
         if self.claim.is_none() {
             self.claim = claim(recipe.kind, recipe.bytes, &self.allowance)?;
         }
-        let mapping = recipe.map().map_err(|fault| recipe.refused(fault))?;
+        // The heap and files take no node.
+        let is_anonymous = matches!(recipe.backing, Backing::Anonymous { .. });
+        let node = self.binding.as_ref().and_then(Binding::node).filter(|_| is_anonymous);
+        let mapping = recipe.map(node).map_err(|fault| recipe.refused(fault))?;
         self.mapping = Some(mapping);
         self.start = mapping.next_multiple_of(recipe.page);
         // A fork would else copy the page tables of all regions, and make their next writes fault.
@@ -166,7 +169,7 @@ impl Region {
             // SAFETY: the range lies within our own fresh mapping.
             let _ = unsafe { memory::advise(self.start, recipe.bytes, advice) };
         }
-        if let Some(binding) = &self.binding {
+        if let (Some(binding), None) = (&self.binding, node) {
             // The heap may hand out pages that were used before.
             let moves = matches!(recipe.backing, Backing::Heap);
             binding.apply(self.start, recipe.bytes, recipe.page, moves)?;
@@ -291,7 +294,7 @@ impl Region {
         })
     }
 
-    /// What was obtained for the first `touched` bytes: huge pages by smaps, nodes by move_pages, and what the kind
+    /// What was obtained for the first `touched` bytes: huge pages by smaps, nodes by the system, and what the kind
     /// promises beyond that.
     pub fn inspect(&self, touched: Bytes) -> Obtained {
         let smaps = self.smaps();
@@ -356,7 +359,7 @@ impl Region {
         let (on, refusal) = match self.locate(pages, page, PAGES_VERIFIED) {
             Ok(on) if on.is_empty() => return None,
             Ok(on) => (on, None),
-            Err(fault) => (Vec::new(), Some(format!("move_pages was refused ({fault})"))),
+            Err(fault) => (Vec::new(), Some(format!("{} was refused ({fault})", located::BY))),
         };
         let refuses_huge = recipe.advice == Some(Advice::NoHuge);
         let granule = if refuses_huge { page } else { page.max(huge::transparent().0 as usize) };
@@ -405,12 +408,12 @@ impl Recipe {
         NoMemory::refused(self.kind, self.bytes, source)
     }
 
-    /// Memory with room to align it.
-    fn map(&self) -> io::Result<usize> {
+    /// Memory with room to align it, on a node where the system takes one.
+    fn map(&self, node: Option<u32>) -> io::Result<usize> {
         let what = match &self.backing {
             Backing::Heap => return memory::allocate(self.bytes.saturating_add(self.page)),
             Backing::Anonymous { shared, pool } => {
-                Mapped::Anonymous { shared: *shared, pool_page: pool.then_some(self.page), kind: self.kind }
+                Mapped::Anonymous { shared: *shared, pool_page: pool.then_some(self.page), kind: self.kind, node }
             }
             Backing::File { file, shared, .. } => {
                 Mapped::File { file, shared: *shared, offset: self.part.as_ref().map_or(0, Part::offset) }

@@ -28,6 +28,8 @@ pub(crate) enum Mapped<'a> {
         pool_page: Option<usize>,
         /// The kind, where the system maps memory types.
         kind: MemoryKind,
+        /// The node to lie on, where the system takes it when memory is mapped.
+        node: Option<u32>,
     },
     /// A file or device.
     File {

@@ -92,7 +92,8 @@ pub(crate) fn base_page() -> usize {
 /// Copies code to fresh pages, then makes them read-and-execute: never both writable and executable.
 pub(crate) fn code(bytes: &[u8]) -> io::Result<(usize, usize)> {
     let length = bytes.len().next_multiple_of(base_page());
-    let start = map(Mapped::Anonymous { shared: false, pool_page: None, kind: MemoryKind::Base }, length, true)?;
+    let fresh = Mapped::Anonymous { shared: false, pool_page: None, kind: MemoryKind::Base, node: None };
+    let start = map(fresh, length, true)?;
     // SAFETY: the mapping is at least as long as the code, writable and ours alone.
     unsafe { ptr::copy_nonoverlapping(bytes.as_ptr(), start as *mut u8, bytes.len()) };
     // SAFETY: the whole mapping is ours; no reference to it exists.

@@ -25,6 +25,11 @@ pub(crate) fn mbind(start: usize, bytes: usize, mode: Mode, nodes: &NodeSet, mov
     checked(unsafe { libc::syscall(libc::SYS_mbind, start, bytes, mode, mask, bits, flags) })
 }
 
+/// The node that memory is to be mapped on for a policy: none, for policies are set of what is mapped.
+pub(crate) fn mapped_on(_mode: Mode, _nodes: &NodeSet) -> Option<u32> {
+    None
+}
+
 /// The node of the page at each address; `None` where there is no page.
 pub(crate) fn locate(addresses: &[usize]) -> io::Result<Vec<Option<u32>>> {
     let mut status = vec![-1i32; addresses.len()];

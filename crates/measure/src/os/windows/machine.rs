@@ -85,6 +85,10 @@ fn texts() -> BTreeMap<String, String> {
         }),
     );
     let all = nodes(&told);
+    // A node of which nothing is told may have some.
+    let has_memory = |node: &u32| system::node_free(*node).is_none_or(|free| free > 0);
+    let with_memory: CpuSet = all.iter().copied().filter(has_memory).collect();
+    put("sys/devices/system/node/has_memory", (!with_memory.is_empty()).then(|| with_memory.to_string()));
     for node in &all {
         let free = system::node_free(*node);
         // Windows tells what a node has free, and what it has in all only where there is one node.

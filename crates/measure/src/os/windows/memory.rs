@@ -10,7 +10,8 @@ use membound_core::memory::MemoryKind;
 use windows_sys::Win32::System::Diagnostics::Debug::FlushInstructionCache;
 use windows_sys::Win32::System::Memory::{
     GetLargePageMinimum, MEM_COMMIT, MEM_LARGE_PAGES, MEM_RELEASE, MEM_RESERVE, PAGE_EXECUTE_READ, PAGE_NOCACHE,
-    PAGE_READONLY, PAGE_READWRITE, PAGE_WRITECOMBINE, VirtualAlloc, VirtualFree, VirtualLock, VirtualProtect,
+    PAGE_READONLY, PAGE_READWRITE, PAGE_WRITECOMBINE, VirtualAlloc, VirtualAllocExNuma, VirtualFree, VirtualLock,
+    VirtualProtect,
 };
 use windows_sys::Win32::System::SystemInformation::{GetSystemInfo, SYSTEM_INFO};
 use windows_sys::Win32::System::Threading::{GetCurrentProcess, GetProcessWorkingSetSize, SetProcessWorkingSetSize};
@@ -25,15 +26,15 @@ pub(crate) fn map(what: Mapped, bytes: usize, is_writable: bool) -> io::Result<u
     let protection = if is_writable { PAGE_READWRITE } else { PAGE_READONLY };
     match what {
         Mapped::Anonymous { shared: true, .. } => super::lacks("anonymous memory that children share"),
-        Mapped::Anonymous { pool_page: None, kind, .. } => {
+        Mapped::Anonymous { pool_page: None, kind, node, .. } => {
             let caching = match kind {
                 MemoryKind::Wc => PAGE_WRITECOMBINE,
                 MemoryKind::Uc => PAGE_NOCACHE,
                 _ => 0,
             };
-            reserve(bytes, MEM_RESERVE | MEM_COMMIT, protection | caching)
+            reserve(bytes, MEM_RESERVE | MEM_COMMIT, protection | caching, node)
         }
-        Mapped::Anonymous { pool_page: Some(page), .. } => {
+        Mapped::Anonymous { pool_page: Some(page), node, .. } => {
             // SAFETY: asks for a number.
             let large = unsafe { GetLargePageMinimum() };
             if large != page {
@@ -43,15 +44,20 @@ pub(crate) fn map(what: Mapped, bytes: usize, is_writable: bool) -> io::Result<u
                 ));
             }
             super::system::allow_large_pages()?;
-            reserve(bytes, MEM_RESERVE | MEM_COMMIT | MEM_LARGE_PAGES, protection)
+            reserve(bytes, MEM_RESERVE | MEM_COMMIT | MEM_LARGE_PAGES, protection, node)
         }
         Mapped::File { .. } => super::lacks("mappings of files in this program yet"),
     }
 }
 
-fn reserve(bytes: usize, how: u32, protection: u32) -> io::Result<usize> {
-    // SAFETY: fresh memory at no fixed address; nothing existing is touched.
-    let start = unsafe { VirtualAlloc(ptr::null(), bytes, how, protection) };
+fn reserve(bytes: usize, how: u32, protection: u32, node: Option<u32>) -> io::Result<usize> {
+    // SAFETY: fresh memory at no fixed address, in this process; nothing existing is touched.
+    let start = unsafe {
+        match node {
+            Some(node) => VirtualAllocExNuma(GetCurrentProcess(), ptr::null(), bytes, how, protection, node),
+            None => VirtualAlloc(ptr::null(), bytes, how, protection),
+        }
+    };
     if start.is_null() { Err(io::Error::last_os_error()) } else { Ok(start as usize) }
 }
 
@@ -97,7 +103,7 @@ pub(crate) fn base_page() -> usize {
 /// Copies code to fresh pages, then makes them read-and-execute: never both writable and executable.
 pub(crate) fn code(bytes: &[u8]) -> io::Result<(usize, usize)> {
     let length = bytes.len().next_multiple_of(base_page());
-    let start = reserve(length, MEM_RESERVE | MEM_COMMIT, PAGE_READWRITE)?;
+    let start = reserve(length, MEM_RESERVE | MEM_COMMIT, PAGE_READWRITE, None)?;
     // SAFETY: the memory is at least as long as the code, writable and ours alone.
     unsafe { ptr::copy_nonoverlapping(bytes.as_ptr(), start as *mut u8, bytes.len()) };
     let mut before = 0;

@@ -1,4 +1,4 @@
-//! Where memory lies. Windows takes a node when memory is reserved, and lays no policy on pages that are mapped already.
+//! Where memory lies. Windows takes one node when memory is reserved, which it prefers to others, and has no other policy.
 
 use std::io;
 
@@ -7,9 +7,17 @@ use membound_core::memory::policy::NodeSet;
 
 use super::pages::attributes;
 
+/// What there is instead of policies.
+const ONE_NODE: &str = "policy but one node for a whole mapping, bound or preferred";
+
+/// The node that memory is to be mapped on for a policy. Bound memory is merely preferred there: where its pages lie is read back.
+pub(crate) fn mapped_on(mode: Mode, nodes: &NodeSet) -> Option<u32> {
+    nodes.only().filter(|_| matches!(mode, Mode::Bind | Mode::Preferred))
+}
+
 /// Refused: there is no such call.
 pub(crate) fn mbind(_start: usize, _bytes: usize, mode: Mode, _nodes: &NodeSet, _moves: bool) -> io::Result<()> {
-    if mode == Mode::Default { Ok(()) } else { super::lacks("policy for pages that are mapped already") }
+    if mode == Mode::Default { Ok(()) } else { super::lacks(ONE_NODE) }
 }
 
 /// The node of the page at each address; `None` where there is no page.
@@ -20,5 +28,19 @@ pub(crate) fn locate(addresses: &[usize]) -> io::Result<Vec<Option<u32>>> {
 
 /// Has the pages that the calling thread makes while `work` runs follow a policy: the default alone.
 pub(crate) fn with_policy<R>(mode: Mode, _nodes: &NodeSet, work: impl FnOnce() -> R) -> io::Result<R> {
-    if mode == Mode::Default { Ok(work()) } else { super::lacks("policy for the pages of a thread") }
+    if mode == Mode::Default { Ok(work()) } else { super::lacks(ONE_NODE) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_node_is_taken_when_memory_is_mapped() {
+        let both: NodeSet = [0, 1].into_iter().collect();
+        assert_eq!(mapped_on(Mode::Bind, &NodeSet::one(1)), Some(1));
+        assert_eq!(mapped_on(Mode::Preferred, &NodeSet::one(0)), Some(0));
+        assert_eq!((mapped_on(Mode::Bind, &both), mapped_on(Mode::Interleave, &NodeSet::one(0))), (None, None));
+        assert!(with_policy(Mode::Interleave, &both, || ()).unwrap_err().to_string().contains("one node"));
+    }
 }

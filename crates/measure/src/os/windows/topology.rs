@@ -57,7 +57,9 @@ fn one(kind: u32, body: &[u8]) -> Option<(Shared, CpuSet)> {
         (0..GROUP).filter(move |bit| mask >> bit & 1 == 1).map(move |bit| u32::from(group) * GROUP + bit)
     });
     let cpus: CpuSet = all.collect();
-    (!cpus.is_empty()).then_some((shared, cpus))
+    // A node may be of memory alone.
+    let is_told = matches!(shared, Shared::Node(_)) || !cpus.is_empty();
+    is_told.then_some((shared, cpus))
 }
 
 fn u16_at(bytes: &[u8], at: usize) -> Option<u16> {
@@ -118,6 +120,9 @@ pub(crate) fn texts(told: &[(Shared, CpuSet)]) -> BTreeMap<String, String> {
             }
             _ => {}
         }
+    }
+    if !nodes.is_empty() {
+        put("sys/devices/system/node/online".into(), nodes.keys().copied().collect::<CpuSet>().to_string());
     }
     for (node, cpus) in nodes {
         put(format!("sys/devices/system/node/node{node}/cpulist"), cpus.to_string());
@@ -214,6 +219,19 @@ mod tests {
         // Or be told once for each.
         let twice = [node(0, &[(0b11, 0)]), node(0, &[(0b1, 1)])].concat();
         assert_eq!(texts(&parse(&twice))["sys/devices/system/node/node0/cpulist"], "0-1,64");
+    }
+
+    #[test]
+    fn a_node_may_be_of_memory_alone() {
+        let told = parse(&[node(0, &[(0b11, 0)]), node(2, &[(0, 0)]), node(3, &[])].concat());
+        let texts = texts(&told);
+        assert_eq!(texts["sys/devices/system/node/online"], "0,2-3");
+        assert_eq!(
+            (&*texts["sys/devices/system/node/node0/cpulist"], &*texts["sys/devices/system/node/node2/cpulist"]),
+            ("0-1", "")
+        );
+        let machine = Machine::from_source(&Source::told("Windows", texts, Processor::default()));
+        assert_eq!(machine.nodes[1].cpus.known(), Some(&CpuSet::from_iter([])));
     }
 
     proptest! {
