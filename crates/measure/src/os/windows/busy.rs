@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use crate::os::alike;
 use windows_sys::Win32::Foundation::FILETIME;
-use windows_sys::Win32::System::Threading::GetSystemTimes;
+use windows_sys::Win32::System::Threading::{GetActiveProcessorGroupCount, GetSystemTimes};
 
 /// What others do here: so many CPUs of all are in use.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -30,17 +30,39 @@ pub fn others(span: Duration) -> Option<Busy> {
     let before = times()?;
     std::thread::sleep(span);
     let after = times()?;
-    let [idle, all] = [after.0.saturating_sub(before.0), after.1.saturating_sub(before.1)];
-    let used = (1.0 - idle as f64 / all.max(1) as f64).max(0.0) * of as f64;
+    let used = share_used(before, after)? * of as f64;
     (used > alike::quiet(of)).then_some(Busy { used, of })
 }
 
-/// Idle time and all time of all CPUs, in units of 100 ns. What Windows calls the kernel's holds the idle time.
+/// The share of all time that was not idle in between; absent where no time went by.
+fn share_used(before: (u64, u64), after: (u64, u64)) -> Option<f64> {
+    let idle = after.0.checked_sub(before.0)?;
+    let all = after.1.checked_sub(before.1).filter(|all| *all > 0 && idle <= *all)?;
+    Some(1.0 - idle as f64 / all as f64)
+}
+
+/// Idle time and all time of all CPUs, of those of one processor group alone where there are several: then nothing. In units of 100 ns. What Windows calls the kernel's holds the idle time.
 fn times() -> Option<(u64, u64)> {
     let mut parts = [FILETIME { dwLowDateTime: 0, dwHighDateTime: 0 }; 3];
     let [idle, kernel, user] = &mut parts;
-    // SAFETY: the call writes the three times it is given.
-    let is_told = unsafe { GetSystemTimes(idle, kernel, user) } != 0;
+    // SAFETY: asks for a number; the other call writes the three times it is given.
+    let is_told = unsafe { GetActiveProcessorGroupCount() == 1 && GetSystemTimes(idle, kernel, user) != 0 };
     let [idle, kernel, user] = parts.map(super::thread::number);
     is_told.then_some((idle, kernel + user))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shares_by_hand() {
+        // 30 of 40 idle.
+        assert_eq!(share_used((100, 200), (130, 240)), Some(0.25));
+        assert_eq!(share_used((100, 200), (100, 240)), Some(1.0));
+        // Clocks that stood still, ran backwards, or count what is idle otherwise.
+        for after in [(100, 200), (90, 240), (130, 190), (150, 240)] {
+            assert_eq!(share_used((100, 200), after), None, "{after:?}");
+        }
+    }
 }

@@ -74,13 +74,10 @@ fn texts() -> BTreeMap<String, String> {
     put(
         "proc/meminfo",
         system::memory().map(|memory| {
-            let fields = [
-                ("MemTotal", memory.total),
-                ("MemFree", memory.available),
-                ("MemAvailable", memory.available),
-                ("SwapTotal", memory.swap),
-                ("SwapFree", memory.swap_free),
-            ];
+            let main = [("MemTotal", memory.total), ("MemFree", memory.available), ("MemAvailable", memory.available)];
+            let swap =
+                system::page_files().map(|(all, used)| [("SwapTotal", all), ("SwapFree", all.saturating_sub(used))]);
+            let fields: Vec<(&str, u64)> = main.into_iter().chain(swap.into_iter().flatten()).collect();
             topology::meminfo("", &fields)
         }),
     );

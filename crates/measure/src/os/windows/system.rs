@@ -2,6 +2,7 @@
 
 #![allow(unsafe_code)]
 
+use std::ffi::c_void;
 use std::{io, ptr};
 
 use windows_sys::Win32::Foundation::{CloseHandle, ERROR_NOT_ALL_ASSIGNED, ERROR_SUCCESS, GetLastError, HANDLE, LUID};
@@ -9,12 +10,14 @@ use windows_sys::Win32::Security::{
     AdjustTokenPrivileges, LUID_AND_ATTRIBUTES, LookupPrivilegeValueW, SE_PRIVILEGE_ENABLED, TOKEN_ADJUST_PRIVILEGES,
     TOKEN_PRIVILEGES,
 };
+use windows_sys::Win32::System::ProcessStatus::{ENUM_PAGE_FILE_INFORMATION, K32EnumPageFilesW};
 use windows_sys::Win32::System::Registry::{HKEY_LOCAL_MACHINE, RRF_RT_REG_DWORD, RRF_RT_REG_SZ, RegGetValueW};
 use windows_sys::Win32::System::SystemInformation::{
     ComputerNameDnsHostname, GetComputerNameExW, GetLogicalProcessorInformationEx, GlobalMemoryStatusEx,
     MEMORYSTATUSEX, RelationAll,
 };
 use windows_sys::Win32::System::Threading::{GetCurrentProcess, GetNumaAvailableMemoryNodeEx, OpenProcessToken};
+use windows_sys::core::{BOOL, PCWSTR};
 
 use super::checked;
 
@@ -44,10 +47,6 @@ pub(super) struct Memory {
     pub total: u64,
     /// Bytes that programs can have of it.
     pub available: u64,
-    /// Bytes beyond it, in the page file.
-    pub swap: u64,
-    /// Bytes of these that can still be had.
-    pub swap_free: u64,
 }
 
 /// How much there is.
@@ -58,12 +57,24 @@ pub(super) fn memory() -> Option<Memory> {
         told.dwLength = size_of::<MEMORYSTATUSEX>() as u32;
         (GlobalMemoryStatusEx(&mut told) != 0, told)
     };
-    is_told.then(|| Memory {
-        total: told.ullTotalPhys,
-        available: told.ullAvailPhys,
-        swap: told.ullTotalPageFile.saturating_sub(told.ullTotalPhys),
-        swap_free: told.ullAvailPageFile.saturating_sub(told.ullAvailPhys),
-    })
+    is_told.then(|| Memory { total: told.ullTotalPhys, available: told.ullAvailPhys })
+}
+
+/// Bytes of all page files, and those of them that hold something; absent where the system does not tell. What is left of the commit
+/// limit says nothing of that: memory that was promised and never touched is in no file.
+pub(super) fn page_files() -> Option<(u64, u64)> {
+    unsafe extern "system" fn add(sum: *mut c_void, file: *mut ENUM_PAGE_FILE_INFORMATION, _name: PCWSTR) -> BOOL {
+        // SAFETY: the system passes on what it was given below, and a whole struct; nobody else has either meanwhile.
+        let ((all, used), file) = unsafe { (&mut *sum.cast::<(u64, u64)>(), &*file) };
+        *all += file.TotalSize as u64;
+        *used += file.TotalInUse as u64;
+        1
+    }
+    let mut pages = (0u64, 0u64);
+    // SAFETY: `add` has the signature asked for and is called before this returns, with the numbers that it adds to.
+    let is_told = unsafe { K32EnumPageFilesW(Some(add), (&raw mut pages).cast()) } != 0;
+    let page = super::memory::base_page() as u64;
+    is_told.then_some((pages.0 * page, pages.1 * page))
 }
 
 /// Free memory of a node, in bytes.
