@@ -3,7 +3,7 @@
 use std::io;
 use std::path::PathBuf;
 
-use crate::os::memory::base_page;
+use crate::os::memory;
 use membound_core::memory::MemoryKind;
 use membound_core::memory::policy::Policy;
 use membound_core::units::Bytes;
@@ -72,21 +72,8 @@ impl NoMemory {
     }
 
     pub(crate) fn refused(kind: MemoryKind, bytes: usize, source: io::Error) -> Self {
-        use MemoryKind as Kind;
-        let hint = match kind {
-            // Not the kernel's words but ours, which say all.
-            _ if source.raw_os_error().is_none() => "",
-            // The pool that sysctl means has larger pages there.
-            Kind::Huge2M if base_page() != 4096 => {
-                "; reserve pages with `echo N >/sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages`"
-            }
-            Kind::Huge2M => "; reserve pages with `sysctl vm.nr_hugepages=N` (2 MiB each)",
-            Kind::Huge1G => "; reserve pages with `hugepagesz=1G hugepages=N` on the kernel's command line",
-            Kind::Locked => "; raise the limit with `ulimit -l` or ask for less with --size",
-            Kind::Bar | Kind::BarWc => "; a driver, the lockdown mode or a device that is off keeps this BAR from us",
-            Kind::Udmabuf => "; ask for less with --size, or raise /sys/module/udmabuf/parameters/size_limit_mb",
-            _ => "; ask for less with --size",
-        };
+        // What is not the kernel's words is ours, which say all.
+        let hint = if source.raw_os_error().is_some() { memory::cure(kind) } else { "" };
         NoMemory::Refused { bytes: Bytes(bytes as u64), kind, source, hint }
     }
 }

@@ -30,6 +30,23 @@ pub(crate) fn map(what: Mapped, bytes: usize, is_writable: bool) -> io::Result<u
     if start == libc::MAP_FAILED { Err(io::Error::last_os_error()) } else { Ok(start as usize) }
 }
 
+/// What helps where memory of a kind was refused.
+pub(crate) fn cure(kind: MemoryKind) -> &'static str {
+    use MemoryKind as Kind;
+    match kind {
+        // The pool that sysctl means has larger pages there.
+        Kind::Huge2M if base_page() != 4096 => {
+            "; reserve pages with `echo N >/sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages`"
+        }
+        Kind::Huge2M => "; reserve pages with `sysctl vm.nr_hugepages=N` (2 MiB each)",
+        Kind::Huge1G => "; reserve pages with `hugepagesz=1G hugepages=N` on the kernel's command line",
+        Kind::Locked => "; raise the limit with `ulimit -l` or ask for less with --size",
+        Kind::Bar | Kind::BarWc => "; a driver, the lockdown mode or a device that is off keeps this BAR from us",
+        Kind::Udmabuf => "; ask for less with --size, or raise /sys/module/udmabuf/parameters/size_limit_mb",
+        _ => "; ask for less with --size",
+    }
+}
+
 /// Ends a mapping.
 ///
 /// # Safety

@@ -30,6 +30,20 @@ pub(crate) fn mapped_on(_mode: Mode, _nodes: &NodeSet) -> Option<u32> {
     None
 }
 
+/// What helps where a policy was refused.
+pub(crate) fn cure(fault: io::ErrorKind) -> &'static str {
+    match fault {
+        io::ErrorKind::PermissionDenied | io::ErrorKind::Unsupported => {
+            "; a sandbox forbids it: allow mbind and set_mempolicy (containers: --cap-add SYS_NICE), or name no place"
+        }
+        io::ErrorKind::InvalidInput => {
+            "; a node has gone, or this process may no longer use it: see `membound machine`"
+        }
+        io::ErrorKind::OutOfMemory => "; give a smaller --size, or raise the number of mappings (vm.max_map_count)",
+        _ => "; name another place, or none",
+    }
+}
+
 /// The node of the page at each address; `None` where there is no page.
 pub(crate) fn locate(addresses: &[usize]) -> io::Result<Vec<Option<u32>>> {
     let mut status = vec![-1i32; addresses.len()];

@@ -50,6 +50,16 @@ pub(crate) fn map(what: Mapped, bytes: usize, is_writable: bool) -> io::Result<u
     }
 }
 
+/// What helps where memory of a kind was refused.
+pub(crate) fn cure(kind: MemoryKind) -> &'static str {
+    match kind {
+        // Memory goes to pieces while a system runs.
+        MemoryKind::Huge2M | MemoryKind::Huge1G => "; ask for less with --size, or restart Windows and measure first",
+        MemoryKind::Locked => "; ask for less with --size: a job or too little memory keeps the working set small",
+        _ => "; ask for less with --size",
+    }
+}
+
 fn reserve(bytes: usize, how: u32, protection: u32, node: Option<u32>) -> io::Result<usize> {
     // SAFETY: fresh memory at no fixed address, in this process; nothing existing is touched.
     let start = unsafe {
@@ -77,7 +87,8 @@ pub(crate) fn map_large_blocks() {}
 pub(crate) fn allocate(bytes: usize) -> io::Result<usize> {
     // SAFETY: asks for fresh memory.
     let start = unsafe { libc::malloc(bytes) };
-    if start.is_null() { Err(io::Error::last_os_error()) } else { Ok(start as usize) }
+    // The heap sets no last error.
+    if start.is_null() { Err(io::ErrorKind::OutOfMemory.into()) } else { Ok(start as usize) }
 }
 
 /// Gives it back.

@@ -20,6 +20,11 @@ pub(crate) fn mbind(_start: usize, _bytes: usize, mode: Mode, _nodes: &NodeSet, 
     if mode == Mode::Default { Ok(()) } else { super::lacks(ONE_NODE) }
 }
 
+/// What helps where a policy was refused: it was one that Windows has not.
+pub(crate) fn cure(_fault: io::ErrorKind) -> &'static str {
+    "; name one node (@node0, @preferred:0) and a kind other than heap, or no place"
+}
+
 /// The node of the page at each address; `None` where there is no page.
 pub(crate) fn locate(addresses: &[usize]) -> io::Result<Vec<Option<u32>>> {
     let pages = attributes(addresses).ok_or_else(io::Error::last_os_error)?;
