@@ -3,6 +3,7 @@
 #![allow(unsafe_code)]
 
 use std::io;
+use std::sync::OnceLock;
 
 pub use crate::os::alike::ThreadUsage;
 use membound_core::machine::cpuset::CpuSet;
@@ -12,8 +13,8 @@ use windows_sys::Win32::System::Kernel::PROCESSOR_NUMBER;
 use windows_sys::Win32::System::SystemInformation::GROUP_AFFINITY;
 use windows_sys::Win32::System::Threading::{
     GetActiveProcessorCount, GetActiveProcessorGroupCount, GetCurrentProcess, GetCurrentProcessorNumberEx,
-    GetCurrentThread, GetCurrentThreadId, GetProcessAffinityMask, GetThreadGroupAffinity, GetThreadTimes, OpenThread,
-    SetThreadGroupAffinity, THREAD_QUERY_INFORMATION, THREAD_SET_INFORMATION,
+    GetCurrentThread, GetCurrentThreadId, GetProcessAffinityMask, GetProcessGroupAffinity, GetThreadGroupAffinity,
+    GetThreadTimes, OpenThread, SetThreadGroupAffinity, THREAD_QUERY_INFORMATION, THREAD_SET_INFORMATION,
 };
 
 use super::{checked, time};
@@ -23,22 +24,57 @@ pub(super) const GROUP: u32 = 64;
 
 /// Pins the calling thread to one CPU.
 pub fn pin(cpu: u32) -> io::Result<()> {
+    // While it can be told.
+    affinity();
     let group = u16::try_from(cpu / GROUP).map_err(|_| io::Error::from(io::ErrorKind::InvalidInput))?;
     let at = GROUP_AFFINITY { Mask: 1 << (cpu % GROUP), Group: group, Reserved: [0; 3] };
     // SAFETY: reads the affinity, and acts on the calling thread.
     checked(unsafe { SetThreadGroupAffinity(GetCurrentThread(), &at, std::ptr::null_mut()) })
 }
 
-/// The CPUs that this process may run on: of the first group what its mask says, of others all, as a process may use every group.
+/// The CPUs that this process may run on. Where there are several groups, it may use all, unless whoever started it named some CPUs of
+/// one. Absent where it may use all of several groups.
 pub fn affinity() -> Option<CpuSet> {
+    // SAFETY: asks for a number.
+    if unsafe { GetActiveProcessorGroupCount() } == 1 {
+        return allowed(0);
+    }
+    // Once threads are pinned to other groups, no mask is told any more.
+    static AT_START: OnceLock<Option<CpuSet>> = OnceLock::new();
+    AT_START.get_or_init(|| only_group().and_then(allowed)).clone()
+}
+
+/// The group that this process is in, if it is in one.
+fn only_group() -> Option<u16> {
+    let (mut count, mut group) = (1, 0);
+    // SAFETY: there is room for one number, as is told; with more the call fails.
+    let is_told = unsafe { GetProcessGroupAffinity(GetCurrentProcess(), &mut count, &mut group) } != 0;
+    (is_told && count == 1).then_some(group)
+}
+
+/// What the mask says of this process, whose only group this is. Of several groups a whole one is no choice of anybody's: it is where
+/// Windows put the process.
+fn allowed(group: u16) -> Option<CpuSet> {
     let (mut process, mut system) = (0usize, 0usize);
     // SAFETY: writes two masks.
     let is_told = unsafe { GetProcessAffinityMask(GetCurrentProcess(), &mut process, &mut system) } != 0;
     // SAFETY: asks for a number.
     let groups = unsafe { GetActiveProcessorGroupCount() };
     // A process in several groups is told zeros.
-    let is_whole = is_told && groups == 1 && process != 0;
-    is_whole.then(|| (0..GROUP).filter(|cpu| process >> cpu & 1 == 1).collect())
+    let is_chosen = is_told && process != 0 && (groups == 1 || process != system);
+    is_chosen.then(|| cpus_of(group, process))
+}
+
+/// The CPUs of a group's mask.
+fn cpus_of(group: u16, mask: usize) -> CpuSet {
+    (0..GROUP).filter(|cpu| mask >> cpu & 1 == 1).map(|cpu| u32::from(group) * GROUP + cpu).collect()
+}
+
+/// The first CPU's group, and the mask of those in it.
+fn group_of(cpus: &CpuSet) -> Option<(u16, usize)> {
+    let group = cpus.iter().next()? / GROUP;
+    let mask = cpus.iter().filter(|cpu| cpu / GROUP == group).fold(0, |mask, cpu| mask | 1usize << (cpu % GROUP));
+    Some((u16::try_from(group).ok()?, mask))
 }
 
 /// The CPU that the calling thread is on.
@@ -55,15 +91,16 @@ pub fn thread_id() -> u32 {
     unsafe { GetCurrentThreadId() }
 }
 
-/// Lets a thread of this process run wherever the process may in its group. No thread has number 0.
+/// Lets a thread of this process run wherever the process may, in one group. No thread has number 0.
 pub fn unpin(thread: u32) {
     if thread == 0 {
         return;
     }
-    let told = affinity().map(|cpus| cpus.iter().fold(0, |mask, cpu| mask | 1usize << cpu));
-    let mut every = GROUP_AFFINITY { Mask: told.unwrap_or(0), Group: 0, Reserved: [0; 3] };
-    // SAFETY: a handle of our own, closed below; should the thread have ended, there is none. What is told is of a machine's only
-    // group; else the thread gets all of the group that it is in.
+    let told = affinity().and_then(|cpus| group_of(&cpus));
+    let (group, mask) = told.unwrap_or_default();
+    let mut every = GROUP_AFFINITY { Mask: mask, Group: group, Reserved: [0; 3] };
+    // SAFETY: a handle of our own, closed below; should the thread have ended, there is none. Where no CPUs are told, the thread gets
+    // all of the group that it is in.
     unsafe {
         let handle: HANDLE = OpenThread(THREAD_SET_INFORMATION | THREAD_QUERY_INFORMATION, 0, thread);
         if !handle.is_null() {
@@ -128,4 +165,34 @@ impl ThreadUsage {
 /// A time as a number of 100 ns.
 pub(super) fn number(time: FILETIME) -> u64 {
     u64::from(time.dwHighDateTime) << 32 | u64::from(time.dwLowDateTime)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn masks_by_hand() {
+        let cpus = cpus_of(1, 0b1010);
+        assert_eq!(cpus.to_string(), "65,67");
+        assert_eq!(group_of(&cpus), Some((1, 0b1010)));
+        assert_eq!(group_of(&[63, 64].into_iter().collect()), Some((0, 1 << 63)));
+        assert_eq!(group_of(&CpuSet::from_iter([])), None);
+    }
+
+    #[test]
+    fn a_thread_that_is_let_go_may_run_where_the_process_may() {
+        let Some(all) = affinity() else { return };
+        std::thread::spawn(move || {
+            pin(all.iter().next().unwrap()).unwrap();
+            unpin(thread_id());
+            let mut now = GROUP_AFFINITY { Mask: 0, Group: 0, Reserved: [0; 3] };
+            // SAFETY: writes the affinity of this thread.
+            assert!(unsafe { GetThreadGroupAffinity(GetCurrentThread(), &mut now) } != 0);
+            assert_eq!(cpus_of(now.Group, now.Mask), all);
+            assert_eq!(affinity(), Some(all));
+        })
+        .join()
+        .unwrap();
+    }
 }
