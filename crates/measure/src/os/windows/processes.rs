@@ -10,7 +10,7 @@ use std::time::Duration;
 pub use crate::os::alike::LEASH;
 use windows_sys::Win32::Foundation::FILETIME;
 use windows_sys::Win32::System::ProcessStatus::{K32GetProcessMemoryInfo, PROCESS_MEMORY_COUNTERS};
-use windows_sys::Win32::System::Threading::{ExitProcess, GetCurrentProcess, GetProcessTimes};
+use windows_sys::Win32::System::Threading::{GetCurrentProcess, GetProcessTimes, TerminateProcess};
 
 use super::lacks;
 
@@ -22,10 +22,12 @@ pub(crate) fn parent_id() -> u32 {
     0
 }
 
-/// Ends the process at once.
+/// Ends the process at once: libraries are not told, which would wait for locks of threads that are gone.
 pub(crate) fn end_process(code: i32) -> ! {
-    // SAFETY: it takes a number and does not return.
-    unsafe { ExitProcess(code as u32) }
+    // SAFETY: it ends this process, and takes a number.
+    unsafe { TerminateProcess(GetCurrentProcess(), code as u32) };
+    // Not reached, unless the system refuses.
+    std::process::abort()
 }
 
 /// This program once more.

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use windows_sys::Win32::Storage::FileSystem::WriteFile;
 use windows_sys::Win32::System::Console::{
-    CTRL_BREAK_EVENT, CTRL_C_EVENT, GetStdHandle, STD_ERROR_HANDLE, SetConsoleCtrlHandler,
+    CTRL_BREAK_EVENT, CTRL_C_EVENT, CTRL_LOGOFF_EVENT, GetStdHandle, STD_ERROR_HANDLE, SetConsoleCtrlHandler,
 };
 use windows_sys::core::BOOL;
 
@@ -20,6 +20,10 @@ static WATCH: AtomicU64 = AtomicU64::new(0);
 /// the process at once, and the system ends it some seconds after a console was closed.
 pub fn catch_interrupts() {
     unsafe extern "system" fn raise(event: u32) -> BOOL {
+        // Services alone are told, of any user who logs off.
+        if event == CTRL_LOGOFF_EVENT {
+            return 1;
+        }
         let was_asked = INTERRUPTED.swap(true, Ordering::Relaxed);
         if ![CTRL_C_EVENT, CTRL_BREAK_EVENT].contains(&event) {
             // When this returns, the system ends the process, however it is answered: the run needs the time to end itself.
@@ -72,4 +76,33 @@ pub fn interrupted() -> bool {
 /// Whether it was the watchdog that raised [`interrupted`].
 pub fn has_overrun() -> bool {
     HAS_OVERRUN.load(Ordering::Relaxed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const CHILD: &str = "MEMBOUND_TEST_SPINS";
+
+    /// In a process of its own: this test's binary once more, which spins for ever.
+    #[test]
+    fn what_never_ends_is_ended() {
+        if std::env::var_os(CHILD).is_some() {
+            watch(Duration::ZERO, Duration::from_secs(1));
+            while !interrupted() {
+                std::hint::spin_loop();
+            }
+            assert!(has_overrun());
+            eprintln!("asked to stop");
+            loop {
+                std::hint::spin_loop();
+            }
+        }
+        let mut child = std::process::Command::new(std::env::current_exe().unwrap());
+        child.args(["--exact", "os::windows::signals::tests::what_never_ends_is_ended", "--nocapture"]).env(CHILD, "1");
+        let output = child.output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{said}");
+        assert!(said.contains("asked to stop") && said.contains("ended by its watchdog"), "{said}");
+    }
 }
