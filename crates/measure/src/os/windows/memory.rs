@@ -2,6 +2,8 @@
 
 #![allow(unsafe_code)]
 
+use std::collections::BTreeMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::{io, ptr};
 
 use crate::os::advice::Advice;
@@ -75,7 +77,9 @@ fn reserve(bytes: usize, how: u32, protection: u32, node: Option<u32>) -> io::Re
 ///
 /// # Safety
 /// [`map`] or [`code`] made it with this length, and nothing refers to it.
-pub(crate) unsafe fn unmap(start: usize, _bytes: usize) {
+pub(crate) unsafe fn unmap(start: usize, bytes: usize) {
+    // Before others can have the addresses.
+    known_locked().forget(start, bytes);
     // SAFETY: as promised; what is released is always a whole reservation, whose length is 0 here.
     unsafe { VirtualFree(start as *mut _, 0, MEM_RELEASE) };
 }
@@ -146,20 +150,88 @@ pub(crate) unsafe fn advise(_start: usize, _bytes: usize, advice: Advice) -> io:
     }
 }
 
+/// Ranges of memory that are locked.
+#[derive(Debug)]
+struct Locked {
+    /// Where each begins, and its bytes.
+    ranges: BTreeMap<usize, usize>,
+    /// Bytes that the working set held at least before any was locked; absent until that was asked.
+    least: Option<usize>,
+}
+
+static LOCKED: Mutex<Locked> = Mutex::new(Locked { ranges: BTreeMap::new(), least: None });
+
+fn known_locked() -> MutexGuard<'static, Locked> {
+    LOCKED.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Locked {
+    /// Takes out the ranges of a mapping that ended.
+    fn forget(&mut self, start: usize, bytes: usize) {
+        self.ranges.retain(|at, _| !(start..start.saturating_add(bytes)).contains(at));
+    }
+
+    /// Bytes that the working set must hold at least, which is so many now.
+    fn needed(&mut self, now: usize) -> usize {
+        /// What is needed beside locked pages, which are rounded up, too.
+        const BESIDE: usize = 64 << 20;
+        let all = self.ranges.values().fold(0usize, |sum, bytes| sum.saturating_add(*bytes));
+        self.least.get_or_insert(now).saturating_add(all).saturating_add(BESIDE).max(now)
+    }
+}
+
 /// Locks the pages of a range in memory. A process may lock as much as its working set holds at least, all ranges together: where they
 /// are more, that grows first. What was unmapped since counts no more.
 pub(crate) fn lock(start: usize, bytes: usize) -> io::Result<()> {
-    const BESIDE: usize = 64 << 20;
+    // What others lock meanwhile is to count.
+    known_locked().ranges.insert(start, bytes);
     // SAFETY: makes pages of our own and keeps them; it changes nothing of what they hold.
     let locked = || checked(unsafe { VirtualLock(start as *const _, bytes) });
-    if locked().is_ok() {
-        return Ok(());
-    }
+    locked().or_else(|_| grow_working_set().and_then(|()| locked())).inspect_err(|_| {
+        known_locked().ranges.remove(&start);
+    })
+}
+
+/// Has the working set hold all that is to be locked.
+fn grow_working_set() -> io::Result<()> {
+    let mut known = known_locked();
     let (mut least, mut most) = (0, 0);
     // SAFETY: writes two numbers.
     checked(unsafe { GetProcessWorkingSetSize(GetCurrentProcess(), &mut least, &mut most) })?;
-    let least = least + bytes + BESIDE;
+    let least = known.needed(least);
     // SAFETY: changes a limit of this process.
-    checked(unsafe { SetProcessWorkingSetSize(GetCurrentProcess(), least, most.max(2 * least)) })?;
-    locked()
+    checked(unsafe { SetProcessWorkingSetSize(GetCurrentProcess(), least, most.max(least.saturating_mul(2))) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_working_set_grows_by_what_is_locked_at_once() {
+        const MIB: usize = 1 << 20;
+        let mut locked = Locked { ranges: BTreeMap::new(), least: None };
+        locked.ranges.insert(4096, 100 * MIB);
+        assert_eq!(locked.needed(MIB), 165 * MIB);
+        locked.ranges.insert(200 * MIB, 10 * MIB);
+        assert_eq!(locked.needed(165 * MIB), 175 * MIB);
+        // A mapping ended that began before what was locked of it: the next one needs no more.
+        locked.forget(0, 101 * MIB);
+        locked.ranges.insert(4096, 100 * MIB);
+        assert_eq!(locked.needed(175 * MIB), 175 * MIB);
+        locked.ranges.insert(400 * MIB, 10 * MIB);
+        assert_eq!(locked.needed(175 * MIB), 185 * MIB);
+    }
+
+    #[test]
+    fn memory_on_a_node_is_memory() {
+        let what = Mapped::Anonymous { shared: false, pool_page: None, kind: MemoryKind::Base, node: Some(0) };
+        let start = map(what, 4096, true).unwrap();
+        // SAFETY: a fresh page of our own, which nobody else knows.
+        unsafe {
+            *(start as *mut u8) = 1;
+            assert_eq!(crate::os::numa::locate(&[start]).unwrap(), [Some(0)]);
+            unmap(start, 4096);
+        }
+    }
 }
