@@ -140,7 +140,7 @@ mod tests {
         }
     }
 
-    #[cfg(not(all(feature = "kvm", target_os = "linux", target_arch = "x86_64")))]
+    #[cfg(not(any(windows, all(feature = "kvm", target_os = "linux", target_arch = "x86_64"))))]
     #[test]
     fn a_build_without_the_micro_vm_says_so() {
         let mut here = Here::new(&[], Places::default(), false).unwrap();

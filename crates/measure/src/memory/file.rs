@@ -50,6 +50,7 @@ pub(crate) struct Tmpfs;
 
 impl Provider for Tmpfs {
     fn recipe(&self, bytes: Bytes, places: &Places) -> Result<Recipe, NoMemory> {
+        check_files(MemoryKind::Tmpfs, bytes)?;
         let place = Folder { folder: &places.tmpfs, hint: "; name a folder on a tmpfs" };
         let file = place.unnamed_file()?;
         let bytes = Recipe::whole_pages(bytes, 4096);
@@ -79,6 +80,7 @@ impl Disk {
 
 impl Provider for Disk {
     fn recipe(&self, bytes: Bytes, places: &Places) -> Result<Recipe, NoMemory> {
+        check_files(self.kind, bytes)?;
         let place = Folder { folder: &places.folder, hint: "; name another folder with --dir" };
         let bytes = Bytes(Recipe::whole_pages(bytes, 4096) as u64);
         // Asked of an empty file first: a full one takes long.
@@ -98,6 +100,7 @@ pub(crate) struct Dax;
 
 impl Provider for Dax {
     fn recipe(&self, bytes: Bytes, places: &Places) -> Result<Recipe, NoMemory> {
+        check_files(MemoryKind::Dax, bytes)?;
         let Some(folder) = &places.dax else {
             let cure = "name one with --dax DIR (a file system on persistent memory, mounted with -o dax)";
             return Err(NoMemory::absent("no folder on persistent memory was named", cure));
@@ -120,6 +123,11 @@ impl Provider for Dax {
         let backing = Backing::File { file, shared: true, cached: Cached::Unasked };
         Ok(Recipe { proofs, ..Recipe::new(MemoryKind::Dax, backing, bytes, 4096) })
     }
+}
+
+/// Refuses memory that is a file where none is mapped: filling it takes long.
+fn check_files(kind: MemoryKind, bytes: Bytes) -> Result<(), NoMemory> {
+    files::can_be_mapped().map_err(|fault| NoMemory::refused(kind, Recipe::whole_pages(bytes, 4096), fault))
 }
 
 /// Bytes written at once.

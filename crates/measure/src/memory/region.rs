@@ -445,7 +445,8 @@ mod tests {
 
     #[test]
     fn memory_mapped_again_is_fresh() {
-        for kind in [MemoryKind::Base, MemoryKind::Shared, MemoryKind::Populated] {
+        let of_linux = if cfg!(windows) { &[][..] } else { &[MemoryKind::Shared, MemoryKind::Populated] };
+        for &kind in [MemoryKind::Base].iter().chain(of_linux) {
             let mut region = region(kind);
             region.words().fill(1.0);
             region.unmap();
@@ -455,6 +456,7 @@ mod tests {
     }
 
     /// Filling a file of too many bytes takes long, or all of a memory file system.
+    #[cfg(not(windows))]
     #[test]
     fn the_allowance_is_asked_before_a_file_is_made() {
         let (allowance, tmpfs) = (Allowance::of(Bytes::mib(1)), "/no/such/folder".into());
@@ -465,6 +467,34 @@ mod tests {
         assert_eq!(allowance.left(), Bytes::mib(1));
     }
 
+    #[cfg(windows)]
+    #[test]
+    fn files_are_refused_before_they_are_filled() {
+        let places = Places { folder: "/no/such/folder".into(), ..Places::default() };
+        let spec = MemorySpec::of(MemoryKind::FileShared);
+        let reason = Region::new(spec, Bytes::kib(100), &places).unwrap_err().to_string();
+        assert!(reason.ends_with("Windows has no mappings of files in this program yet"), "{reason}");
+    }
+
+    #[cfg(windows)]
+    #[test]
+    fn memory_lies_on_the_node_that_is_asked_for() {
+        let of = |spec: &str| Region::new(spec.parse().unwrap(), Bytes::kib(100), &Places::default());
+        for spec in ["4k@node0", "thp@preferred:0"] {
+            let mut region = of(spec).unwrap();
+            region.words().fill(1.0);
+            let proofs = region.inspect(region.bytes()).proofs;
+            let seen = proofs.iter().find(|proof| proof.by == located::BY).unwrap();
+            assert!(seen.holds && seen.seen.starts_with(char::is_numeric), "{spec}: {seen:?}");
+        }
+        assert!(of("4k@node63").unwrap_err().to_string().starts_with("there is no node 63"));
+        for spec in ["4k@interleave:0", "heap@node0", "4k@weighted:0=1"] {
+            let reason = of(spec).unwrap_err().to_string();
+            assert!(reason.contains("; name one node"), "{reason}");
+        }
+    }
+
+    #[cfg(not(windows))]
     #[test]
     fn populated_memory_proves_it() {
         let region = region(MemoryKind::Populated);

@@ -23,6 +23,11 @@ pub(crate) fn unnamed(folder: &Path) -> io::Result<File> {
     OpenOptions::new().read(true).write(true).mode(0o600).custom_flags(flags).open(folder)
 }
 
+/// Whether memory can be files.
+pub(crate) fn can_be_mapped() -> io::Result<()> {
+    Ok(())
+}
+
 /// Whether [`unnamed`] failed because the file system has no such files.
 pub(crate) fn lacks_unnamed(fault: &io::Error) -> bool {
     matches!(fault.raw_os_error(), Some(libc::EOPNOTSUPP | libc::EISDIR))

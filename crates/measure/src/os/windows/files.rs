@@ -14,6 +14,11 @@ pub(crate) fn unnamed(_folder: &Path) -> io::Result<File> {
     lacks("files without a name")
 }
 
+/// Refused, before a file is filled in vain: this program maps none here.
+pub(crate) fn can_be_mapped() -> io::Result<()> {
+    lacks("mappings of files in this program yet")
+}
+
 /// Whether [`unnamed`] failed because the file system has no such files.
 pub(crate) fn lacks_unnamed(fault: &io::Error) -> bool {
     fault.kind() == io::ErrorKind::Unsupported

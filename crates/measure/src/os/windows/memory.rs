@@ -48,7 +48,7 @@ pub(crate) fn map(what: Mapped, bytes: usize, is_writable: bool) -> io::Result<u
             super::system::allow_large_pages()?;
             reserve(bytes, MEM_RESERVE | MEM_COMMIT | MEM_LARGE_PAGES, protection, node)
         }
-        Mapped::File { .. } => super::lacks("mappings of files in this program yet"),
+        Mapped::File { .. } => super::files::can_be_mapped().map(|()| 0),
     }
 }
 
