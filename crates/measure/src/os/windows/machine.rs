@@ -57,8 +57,10 @@ pub(crate) fn source(processor: Processor) -> Source {
     Source::told("Windows", texts(), processor)
 }
 
+/// Where the registry describes the first CPU.
+const PROCESSOR: &str = r"HARDWARE\DESCRIPTION\System\CentralProcessor\0";
+
 fn texts() -> BTreeMap<String, String> {
-    const PROCESSOR: &str = r"HARDWARE\DESCRIPTION\System\CentralProcessor\0";
     const WINDOWS: &str = r"SOFTWARE\Microsoft\Windows NT\CurrentVersion";
     const BIOS: &str = r"HARDWARE\DESCRIPTION\System\BIOS";
     let told = topology::parse(&system::processors());
@@ -68,7 +70,7 @@ fn texts() -> BTreeMap<String, String> {
     put("proc/cpuinfo", Some(cpuinfo()));
     let build = system::registry_text(WINDOWS, "CurrentBuildNumber").unwrap_or_default();
     let major = system::registry_number(WINDOWS, "CurrentMajorVersionNumber").unwrap_or(10);
-    put("proc/sys/kernel/osrelease", Some(format!("Windows {major}, build {build}")));
+    put("proc/sys/kernel/osrelease", Some(format!("Windows {}, build {build}", release(major, &build))));
     put("sys/class/dmi/id/sys_vendor", system::registry_text(BIOS, "SystemManufacturer"));
     put("sys/class/dmi/id/product_name", system::registry_text(BIOS, "SystemProductName"));
     put(
@@ -102,6 +104,12 @@ fn texts() -> BTreeMap<String, String> {
     texts
 }
 
+/// The number that Windows goes by: 11 still calls itself 10, and has builds from 22000 on.
+fn release(major: u32, build: &str) -> u32 {
+    const ELEVEN: u32 = 22_000;
+    if major == 10 && build.parse().is_ok_and(|build: u32| build >= ELEVEN) { 11 } else { major }
+}
+
 /// What CPUID says, as Linux' file has it.
 #[cfg(target_arch = "x86_64")]
 fn cpuinfo() -> String {
@@ -119,7 +127,23 @@ fn cpuinfo() -> String {
     )
 }
 
+/// What the registry says, as Linux' file has it on x86.
 #[cfg(not(target_arch = "x86_64"))]
 fn cpuinfo() -> String {
-    String::new()
+    let told = |name: &str| system::registry_text(PROCESSOR, name).unwrap_or_default().trim().to_string();
+    format!("vendor_id: {}\nmodel name: {}\n", told("VendorIdentifier"), told("ProcessorNameString"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn windows_goes_by_its_build() {
+        let check = |major, build: &str, expect| assert_eq!(release(major, build), expect, "{major} {build}");
+        check(10, "19045", 10);
+        check(10, "22000", 11);
+        check(10, "", 10);
+        check(12, "30000", 12);
+    }
 }

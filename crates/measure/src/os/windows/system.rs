@@ -5,7 +5,9 @@
 use std::ffi::c_void;
 use std::{io, ptr};
 
-use windows_sys::Win32::Foundation::{CloseHandle, ERROR_NOT_ALL_ASSIGNED, ERROR_SUCCESS, GetLastError, HANDLE, LUID};
+use windows_sys::Win32::Foundation::{
+    CloseHandle, ERROR_INSUFFICIENT_BUFFER, ERROR_NOT_ALL_ASSIGNED, ERROR_SUCCESS, GetLastError, HANDLE, LUID,
+};
 use windows_sys::Win32::Security::{
     AdjustTokenPrivileges, LUID_AND_ATTRIBUTES, LookupPrivilegeValueW, SE_PRIVILEGE_ENABLED, TOKEN_ADJUST_PRIVILEGES,
     TOKEN_PRIVILEGES,
@@ -29,15 +31,24 @@ fn wide(text: &str) -> Vec<u16> {
 /// What is told of cores, caches, packages and nodes; empty where nothing is.
 pub(super) fn processors() -> Vec<u8> {
     let mut length = 0;
-    // SAFETY: without room the call tells the length that it needs.
-    unsafe { GetLogicalProcessorInformationEx(RelationAll, ptr::null_mut(), &mut length) };
-    // In words of 8 bytes, as the structs are aligned.
-    let mut words = vec![0u64; (length as usize).div_ceil(8)];
-    // SAFETY: there is room for `length` bytes.
-    let is_told = unsafe { GetLogicalProcessorInformationEx(RelationAll, words.as_mut_ptr().cast(), &mut length) } != 0;
-    let mut bytes: Vec<u8> = words.into_iter().flat_map(u64::to_le_bytes).collect();
-    bytes.truncate(if is_told { length as usize } else { 0 });
-    bytes
+    loop {
+        // In words of 8 bytes, as the structs are aligned.
+        let mut words = vec![0u64; (length as usize).div_ceil(8)];
+        let room = length;
+        // SAFETY: there is room for `length` bytes; without enough the call tells the length that it needs.
+        let is_told =
+            unsafe { GetLogicalProcessorInformationEx(RelationAll, words.as_mut_ptr().cast(), &mut length) != 0 };
+        if is_told {
+            let mut bytes: Vec<u8> = words.into_iter().flat_map(u64::to_le_bytes).collect();
+            bytes.truncate(length as usize);
+            return bytes;
+        }
+        // A CPU may come between two calls: then more is needed than was.
+        // SAFETY: asks for a number.
+        if unsafe { GetLastError() } != ERROR_INSUFFICIENT_BUFFER || length <= room {
+            return Vec::new();
+        }
+    }
 }
 
 /// The machine's memory.
@@ -142,6 +153,7 @@ pub(super) fn allow_large_pages() -> io::Result<()> {
         CloseHandle(token);
         is_given
     };
-    let why = "this user lacks SeLockMemoryPrivilege (Local Security Policy: Lock pages in memory; then log on again)";
+    let why = "this process lacks SeLockMemoryPrivilege: have the user given it (Local Security Policy: Lock pages in memory; then \
+               log on again); an administrator who has it needs an elevated prompt";
     if is_given { Ok(()) } else { Err(io::Error::new(io::ErrorKind::PermissionDenied, why)) }
 }
