@@ -41,7 +41,8 @@ fn share_used(before: (u64, u64), after: (u64, u64)) -> Option<f64> {
     Some(1.0 - idle as f64 / all as f64)
 }
 
-/// Idle time and all time of all CPUs, of those of one processor group alone where there are several: then nothing. In units of 100 ns. What Windows calls the kernel's holds the idle time.
+/// Idle time and all time of all CPUs, in units of 100 ns. What Windows calls the kernel's holds the idle time. With several processor
+/// groups only those of one are told: then nothing.
 fn times() -> Option<(u64, u64)> {
     let mut parts = [FILETIME { dwLowDateTime: 0, dwHighDateTime: 0 }; 3];
     let [idle, kernel, user] = &mut parts;

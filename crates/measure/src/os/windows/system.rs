@@ -68,7 +68,7 @@ pub(super) fn memory() -> Option<Memory> {
         told.dwLength = size_of::<MEMORYSTATUSEX>() as u32;
         (GlobalMemoryStatusEx(&mut told) != 0, told)
     };
-    is_told.then(|| Memory { total: told.ullTotalPhys, available: told.ullAvailPhys })
+    is_told.then_some(Memory { total: told.ullTotalPhys, available: told.ullAvailPhys })
 }
 
 /// Bytes of all page files, and those of them that hold something; absent where the system does not tell. What is left of the commit
