@@ -164,11 +164,15 @@ impl<'a> Engine<'a> {
         pair.ready_s = Some(self.now_s + delay);
     }
 
-    /// Whether all pairs take the same for each round trip now, or it went on for long enough.
+    /// Whether two pairs take the same for each round trip now, or it went on for long enough.
     fn has_settled(&self) -> bool {
         let fewest = self.pairs.iter().map(|pair| pair.ends_s.len()).min().unwrap_or(0);
         if fewest < 2 * (ALIKE + 1) {
             return false;
+        }
+        // Asked at every event: round trips are looked at only where they can end it.
+        if self.pairs.len() != 2 || fewest >= 2 * ROUNDS {
+            return fewest >= 2 * ROUNDS;
         }
         let last = |pair: &Pair| {
             let rounds = pair.rounds_s();
@@ -176,8 +180,7 @@ impl<'a> Engine<'a> {
         };
         let rounds: Vec<f64> = self.pairs.iter().flat_map(last).collect();
         let (least, most) = rounds.iter().fold((f64::INFINITY, 0.0f64), |(l, m), &round| (l.min(round), m.max(round)));
-        let is_alike = self.pairs.len() == 2 && most - least <= 100.0 * ROUNDING * most;
-        is_alike || fewest >= 2 * ROUNDS
+        most - least <= 100.0 * ROUNDING * most
     }
 
     fn one_way_s(&self) -> f64 {

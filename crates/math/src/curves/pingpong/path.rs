@@ -1,8 +1,9 @@
 //! Several connections over one path: what one pair alone says of it, what several say, and what is predicted from that.
 //!
 //! What a message costs alone is parted in two: what holds the path (nobody else can send in this direction meanwhile) and what
-//! is the pair's own. A stream of messages one way tells the two apart: it overlaps all that is the pair's own, so that the path
-//! shows. Without it the bytes are taken to be the path's and the latency the pair's own. Messages both ways at once tell
+//! is the pair's own. A stream of messages one way tells the two apart: it overlaps what is the pair's own, so that the path
+//! shows. (Not all: each send of the stream blocks, so beyond the eager limit its handshake is taken to hold the path as well.)
+//! Without it the bytes are taken to be the path's and the latency the pair's own. Messages both ways at once tell
 //! whether the directions are in each other's way. Where chunks cost a pair alone nothing, only pairs together tell their limit;
 //! and that the pairs share one path at all, only they can tell.
 
@@ -213,6 +214,16 @@ impl Path {
         }
     }
 
+    /// Which data, of the most pairs, told the model that pairs together are held against.
+    pub fn together_by(&self) -> Source {
+        let limit = self.limit.map_or(Source::Assumed, |limit| limit.by);
+        match [limit, self.slowdown.by, self.is_shared.by] {
+            told if told.contains(&Source::MorePairs) => Source::MorePairs,
+            told if told.contains(&Source::TwoPairs) => Source::TwoPairs,
+            _ => Source::OnePair,
+        }
+    }
+
     /// A message as the path sees it.
     fn message(&self, bytes: f64) -> Message {
         let alone_s = self.alone.one_way_s(bytes);
@@ -312,7 +323,9 @@ impl Path {
         let best = kinds.into_iter().reduce(|best, next| if next.0 < best.0 { next } else { best });
         let mut path = best.map_or(self, |(_, path)| path);
         let difference = (costs[0] - KIND_COST * digit - costs[1]).abs();
-        if path.is_shared.value && path.limit.is_none() && difference <= KIND_COST * digit {
+        // That directions slow each other was told by two pairs: on paths of their own they would not.
+        let is_half = path.slowdown.by == Source::TwoPairs;
+        if path.is_shared.value && path.limit.is_none() && !is_half && difference <= KIND_COST * digit {
             path.is_shared.by = Source::Assumed;
         }
         // With the limit known, what chunks cost one pair may show, or what looked like a cache.
@@ -388,5 +401,39 @@ mod tests {
         assert!((a - 2.0).abs() < 1e-9 && (b - 3.0).abs() < 1e-9);
         assert_eq!(relative_line(&[[1.0, 1.0, 1.0], [2.0, 4.0, 1.0]]), Some((0.0, 9.0 / 5.0)));
         assert_eq!(relative_line(&[[1.0, 1.0, 1.0], [1.0, 4.0, 1.0]]), None);
+    }
+
+    /// 1 us and 10 GB/s, by so many pairs over one path whose directions are slower by `slowdown` when both are busy.
+    fn curve(pairs: usize, slowdown: f64) -> Vec<Point> {
+        let point = |octave: i32| {
+            let bytes = 2f64.powi(octave);
+            let message = Message { own_s: 1e-6, chunks_s: vec![bytes * 1e-10], turnaround_s: 0.0 };
+            let seconds = engine::one_way_s(&message, pairs, slowdown);
+            Point { bytes, one_way_s: [seconds, 0.99 * seconds, 1.01 * seconds] }
+        };
+        (0..=24).map(point).collect()
+    }
+
+    #[test]
+    fn two_pairs_that_tell_half_duplex_tell_that_the_path_is_shared() {
+        let path = |slowdown: f64| {
+            let pingpong = [1, 2].map(|pairs| (pairs, curve(pairs, slowdown))).into();
+            Path::of(&Curves { pingpong, ..Curves::default() }).unwrap()
+        };
+        let half = path(2.0);
+        assert_eq!(half.slowdown, Sourced { value: 2.0, by: Source::TwoPairs });
+        assert_eq!(half.is_shared, Sourced { value: true, by: Source::TwoPairs });
+        assert_eq!(half.together_by(), Source::TwoPairs);
+        // In anti-phase two are as fast as on paths of their own.
+        let full = path(1.0);
+        assert_eq!(full.is_shared, Sourced { value: true, by: Source::Assumed });
+        assert_eq!(full.together_by(), Source::OnePair);
+    }
+
+    #[test]
+    fn what_three_pairs_told_is_theirs() {
+        let pingpong = [1, 2, 3].map(|pairs| (pairs, curve(pairs, 1.0))).into();
+        let path = Path::of(&Curves { pingpong, ..Curves::default() }).unwrap();
+        assert_eq!((path.is_shared.by, path.together_by()), (Source::MorePairs, Source::MorePairs));
     }
 }
