@@ -314,7 +314,7 @@ impl PathModel {
         let mut rows = Vec::new();
         for regime in &alone.regimes {
             let from = Some(regime.from);
-            rows.push(row("latency", from, "s", regime.latency_s, one));
+            rows.extend(regime.latency_s.map(|latency| row("latency", from, "s", latency, one)));
             rows.extend(regime.bytes_per_s.map(|rate| row("bandwidth", from, "B/s", rate, one)));
             rows.extend(regime.to.map(|[last, next]| row("switch", from, "B", [last, last, next], one)));
         }

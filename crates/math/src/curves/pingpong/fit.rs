@@ -38,8 +38,8 @@ pub struct Regime {
     pub from: f64,
     /// Largest size measured in it, and the first beyond: it ends between the two. Absent for the last.
     pub to: Option<[f64; 2]>,
-    /// Seconds for a message without bytes.
-    pub latency_s: [f64; 3],
+    /// Seconds for a message without bytes; absent where the sizes of the regime would have it below 0, and it was held there.
+    pub latency_s: Option<[f64; 3]>,
     /// Bytes a second that are added to that; absent where the sizes of the regime do not determine it.
     pub bytes_per_s: Option<[f64; 3]>,
 }
@@ -617,7 +617,7 @@ fn told(data: &Data, model: Model, drawn: &[Model], limit: Option<[f64; 3]>) -> 
         Regime {
             from: if index == 0 { sizes[0] } else { breaks[index - 1] },
             to: breaks.get(index).map(|&next| [last_below(next), next]),
-            latency_s: interval(&|model| model.linear[2 * index]),
+            latency_s: (model.linear[2 * index] > 0.0).then(|| interval(&|model| model.linear[2 * index])),
             bytes_per_s: Some(rate).filter(is_determined),
         }
     };
@@ -674,5 +674,19 @@ mod tests {
         assert_eq!((short.asymptote, short.regimes[0].bytes_per_s), (None, None));
         let [rate, low, high] = alone(24).asymptote.unwrap();
         assert!(low < 1e10 && 1e10 < high && (rate / 1e10 - 1.0).abs() < 0.1, "{rate} [{low}, {high}]");
+        let [latency, ..] = alone(24).regimes[0].latency_s.unwrap();
+        assert!((latency / 1e-6 - 1.0).abs() < 0.1, "{latency}");
+    }
+
+    /// 1 ns for a byte less 4 ns: 0.4 % of the smallest, which no curve is expected to follow, but a line would begin below 0.
+    #[test]
+    fn a_latency_that_was_held_at_zero_is_not_told() {
+        let point = |octave: i32| {
+            let bytes = 2f64.powi(octave);
+            let seconds = bytes * 1e-9 - 4e-9;
+            Point { bytes, one_way_s: [seconds, 0.9 * seconds, 1.1 * seconds] }
+        };
+        let fit = fit(&(10..=15).map(point).collect::<Vec<_>>(), None).unwrap();
+        assert_eq!((fit.regimes[0].latency_s, fit.latency_s(1024.0)), (None, 0.0));
     }
 }
