@@ -336,7 +336,7 @@ impl PathModel {
         rows.push(row("noise", None, "", [alone.noise; 3], one));
         for Together { by_all, by_one } in &self.predictions {
             let name = format!("{0}-{0}", by_all.pairs);
-            let by = if by_all.is_prediction { one } else { Source::TwoPairs };
+            let by = self.model.together_by();
             rows.push(PathRow { holds: by_all.holds(), ..row(&name, None, "", [by_all.off; 3], by) });
             let name = format!("{name} from 1-1");
             rows.push(PathRow { holds: by_one.holds(), ..row(&name, None, "", [by_one.off; 3], one) });
