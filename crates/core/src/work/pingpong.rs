@@ -10,7 +10,7 @@ words! {
     MessageMode, "mode" {
         /// One sends, the other sends back: IMB's PingPong. Its time is half a round trip.
         PingPong = "pingpong",
-        /// One sends and sends on; the other acknowledges after each 64 messages, as in IMB's Uniband.
+        /// One sends and sends on, each time until its buffer is free; the other acknowledges after each 64 messages.
         OneWay = "one-way",
         /// Both send and receive at once: IMB's Sendrecv. It counts the bytes of both.
         Exchange = "exchange",

@@ -15,8 +15,8 @@ use membound_core::work::pingpong::{Buffers, MessageMode};
 
 /// Instead of repetitions: one message each way, looked at byte by byte.
 pub(crate) const VERIFY: u64 = u64::MAX;
-/// Messages one way before they are acknowledged: the window of IMB's Uniband (its MAX_WIN_SIZE). Without it a sender
-/// could fill the receiver's memory with messages that nobody has asked for yet.
+/// Messages one way before they are acknowledged: as many as in IMB's Uniband (its MAX_WIN_SIZE), which has them all under way at
+/// once; here each send blocks. Without it a sender could fill the receiver's memory with messages that nobody has asked for yet.
 const WINDOW: u64 = 64;
 /// Messages start on a line of their own.
 const LINE: usize = membound_core::units::LINE as usize;
