@@ -9,6 +9,7 @@ use crate::common::schema::Validator;
 
 use anstream::adapter::strip_str;
 use fastrand::Rng;
+use membound_analyze::answer::Answer;
 use membound_analyze::experiments::pingpong::rows::{PingPongRow, Together};
 use membound_analyze::of_record as model;
 #[cfg(feature = "report")]
@@ -467,6 +468,37 @@ fn pairs_are_foretold_by_one() {
     let (pairs, said) = forecast(&[1, 2]);
     assert_eq!(pairs, [3]);
     assert!(said.contains("3-3 would overshoot to") && !said.contains("go whole"), "{said}");
+}
+
+/// Three pairs, of which the last is on another host; and all of them with too few CPUs.
+#[test]
+fn pairs_over_several_paths_and_crowded_ones_are_shown_without_a_model() {
+    let mut record = published_record();
+    for visit in &mut record.measurements {
+        if let Work::PingPong(work) = &mut visit.case.work
+            && let Some(third) = work.pairs.get_mut(2)
+        {
+            third.iter_mut().for_each(|seat| seat.host = 1);
+        }
+    }
+    let report = model::report(&by_hand::written_and_read(&record));
+    let model = &report.messages.models[0];
+    let pairs: Vec<usize> = model.predictions.iter().map(|together| together.by_all.pairs).collect();
+    assert_eq!((pairs, &model.spread[..], model.forecasts.len()), (vec![2], &[3][..], 0));
+    for row in report.messages.rows.iter().filter(|row| row.way().0 == MessageMode::PingPong) {
+        assert_eq!(row.model_ns.is_some(), row.way().1 < 3, "{row:?}");
+    }
+    let said = report.messages.sentences().join(" ");
+    assert!(said.contains("of 3-3 the model says nothing: the pairs are over several paths"), "{said}");
+    let told_by = |name: &str| model.rows().into_iter().find(|row| row.parameter == name).map(|row| row.told_by);
+    assert_eq!([told_by("2-2"), told_by("3-3")], [Some(Source::TwoPairs), None]);
+    for visit in &mut record.measurements {
+        if let Work::PingPong(work) = &mut visit.case.work {
+            work.oversubscribed = true;
+        }
+    }
+    let crowded = model::report(&record).messages;
+    assert!(!crowded.rows.is_empty() && crowded.models.is_empty());
 }
 
 /// Seen on a busy host: the smallest message was 64 KiB, a typical one 32 % off, and chunks of 12 KiB were claimed.

@@ -10,7 +10,7 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 
 use crate::case::{Case, Work};
-use crate::in_order::{distinct, each_once};
+use crate::in_order::{InOrder, distinct, each_once};
 use crate::memory::{MemoryKind, MemorySpec};
 use crate::placement::scaling;
 use crate::units::{Bytes, words};
@@ -50,6 +50,8 @@ pub struct Slot {
     pub package: u32,
     /// Its last-level cache, by first CPU; where that is unknown its package's.
     pub cache: u32,
+    /// Its core, by first CPU; where that is unknown its own number.
+    pub core: u32,
     /// Its number.
     pub cpu: u32,
 }
@@ -190,7 +192,8 @@ pub fn pingpong(hosts: &[Host], choice: &PingPongChoice) -> Result<Vec<Case>, No
             for &size in &sizes {
                 let pool = if buffers == Buffers::Rotating { pool(&hosts, &pairs, size) } else { Bytes(0) };
                 let oversubscribed = crowded.is_some();
-                let work = PingPong { mode, buffers, path, pairs: pairs.clone(), pool, oversubscribed };
+                let spread = is_spread(&hosts, path, &pairs);
+                let work = PingPong { mode, buffers, path, pairs: pairs.clone(), spread, pool, oversubscribed };
                 check_room(&hosts, &work, size)?;
                 cases.push(case(work, size));
             }
@@ -253,7 +256,7 @@ fn missing(place: Locality) -> &'static str {
     }
 }
 
-/// All pairs of a place that the ranks can make, disjoint, those on the first host first.
+/// All pairs of a place that the ranks can make, disjoint, those on the first host first, and there those of first threads of cores.
 fn pairs(hosts: &[Host], place: Locality) -> Vec<[Seat; 2]> {
     let seat = |host: usize, slot: &Slot| Seat { host: host as u32, cpu: Some(slot.cpu) };
     if place == Locality::Network {
@@ -265,17 +268,34 @@ fn pairs(hosts: &[Host], place: Locality) -> Vec<[Seat; 2]> {
         return hosts.chunks_exact(2).enumerate().flat_map(across).collect();
     }
     let inside = |(at, host): (usize, &Host)| {
-        let chosen = match place {
+        let mut chosen: Vec<[Slot; 2]> = match place {
             Locality::Cache => neighbours(&host.slots),
             Locality::Package => {
                 group_by(&host.slots, |slot| slot.package).flat_map(|of| between(&of, |slot| slot.cache)).collect()
             }
             Locality::Machine | Locality::Network => between(&host.slots, |slot| slot.package),
         };
+        // Cores of further caches and packages before second threads; two threads of one core last: what lies between them is the core.
+        chosen.order_by_key(|[a, b]| (a.core == b.core, a.thread.max(b.thread)));
         let most = host.ranks.len() / 2;
-        chosen.into_iter().take(most).map(|pair: [Slot; 2]| pair.map(|slot| seat(at, &slot))).collect::<Vec<_>>()
+        chosen.into_iter().take(most).map(|pair| pair.map(|slot| seat(at, &slot))).collect::<Vec<_>>()
     };
     hosts.iter().enumerate().flat_map(inside).collect()
+}
+
+/// Whether some pairs have other hosts, packages or caches between them than the first.
+fn is_spread(hosts: &[Host], path: MessagePath, pairs: &[[Seat; 2]]) -> bool {
+    let end = |seat: Seat| {
+        let slots = hosts.get(seat.host as usize).map_or(&[][..], |host| &host.slots);
+        let slot = slots.iter().find(|slot| Some(slot.cpu) == seat.cpu);
+        let place = slot.map(|slot| match path {
+            MessagePath::Cache | MessagePath::Package => (slot.package, slot.cache),
+            MessagePath::Machine => (slot.package, 0),
+            MessagePath::Network => (0, 0),
+        });
+        (seat.host, place)
+    };
+    pairs.windows(2).any(|two| two[0].map(end) != two[1].map(end))
 }
 
 /// Pairs behind one cache, cache by cache.
@@ -380,7 +400,7 @@ mod tests {
     fn host(ranks: std::ops::Range<usize>, packages: u32, caches: u32, cores: u32) -> Host {
         let slot = |cpu: u32| {
             let (cache, package) = (cpu / cores * cores, cpu / (cores * caches));
-            Slot { thread: 0, package, cache, cpu }
+            Slot { thread: 0, package, cache, core: cpu, cpu }
         };
         Host {
             name: "h".into(),
@@ -411,8 +431,46 @@ mod tests {
     fn second_threads_of_cores_come_last() {
         let mut host = host(0..4, 1, 1, 4);
         // CPUs 0 and 1 are threads of one core, 2 and 3 of another.
-        host.slots.iter_mut().for_each(|slot| slot.thread = slot.cpu % 2);
+        let threads = |slot: &mut Slot| (slot.thread, slot.core) = (slot.cpu % 2, slot.cpu / 2 * 2);
+        host.slots.iter_mut().for_each(threads);
         assert_eq!(cpus(&pairs(&[seated(&host)], Locality::Cache)), [[(0, 0), (0, 2)], [(0, 1), (0, 3)]]);
+    }
+
+    /// Cores of two threads each: the other cache's cores come before any second thread, and so do the other package's.
+    #[test]
+    fn cores_of_further_caches_come_before_second_threads() {
+        let with_threads = |mut host: Host| {
+            host.slots.iter_mut().for_each(|slot| (slot.thread, slot.core) = (slot.cpu % 2, slot.cpu / 2 * 2));
+            seated(&host)
+        };
+        let at = |host: &Host, place| {
+            let pairs = cpus(&pairs(std::slice::from_ref(host), place));
+            pairs.iter().map(|pair| pair.map(|(_, cpu)| cpu)).collect::<Vec<_>>()
+        };
+        // Two caches of two cores: 0-1 and 2-3 | 4-5 and 6-7.
+        let two = with_threads(host(0..8, 1, 2, 4));
+        assert_eq!(at(&two, Locality::Cache), [[0, 2], [4, 6], [1, 3], [5, 7]]);
+        assert_eq!(at(&two, Locality::Package), [[0, 4], [2, 6], [1, 5], [3, 7]]);
+        // Two packages of two such caches.
+        let four = with_threads(host(0..16, 2, 2, 4));
+        assert_eq!(at(&four, Locality::Package)[..5], [[0, 4], [2, 6], [8, 12], [10, 14], [1, 5]]);
+        assert_eq!(at(&four, Locality::Machine)[..5], [[0, 8], [2, 10], [4, 12], [6, 14], [1, 9]]);
+        // Three cores behind the first cache: its last core has only a second thread to talk to.
+        let mut odd = with_threads(host(0..8, 1, 1, 8));
+        odd.slots.retain(|slot| slot.cpu < 6);
+        assert_eq!(at(&odd, Locality::Cache), [[0, 2], [4, 1], [3, 5]]);
+    }
+
+    #[test]
+    fn two_threads_of_one_core_come_last() {
+        // Each cache is a core's: nothing but its own two threads share it. The third cache has two cores.
+        let slot = |cpu: u32| {
+            let (thread, cache, core) = (cpu % 2, (cpu / 2 * 2).min(4), cpu / 2 * 2);
+            Slot { thread, package: 0, cache, core, cpu }
+        };
+        let host = seated(&Host { slots: (0..8).map(slot).collect(), ..host(0..8, 1, 1, 8) });
+        let found = cpus(&pairs(&[host], Locality::Cache));
+        assert_eq!(found, [[(0, 4), (0, 6)], [(0, 5), (0, 7)], [(0, 0), (0, 1)], [(0, 2), (0, 3)]]);
     }
 
     #[test]
@@ -425,6 +483,26 @@ mod tests {
         assert_eq!(groups, all.concat());
         assert_eq!(cases.len(), 6 * 28, "0 B, 1 B ... 64 MiB");
         assert!(cases.iter().all(|case| case.cpus.len() % 2 == 0 && !case.cpus.is_empty()));
+    }
+
+    #[test]
+    fn pairs_with_other_caches_packages_or_hosts_between_them_are_spread() {
+        let check = |hosts: &[Host], place, expect: &[bool]| {
+            let choice = PingPongChoice { places: vec![place], sizes: vec![Bytes(8)], ..PingPongChoice::default() };
+            let is_spread = |case: Case| matches!(&case.work, Work::PingPong(work) if work.spread);
+            let found: Vec<bool> = pingpong(hosts, &choice).unwrap().into_iter().map(is_spread).collect();
+            assert_eq!(found, expect, "{place}");
+        };
+        // Four ranks on each of two hosts of one cache: two pairs on the first, then those on the second.
+        let hosts = [host(0..4, 1, 1, 4), host(4..8, 1, 1, 4)];
+        check(&hosts, Locality::Cache, &[false, false, true, true]);
+        check(&hosts, Locality::Network, &[false; 4]);
+        check(&[&hosts[..], &hosts].concat(), Locality::Network, &[false, false, false, false, true, true]);
+        // Two packages of two caches of two cores.
+        let one = [host(0..8, 2, 2, 2)];
+        check(&one, Locality::Cache, &[false, true, true, true]);
+        check(&one, Locality::Package, &[false, false, true, true]);
+        check(&one, Locality::Machine, &[false; 4]);
     }
 
     #[test]

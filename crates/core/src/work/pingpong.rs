@@ -3,6 +3,7 @@
 use crate::units::{Bytes, counted, words};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
 use std::fmt;
 
 words! {
@@ -65,12 +66,23 @@ pub struct PingPong {
     pub path: MessagePath,
     /// The pairs; the first of each is timed.
     pub pairs: Vec<[Seat; 2]>,
+    /// Whether some of the pairs have other hosts, packages or caches between them than the first: no path is common to all.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub spread: bool,
     /// Bytes that each process walks through to send, and as many to receive, where buffers rotate; else 0.
     #[serde(default)]
     pub pool: Bytes,
     /// Whether more processes run than there are CPUs: such times are of the scheduler.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub oversubscribed: bool,
+}
+
+impl PingPong {
+    /// Whether all pairs are connections over one path: as far as the plan told, and by their hosts in any case.
+    pub fn is_of_one_path(&self) -> bool {
+        let hosts = |pair: &[Seat; 2]| BTreeSet::from(pair.map(|seat| seat.host));
+        !self.spread && self.pairs.windows(2).all(|two| hosts(&two[0]) == hosts(&two[1]))
+    }
 }
 
 impl fmt::Display for PingPong {

@@ -85,6 +85,11 @@ impl PingPongRow {
         (self.work().mode, self.work().pairs.len())
     }
 
+    /// Whether the model of its path tells of it: pairs over several paths share none, and those with too few CPUs wait for these.
+    pub fn is_modelled(&self) -> bool {
+        self.work().is_of_one_path() && !self.work().oversubscribed
+    }
+
     /// What lies between the two of each pair, and their kind of buffers.
     pub fn path(&self) -> (MessagePath, Buffers) {
         (self.work().path, self.work().buffers)
@@ -163,6 +168,8 @@ pub struct PathModel {
     pub one_pair: Path,
     /// Two pairs and more, as far as they were measured.
     pub predictions: Vec<Together>,
+    /// Numbers of pairs that were measured over several paths alone: of them the model tells nothing.
+    pub spread: Vec<usize>,
     /// Two pairs and three, where they were not: bytes, and bytes per second of all together, by one pair and that limit.
     pub forecasts: Vec<(usize, Vec<[f64; 2]>)>,
 }
@@ -193,7 +200,7 @@ pub(crate) fn messages(visits: &Visits<'_>) -> Messages {
     rows.order_by_key(|row| (row.path(), row.way(), row.case.working_set));
     let kinds: BTreeSet<(MessagePath, Buffers)> = rows.iter().map(|row| row.path()).collect();
     let models: Vec<PathModel> = kinds.into_iter().filter_map(|(path, buffers)| model(&rows, path, buffers)).collect();
-    for row in rows.iter_mut().filter(|row| row.way().0 == MessageMode::PingPong) {
+    for row in rows.iter_mut().filter(|row| row.way().0 == MessageMode::PingPong && row.is_modelled()) {
         let own = models.iter().find(|model| (model.path, model.buffers) == row.path());
         row.model_ns = own.map(|own| own.model.one_way_s(row.case.working_set.0 as f64, row.way().1) * 1e9);
     }
@@ -247,7 +254,7 @@ fn row(visits: &[&Measurement], all: &Visits<'_>) -> Option<PingPongRow> {
 fn model(rows: &[PingPongRow], path: MessagePath, buffers: Buffers) -> Option<PathModel> {
     let ours = |mode: MessageMode| {
         let is_ours = move |row: &&PingPongRow| row.path() == (path, buffers) && row.way().0 == mode;
-        rows.iter().filter(is_ours).filter(|row| row.quality.is_measured())
+        rows.iter().filter(is_ours).filter(|row| row.is_modelled() && row.quality.is_measured())
     };
     let point = |row: &PingPongRow| {
         let cost = row.one_way_ns?;
@@ -272,9 +279,12 @@ fn model(rows: &[PingPongRow], path: MessagePath, buffers: Buffers) -> Option<Pa
         let rate = |bytes: f64| [bytes, pairs as f64 * bytes / one_pair.one_way_s(bytes, pairs)];
         (pairs, sizes().map(rate).collect())
     };
-    let unmeasured = [2, 3].into_iter().filter(|pairs| !curves.pingpong.contains_key(pairs));
+    let spread = rows.iter().filter(|row| row.path() == (path, buffers) && !row.is_modelled()).map(|row| row.way());
+    let spread: BTreeSet<usize> = spread.filter(|way| way.0 == MessageMode::PingPong).map(|way| way.1).collect();
+    let spread: Vec<usize> = spread.into_iter().filter(|pairs| !curves.pingpong.contains_key(pairs)).collect();
+    let unmeasured = [2, 3].into_iter().filter(|pairs| !curves.pingpong.contains_key(pairs) && !spread.contains(pairs));
     let forecasts = unmeasured.filter(|_| model.alone.holds() && model.is_shared.value).map(forecast).collect();
-    Some(PathModel { path, buffers, model, one_pair, predictions, forecasts })
+    Some(PathModel { path, buffers, model, one_pair, predictions, spread, forecasts })
 }
 
 impl Messages {

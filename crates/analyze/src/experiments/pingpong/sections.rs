@@ -170,6 +170,7 @@ fn chart(messages: &Messages, (path, buffers): (MessagePath, Buffers)) -> Option
     if let Some(model) = model {
         let measured_ways = ways.iter().filter(|(mode, _)| *mode == MessageMode::PingPong).map(|(_, pairs)| *pairs);
         let all = measured_ways.chain(model.forecasts.iter().map(|forecast| forecast.0)).enumerate();
+        let all = all.filter(|(_, pairs)| !model.spread.contains(pairs));
         series.extend(all.map(|(index, pairs)| modelled(model, pairs, index, &measured)));
     }
     let (x, y) =
@@ -257,6 +258,10 @@ fn of_model(model: &PathModel, measured: Option<String>) -> Vec<String> {
     let mut together = vec![limit_words(model)];
     together.extend(model.predictions.iter().map(|together| together_words(model, together)));
     together.extend(model.forecasts.iter().map(|(pairs, points)| forecast_words(model, *pairs, points)));
+    if !model.spread.is_empty() {
+        let ways: Vec<String> = model.spread.iter().map(|pairs| format!("{pairs}-{pairs}")).collect();
+        together.push(format!("of {} the model says nothing: the pairs are over several paths", ways.join(", ")));
+    }
     let alone = (!parts.is_empty()).then(|| format!("{title}: {}.", parts.join("; ")));
     let together = format!("{title}, pairs together: {}.", together.join("; "));
     measured.into_iter().chain(alone).chain([together]).collect()
@@ -281,7 +286,7 @@ fn limit_words(model: &PathModel) -> String {
             format!("of chunks nothing is claimed: their limit {smallest} ({})", Bytes(bytes as u64))
         }
         (None, None) if model.predictions.is_empty() => {
-            "one pair shows no chunks; two pairs would tell (--pairs 1,2)".into()
+            "one pair shows no chunks; two pairs over one path would tell (--pairs 1,2)".into()
         }
         (None, None) => "no sign of chunks".into(),
     }
@@ -374,7 +379,8 @@ mod tests {
     fn row(bytes: u64, ns: f64, outcome: Status) -> PingPongRow {
         let (path, buffers) = KIND;
         let mode = MessageMode::PingPong;
-        let work = PingPong { mode, buffers, path, pairs: Vec::new(), pool: Bytes(0), oversubscribed: false };
+        let work =
+            PingPong { mode, buffers, path, pairs: Vec::new(), spread: false, pool: Bytes(0), oversubscribed: false };
         let case = steady("load", Width::Scalar, StoreKind::Regular, USUAL_MEMORY, vec![0, 1], Bytes(bytes));
         let cost = Cost::plain(ns, ns, [ns; 2]);
         let figures = PingPongFigures {

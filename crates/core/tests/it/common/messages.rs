@@ -152,6 +152,7 @@ pub fn visit(mode: MessageMode, bytes: u64, round: u32, samples: &[Vec<f64>]) ->
         buffers: Buffers::Same,
         path: MessagePath::Package,
         pairs: (0..pairs).map(|pair| [seat(2 * pair), seat(2 * pair + 1)]).collect(),
+        spread: false,
         pool: Bytes(0),
         oversubscribed: false,
     };

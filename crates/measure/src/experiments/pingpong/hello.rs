@@ -115,7 +115,8 @@ fn slot(machine: &Machine, cpu: u32) -> Slot {
     let package = known.and_then(|cpu| cpu.package.get()).unwrap_or(0);
     let thread = known.map_or(0, |known| known.core_cpus.iter().filter(|other| *other < cpu).count() as u32);
     let cache = machine.last_level(cpu).and_then(|cache| cache.cpus.first()).unwrap_or(package);
-    Slot { thread, package, cache, cpu }
+    let core = known.and_then(|known| known.core_cpus.first()).unwrap_or(cpu);
+    Slot { thread, package, cache, core, cpu }
 }
 
 /// Any other rank: says who it is.
@@ -191,7 +192,7 @@ mod tests {
     use super::*;
 
     fn hello(host: &str, boot: &str, cpus: &[u32]) -> Hello {
-        let slot = |&cpu: &u32| Slot { thread: 0, package: 0, cache: 0, cpu };
+        let slot = |&cpu: &u32| Slot { thread: 0, package: 0, cache: 0, core: cpu, cpu };
         Hello {
             tool: "membound 1".into(),
             arguments: vec!["pingpong".into()],

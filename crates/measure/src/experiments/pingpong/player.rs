@@ -318,6 +318,7 @@ mod tests {
             buffers,
             path: MessagePath::Cache,
             pairs: vec![[seat; 2]],
+            spread: false,
             pool: Bytes(pool),
             oversubscribed: false,
         };
