@@ -5,8 +5,8 @@
 //! rank 0:  order | ready? | go: n messages | done? | go: n messages | done? | ... | go: 0 | result?
 //! others:          pin, map                  play                     play                  give back
 //! ```
-//! Each pair times itself, after a handshake of its own, so that what the orders take is in no sample. Pairs start within
-//! some microseconds of each other, which is below 1 % of a sample.
+//! Each pair times itself, after a handshake of its own, so that what the orders take is in no sample. Ranks are told to go
+//! one after the other, so the last pair starts the later the more there are; samples last the longer.
 
 pub mod hello;
 pub mod player;
@@ -36,8 +36,10 @@ use membound_core::record::{Clock, Outcome, Sample, Samples, Volume, World, Worl
 use membound_core::units::Bytes;
 use membound_core::work::pingpong::{MessageMode, PingPong, Seat};
 
-/// A sample lasts at least this long: pairs start within some microseconds of each other.
+/// A sample lasts at least this long.
 const SAMPLE: Duration = Duration::from_millis(1);
+/// And so much longer for each rank that plays: they are told to start one after the other, about 1 us apart.
+const SAMPLE_PER_RANK: Duration = Duration::from_micros(100);
 /// Span over which the clock's rate is measured.
 pub const CALIBRATION: Duration = Duration::from_millis(50);
 
@@ -48,6 +50,7 @@ pub const CALIBRATION: Duration = Duration::from_millis(50);
 pub fn follow(mpi: &Mpi) -> Result<(), MpiError> {
     // Rank 0 hears of an interrupt too, and says when to leave.
     signals::catch_interrupts();
+    player::rest();
     let ticker = Ticker::detect();
     let mut buffers = None;
     loop {
@@ -193,7 +196,7 @@ impl<'a> PingPongs<'a> {
         if let Err(outcome) = cast.verify()? {
             return Ok(Err(outcome));
         }
-        let (mut warm_up, mut repetitions) = (WarmUp::new(SAMPLE, self.clock.hz), 1);
+        let (mut warm_up, mut repetitions) = (WarmUp::new(lasting(cast.ranks.len()), self.clock.hz), 1);
         while !(quota.interrupted)() {
             let reports = cast.round(repetitions)?;
             let slowest = self.pair_ticks(cast, &reports).into_iter().max().unwrap_or(1);
@@ -275,6 +278,11 @@ impl Executor for PingPongs<'_> {
             }
         }
     }
+}
+
+/// What a sample of so many ranks lasts at least, so that the time between the first start and the last is about 1 % of it.
+fn lasting(ranks: usize) -> Duration {
+    SAMPLE + SAMPLE_PER_RANK * u32::try_from(ranks).unwrap_or(u32::MAX)
 }
 
 /// Tells all other ranks to leave.
@@ -360,5 +368,16 @@ impl Cast<'_, '_> {
         }
         let whole: Result<Vec<Obtained>, Outcome> = all.into_iter().collect();
         Ok(whole.map(|all| all.into_iter().reduce(Obtained::and).unwrap_or_default()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn samples_last_longer_the_more_ranks_are_told_to_start() {
+        // 1 ms, and 0.1 ms a rank; the last of 128 hears some 128 us after the first.
+        assert_eq!([2, 128].map(lasting), [Duration::from_micros(1200), Duration::from_micros(13_800)]);
     }
 }

@@ -149,6 +149,13 @@ impl Lanes {
     }
 }
 
+/// From now on this rank runs where it disturbs least: on any CPU of its control group. What the launcher bound it to may be another
+/// rank's seat.
+pub(crate) fn rest() {
+    thread::unpin(thread::thread_id());
+    thread::unbind();
+}
+
 /// A rank on its seat.
 pub(crate) struct Player<'a> {
     mpi: &'a Mpi,
@@ -163,8 +170,12 @@ pub(crate) struct Player<'a> {
 }
 
 impl<'a> Player<'a> {
-    /// Sits down: goes to its CPU, makes sure that it is there, and touches its buffers from there.
+    /// Sits down: goes to its CPU, makes sure that it is there, and touches its buffers from there. Where that fails it gets up again.
     pub fn new(mpi: &'a Mpi, ticker: Ticker, part: &Part, kept: Option<Buffer>) -> Result<Self, NoVisit> {
+        Self::seated(mpi, ticker, part, kept).inspect_err(|_| rest())
+    }
+
+    fn seated(mpi: &'a Mpi, ticker: Ticker, part: &Part, kept: Option<Buffer>) -> Result<Self, NoVisit> {
         let cpu = part.seat.cpu;
         if let Some(cpu) = cpu {
             pin(cpu)?;
@@ -183,9 +194,9 @@ impl<'a> Player<'a> {
         self.lanes.buffer.region.inspect(self.lanes.buffer.region.bytes())
     }
 
-    /// Gets up: from now on it runs where it disturbs least. Its buffers may be of use once more.
+    /// Gets up. Its buffers may be of use once more.
     pub fn leave(self) -> Option<Buffer> {
-        thread::unpin(thread::thread_id());
+        rest();
         (self.lanes.buffer.region.bytes() > RENEWED).then_some(self.lanes.buffer)
     }
 
