@@ -8,9 +8,9 @@ use std::path::{Path, PathBuf};
 use std::process::{ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
-use crate::fleet::Measuring;
 use crate::fleet::arriving::ends;
 use crate::fleet::word::{NodeOutcome, State, shortened};
+use crate::fleet::{Awake, Measuring};
 use membound_measure::os::{files, outfile, processes, thread};
 
 /// What launchers tell ranks by, as the beginnings of names: a child is no rank. Open MPI and what it stands on, MPICH's Hydra
@@ -46,11 +46,14 @@ pub struct Child {
     record: Option<PathBuf>,
     /// Bytes up to the end of the last complete line.
     complete: u64,
-    deadline: Instant,
-    /// When it was asked to end, and why.
-    ending: Option<(Instant, NodeOutcome)>,
-    ended: Option<State>,
+    /// Time as this process lives through it: what stood still with it has not taken too long.
+    awake: Awake,
     timeout: Duration,
+    /// When it was asked to end, and why.
+    ending: Option<(Duration, NodeOutcome)>,
+    /// When it was first killed.
+    killed: Option<Duration>,
+    ended: Option<State>,
 }
 
 impl Child {
@@ -69,17 +72,7 @@ impl Child {
         let _ = sweep(&place, &folder);
         let arguments = output(&folder, arguments);
         match spawn(&arguments, &folder) {
-            Ok(process) => Ok(Child {
-                process,
-                folder,
-                _in_use: in_use,
-                record: None,
-                complete: 0,
-                deadline: Instant::now() + timeout,
-                ending: None,
-                ended: None,
-                timeout,
-            }),
+            Ok(process) => Ok(Child::of(process, folder, in_use, timeout)),
             Err(fault) => {
                 let _ = std::fs::remove_dir_all(&folder);
                 Err(format!("membound can't be started once more: {fault}"))
@@ -87,29 +80,45 @@ impl Child {
         }
     }
 
+    fn of(process: std::process::Child, folder: PathBuf, in_use: File, timeout: Duration) -> Self {
+        Child {
+            process,
+            folder,
+            _in_use: in_use,
+            record: None,
+            complete: 0,
+            awake: Awake::new(),
+            timeout,
+            ending: None,
+            killed: None,
+            ended: None,
+        }
+    }
+
     /// Asks it to end, in the way that keeps what is finished; a child that stands still is killed later.
     fn end(&mut self, outcome: NodeOutcome) {
         if self.ending.is_none() {
             processes::ask_group_to_end(self.process.id());
-            self.ending = Some((Instant::now(), outcome));
+            self.ending = Some((self.awake.now(), outcome));
         }
     }
 
-    fn is_ending_for(&self, long: Duration) -> bool {
-        self.ending.as_ref().is_some_and(|(since, _)| since.elapsed() >= long)
-    }
-
     fn watch(&mut self) {
+        let now = self.awake.now();
+        let is_over = |since: Option<Duration>| since.is_some_and(|since| now >= since + GRACE);
         match self.process.try_wait() {
             Ok(Some(status)) => self.ended = Some(self.judged(status)),
-            Ok(None) if self.is_ending_for(2 * GRACE) => {
+            Ok(None) if is_over(self.killed) => {
                 // It waits in the kernel, for a disk or memory that does not answer. Nobody waits for it.
                 let outcome = self.ending.as_ref().map_or(NodeOutcome::Crashed, |(_, outcome)| *outcome);
                 let reason = "its process can't be ended: it waits in the kernel (state D)";
                 self.ended = Some(State::Ended { outcome, reason: Some(reason.into()) });
             }
-            Ok(None) if self.is_ending_for(GRACE) => processes::kill_group(self.process.id()),
-            Ok(None) if Instant::now() >= self.deadline => self.end(NodeOutcome::TimedOut),
+            Ok(None) if is_over(self.ending.map(|(since, _)| since)) => {
+                processes::kill_group(self.process.id());
+                self.killed.get_or_insert(now);
+            }
+            Ok(None) if now >= self.timeout => self.end(NodeOutcome::TimedOut),
             Ok(None) => {}
             Err(fault) => {
                 let reason = Some(format!("its process can't be watched: {fault}"));
@@ -189,10 +198,12 @@ impl Measuring for Child {
 
 impl Drop for Child {
     fn drop(&mut self) {
-        if self.ended.is_none() {
+        // Whatever was said of it: nothing that still runs is left behind.
+        if matches!(self.process.try_wait(), Ok(None)) {
             processes::kill_group(self.process.id());
             let killed = Instant::now();
-            while matches!(self.process.try_wait(), Ok(None)) && killed.elapsed() < GRACE {
+            // What waits in the kernel has been waited for.
+            while self.ended.is_none() && matches!(self.process.try_wait(), Ok(None)) && killed.elapsed() < GRACE {
                 std::thread::sleep(Duration::from_millis(1));
             }
         }
@@ -312,6 +323,67 @@ mod tests {
         std::fs::write(&path, "a note\nmembound: no such CPU\x1b[1m\n\n").unwrap();
         assert_eq!(last_line(&path), "no such CPU [1m");
         assert_eq!(last_line(&folder.path().join("none")), "");
+    }
+
+    /// A child that runs on whatever it is asked, and the place of its folder.
+    #[cfg(unix)]
+    fn stubborn() -> (Child, tempfile::TempDir) {
+        use std::os::unix::process::CommandExt;
+        let place = tempfile::tempdir().unwrap();
+        let (folder, in_use) = folder(place.path()).unwrap();
+        let mut command = std::process::Command::new("sh");
+        let process = command.args(["-c", "trap '' TERM; while :; do sleep 1; done"]).process_group(0).spawn().unwrap();
+        (Child::of(process, folder, in_use, Duration::from_secs(60)), place)
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn nobody_is_given_up_who_was_not_killed() {
+        let (mut child, _place) = stubborn();
+        // Nobody looked for long after it was asked to end.
+        child.awake.total = 10 * GRACE;
+        child.ending = Some((Duration::ZERO, NodeOutcome::TimedOut));
+        assert!(matches!(child.state(), State::Running), "this look kills it");
+        assert!(child.killed.is_some());
+        let since = Instant::now();
+        while matches!(child.state(), State::Running) && since.elapsed() < GRACE {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        let State::Ended { outcome, reason } = child.state() else { panic!("it was killed") };
+        assert_eq!((outcome, reason.unwrap()), (NodeOutcome::TimedOut, "not done after 60 s".into()));
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn a_child_that_was_given_up_is_killed_all_the_same() {
+        let (mut child, _place) = stubborn();
+        child.ended = Some(State::Ended { outcome: NodeOutcome::Crashed, reason: None });
+        // Gone, or a number until this process reaps it.
+        let stat = format!("/proc/{}/stat", child.process.id());
+        let is_gone = || std::fs::read_to_string(&stat).map_or(true, |stat| stat.contains(") Z "));
+        assert!(!is_gone());
+        drop(child);
+        let since = Instant::now();
+        while !is_gone() && since.elapsed() < GRACE {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        assert!(is_gone());
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_job_that_was_suspended_has_not_timed_out() {
+        let (mut child, _place) = stubborn();
+        // An hour between two looks counts for a second.
+        let hour = Duration::from_secs(3600);
+        if let Some(before) = child.awake.last.checked_sub(hour) {
+            child.awake.last = before;
+        }
+        assert!(matches!(child.state(), State::Running) && child.ending.is_none());
+        // A minute of looks is a minute.
+        child.awake.total = Duration::from_secs(60);
+        child.state();
+        assert!(child.ending.is_some());
     }
 
     #[cfg(unix)]
