@@ -7,10 +7,12 @@
 
 pub mod diary;
 
+use std::collections::VecDeque;
 use std::time::Duration;
 
 use membound_analyze::across::check::Probe;
 use membound_analyze::across::watch::{Event, NoFigure, Standing, Watch, WatchRow};
+use membound_core::in_order::InOrder;
 use membound_core::record::{Line, Measurement};
 use membound_core::units::counted;
 use membound_measure::os::signals;
@@ -87,7 +89,7 @@ pub fn watch<W: World>(
     let mut watcher =
         Watcher { plan, diary, tell, came: Watched { probes: 0, falls: 0 }, pause: None, trouble: Vec::new() };
     let mut random = fastrand::Rng::new();
-    let (mut every, mut last_probe) = (plan.every, None);
+    let (mut pace, mut last_probe) = (Pace::new(plan), None);
     watcher.begin(&watch, world);
     let is_over = |world: &W| {
         let lasted = Duration::try_from_secs_f64(world.now_unix_s() - began).unwrap_or_default();
@@ -95,12 +97,15 @@ pub fn watch<W: World>(
     };
     while !is_over(world) {
         let cpu = world.cpu_time();
-        if watcher.probe(&mut watch, executor, world) {
+        let is_whole = watcher.probe(&mut watch, executor, world);
+        if is_whole {
             last_probe = Some(world.now_unix_s() as u64);
         }
         show(&watcher.standing(&watch, last_probe, world.cpu_time().saturating_sub(cpu_before)));
-        every = watcher.paced(every, world.cpu_time().saturating_sub(cpu), world);
-        let jittered = every.mul_f64(1.0 + JITTER * (2.0 * random.f64() - 1.0));
+        if let Some(note) = pace.took(world.cpu_time().saturating_sub(cpu), is_whole) {
+            watcher.say(Event::Note, note, world);
+        }
+        let jittered = pace.every.mul_f64(1.0 + JITTER * (2.0 * random.f64() - 1.0));
         let left = plan.lasts.map_or(jittered, |lasts| {
             lasts.saturating_sub(Duration::try_from_secs_f64(world.now_unix_s() - began).unwrap_or_default())
         });
@@ -112,6 +117,60 @@ pub fn watch<W: World>(
     // Whoever looks from outside must not take an end for a pause.
     show(&Standing { is_paused: false, ..watcher.standing(&watch, last_probe, cpu) });
     watcher.came
+}
+
+/// From one probe to the next, so that watching takes no more than its share.
+#[derive(Debug)]
+struct Pace {
+    planned: Duration,
+    is_thrifty: bool,
+    every: Duration,
+    /// CPU time of the last probes.
+    last: VecDeque<Duration>,
+}
+
+impl Pace {
+    /// One probe that took long, on a busy machine for one, is not what they take.
+    const PROBES: usize = 5;
+    /// A little more than probes take: the next is not told again.
+    const SPARE: f64 = 1.2;
+    /// And where they could lie closer by less than this, they stay.
+    const NEAR: f64 = 1.25;
+
+    fn new(plan: &Plan) -> Self {
+        Pace { planned: plan.every, is_thrifty: plan.is_thrifty, every: plan.every, last: VecDeque::new() }
+    }
+
+    /// What probes take: the median of the last.
+    fn typical(&self) -> Duration {
+        let mut sorted: Vec<Duration> = self.last.iter().copied().collect();
+        sorted.order_by_key(|cpu| *cpu);
+        sorted.get(sorted.len() / 2).copied().unwrap_or_default()
+    }
+
+    /// After a probe: what to tell where probes lie otherwise from now on.
+    fn took(&mut self, cpu: Duration, is_whole: bool) -> Option<String> {
+        // What was broken off tells only what a probe takes at the least.
+        if !self.is_thrifty || !is_whole && cpu <= self.typical() {
+            return None;
+        }
+        self.last.push_back(cpu);
+        if self.last.len() > Self::PROBES {
+            self.last.pop_front();
+        }
+        let typical = self.typical();
+        let least = typical.div_f64(SHARE);
+        let every = if least <= self.planned { self.planned } else { least.mul_f64(Self::SPARE) };
+        if least <= self.every && self.every <= every.mul_f64(Self::NEAR) {
+            return None;
+        }
+        self.every = every;
+        Some(format!(
+            "a probe takes {:.0} ms of CPU time, so probes are {:.0} s apart: less than 0.1 % of a core; --every chooses",
+            typical.as_secs_f64() * 1e3,
+            every.as_secs_f64()
+        ))
+    }
 }
 
 struct Watcher<'a> {
@@ -218,8 +277,8 @@ impl Watcher<'_> {
             written.err().map(|fault| format!("{fault}; what was measured is kept in memory ({waiting} so far)"));
         self.note_trouble(RECORD, fault, world);
         match noted.no_figure {
+            // Whether what failed before works again is not known.
             Some(NoFigure::Disturbed(why)) => {
-                self.note_trouble(quantity, None, world);
                 self.pause(why, world);
                 false
             }
@@ -265,23 +324,6 @@ impl Watcher<'_> {
         }
     }
 
-    /// From one probe to the next, so that watching takes no more than its share.
-    fn paced(&mut self, every: Duration, cpu: Duration, world: &impl World) -> Duration {
-        let least = cpu.div_f64(SHARE);
-        if !self.plan.is_thrifty || least <= every {
-            return every;
-        }
-        // A little more than this probe took: the next is not told again.
-        let every = least.mul_f64(1.2);
-        let text = format!(
-            "a probe takes {:.0} ms of CPU time, so probes are {:.0} s apart: less than 0.1 % of a core; --every chooses",
-            cpu.as_secs_f64() * 1e3,
-            every.as_secs_f64()
-        );
-        self.say(Event::Note, text, world);
-        every
-    }
-
     fn wait(&mut self, time: Duration, world: &mut impl World) {
         let before = world.now_unix_s();
         world.sleep(time);
@@ -293,5 +335,32 @@ impl Watcher<'_> {
             );
             self.say(Event::Gap, text, world);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn probes_lie_apart_by_what_the_last_of_them_took() {
+        let seconds = Duration::from_secs;
+        let plan = Plan { probes: Vec::new(), every: seconds(300), is_thrifty: true, samples: 1, lasts: None };
+        let mut pace = Pace::new(&plan);
+        let mut took = |ms: u64, is_whole: bool| {
+            let is_told = pace.took(Duration::from_millis(ms), is_whole).is_some();
+            (pace.every, is_told)
+        };
+        assert_eq!(took(200, true), (seconds(300), false));
+        // 0.5 s are a thousandth of 500 s; and a fifth more.
+        assert_eq!(took(500, true), (seconds(600), true));
+        assert_eq!(took(500, true), (seconds(600), false));
+        // 200, 500, 500, 200: the greater of the middle ones. Nothing was visited beside others.
+        assert_eq!([took(200, true), took(0, false)], [(seconds(600), false); 2]);
+        // 200, 500, 500, 200, 200: as near as planned again. 500, 500, 200, 200, 900, and then 500, 200, 200, 900, 200.
+        assert_eq!([took(200, true), took(900, true)], [(seconds(300), true), (seconds(600), true)]);
+        assert_eq!([took(200, true), took(200, true)], [(seconds(300), true), (seconds(300), false)]);
+        let mut obeyed = Pace::new(&Plan { is_thrifty: false, ..plan });
+        assert_eq!((obeyed.took(seconds(9), true), obeyed.every), (None, seconds(300)));
     }
 }

@@ -26,7 +26,8 @@ use membound_measure::schedule::{Executor, Quota};
 /// Seconds of a simulated world.
 type Time = Rc<Cell<f64>>;
 
-/// A machine whose memory has so much of its speed at a time.
+/// A machine whose memory has so much of its speed at a time; 0 is one that can't be measured, and where it is negative others run
+/// on its CPU.
 struct Machine {
     time: Time,
     speed: fn(f64) -> f64,
@@ -49,8 +50,14 @@ impl Executor for Machine {
             return Outcome::Unavailable { reason: "CPU 0 can't be used any more".into() };
         }
         let usual = simulated::fake().levels.last().unwrap().bytes_per_s;
-        self.fake.levels.last_mut().unwrap().bytes_per_s = usual * speed;
-        self.fake.visit(case, quota)
+        self.fake.levels.last_mut().unwrap().bytes_per_s = usual * speed.abs();
+        let mut outcome = self.fake.visit(case, quota);
+        if let Outcome::Measured(measured) = &mut outcome
+            && speed < 0.0
+        {
+            measured.samples.lost_us.iter_mut().for_each(|lost| *lost = 1_000_000);
+        }
+        outcome
     }
 }
 
@@ -204,6 +211,22 @@ fn others_are_waited_for_and_what_fails_is_told_once() {
     let faults = told.iter().filter(|row| row.event == Event::Fault).count();
     let mended = told.iter().filter(|row| row.event == Event::Mended).count();
     assert_eq!((faults, mended, told.len()), (3, 3, 8), "one of each case: {told:#?}");
+}
+
+/// A probe beside others does not show whether what failed before works again.
+#[test]
+fn a_disturbed_probe_mends_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let speed = |time: f64| match time / HOUR {
+        hours if (2.0..3.0).contains(&hours) || (4.0..5.0).contains(&hours) => 0.0,
+        hours if (3.0..4.0).contains(&hours) => -1.0,
+        _ => 1.0,
+    };
+    let (told, _) = Scene { speed, ..scene() }.play(&folder.path().join("watch.jsonl"));
+    let count = |event: Event| told.iter().filter(|row| row.event == event).count();
+    assert_eq!([Event::Fault, Event::Mended, Event::Paused].map(count), [3, 3, 1], "{told:#?}");
+    let mended = told.iter().find(|row| row.event == Event::Mended).unwrap();
+    assert!(mended.unix_s as f64 >= 5.0 * HOUR, "{mended:?}");
 }
 
 #[test]
