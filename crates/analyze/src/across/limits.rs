@@ -217,6 +217,8 @@ fn memory(machine: &Machine, sheet: Option<&Sheet>, kind: NodeKind, package: Opt
 /// Of the memory of a package, or of all.
 fn peak(machine: &Machine, channels: Option<&Channels>, is_beside: bool, package: Option<u32>) -> Option<Limit> {
     let packages = if package.is_some() { 1.0 } else { machine.packages().max(1) as f64 };
+    // What firmware lists of soldered memory are no modules: neither their number nor their width tells of channels.
+    let is_beside = is_beside && !channels.is_some_and(Channels::is_soldered);
     let mt_s = slowest(machine).filter(|_| is_beside);
     let at_speed = mt_s.and_then(|mt_s| Some((channels?.at(Some(mt_s))? * packages, mt_s)));
     let tells = is_beside && (at_speed.is_some() || !may_share_channels(machine));
@@ -271,10 +273,10 @@ fn modules_peak(machine: &Machine, package: Option<u32>) -> Option<f64> {
     Some(all * (count * share).round().max(1.0) / count)
 }
 
-/// The memory channels of all packages by a sheet. Of a socket's a guest has a part that nobody names.
+/// The memory channels of all packages by a sheet, where a module fills one. Of a socket's a guest has a part that nobody names.
 pub(crate) fn channels(sheet: &Sheet, machine: &Machine) -> Option<usize> {
     let model = machine.identity.model.known().map_or("", String::as_str);
-    let of_package = sheet.memory_of(NodeKind::Dram, model)?.channels?;
+    let of_package = sheet.memory_of(NodeKind::Dram, model)?.channels_of_modules()?;
     (!machine.is_virtual()).then(|| of_package as usize * machine.packages().max(1))
 }
 

@@ -1,5 +1,7 @@
 //! Memory modules, of all that firmware lists as memory devices.
 
+use std::path::Path;
+
 use membound_analyze::across::limits::limits;
 use membound_analyze::of_record as model;
 use membound_core::machine::Machine;
@@ -58,6 +60,23 @@ fn modules_that_may_share_a_channel_are_no_limit() {
     assert_eq!(limit(["DIMM_A1", "DIMM_B1", "DIMM_C1", "DIMM_D1"], 0), Some(153.6e9), "a channel each");
 }
 
+/// Firmware lists packages of soldered memory, each with several of the sheet's channels: 8 x 8 B x 4800e6 would be 307.2 GB/s.
+#[test]
+fn soldered_packages_are_no_modules() {
+    let check = |name: &str, expect: f64| {
+        let sheet = Sheet::find(Path::new(name)).unwrap();
+        let modules = vec![device("LPDDR5", Bytes::gib(32)); 8];
+        let machine = Machine { dimms: Fact::Known(modules), ..by_hand::unknown_machine() };
+        let found = limits(&machine, Some(&sheet), &[]);
+        assert_eq!(found.channels, None, "{name}");
+        let limit = found.memory[0].bps.as_ref().unwrap();
+        assert!((limit.value / expect - 1.0).abs() < 1e-9, "{name}: {limit:?}");
+    };
+    check("grace", 546.112e9);
+    check("gb10", 273.056e9);
+    check("m1", 68.256e9);
+}
+
 #[test]
 fn modules_of_two_sizes_differ() {
     let machine = machine(&[device("DDR4", Bytes::gib(16))]);
@@ -68,11 +87,12 @@ fn modules_of_two_sizes_differ() {
 #[test]
 fn sapphire_rapids_has_the_channels_of_its_model() {
     let channels = |model: &str| {
+        let model = format!("Intel(R) Xeon(R) {model}");
         let cpuinfo = format!(
-            "vendor_id\t: GenuineIntel\ncpu family\t: 6\nmodel\t\t: 143\nmodel name\t: Intel(R) Xeon(R) {model}\nstepping\t: 8\n"
+            "vendor_id\t: GenuineIntel\ncpu family\t: 6\nmodel\t\t: 143\nmodel name\t: {model}\nstepping\t: 8\n"
         );
         let sheet = Sheet::of(&imitation::machine(&[("proc/cpuinfo", &cpuinfo)])).unwrap();
-        sheet.memory_of(NodeKind::Dram, model).and_then(|memory| memory.channels)
+        sheet.memory_of(NodeKind::Dram, &model).and_then(|memory| memory.channels)
     };
     assert_eq!(["w7-2495X", "w5-2465X", "w3-2423", "w7-2595X", "w5-2545", "w3-2525"].map(channels), [Some(4); 6]);
     assert_eq!(["w9-3495X", "Platinum 8480+", "CPU Max 9480"].map(channels), [Some(8); 3]);

@@ -128,7 +128,7 @@ pub struct Channels {
     pub kind: NodeKind,
     /// Capacity of a package, where it is built in.
     pub size: Option<String>,
-    /// A part of the processor's name; absent: all that the sheet is for.
+    /// A part of the processor's name, with `#` for any digit; absent: all that the sheet is for.
     pub model: Option<String>,
     /// Channels of a package.
     pub channels: Option<u32>,
@@ -142,6 +142,13 @@ pub struct Channels {
     pub write_gb_s: Option<f64>,
     /// Where this is from, if not from the sheet's source.
     pub source: Option<String>,
+}
+
+/// Whether a name has this part, in which `#` is any digit.
+fn has_part(name: &str, part: &str) -> bool {
+    let (name, part): (Vec<char>, Vec<char>) = (name.chars().collect(), part.chars().collect());
+    let fits = |(own, asked): (&char, &char)| own == asked || (*asked == '#' && own.is_ascii_digit());
+    part.is_empty() || name.windows(part.len()).any(|window| window.iter().zip(&part).all(fits))
 }
 
 fn beside_the_processor() -> NodeKind {
@@ -311,7 +318,7 @@ impl Sheet {
 
     /// The memory of a kind that a processor of this name has: the first that names it, or that names none.
     pub fn memory_of(&self, kind: NodeKind, model: &str) -> Option<&Channels> {
-        let names = |memory: &&Channels| memory.model.as_ref().is_none_or(|part| model.contains(part.as_str()));
+        let names = |memory: &&Channels| memory.model.as_ref().is_none_or(|part| has_part(model, part));
         self.memory.iter().filter(|memory| memory.kind == kind).find(names)
     }
 
@@ -456,6 +463,17 @@ impl Channels {
     /// The same at so many mega-transfers a second.
     pub fn at(&self, mt_s: Option<u32>) -> Option<f64> {
         Some(f64::from(self.channels?) * f64::from(mt_s?) * 1e6 * f64::from(self.width_bits?) / 8.0)
+    }
+
+    /// Whether its chips are soldered to the board: firmware then lists packages, each with several channels or parts of them.
+    pub fn is_soldered(&self) -> bool {
+        self.name.starts_with("LPDDR")
+    }
+
+    /// Channels of a package, where a module fills one: those of 16 or 32 bits are parts of a module or of a soldered package.
+    pub fn channels_of_modules(&self) -> Option<u32> {
+        let is_whole = self.width_bits.is_none_or(|bits| bits >= 64);
+        self.channels.filter(|_| is_whole && !self.is_soldered())
     }
 
     fn check(&self, checks: &mut Checks) {

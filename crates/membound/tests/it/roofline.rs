@@ -98,10 +98,12 @@ fn peaks_of_sockets() {
     near(memory("zen3", "AMD EPYC 7763 64-Core Processor"), 204.8e9);
     near(memory("zen4", "AMD EPYC 9654 96-Core Processor"), 460.8e9); // 12 x 4800e6 x 8
     near(memory("zen5", "AMD EPYC 9755 128-Core Processor"), 614.4e9); // 12 x 6400e6 x 8
-    near(memory("ice-lake-sp", ""), 204.8e9);
-    near(memory("sapphire-rapids", ""), 307.2e9); // 8 x 4800e6 x 8
-    near(memory("emerald-rapids", ""), 358.4e9); // 8 x 5600e6 x 8
+    near(memory("ice-lake-sp", "Intel(R) Xeon(R) Platinum 8360Y CPU @ 2.40GHz"), 204.8e9);
+    near(memory("sapphire-rapids", "Intel(R) Xeon(R) Platinum 8480+"), 307.2e9); // 8 x 4800e6 x 8
+    near(memory("emerald-rapids", "INTEL(R) XEON(R) PLATINUM 8592+"), 358.4e9); // 8 x 5600e6 x 8
+    near(memory("emerald-rapids", "Intel(R) Xeon(R) Processor"), 358.4e9); // a guest of Firecracker
     near(memory("granite-rapids", "Intel(R) Xeon(R) 6972P"), 844.8e9); // 12 x 8800e6 x 8
+    near(memory("granite-rapids", "Intel(R) Xeon(R) 6787P"), 512e9); // 8 x 8000e6 x 8
     near(memory("grace", ""), 546.112e9); // 16 x 8533e6 x 4
     near(memory("graviton2", ""), 204.8e9);
     near(memory("graviton3", ""), 307.2e9);
@@ -112,6 +114,13 @@ fn peaks_of_sockets() {
     near(memory("knl-7250", ""), 115.2e9); // 6 x 2400e6 x 8
     assert_eq!(memory("zen4", "AMD Ryzen 9 7950X"), None, "a desktop has other memory");
     assert_eq!(memory("zen4", "AMD EPYC 8534P"), None, "six channels");
+    // Model names of QEMU, whose hosts may be newer.
+    assert_eq!(memory("ice-lake-sp", "Intel Xeon Processor (Icelake)"), None);
+    assert_eq!(memory("sapphire-rapids", "Intel Xeon Processor (SapphireRapids)"), None);
+    assert_eq!(memory("granite-rapids", "Intel Xeon Processor (GraniteRapids)"), None);
+    for workstation in ["Intel(R) Xeon(R) 698X", "Intel(R) Xeon(R) 678X", "Intel(R) Xeon(R) 696X"] {
+        assert_eq!(memory("granite-rapids", workstation), None, "{workstation}");
+    }
 }
 
 /// Flops in a cycle of one core, double precision.
@@ -161,6 +170,9 @@ fn ports_of_the_first_level() {
     check("sapphire-rapids", [24.0, 0.0, 32.0], 0.25);
     check("sapphire-rapids", [24.0, 0.0, 64.0], 0.1875);
     check("knl-7250", [16.0, 8.0, 64.0], 0.1875);
+    // Neoverse N1 stores twice up to 64 bits, once 128.
+    check("graviton2", [0.0, 8.0, 8.0], 0.5);
+    check("graviton2", [0.0, 16.0, 16.0], 1.0);
     assert_eq!(sheet("sapphire-rapids").cores[0].caches[1].cycles(8.0, 8.0, 64.0), None, "stores to L2 are not told");
 }
 

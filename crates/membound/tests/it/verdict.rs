@@ -237,6 +237,21 @@ fn a_sheet_tells_channels_from_slots() {
     assert!(verdict.causes[0].evidence.starts_with("12 modules for 16 channels leave 4 channels empty"), "{verdict:?}");
 }
 
+/// Slots that firmware lists beside soldered packages can't be filled.
+#[test]
+fn soldered_memory_has_no_empty_channels() {
+    let of = |technology: &str| {
+        let empty = Dimm { size: Fact::absent("empty"), ..module() };
+        let filled = Dimm { technology: Fact::Known(technology.into()), ..module() };
+        let mut machine = Machines::default().of((2, 2, 1));
+        machine.dimms = Fact::Known([vec![filled; 4], vec![empty; 12]].concat());
+        let case = kernel("triad", StoreKind::Regular, 4, Bytes::gib(2));
+        causes(&of_visits(machine, vec![visit(&case, 40e9, &[])]))
+    };
+    assert!(of("DDR5").contains(&CauseKind::FewChannels));
+    assert!(!of("LPDDR5").contains(&CauseKind::FewChannels));
+}
+
 /// Two threads on each of two nodes, all pages on the first: half of the pages are too many there.
 #[test]
 fn pages_are_held_against_threads() {

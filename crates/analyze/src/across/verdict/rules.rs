@@ -18,6 +18,7 @@ use crate::rate::Rate;
 use crate::wording::times;
 use membound_core::machine::Machine;
 use membound_core::machine::cpuset::CpuSet;
+use membound_core::machine::firmware::Dimm;
 use membound_core::memory::MemoryKind;
 use membound_core::stats::compare;
 use membound_core::stats::quantiles::median;
@@ -389,7 +390,9 @@ fn few_channels(scene: &Scene<'_>) -> Option<Found> {
         let sizes: Vec<Bytes> = modules.iter().filter_map(|module| module.size.get()).collect();
         let filled = sizes.len();
         let told = scene.report.limits.channels;
-        let channels = told.unwrap_or(slots / 2);
+        let is_soldered = |module: &&Dimm| module.technology.known().is_some_and(|name| name.starts_with("LPDDR"));
+        let guessed = if modules.iter().any(is_soldered) { 0 } else { slots / 2 };
+        let channels = told.unwrap_or(guessed);
         if filled > 0 && filled < channels {
             let empty = counted(channels - filled, "channel");
             let evidence = match told {
