@@ -173,8 +173,8 @@ impl Machine {
     }
 
     /// Threads that may share a cache, whoever is said to. One where claims hold. In a virtual machine any two may share a core and its
-    /// first level (its second one is large enough for the sets of both), and all of them a last level; of those in a processor of
-    /// chiplets sixteen do, but thirty-two of Zen 5c.
+    /// first level (its second one is large enough for the sets of both), and all of them a last level; of those in AMD's
+    /// chiplets sixteen do, from Zen 5 on thirty-two: Zen 5c has sixteen cores behind one.
     pub fn hidden_sharers(&self, cache: &Cache) -> usize {
         if !self.is_virtual() {
             return 1;
@@ -183,9 +183,16 @@ impl Machine {
         match cache.level {
             1 => 2,
             level if last != Some(level) => 1,
-            _ if self.may_have_chiplets() => 16,
-            _ => usize::MAX,
+            _ => self.sharers_of_chiplet().unwrap_or(usize::MAX),
         }
+    }
+
+    /// Threads behind a last level of a processor of chiplets; elsewhere all may be behind one.
+    fn sharers_of_chiplet(&self) -> Option<usize> {
+        let is_of_amd = |vendor: &&String| ["AuthenticAMD", "HygonGenuine"].contains(&vendor.as_str());
+        self.identity.vendor.known().filter(is_of_amd)?;
+        let family = self.identity.signature.known().and_then(|signature| signature.split('/').next()?.parse().ok());
+        Some(if family.is_some_and(|family: u32| family >= 26) { 32 } else { 16 })
     }
 
     /// Whether a package may have several last-level caches: all but Intel's may.

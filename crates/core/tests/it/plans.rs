@@ -174,3 +174,22 @@ fn a_range_of_messages_has_both_its_ends() {
     assert_eq!(all("6..6,1..2"), [1, 2, 6]);
     assert_eq!(all("0..4"), [0, 1, 2, 4]);
 }
+
+/// Any CPUs of a guest may share its last level, but of AMD's chiplets no more than have one: eight cores, sixteen of Zen 5c.
+#[test]
+fn a_guest_shares_as_much_as_its_processor_can() {
+    let of = |vendor: &str, signature: &str| {
+        let mut machine = imitation::caches([1, 64, 1], true);
+        machine.identity.vendor = Fact::Known(vendor.into());
+        machine.identity.signature = Fact::Known(signature.into());
+        let last = machine.last_level(0).unwrap();
+        assert_eq!(last.level, 3);
+        machine.hidden_sharers(last)
+    };
+    assert_eq!(of("AuthenticAMD", "25/17/1"), 16);
+    assert_eq!(of("AuthenticAMD", "26/17/0"), 32);
+    assert_eq!(of("HygonGenuine", "24/1/1"), 16);
+    for vendor in ["ARM", "Fujitsu", "GenuineIntel"] {
+        assert_eq!(of(vendor, "r0p1"), usize::MAX, "{vendor}");
+    }
+}
