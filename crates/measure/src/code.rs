@@ -41,6 +41,13 @@ fn zero_block_bytes() -> u32 {
     0
 }
 
+/// Elements at the end that masked stores leave to others: of single elements too they address 16 bytes, and what lies beyond the
+/// array may be no memory.
+fn unmasked(variant: &Variant) -> u64 {
+    let is_masked = variant.store == StoreKind::NtMasked && variant.width == Width::Scalar;
+    if is_masked { 16 / variant.element.bytes() - 1 } else { 0 }
+}
+
 /// Bytes that one access of the main loop works on.
 pub(crate) fn access_bytes(variant: &Variant) -> u64 {
     match variant.store {
@@ -175,7 +182,7 @@ impl Call {
                 let at = |access: &Access| address.wrapping_add_signed(i64::from(access.column) * element_bytes as i64);
                 aligned.extend(formula.stores().iter().filter(is_here).map(at));
             }
-            let is_loaded_nt = |access: &Access| access.column == 0 && formula.streams[pair.0].role == Role::Values;
+            let is_loaded_nt = |access: &Access| formula.may_load_nt(access);
             if ALIGNS_NT && variant.load == LoadKind::Nt && formula.loads().iter().filter(is_here).any(is_loaded_nt) {
                 aligned.push(address);
             }
@@ -201,11 +208,12 @@ impl Call {
             }
             self.peel = ((vector_bytes - off) % vector_bytes / element_bytes).min(elements);
         }
-        let rest = elements - self.peel;
+        let kept = unmasked(variant).min(elements - self.peel);
+        let rest = elements - self.peel - kept;
         let block = vector * u64::from(variant.unroll);
         self.blocks = rest / block;
         self.vectors = rest % block / vector;
-        self.tail = rest % vector;
+        self.tail = rest % vector + kept;
         self.even = u64::from(self.blocks > 0 && self.peel + self.vectors + self.tail == 0);
     }
 

@@ -235,6 +235,12 @@ impl Formula {
         found
     }
 
+    /// Whether a load may be non-temporal. Those at an offset are never at a multiple of their size where the others are, and those by
+    /// an index have no such instruction.
+    pub fn may_load_nt(&self, access: &Access) -> bool {
+        access.column == 0 && self.streams[access.stream].role == Role::Values
+    }
+
     /// Every element written.
     pub fn stores(&self) -> Vec<Access> {
         let stored = |statement: &Statement| match statement.target {

@@ -46,6 +46,9 @@ fn check<S: InstructionSet>(formula: &Formula, variant: &Variant, isa: Isa) -> R
         if formula.loads().is_empty() {
             return Err(Never("this kernel loads nothing"));
         }
+        if !formula.loads().iter().any(|access| formula.may_load_nt(access)) {
+            return Err(Never("this kernel's loads are at an offset or by an index, and those are never non-temporal"));
+        }
         S::check(Ability::LoadNt(width), isa)?;
     }
     if formula.gathers() {
@@ -117,6 +120,7 @@ impl Registers {
 struct Step {
     width: Width,
     k: u64,
+    store: StoreKind,
 }
 
 struct Generator<'a, S: InstructionSet> {
@@ -222,12 +226,12 @@ impl<'a, S: InstructionSet> Generator<'a, S> {
     /// The loops over one row: peel, blocks, vectors, tail.
     fn sweep(&mut self) -> S::Label {
         let (width, unroll) = (self.variant.width, self.variant.unroll);
-        self.counted_loop(Call::PEEL, |this| this.trip(Width::Scalar, 1));
+        self.counted_loop(Call::PEEL, Self::single);
         let main_loop = self.counted_loop(Call::BLOCKS, |this| this.main_trip(unroll));
         if width != Width::Scalar || unroll > 1 {
             self.counted_loop(Call::VECTORS, |this| this.main_trip(1));
         }
-        self.counted_loop(Call::TAIL, |this| this.trip(Width::Scalar, 1));
+        self.counted_loop(Call::TAIL, Self::single);
         main_loop
     }
 
@@ -242,7 +246,8 @@ impl<'a, S: InstructionSet> Generator<'a, S> {
         let here = self.asm.here();
         let value = &self.formula.statements[0].value;
         let is_copy = matches!(value, Expr::Element(_));
-        let value = (!is_copy).then(|| self.evaluate(value, 0, Step { width: Width::Scalar, k: 0 }));
+        let step = Step { width: Width::Scalar, k: 0, store: self.variant.store };
+        let value = (!is_copy).then(|| self.evaluate(value, 0, step));
         self.asm.string(self.variant.element, value);
         here
     }
@@ -251,14 +256,23 @@ impl<'a, S: InstructionSet> Generator<'a, S> {
     fn main_trip(&mut self, unroll: u32) {
         match self.variant.store {
             StoreKind::Zero => (0..unroll).for_each(|_| self.asm.zero_block(S::POINTERS[0])),
-            _ => self.trip(self.variant.width, unroll),
+            store => self.trip(self.variant.width, store, unroll),
         }
     }
 
+    /// One element before or after whole accesses. A masked store addresses bytes beyond it, where no memory need be.
+    fn single(&mut self) {
+        let store = match self.variant.store {
+            StoreKind::NtMasked => StoreKind::Nt,
+            store => store,
+        };
+        self.trip(Width::Scalar, store, 1);
+    }
+
     /// One trip of a loop: `unroll` accesses to each stream, then the pointers move on.
-    fn trip(&mut self, width: Width, unroll: u32) {
+    fn trip(&mut self, width: Width, store: StoreKind, unroll: u32) {
         for k in 0..u64::from(unroll) {
-            self.element(Step { width, k });
+            self.element(Step { width, k, store });
         }
         let step = (u64::from(unroll) * width.bytes(self.variant.element)) as i32;
         for (pointer, (stream, _)) in S::POINTERS.iter().zip(&self.pointers) {
@@ -279,7 +293,7 @@ impl<'a, S: InstructionSet> Generator<'a, S> {
                 }
                 Target::Element(access) => {
                     let register = self.evaluate(&statement.value, free, step);
-                    self.asm.store(self.variant.store, self.shape(step), self.address(access, step), register);
+                    self.asm.store(step.store, self.shape(step), self.address(access, step), register);
                 }
                 Target::Sum(sum) => {
                     let partial = self.registers.partial_sums;
@@ -320,7 +334,7 @@ impl<'a, S: InstructionSet> Generator<'a, S> {
             Expr::Scalar(_) => return self.registers.scalar,
             Expr::Number(number) => return self.registers.constant(bits(self.variant.element, *number)),
             Expr::Element(access) => {
-                let whole = step.width == self.variant.width && access.column == 0;
+                let whole = step.width == self.variant.width && self.formula.may_load_nt(access);
                 let load = if whole { self.variant.load } else { LoadKind::Regular };
                 self.asm.load(load, shape, free, self.address(*access, step));
             }

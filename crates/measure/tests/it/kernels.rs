@@ -674,6 +674,52 @@ fn a_fault_ends_the_call_and_not_the_process() {
     }
 }
 
+/// Arrays that end where memory does, at any length and unrolling.
+#[cfg(unix)]
+#[test]
+fn nothing_is_accessed_beyond_the_end_of_arrays() {
+    const PAGES: usize = 1 << 16;
+    let map = || {
+        let (access, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
+        // SAFETY: fresh memory, the second half of which is then taken away; it stays mapped until the process ends.
+        unsafe {
+            let start = libc::mmap(std::ptr::null_mut(), 2 * PAGES, access, flags, -1, 0);
+            assert_ne!(start, libc::MAP_FAILED);
+            assert_eq!(libc::mprotect(start.byte_add(PAGES), PAGES, libc::PROT_NONE), 0);
+            start as u64 + PAGES as u64
+        }
+    };
+    let ends = [map(), map(), map()];
+    for (name, unroll) in [("copy", 1), ("copy", 4), ("triad", 4), ("store", 1)] {
+        let kernel = Kernel::find(name).unwrap();
+        for variant in variants(kernel, unroll) {
+            for subject in Subject::all(kernel, &variant) {
+                for length in (1..40).chain([512]) {
+                    let addresses = ends.map(|end| end - length * variant.element.bytes());
+                    let mut call = Call::new(&subject.formula, &variant, &addresses, 1, length);
+                    assert_eq!(call.elements(&variant), length);
+                    // SAFETY: the addresses are those of memory of this test alone, which ends where the arrays do; beyond it
+                    // accesses fault, and the call ends.
+                    let outcome = unsafe { subject.executable.run(&mut call) };
+                    assert_eq!(outcome, Ok(()), "{variant} x{unroll}: {length} elements");
+                }
+            }
+        }
+    }
+}
+
+/// Loads at an offset and by an index stay regular, so that they are no figure of non-temporal ones.
+#[test]
+fn kernels_without_loads_that_may_be_non_temporal_are_refused() {
+    let isa = Isa { avx: true, avx2: true, ..membound_measure::asm::detect() };
+    let of = |text: &str| assemble(&Variant { load: LoadKind::Nt, width: Width::W256, ..plain(text) }, isa);
+    for text in ["a[i] = b[i+1]", "t += x[k[i]]"] {
+        let fault = of(text).unwrap_err().to_string();
+        assert!(fault.contains("at an offset or by an index"), "{text}: {fault}");
+    }
+    assert!(of("a[i] = b[i+1] + b[i]").is_ok() && of("copy").is_ok());
+}
+
 fn plain(kernel: &str) -> Variant {
     Variant { unroll: 4, ..usual(kernel, Width::W128, StoreKind::Regular) }
 }

@@ -147,7 +147,8 @@ impl Assembler {
         self.emit(Instruction::with2(code, of_element(element, to), vector(Width::Scalar, from)));
     }
 
-    /// maskmovdqu writes to [rdi], always.
+    /// maskmovdqu writes to [rdi], always. It may fault where any of the 16 bytes there is not mapped, whatever
+    /// the mask: Emerald Rapids does.
     pub(super) fn store_masked(&mut self, shape: Shape, to: MemoryOperand, from: usize) {
         self.emit(Instruction::with2(Code::Lea_r64_m, Register::RDI, to));
         let mask = self.masks[usize::from(shape.width == Width::Scalar)];
