@@ -1,5 +1,5 @@
 //! Pointer chases: loads of which each needs the one before. Here is in which order a chase visits its places and where
-//! it stands after so many links; `chase_x86_64.rs` makes machine code of it.
+//! it stands after so many links; the assembler's `chase.rs` makes machine code of it.
 
 use std::fmt;
 
@@ -33,8 +33,8 @@ pub struct Chase {
     pub order: Order,
     /// Bytes from one place to the next: 64 visits every line, 128 the even ones, more than a page one line a page.
     pub stride_bytes: u32,
-    /// Independent chains, each as far ahead of the next in the same cycle as any other. Up to 12 live in registers;
-    /// those beyond wait in memory, and a link of theirs takes a store and a load in the first-level cache longer.
+    /// Independent chains, each as far ahead of the next in the same cycle as any other. Up to 12 (on Arm 23) live in
+    /// registers; those beyond wait in memory, and a link of theirs takes a store and a load in the first-level cache longer.
     pub chains: u32,
     /// Bytes of a block, where the order has blocks.
     pub block_bytes: u32,

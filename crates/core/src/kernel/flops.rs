@@ -1,5 +1,5 @@
 //! Arithmetic in registers alone: what a core computes when it waits for no data. Here is what is computed;
-//! `flops_x86_64.rs` makes machine code of it.
+//! the assembler's `flops.rs` makes machine code of it.
 
 use std::fmt;
 

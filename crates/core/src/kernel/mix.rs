@@ -1,12 +1,12 @@
-//! Mixes of reads and writes that load the memory, as machine code.
+//! Mixes of reads and writes that load the memory.
 //!
 //! ```text
 //! for each repetition: 12 lines, each loaded, every k-th then stored    (k = 3, 2, 1: 75:25, 67:33, 50:50 on the bus)
-//! sfence, if stores went around the caches
+//! a fence, if stores went around the caches
 //! ```
 //! A line is loaded before it is stored, so a store needs no further read: what the program reads and writes is what
 //! crosses the bus. `nt` stores whole lines around the caches and loads nothing. Accesses have 128 bits, which every
-//! x86-64 processor has; memory is slower than that.
+//! processor has; memory is slower than that.
 
 use crate::units::{LINE, words};
 

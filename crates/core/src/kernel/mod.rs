@@ -70,7 +70,7 @@ words! {
     LoadKind, "load kind" {
         /// Through the caches.
         Regular = "regular",
-        /// movntdqa: a hint that matters on write-combining memory only.
+        /// movntdqa: a hint that matters on write-combining memory only. On Arm `ldnp` or `ldnt1d`, hints too.
         Nt = "nt",
     }
 }

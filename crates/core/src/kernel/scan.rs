@@ -1,5 +1,5 @@
 //! Scans: the same accesses at one offset after another, to see where an offset costs something. Here is what a scan
-//! does and where; `scan_x86_64.rs` makes machine code of it.
+//! does and where; the assembler's `scan.rs` makes machine code of it.
 
 use std::fmt;
 use std::ops::RangeInclusive;
@@ -55,9 +55,10 @@ pub const REGISTER: usize = 64;
 impl Scan {
     /// Accesses (with a store and a load: pairs of them) in one trip.
     pub const ACCESSES: u64 = 16;
-    /// Loads and stores alone go round so many places: the same offset in neighbouring pages. They are as good as equal
-    /// to the core, since they share a set of the first-level cache (of at least 8 ways) and its banks; but no store
-    /// hits the line of the one before, which the store buffer might merge, and every page crossing is another one.
+    /// Loads and stores alone go round so many places: the same offset in neighbouring pages. On x86-64 they are as good as
+    /// equal to the core, since they share a set of the first-level cache (of at least 8 ways) and its banks; a cache with ways
+    /// of 16 KiB, as many of Arm's have, spreads them over several sets. No store hits the line of the one before, which the
+    /// store buffer might merge, and every page crossing is another one.
     pub const PLACES: u64 = 4;
     /// Bytes that the accesses lie in, from the start of a page: the places, and the page that the last one crosses into.
     pub const SCRATCH: u64 = (Scan::PLACES + 1) * PAGE;

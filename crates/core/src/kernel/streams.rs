@@ -1,5 +1,4 @@
-//! Many streams at once, each so many bytes from the next: what their mutual alignment does to them. And their walk as
-//! x86-64 machine code.
+//! Many streams at once, each so many bytes from the next: what their mutual alignment does to them.
 //!
 //! ```text
 //! stream 0 | lines ........ |  pitch = a whole number of slots + the offset

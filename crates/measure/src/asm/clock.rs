@@ -7,7 +7,7 @@ use crate::code::MachineCode;
 
 /// Additions in one trip of [`core_clock_chain`].
 pub const CHAIN_LINKS: u64 = 100;
-/// Sums that [`wide_additions`] has, more than any core adds in a cycle.
+/// Sums that [`wide_additions`] has, as many as any core adds in a cycle.
 const SUMS: u64 = 8;
 /// Additions in one trip of [`wide_additions`].
 pub const WIDE_ADDS: u64 = 96;
