@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! factor, addend, all chains = call.lanes[0], call.lanes[1], call.lanes[2]
-//! for each repetition: 8 times: for each of 12 chains
+//! for each repetition: 8 times: for each of 12 or 24 chains
 //!   fma:      chain = chain * factor + addend
 //!   add:      chain = chain + addend
 //!   multiply: chain = chain * factor
@@ -13,7 +13,7 @@
 //! chain = chain + factor * addend.
 //!
 //! Neighbouring instructions belong to different chains, so that none waits for its neighbour. No instruction touches
-//! memory inside the loop, and its 96 instructions fit the cache of decoded ones.
+//! memory inside the loop, and its 96 or 192 instructions fit the cache of decoded ones.
 
 use membound_core::kernel::flops::Flops;
 use membound_core::kernel::formula::Operation;
@@ -45,29 +45,35 @@ fn generate<S: InstructionSet>(flops: Flops, isa: Isa, padding: usize) -> Result
     asm.prologue();
     asm.load_bytes(bytes, FACTOR, lane(0));
     asm.load_bytes(bytes, ADDEND, lane(1));
-    for chain in 0..Flops::CHAINS as usize {
-        asm.load_bytes(bytes, chain, lane(2));
+    let chains = S::chains_of_flops(flops.width, isa);
+    for chain in 0..chains {
+        asm.load_bytes(bytes, register(chain), lane(2));
     }
     asm.pad(padding);
     let again = asm.here();
     for _ in 0..Flops::LINKS {
-        for chain in 0..Flops::CHAINS {
+        for chain in 0..chains {
             // Where chains differ, the two halves take turns.
-            let half = Flops::CHAINS / 2;
-            link(&mut asm, flops, chain / 2 + chain % 2 * half);
+            let chain = chain / 2 + chain % 2 * (chains / 2);
+            link(&mut asm, flops, flops.link(chain, chains), register(chain));
         }
     }
     asm.count_down(S::REPETITIONS, again);
-    for chain in 1..Flops::CHAINS as usize {
-        asm.binary(Operation::Add, shape(flops), 0, 0, Operand::Register(chain));
+    for chain in 1..chains {
+        asm.binary(Operation::Add, shape(flops), 0, 0, Operand::Register(register(chain)));
     }
     asm.store_bytes(bytes, lane(3), 0);
     asm.end(again)
 }
 
-fn link<S: InstructionSet>(asm: &mut S, flops: Flops, chain: u64) {
-    let (shape, register) = (shape(flops), chain as usize);
-    match flops.link(chain) {
+/// Chains beyond those of 16 registers have the second ones of pairs, which Arm's assembler counts from 16 on.
+fn register(chain: u64) -> usize {
+    (if chain < Flops::CHAINS { chain } else { 16 + chain - Flops::CHAINS }) as usize
+}
+
+fn link<S: InstructionSet>(asm: &mut S, flops: Flops, link: Balance, register: usize) {
+    let shape = shape(flops);
+    match link {
         Balance::Fma if S::ACCUMULATES => asm.add_product(shape, register, FACTOR, Operand::Register(ADDEND)),
         Balance::Fma => asm.multiply_add(shape, register, FACTOR, Operand::Register(ADDEND)),
         Balance::Multiply => asm.binary(Operation::Multiply, shape, register, register, Operand::Register(FACTOR)),

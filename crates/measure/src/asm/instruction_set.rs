@@ -4,6 +4,7 @@
 //! general registers by what they hold and vector registers by number. Instructions are appended; what can't be
 //! encoded is remembered and told by [`InstructionSet::finish`].
 
+use membound_core::kernel::flops::Flops;
 use membound_core::kernel::formula::{Function, Operation};
 use membound_core::kernel::isa::Isa;
 use membound_core::kernel::{Element, LoadKind, StoreKind, Unsupported, Width};
@@ -127,6 +128,11 @@ pub(crate) trait InstructionSet: Sized {
     /// Whether [`Self::add_product`] is the only fused operation on vectors: [`Self::multiply_add`] then takes several
     /// instructions.
     const ACCUMULATES: bool;
+
+    /// Chains of arithmetic that there are registers for.
+    fn chains_of_flops(_width: Width, _isa: Isa) -> u64 {
+        Flops::CHAINS
+    }
 
     /// Why this is not there, if it is not.
     fn check(ability: Ability, isa: Isa) -> Result<(), Unsupported>;

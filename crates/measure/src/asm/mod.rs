@@ -99,6 +99,11 @@ pub fn flops(flops: Flops, isa: Isa) -> Result<MachineCode, Unsupported> {
     flops::flops::<Assembler>(flops, isa)
 }
 
+/// Chains of that code.
+pub fn chains_of_flops(flops: Flops, isa: Isa) -> u64 {
+    Assembler::chains_of_flops(flops.width, isa)
+}
+
 /// The code of one side of a hand-over.
 pub fn handover() -> Result<MachineCode, Unsupported> {
     handover::handover::<Assembler>(Isa { lse: detect().lse, ..Assembler::BASELINE })

@@ -326,8 +326,12 @@ impl Executor for Fake {
             // A flop in each tick, lane and thread; two where fused.
             Work::Flops(flops) => {
                 let threads = case.threads() as u64;
-                let volume =
-                    Volume { units: threads, unit: Unit::Trip, flops: threads * flops.per_trip(), ..Volume::default() };
+                let volume = Volume {
+                    units: threads,
+                    unit: Unit::Trip,
+                    flops: threads * flops.per_trip(Flops::CHAINS),
+                    ..Volume::default()
+                };
                 self.measured(case, volume, (Flops::CHAINS * Flops::LINKS) as f64, quota)
             }
             Work::PingPong(_) => NoVisit::impossible("the simulated machine has one process").into(),

@@ -22,20 +22,24 @@ const TIMED: [f64; 2] = [-1.0, 1.0];
 /// Measures `flops` with a team.
 pub(crate) fn measure(case: &Case, flops: Flops, team: Team<'_>, isa: Isa) -> Result<Measured, NoVisit> {
     let code = executable(crate::asm::flops(flops, isa))?;
-    let mut tasks: Vec<Chains<'_>> = case.cpus.iter().map(|_| Chains::new(flops, &code)).collect();
+    let chains = crate::asm::chains_of_flops(flops, isa);
+    let mut tasks: Vec<Chains<'_>> = case.cpus.iter().map(|_| Chains::new(flops, chains, &code)).collect();
     // Factors and addends that tell each operation from every other.
     for (factor, addend, trips) in [(2.0, 5.0, 1), (2.0, 1.0, 1), (-1.0, 7.0, 3)] {
         tasks[0].play(factor, addend, trips)?;
     }
     let taken = team.measure(&mut tasks)?;
     let threads = case.cpus.len() as u64;
-    let volume = Volume { units: threads, unit: Unit::Trip, flops: threads * flops.per_trip(), ..Volume::default() };
+    let flops = threads * flops.per_trip(chains);
+    let volume = Volume { units: threads, unit: Unit::Trip, flops, ..Volume::default() };
     Ok(measured(volume, taken, Obtained::default()))
 }
 
 /// The chains of one thread.
 struct Chains<'a> {
     flops: Flops,
+    /// How many they are.
+    chains: u64,
     code: &'a Executable,
     call: Call,
     /// Factor and addend of the call.
@@ -43,8 +47,8 @@ struct Chains<'a> {
 }
 
 impl Chains<'_> {
-    fn new(flops: Flops, code: &Executable) -> Chains<'_> {
-        Chains { flops, code, call: Call::empty(1), done: None }
+    fn new(flops: Flops, chains: u64, code: &Executable) -> Chains<'_> {
+        Chains { flops, chains, code, call: Call::empty(1), done: None }
     }
 
     /// So many trips, held against plain Rust.
@@ -74,7 +78,7 @@ impl Chains<'_> {
     fn check(&self) -> Result<(), NoVisit> {
         let Some([factor, addend]) = self.done else { return Ok(()) };
         let element = self.flops.element;
-        let Some(expect) = play(self.flops, factor, addend, self.call.repetitions) else { return Ok(()) };
+        let Some(expect) = play(self.flops, self.chains, factor, addend, self.call.repetitions) else { return Ok(()) };
         let bytes = self.flops.width.bytes(element) as usize;
         let found = element.decode(&self.call.registers()[3][..bytes]);
         match found.iter().all(|number| *number == expect) {
@@ -85,12 +89,12 @@ impl Chains<'_> {
 }
 
 /// What so many trips make of the start, where it is exact.
-fn play(flops: Flops, factor: f64, addend: f64, trips: u64) -> Option<f64> {
+fn play(flops: Flops, chains: u64, factor: f64, addend: f64, trips: u64) -> Option<f64> {
     if flops.balance == Balance::Fma && crate::asm::ACCUMULATES {
         // Products that are all the same are added.
-        return Flops { balance: Balance::Add, ..flops }.play(START, factor, factor * addend, trips);
+        return Flops { balance: Balance::Add, ..flops }.play(chains, START, factor, factor * addend, trips);
     }
-    flops.play(START, factor, addend, trips)
+    flops.play(chains, START, factor, addend, trips)
 }
 
 impl Task for Chains<'_> {

@@ -90,6 +90,7 @@ fn chains_of_arithmetic_come_to_what_plain_rust_does() {
     for (&element, &width) in Element::ALL.iter().flat_map(|e| Width::ALL.iter().map(move |w| (e, w))) {
         for &balance in Balance::ALL {
             let flops = Flops { element, width, balance };
+            let chains = asm::chains_of_flops(flops, asm::detect());
             let code = match asm::flops(flops, asm::detect()) {
                 Ok(code) => Executable::new(&code).unwrap(),
                 Err(Unsupported::NotOnThisProcessor(_)) => continue,
@@ -107,9 +108,9 @@ fn chains_of_arithmetic_come_to_what_plain_rust_does() {
                     // Products that are all the same are added.
                     Balance::Fma if asm::ACCUMULATES => {
                         let added = Flops { balance: Balance::Add, ..flops };
-                        added.play(START, factor, factor * addend, trips)
+                        added.play(chains, START, factor, factor * addend, trips)
                     }
-                    _ => flops.play(START, factor, addend, trips),
+                    _ => flops.play(chains, START, factor, addend, trips),
                 };
                 let found = element.decode(&call.registers()[3][..width.bytes(element) as usize]);
                 assert!(found.iter().all(|number| Some(*number) == expect), "{flops}: {found:?}, not {expect:?}");

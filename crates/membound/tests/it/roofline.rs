@@ -22,6 +22,7 @@ use membound_core::machine::nature::NodeKind;
 use membound_core::machine::spec::{Balance, Sheet};
 use membound_core::record::{Outcome, Record};
 use membound_core::{case, experiments as plan};
+use membound_measure::asm::{chains_of_flops, detect};
 use membound_measure::executor::native::Native;
 use membound_measure::memory::places::Places;
 use membound_measure::schedule::{Executor, Quota};
@@ -515,7 +516,7 @@ fn arithmetic_for_real() {
         let case = Case { work: Work::Flops(flops), ..kernel };
         match native.visit(&case, &quota) {
             Outcome::Measured(measured) => {
-                assert_eq!(measured.volume.flops, flops.per_trip());
+                assert_eq!(measured.volume.flops, flops.per_trip(chains_of_flops(flops, detect())));
                 assert!(measured.samples.is_consistent() && measured.repetitions > 0);
             }
             Outcome::Unavailable { reason } => {

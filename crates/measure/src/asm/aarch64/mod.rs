@@ -15,6 +15,7 @@ mod sve;
 #[cfg(test)]
 mod tests;
 
+use membound_core::kernel::flops::Flops;
 use membound_core::kernel::formula::{Function, Operation};
 use membound_core::kernel::isa::Isa;
 use membound_core::kernel::{Element, LoadKind, StoreKind, Unsupported, Width};
@@ -68,6 +69,12 @@ impl InstructionSet for Assembler {
     const TOO_MANY_VECTORS: &'static str = "the loop needs more pairs of vector registers than there are (15); write it with fewer different numbers, sums \
          or brackets on the right of operators";
     const ACCUMULATES: bool = true;
+
+    /// Pairs are two chains each as they are.
+    fn chains_of_flops(width: Width, isa: Isa) -> u64 {
+        let is_of_pairs = width == Width::W256 && !Assembler::empty(isa).is_sve(width);
+        if is_of_pairs { Flops::CHAINS } else { Flops::CHAINS_OF_32 }
+    }
 
     fn check(ability: Ability, isa: Isa) -> Result<(), Unsupported> {
         isa::check(ability, isa)
@@ -485,9 +492,10 @@ fn one(shape: Shape, ways: &'static Single) -> &'static Ways {
     }
 }
 
-/// The first register of a generator's.
+/// The first register of a generator's pair; beyond the 16 pairs their second ones, for what is no wider than one.
 fn vector(register: usize) -> i64 {
-    2 * register as i64
+    let register = register as i64;
+    if register < 16 { 2 * register } else { 2 * (register - 16) + 1 }
 }
 
 fn of_element<T>(element: Element, [double, float]: [T; 2]) -> T {

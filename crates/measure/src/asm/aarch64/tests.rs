@@ -1,6 +1,7 @@
 //! The table of instructions against an independent assembler, and all code that is generated against an independent
 //! disassembler. Both are LLVM's; they run on any host.
 
+use std::collections::HashSet;
 use std::io::Write;
 use std::process::{Command, Stdio};
 
@@ -254,6 +255,33 @@ fn a_triad_of_sve_is_made_of_whole_registers() {
         let counts = ["ldnt1w", "stnt1w", "fmla", "add x"].map(|what| main_loop.matches(what).count());
         assert_eq!(counts, [32, 16, 16, 3 + 3], "{text}");
     }
+}
+
+/// 24 chains keep 2 pipes of 9 cycles busy; neither they nor the operands share a register.
+#[test]
+fn chains_of_arithmetic_have_registers_of_their_own() {
+    let check = |width, isa, name: &str, expect: usize| {
+        let flops = Flops { element: Element::Double, width, balance: Balance::Add };
+        let text = listing(&flops::flops::<Assembler>(flops, isa).unwrap());
+        let main_loop = text.split_once("; main loop\n").unwrap().1.split_once("b.ne").unwrap().0;
+        let operands = |line: &str| -> Vec<String> {
+            let words = line.split_once(name).unwrap().1;
+            words
+                .split([',', ' '])
+                .map(|word| word.split('.').next().unwrap().into())
+                .filter(|w: &String| !w.is_empty())
+                .collect()
+        };
+        let links: Vec<Vec<String>> = main_loop.lines().filter(|line| line.contains(name)).map(operands).collect();
+        let sums: HashSet<&String> = links.iter().map(|link| &link[0]).collect();
+        let addends: HashSet<&String> = links.iter().filter_map(|link| link.last()).collect();
+        assert_eq!((sums.len(), links.len()), (expect, 8 * expect), "{text}");
+        assert!(sums.is_disjoint(&addends), "{text}");
+    };
+    check(Width::Scalar, NEON, "fadd ", 24);
+    check(Width::W128, NEON, "fadd ", 24);
+    check(Width::W256, NEON, "fadd ", 24);
+    check(Width::W512, SVE[2], "fadd ", 24);
 }
 
 #[test]
