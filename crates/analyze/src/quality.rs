@@ -198,7 +198,7 @@ impl<'a> Sampled<'a> {
         if let Some(every) = &self.every {
             figure.experienced = self::figure(every, &[], better)?.experienced;
         }
-        self.quality.flag([(Flag::Disturbed, figure.undisturbed_share < threshold::UNDISTURBED)]);
+        self.quality.flag([(Flag::Disturbed, figure.undisturbed_share < DISTURBED)]);
         Some(figure)
     }
 
@@ -288,12 +288,13 @@ pub(crate) fn summarize(batches: &[Vec<f64>]) -> Option<Summary> {
     stats::summarize(&batches.iter().map(Vec::as_slice).collect::<Vec<_>>())
 }
 
+/// Fewer of the visits undisturbed than this are a figure's flaw.
+pub(crate) const DISTURBED: f64 = 0.5;
+
 /// Thresholds of the flags: shares of samples, or relative differences.
 mod threshold {
     /// Fewer samples than this carry little.
     pub const FEW_SAMPLES: usize = 9;
-    /// Of the visits so many must be undisturbed.
-    pub const UNDISTURBED: f64 = 0.5;
     /// Half the interval against the median.
     pub const WIDE_INTERVAL: f64 = 0.05;
     /// Outliers, steal, switches and faults are named when this share of samples has them.

@@ -6,6 +6,7 @@ use std::collections::BTreeSet;
 use crate::answer::Answer;
 use crate::chart::{Axis, Chart, Point, Scale, Series, line};
 use crate::experiments::offsets::rows::OffsetRow;
+use crate::flag::Flag;
 use crate::missing::gathered;
 use crate::rate::Cost;
 use crate::row::AnyRow;
@@ -46,7 +47,8 @@ const QUESTIONS: [Question; 3] = [
     Question {
         id: "aliasing",
         title: "4 KiB aliasing",
-        about: "Cycles for a store and a load from another page: places in their pages apart, or overlapping.",
+        about: "Cycles for a store and a load from another page: places in their pages apart, or overlapping, where the load begins \
+                before the store's place or inside it.",
         is_of: is_aliasing,
         table: aliasing,
         charts: &[("4 KiB aliasing", "load's place in its page, from the store's", Scale::Linear, is_aliasing)],
@@ -136,7 +138,14 @@ fn crossings(rows: &[&OffsetRow]) -> Table {
     ] {
         table = table.right(head, scans.iter().map(|scan| cycles(rows, *scan, place)));
     }
-    table
+    table.left("flag", scans.iter().map(|scan| flags(rows, |row| row.scan() == *scan)))
+}
+
+/// What there is to know about any of these rows.
+fn flags(rows: &[&OffsetRow], is_ours: impl Fn(&OffsetRow) -> bool) -> Cell {
+    let of_rows: Vec<&OffsetRow> = rows.iter().copied().filter(|row| is_ours(row)).collect();
+    let seen = Flag::ALL.iter().filter(|flag| of_rows.iter().any(|row| row.quality.has(**flag)));
+    Cell { flags: seen.copied().collect(), ..Cell::default() }
 }
 
 fn aliasing(rows: &[&OffsetRow]) -> Table {
@@ -145,7 +154,9 @@ fn aliasing(rows: &[&OffsetRow]) -> Table {
     Table::new("")
         .left("access", scans.iter().map(|scan| format!("{} B", scan.bytes()[0])))
         .right("apart", cells("apart"))
-        .right("aliases", cells("aliases"))
+        .right("aliases\nbefore", cells("aliases before"))
+        .right("aliases\ninside", cells("aliases inside"))
+        .left("flag", scans.iter().map(|scan| flags(rows, |row| row.scan() == *scan)))
 }
 
 /// A matrix: stores down, loads across.
@@ -161,9 +172,10 @@ fn forwarding(rows: &[&OffsetRow]) -> Table {
     };
     let stored = sizes(0);
     let table = Table::new("").left("store", stored.iter().map(|bytes| format!("{bytes} B")));
-    sizes(1).into_iter().fold(table, |table, loaded| {
+    let table = sizes(1).into_iter().fold(table, |table, loaded| {
         table.right(&format!("load {loaded} B"), stored.iter().map(|&stored| cell(stored, loaded)))
-    })
+    });
+    table.left("flag", stored.iter().map(|&stored| flags(rows, |row| row.scan().bytes()[0] == stored)))
 }
 
 /// Bytes on either side of a page boundary that the charts of crossings show.
@@ -226,7 +238,13 @@ fn changes(points: Vec<Point>) -> Vec<Point> {
 const SAME_COST: f64 = 1.1;
 
 fn cost(rows: &[OffsetRow], scan: Scan, place: &str) -> Option<Cost> {
-    rows.iter().find(|row| row.scan() == scan && row.place == place && row.quality.is_measured())?.cycles
+    let row = rows.iter().find(|row| row.scan() == scan && row.place == place && is_told(row))?;
+    row.cycles
+}
+
+/// Whether sentences rest on a row. The range of visits that were disturbed tells of what disturbed them.
+fn is_told(row: &OffsetRow) -> bool {
+    is_known(row) && !(row.quality.has(Flag::Disturbed) && row.quality.has(Flag::FewSamples))
 }
 
 /// Whether `cost` is more than `base` by more than either's uncertainty.
@@ -276,35 +294,39 @@ fn blocks(rows: &[OffsetRow]) -> Option<String> {
     })
 }
 
-/// The widest access that waits; where none does, and the widest surely does not, that.
+/// The widest access that aliasing makes dearer, by the dearer of its places; where none is, and the widest surely is not, that.
 fn aliases(rows: &[OffsetRow]) -> Option<String> {
-    let pair = |scan| Some((cost(rows, scan, "aliases")?, cost(rows, scan, "apart")?));
-    let waits = widest(rows, is_aliasing, |scan| {
+    let pair = |scan| {
+        let [before, inside] = ["aliases before", "aliases inside"].map(|place| cost(rows, scan, place));
+        let dearer = before.into_iter().chain(inside).max_by(|a, b| a.value().total_cmp(&b.value()));
+        Some((dearer?, cost(rows, scan, "apart")?))
+    };
+    let dearer = widest(rows, is_aliasing, |scan| {
         let (aliases, apart) = pair(scan).filter(|(aliases, apart)| is_dearer(*aliases, *apart))?;
-        let (more, base) = (significant(aliases.value() - apart.value()), significant(apart.value()));
+        let [takes, base] = [aliases, apart].map(|cost| significant(cost.value()));
         Some(format!(
-            "A load of {} B waits {more} cycles for a store in another page whose place it overlaps modulo 4 KiB (4 KiB aliasing; \
-             {base} cycles a pair elsewhere).",
+            "A load of {} B and a store to another page that overlap modulo 4 KiB take {takes} cycles per pair instead of {base} \
+             (4 KiB aliasing).",
             scan.bytes()[0]
         ))
     });
-    let waits_not = || {
+    let no_dearer = || {
         let (scan, (aliases, apart)) = widest(rows, is_aliasing, |scan| Some((scan, pair(scan)?)))?;
         let [takes, base] = [aliases, apart].map(|cost| significant(cost.value()));
         (aliases.value() <= SAME_COST * apart.value()).then(|| {
             format!(
-                "A load does not wait for a store in another page that it overlaps modulo 4 KiB: a pair of {} B takes {takes} \
+                "A load and a store to another page that overlap modulo 4 KiB cost no more for it: a pair of {} B takes {takes} \
                  cycles there, {base} elsewhere.",
                 scan.bytes()[0]
             )
         })
     };
-    waits.or_else(waits_not)
+    dearer.or_else(no_dearer)
 }
 
 fn forwards(rows: &[OffsetRow]) -> Option<String> {
     let range = |place: &str| {
-        let ours = rows.iter().filter(|row| is_forwarding(row.scan()) && row.place == place && is_known(row));
+        let ours = rows.iter().filter(|row| is_forwarding(row.scan()) && row.place == place && is_told(row));
         let medians: Vec<f64> = ours.filter_map(|row| row.cycles).map(|cost| cost.value()).collect();
         let least = medians.iter().copied().reduce(f64::min)?;
         let (least, most) = (significant(least), significant(medians.into_iter().fold(0.0, f64::max)));

@@ -120,7 +120,8 @@ pub fn offsets() -> Report {
         rows.extend(places.map(|(place, times)| offset_row(Scan::Store { bytes }, place, 2.0 * base * times)));
     }
     rows.insert(8, offset_row(Scan::Store { bytes: 8 }, "crosses 32 B", 2.0));
-    rows.push(offset_row(Scan::Aliasing { bytes: 64 }, "aliases", 12.3));
+    rows.push(offset_row(Scan::Aliasing { bytes: 64 }, "aliases before", 12.3));
+    rows.push(offset_row(Scan::Aliasing { bytes: 64 }, "aliases inside", 7.25));
     rows.push(offset_row(Scan::Aliasing { bytes: 64 }, "apart", 2.0));
     for (stored, loaded) in [(8, 8), (8, 64), (64, 8), (64, 64)] {
         let scan = Scan::Forwarding { stored, loaded };
