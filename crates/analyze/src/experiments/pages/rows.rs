@@ -22,7 +22,8 @@ pub type PageRow = Row<PageFigures>;
 /// What a page costs.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct PageFigures {
-    /// Bytes of the page that the cost is for: the kind's own, or for `thp` that which was obtained.
+    /// Bytes of the page that the cost is for: the kind's own, or for `thp` that which was obtained; of copy-on-write that which a fault
+    /// copied.
     pub page_bytes: Bytes,
     /// Nanoseconds for each page, by thread. Absent where nothing was measured.
     pub page_ns: Option<Cost>,
@@ -142,6 +143,11 @@ fn obtained(work: PageWork, case: &Case, measured: &Measured, base: Bytes) -> By
         PageWork::Read if !is_file(case.memory.kind) => {
             faults_per_page(&[measured], huge).is_some_and(|faults| faults < 16.0)
         }
+        // The pages before were huge; what a fault copies may be a part of one, into which the kernel splits it.
+        PageWork::CopyOnWrite => {
+            let is_whole = faults_per_page(&[measured], huge).is_none_or(|faults| faults < 16.0);
+            is_huge(&measured.obtained) == Some(true) && is_whole
+        }
         _ => is_huge(&measured.obtained) == Some(true),
     };
     let otherwise = if is_huge { huge } else { base };
@@ -245,6 +251,17 @@ mod tests {
         assert_eq!((row.page_bytes, row.page_ns.unwrap().value()), (HUGE, 100_000.0));
         assert!((row.bps.unwrap().value() / (2.0 * 2097152.0 / 100e-6) - 1.0).abs() < 1e-12);
         assert_eq!(row.faults_per_page, Some(1.0));
+    }
+
+    /// 64 MiB of huge pages that are split into 4 KiB are copied by 16384 faults, of 600 ns each.
+    #[test]
+    fn a_page_that_is_copied_is_what_a_fault_copies() {
+        let case = case(PageWork::CopyOnWrite, MemoryKind::Thp, 1);
+        let split = row(&[visit(&case, case.working_set, &[9_830_400; 9], 16384)]);
+        assert_eq!((split.page_bytes, split.page_ns.unwrap().value(), split.faults_per_page), (BASE, 600.0, Some(1.0)));
+        assert!(split.quality.flags.is_empty(), "{:?}", split.quality.flags);
+        let whole = row(&[visit(&case, case.working_set, &[3_200_000; 9], 32)]);
+        assert_eq!((whole.page_bytes, whole.page_ns.unwrap().value()), (HUGE, 100_000.0));
     }
 
     #[test]

@@ -3,10 +3,11 @@
 use crate::answer::Answer;
 use crate::chart::{Axis, Chart, Scale, Series, Shape, line, rounded};
 use crate::experiments::pages::rows::PageRow;
+use crate::flag::Flag;
 use crate::missing::reasons;
 use crate::rate::Rate;
 use crate::section::{Section, Table};
-use crate::wording::{SPREAD_CAPTION, gbps, threads, time};
+use crate::wording::{SPREAD_CAPTION, gbps, threads, time, times};
 use membound_core::memory::MemoryKind;
 use membound_core::units::{BASE_PAGE, BytesPerSecond, Nanoseconds, significant};
 use membound_core::work::pages::PageWork;
@@ -108,11 +109,37 @@ fn sentence(rows: &[PageRow]) -> Option<String> {
             text += &format!("; {words} costs {} per page", Nanoseconds(cost.value()));
         }
     }
-    let all = of_kind(rows, PageWork::Touch, MemoryKind::Base, |threads| threads > 1);
-    if let Some((all, speed)) = all.and_then(|all| Some((all, faster(all.bps, one.bps)?))) {
-        text += &format!("; {} threads together fault {speed} times as fast as one", all.case.threads());
-    }
-    Some(text + ".")
+    Some(text + &together(rows).unwrap_or_default() + ".")
+}
+
+/// What the most threads together do, against one, by work: where each replaces pages that others may know, they slow each other.
+fn together(rows: &[PageRow]) -> Option<String> {
+    let all = |work| of_kind(rows, work, MemoryKind::Base, |threads| threads > 1);
+    let most = PageWork::ALL.iter().filter_map(|work| Some(all(*work)?.case.threads())).max()?;
+    let of_work = |(work, words): (PageWork, &str)| {
+        let one = of_kind(rows, work, MemoryKind::Base, |threads| threads == 1)?;
+        let all = all(work).filter(|all| all.case.threads() == most)?;
+        Some(format!("{words} {}", speed_up(all, one)?))
+    };
+    let works = [
+        (PageWork::Touch, "first touch"),
+        (PageWork::Populate, "populating in advance"),
+        (PageWork::CopyOnWrite, "copy-on-write"),
+    ];
+    let parts: Vec<String> = works.into_iter().filter_map(of_work).collect();
+    (!parts.is_empty()).then(|| format!("; {} against one: {}", threads(most), parts.join(", ")))
+}
+
+/// How many times as fast as one thread so many are together. Nothing where a side was disturbed, as the one thread was that is
+/// slower than each of several.
+fn speed_up(all: &PageRow, one: &PageRow) -> Option<String> {
+    let is_disturbed = [all, one].iter().any(|row| row.quality.has(Flag::Disturbed));
+    let (fast, slow) = (all.bps?, one.bps?);
+    let ratio = fast.over(slow);
+    let is_sure = fast.has_interval() && slow.has_interval();
+    let least = if is_sure { ratio[1] } else { ratio[0] };
+    let text = if is_sure { times(ratio) } else { format!("about {} x", significant(ratio[0])) };
+    (!is_disturbed && least <= all.case.threads() as f64).then_some(text)
 }
 
 /// Huge pages against base pages, where they were obtained.
@@ -141,4 +168,59 @@ fn cost(row: &PageRow) -> Option<String> {
 
 fn faster(fast: Option<Rate>, slow: Option<Rate>) -> Option<String> {
     Some(significant(fast?.value() / slow?.value()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::experiments::pages::rows::PageFigures;
+    use crate::quality::{Quality, Status};
+    use crate::row::Row;
+    use membound_core::case::{Case, Protocol, Work};
+    use membound_core::memory::MemorySpec;
+    use membound_core::units::Bytes;
+
+    /// A row of so many bytes per second, ±1 %.
+    fn row(work: PageWork, threads: u32, bps: f64) -> PageRow {
+        let rate = Rate::plain(bps, bps, [0.99 * bps, 1.01 * bps]);
+        let page = 4096.0 * f64::from(threads);
+        Row {
+            case: Case {
+                work: Work::Page(work),
+                memory: MemorySpec::of(MemoryKind::Base),
+                streams: Vec::new(),
+                cpus: (0..threads).collect(),
+                working_set: Bytes::mib(64),
+                misaligned_bytes: 0,
+                protocol: Protocol::FirstUse,
+            },
+            quality: Quality { samples: 9, rounds: 5, outcome: Status::Measured, reason: None, flags: Vec::new() },
+            figures: PageFigures {
+                page_bytes: Bytes(BASE_PAGE),
+                page_ns: Some(rate.each(|bps| page / bps * 1e9)),
+                bps: Some(rate),
+                faults_per_page: Some(1.0),
+                obtained: None,
+            },
+        }
+    }
+
+    /// 1.6 of 1 GB/s, ±1 % each: sqrt(2) % of the ratio. 2.58 times as fast no two threads are.
+    #[test]
+    fn each_work_has_its_own_factor() {
+        use PageWork::{CopyOnWrite, Populate, Touch};
+        let mut rows = vec![
+            row(Touch, 1, 1e9),
+            row(Touch, 2, 1.6e9),
+            row(Populate, 1, 1e9),
+            row(Populate, 2, 2.58e9),
+            row(CopyOnWrite, 1, 1e9),
+            row(CopyOnWrite, 2, 0.4e9),
+        ];
+        let says = "; 2 threads against one: first touch 1.60 x [1.58, 1.62], copy-on-write 0.400 x [0.394, 0.406]";
+        assert_eq!(together(&rows).as_deref(), Some(says));
+        rows[0].quality.flags = vec![Flag::Disturbed];
+        let says = "; 2 threads against one: copy-on-write 0.400 x [0.394, 0.406]";
+        assert_eq!(together(&rows).as_deref(), Some(says));
+    }
 }
