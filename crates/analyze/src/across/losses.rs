@@ -9,6 +9,7 @@ use crate::experiments::bandwidth::rows::BandwidthRow;
 use crate::experiments::latency::parallelism::Parallelism;
 use crate::experiments::latency::rows::LatencyRow;
 use crate::experiments::pages::rows::PageRow;
+use crate::hierarchy::names::Level;
 use crate::rate::Rate;
 use crate::report::Report;
 use crate::wording::{gbps, threads};
@@ -48,7 +49,8 @@ pub fn losses(report: &Report) -> Vec<Loss> {
         close_together(report),
         shared_cores(report),
     ];
-    let mut all: Vec<Loss> = one.into_iter().flatten().chain(small_caches(report)).chain(causes(report)).collect();
+    let mut all: Vec<Loss> =
+        one.into_iter().flatten().chain(small_caches(&report.levels)).chain(causes(report)).collect();
     all.retain(|loss| loss.factor[1] >= LEAST && loss.factor.iter().all(|end| end.is_finite()));
     all.order_by(|a, b| b.factor[0].total_cmp(&a.factor[0]));
     all
@@ -244,8 +246,8 @@ fn shared_cores(report: &Report) -> Option<Loss> {
 }
 
 /// Caches that give less than they claim.
-fn small_caches(report: &Report) -> Vec<Loss> {
-    let small = |level: &crate::hierarchy::names::Level| {
+fn small_caches(levels: &[Level]) -> Vec<Loss> {
+    let small = |level: &Level| {
         let (claimed, capacity) = (level.claimed?, level.capacity?);
         let factor = |capacity: Bytes| claimed.0 as f64 / capacity.0.max(1) as f64;
         let [low, high] = level.capacity_ci95.unwrap_or([capacity; 2]);
@@ -253,10 +255,11 @@ fn small_caches(report: &Report) -> Vec<Loss> {
             what: format!("{} ends at {capacity}, not at the {claimed} that it claims", level.name),
             factor: [factor(capacity), factor(high), factor(low)],
             than: "smaller",
-            cure: format!("block for {capacity}: others share the cache, or the hypervisor misstates it"),
+            // Where it ends the curve has fallen already.
+            cure: format!("block for {}: others share the cache, or the hypervisor misstates it", level.to.min(low)),
         })
     };
-    report.levels.iter().filter_map(small).filter(|loss| loss.factor[1] > LEAST_SMALLER).collect()
+    levels.iter().filter_map(small).filter(|loss| loss.factor[1] > LEAST_SMALLER).collect()
 }
 
 /// What the verdict knows beside these.
@@ -313,6 +316,23 @@ mod tests {
             [row(Order::Forward, 64), row(Order::Forward, 128), row(Order::Random, 128), row(Order::Random, 512)];
         assert_eq!(sizes(&rows), Some([Bytes::mib(128); 2]));
         assert_eq!(sizes(&rows[..1]), None);
+    }
+
+    /// 260 MiB are claimed, and of a curve that ends at 47 (40 to 52) the level's own speed holds to 32 MiB.
+    #[test]
+    fn blocks_are_for_what_is_still_in_the_cache() {
+        let level = |to| Level {
+            name: "L3".into(),
+            to: Bytes::mib(to),
+            capacity: Some(Bytes::mib(47)),
+            capacity_ci95: Some([Bytes::mib(40), Bytes::mib(52)]),
+            claimed: Some(Bytes::mib(260)),
+            ..Level::default()
+        };
+        for (to, cure) in [(32, "block for 32 MiB:"), (46, "block for 40 MiB:")] {
+            let [loss] = &small_caches(&[level(to)])[..] else { panic!("260 MiB are five times 52") };
+            assert!(loss.cure.starts_with(cure), "{}", loss.cure);
+        }
     }
 
     #[test]
