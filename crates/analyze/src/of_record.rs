@@ -129,7 +129,7 @@ fn passes(rows: &[BandwidthRow]) -> Vec<Pass<'_>> {
             case: &row.case,
             quality: &row.quality,
             payload_bps: row.payload_bps,
-            first_use: row.first_use.map(|first| (first.total_s, first.faults)),
+            first_use: row.first_use,
             obtained: row.obtained.as_ref(),
             batches: &row.batches,
         }

@@ -4,6 +4,7 @@
 //! the pass, faults and all.
 
 use crate::break_even::{BreakEven, break_even};
+use crate::experiments::bandwidth::rows::FirstUse;
 use crate::quality::{Quality, is_thp};
 use crate::rate::{Cost, Rate};
 use membound_core::case::{Case, Protocol};
@@ -25,8 +26,8 @@ pub(crate) struct Pass<'a> {
     pub quality: &'a Quality,
     /// Payload bytes per second.
     pub payload_bps: Option<Rate>,
-    /// Seconds of a first use, and its page faults.
-    pub first_use: Option<(Cost, f64)>,
+    /// What a first use took.
+    pub first_use: Option<FirstUse>,
     /// Memory obtained.
     pub obtained: Option<&'a Obtained>,
     /// Payload B/s of each sample of each visit.
@@ -61,7 +62,8 @@ pub struct Kind {
     pub alone: [Option<Rate>; ALONE.len()],
     /// Page faults of the first copy.
     pub faults: Option<f64>,
-    /// What the first use costs more than a later one, in nanoseconds for each fault.
+    /// What the first pass, without the mapping before it, costs more than a later one, in nanoseconds for each fault. Absent where a driver
+    /// makes the pages as it maps them.
     pub fault_ns: Option<f64>,
     /// Speed of later copies against `against`: [ratio, low, high].
     pub gain: Option<[f64; 3]>,
@@ -142,8 +144,8 @@ fn kind(passes: &[Pass<'_>], memory: MemorySpec, against: Option<MemorySpec>, by
     let steady_of = |memory: MemorySpec| of(warm(memory), Protocol::Steady);
     let (first, steady) = (first_of(memory), steady_of(memory));
     let (first_s, steady_s) = (first.and_then(total), steady.and_then(each));
-    let faults = first.and_then(|first| first.first_use).map(|(_, faults)| faults);
-    let more = first_s.zip(steady_s).map(|(first, steady)| (first.value() - steady.value()) * 1e9);
+    let first_use = first.and_then(|first| first.first_use);
+    let faults = first_use.map(|first| first.faults);
     let gain = against.and_then(|base| gain(steady?, steady_of(base)?));
     let break_even = against.and_then(|base| {
         let firsts = (first_s?, total(first_of(base)?)?);
@@ -163,13 +165,21 @@ fn kind(passes: &[Pass<'_>], memory: MemorySpec, against: Option<MemorySpec>, by
         samples: first.or(steady).map_or(0, |pass| pass.quality.samples),
         alone,
         faults,
-        fault_ns: more.zip(faults).filter(|(_, faults)| *faults >= 1.0).map(|(more, faults)| (more / faults).max(0.0)),
+        fault_ns: first_use.filter(|_| first_s.is_some()).and_then(|first| fault_ns(memory.kind, first, steady_s?)),
         gain,
         against,
         break_even,
         proof,
         holds,
     }
+}
+
+/// A driver's pages are there once it has mapped them: what the few faults cost, the time of a pass does not show.
+fn fault_ns(kind: MemoryKind, first: FirstUse, steady_s: Cost) -> Option<f64> {
+    use MemoryKind::{Bar, BarWc, DmaHeap, DmaHeapUncached, Udmabuf};
+    let is_of_a_driver = matches!(kind, Bar | BarWc | DmaHeap | DmaHeapUncached | Udmabuf);
+    let more = (first.total_s.value() - first.map_s - steady_s.value()) * 1e9;
+    (!is_of_a_driver && first.faults >= 1.0).then(|| (more / first.faults).max(0.0))
 }
 
 /// Whether it touches a buffer of that kind and size and nothing else.
@@ -186,7 +196,7 @@ fn way(pass: &Pass<'_>) -> Option<usize> {
 
 /// Seconds of the first use.
 fn total(first: &Pass<'_>) -> Option<Cost> {
-    first.first_use.filter(|_| first.quality.is_measured()).map(|(total, _)| total)
+    first.first_use.filter(|_| first.quality.is_measured()).map(|first| first.total_s)
 }
 
 /// Seconds of one copy.
@@ -239,5 +249,21 @@ fn promises_huge_pages(kind: MemoryKind) -> Option<bool> {
         MemoryKind::Base => Some(false),
         MemoryKind::Thp | MemoryKind::Huge2M | MemoryKind::Huge1G => Some(true),
         _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// 5 ms of which mapping took 1 ms, against 2 ms: 2 ms for 1000 faults are 2 us each.
+    #[test]
+    fn mapping_is_no_fault() {
+        let cost = |seconds: f64| Cost::plain(seconds, seconds, [seconds; 2]);
+        let first = FirstUse { total_s: cost(5e-3), map_s: 1e-3, faults: 1000.0 };
+        let found = fault_ns(MemoryKind::Base, first, cost(2e-3)).unwrap();
+        assert!((found - 2000.0).abs() < 1e-6, "{found}");
+        assert_eq!(fault_ns(MemoryKind::DmaHeap, FirstUse { faults: 16.0, ..first }, cost(2e-3)), None);
+        assert_eq!(fault_ns(MemoryKind::Base, FirstUse { faults: 0.0, ..first }, cost(2e-3)), None);
     }
 }
