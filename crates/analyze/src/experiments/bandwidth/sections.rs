@@ -8,6 +8,7 @@ use crate::experiments::bandwidth::charts;
 use crate::experiments::bandwidth::rows::{BandwidthFigures, BandwidthRow};
 use crate::experiments::bandwidth::stores::{Crossover, StoreGroup, fraction, instead_sentence, store_groups};
 use crate::experiments::bandwidth::stream::Scaling;
+use crate::experiments::latency::sections::hits;
 use crate::hierarchy::names::{Level, Levels};
 use crate::hierarchy::table::{latencies, sizes};
 use crate::missing::{Missing, gathered};
@@ -118,8 +119,9 @@ fn by_level(found: &Bandwidth<'_>) -> Section {
         id: "bandwidth",
         title: "Levels".into(),
         about: format!(
-            "GB/s of payload: what the program reads and writes, without write-allocates. Regular stores{}, {SPREAD_CAPTION}.",
-            if has_other_stores(found) { " where a column names no others" } else { "" }
+            "GB/s of payload: what the program reads and writes, without write-allocates. Regular stores{}, {SPREAD_CAPTION}{}.",
+            if has_other_stores(found) { " where a column names no others" } else { "" },
+            if is_bare { "" } else { hits(found.levels) }
         ),
         sentences: [level_sentence(found), threads_sentence(found)].into_iter().flatten().collect(),
         tables: if is_bare {

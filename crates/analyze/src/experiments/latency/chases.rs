@@ -8,6 +8,7 @@ use crate::experiments::latency::map::{MapLine, map};
 use crate::experiments::latency::parallelism::{Parallelism, parallelism};
 use crate::experiments::latency::rows::{LatencyRow, has_matrix, is_node_chase};
 use crate::experiments::latency::translation::{TranslationLevel, translation};
+use crate::flag::Flag;
 use crate::hierarchy::names::{self, Level, LevelLatency, Levels};
 use crate::quality::summarize;
 use crate::rate::Rate;
@@ -137,6 +138,10 @@ impl Chases {
             chase.row.last_level = Some(if is_hit { "hit" } else { "disturbed" });
         }
         disturbed(&mut levels.all, &chases);
+        for chase in &mut chases {
+            let is_outlier = is_off_level(&chase.row, &levels.all) && !chase.quality.has(Flag::Outliers);
+            chase.row.quality.flag([(Flag::Outliers, is_outlier)]);
+        }
         Latency {
             translation,
             parallelism: parallelism(&chases, streaming, line),
@@ -201,6 +206,17 @@ fn level_of(chased: &Chased, levels: &[Level]) -> Option<String> {
     levels.iter().enumerate().find(inside).map(|(_, level)| level.name.clone())
 }
 
+/// Whether a chase as the ladder's are takes a time that is none of its level's.
+fn is_off_level(row: &LatencyRow, levels: &[Level]) -> bool {
+    const OFF: f64 = 3.0;
+    let is_of_ladder = row.chase() == Chase::of(Order::Random) && row.case.memory.kind == USUAL_MEMORY.kind;
+    let level = levels.iter().find(|level| Some(&level.name) == row.level.as_ref()).filter(|_| is_of_ladder);
+    let Some((latency, cost)) = level.and_then(|level| level.latency).zip(row.cost()) else { return false };
+    let disturbed = latency.disturbed_ns.filter(|_| row.last_level == Some("disturbed"));
+    let factor = cost.value() / disturbed.unwrap_or(latency.ns)[0];
+    !(1.0 / OFF..=OFF).contains(&factor)
+}
+
 /// Beside a level whose plateau is of hits: what the same working sets cost as others leave them. Each set is held against itself, since
 /// they differ by more than that, and evictions make none faster.
 fn disturbed(levels: &mut [Level], chases: &[Chased]) {
@@ -224,6 +240,37 @@ fn disturbed(levels: &mut [Level], chases: &[Chased]) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::experiments::latency::rows::LatencyFigures;
+    use crate::quality::{Quality, Status};
+    use crate::rate::Cost;
+    use crate::row::Row;
+    use membound_core::case::{USUAL_MEMORY, Work};
+    use membound_core::memory::MemorySpec;
+
+    /// 84.3 ns among sets of an L2 that takes 5.24 ns; 15 is less than three times that. Other orders have times of their own.
+    #[test]
+    fn a_chase_far_off_its_level_is_an_outlier() {
+        let latency = Some(LevelLatency { ns: [5.24; 3], cycles: None, disturbed_ns: None });
+        let levels = [Level { name: "L2".into(), latency, ..Level::default() }];
+        let row = |order, ns: f64| {
+            let case =
+                Case::new(Work::Chase(Chase::of(order)), MemorySpec::of(USUAL_MEMORY.kind), vec![0], Bytes::kib(724));
+            let figures = LatencyFigures {
+                node: None,
+                level: Some("L2".into()),
+                last_level: None,
+                latency_ns: Some(Cost::plain(ns, ns, [ns; 2])),
+                latency_cycles: None,
+                core_clock_hz: None,
+                obtained: None,
+            };
+            let quality = Quality { samples: 9, rounds: 5, outcome: Status::Measured, reason: None, flags: Vec::new() };
+            Row { case, quality, figures }
+        };
+        let is_off = |order, ns| is_off_level(&row(order, ns), &levels);
+        assert!(is_off(Order::Random, 84.3) && is_off(Order::Random, 1.7));
+        assert!(!is_off(Order::Random, 15.0) && !is_off(Order::Forward, 84.3));
+    }
 
     /// As on a guest with somebody on the other hyperthread: most visits are disturbed, and the case that is visited most lies beyond the
     /// part of the plateau that is sure.

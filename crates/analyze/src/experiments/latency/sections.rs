@@ -141,16 +141,21 @@ fn map_sentence(latency: &Latency) -> Option<String> {
     (!parts.is_empty()).then(|| format!("Memory latency from CPU to node: {}.", parts.join("; ")))
 }
 
+/// What `disturbed` is in a table of latencies, where some level has it: `. In the last cache ns is ...`.
+pub(crate) fn hits(levels: &[Level]) -> &'static str {
+    let is_hit = levels.iter().any(|level| level.latency.is_some_and(|latency| latency.disturbed_ns.is_some()));
+    if is_hit {
+        ". In the last cache ns is a hit, right after the working set was read; disturbed is without that, with what others \
+         evict meanwhile. A wide level's ns is that of its first two octaves: it rises with the number of pages"
+    } else {
+        ""
+    }
+}
+
 /// The ladder, where no other table has it.
 fn ladder(latency: &Latency) -> Option<Table> {
     let levels = &latency.levels;
-    let is_hit = levels.iter().any(|level| level.latency.is_some_and(|latency| latency.disturbed_ns.is_some()));
-    let hits = if is_hit {
-        ". In the last cache ns is a hit, right after the working set was read; disturbed is without that, with what others \
-         evict meanwhile"
-    } else {
-        ""
-    };
+    let hits = hits(levels);
     let about =
         format!("The ladder, lines in random order: latencies and capacities are fitted to the whole curve{hits}");
     let table = sizes(
@@ -167,8 +172,9 @@ fn orders(latency: &Latency) -> Option<Table> {
     let key = |row: &LatencyRow| (row.case.memory.kind, row.chase().order);
     let rows = || over_lines(latency);
     let keys: BTreeSet<(MemoryKind, Order)> = rows().map(key).collect();
-    let about = "By order and page size, ns, undisturbed, in the middle of each cache and in memory in sets about alike, with \
-                 what others evict meanwhile: what prefetchers hide of the latency, and what translating addresses adds";
+    let about = "By order and page size, ns, undisturbed, each of one working set, in the middle of each cache and in memory in sets \
+                 about alike, with what others evict meanwhile: what prefetchers hide of the latency, and what translating addresses \
+                 adds. A level's own latency is fitted to its whole curve";
     let mut table = Table::new(about)
         .left("memory", keys.iter().map(|(memory, _)| memory.to_string()))
         .left("order", keys.iter().map(|(_, order)| order.to_string()));
@@ -180,12 +186,17 @@ fn orders(latency: &Latency) -> Option<Table> {
             None => most.map_or(1.0, |size| size.0 as f64),
         };
         let off = |row: &LatencyRow| (row.case.working_set.0 as f64 / target).ln().abs();
-        let figure = |own: &(MemoryKind, Order)| {
+        let row = |own: &(MemoryKind, Order)| {
             let ours = rows().filter(|row| key(row) == *own && row.level.as_ref() == Some(&level.name));
-            let row = ours.min_by(|a, b| off(a).total_cmp(&off(b)));
-            row?.latency_ns.map(|cost| significant(cost.value()))
+            ours.min_by(|a, b| off(a).total_cmp(&off(b)))
         };
-        table = table.right(&level.name, keys.iter().map(figure));
+        let figure = |own| row(own)?.latency_ns.map(|cost| significant(cost.value()));
+        let sizes: BTreeSet<Bytes> = keys.iter().filter_map(|own| Some(row(own)?.case.working_set)).collect();
+        let head = match sizes.iter().collect::<Vec<_>>()[..] {
+            [only] => format!("{}\n{only}", level.name),
+            _ => level.name.clone(),
+        };
+        table = table.right(&head, keys.iter().map(figure));
     }
     (keys.len() > 1 && !latency.levels.is_empty()).then_some(table)
 }
