@@ -298,8 +298,9 @@ fn blocks(rows: &[OffsetRow]) -> Option<String> {
 fn aliases(rows: &[OffsetRow]) -> Option<String> {
     let pair = |scan| {
         let [before, inside] = ["aliases before", "aliases inside"].map(|place| cost(rows, scan, place));
-        let dearer = before.into_iter().chain(inside).max_by(|a, b| a.value().total_cmp(&b.value()));
-        Some((dearer?, cost(rows, scan, "apart")?))
+        let (before, inside) = (before?, inside?);
+        let dearer = if before.value() > inside.value() { before } else { inside };
+        Some((dearer, cost(rows, scan, "apart")?))
     };
     let dearer = widest(rows, is_aliasing, |scan| {
         let (aliases, apart) = pair(scan).filter(|(aliases, apart)| is_dearer(*aliases, *apart))?;
