@@ -174,7 +174,7 @@ fn orders(latency: &Latency) -> Option<Table> {
     let keys: BTreeSet<(MemoryKind, Order)> = rows().map(key).collect();
     let about = "By order and page size, ns, undisturbed, each of one working set, in the middle of each cache and in memory in sets \
                  about alike, with what others evict meanwhile: what prefetchers hide of the latency, and what translating addresses \
-                 adds. A level's own latency is fitted to its whole curve";
+                 adds. A level's own latency is fitted to the curve";
     let mut table = Table::new(about)
         .left("memory", keys.iter().map(|(memory, _)| memory.to_string()))
         .left("order", keys.iter().map(|(_, order)| order.to_string()));
