@@ -20,7 +20,21 @@ const FIRST_CACHE: u64 = 256 << 10;
 
 /// Links of a repetition of a chase: so many in what a first cache may hold that filling it does not show.
 pub(super) fn links(working_set: u64) -> u64 {
-    if working_set <= FIRST_CACHE { 1 << 20 } else { 1 << 14 }
+    if working_set <= FIRST_CACHE { 1 << 20 } else { LAUNCH }
+}
+
+/// Links of a launch: some milliseconds even where each takes 1 us, which no watchdog ends.
+const LAUNCH: u64 = 1 << 14;
+/// The largest cache of a device that does not tell of any.
+const UNTOLD_CACHE: u64 = 32 << 20;
+/// No more is followed before the samples: 2 million links, 0.6 s at 0.3 us each.
+const WARMED_MOST: u64 = 128 << 20;
+
+/// Links to follow before a chase is timed, in whole launches: once around, so that each place was loaded before; of what is far larger
+/// than the device's cache as many as leave nothing in it of what the upload put there.
+fn links_before(working_set: u64, cache: Option<Bytes>) -> u64 {
+    let enough = cache.map_or(UNTOLD_CACHE, |cache| cache.0).saturating_mul(2).min(WARMED_MOST);
+    working_set.min(enough).div_ceil(LINE as u64).next_multiple_of(LAUNCH)
 }
 
 /// The processor's code, and what it was made of.
@@ -96,8 +110,13 @@ impl<'a, D: Driver> Operation<'a, D> {
             Action::KernelCopy | Action::KernelScale | Action::KernelAdd | Action::KernelTriad => self.fill_arrays()?,
             Action::Chase => {
                 let cycle = Chase::of(Order::Random).cycle(Bytes(self.bytes.max(2 * LINE) as u64), SEED);
-                let on_device = self.kernels.cycle(&cycle, HostMemory::in_large_pages(8 * cycle.words()).words())?;
-                self.chase = Some(Chasing { cycle, on_device, followed: 0 });
+                let mut on_device =
+                    self.kernels.cycle(&cycle, HostMemory::in_large_pages(8 * cycle.words()).words())?;
+                let followed = links_before(self.bytes as u64, self.maker.driver.device().cache);
+                for _ in 0..followed / LAUNCH {
+                    self.kernels.follow(&mut on_device, LAUNCH)?;
+                }
+                self.chase = Some(Chasing { cycle, on_device, followed });
             }
             _ if is_regular => self.regular = Some(HostMemory::new(self.bytes, 0).full_of(before(self.action))),
             _ if self.is_first_use => self.attend()?,
@@ -421,5 +440,25 @@ pub(super) fn check(found: &[f64], expect: f64) -> Result<(), NoVisit> {
         Some((at, value)) => {
             Err(NoVisit::Wrong(format!("data check failed: element {at} is {value}, must be {expect}")))
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// 6 MiB are 98,304 lines, six launches; twice the 60 MiB of an H200's cache 1,966,080, and twice 32 MiB 1,048,576.
+    #[test]
+    fn a_chase_goes_once_around_or_leaves_nothing_of_the_upload_in_the_cache() {
+        let check = |mib: u64, cache: Option<u64>, links: u64| {
+            assert_eq!(links_before(mib << 20, cache.map(Bytes::mib)), links, "{mib} MiB, cache of {cache:?} MiB");
+        };
+        check(6, Some(60), 98_304);
+        check(64, Some(60), 1_048_576);
+        check(768, Some(60), 1_966_080);
+        check(768, None, 1_048_576);
+        // Never for more than 2 million links.
+        check(768, Some(1024), 2_097_152);
+        assert_eq!(links_before(4096, None), 16_384, "a launch at least");
     }
 }
