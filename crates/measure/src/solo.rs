@@ -9,7 +9,7 @@
 //! together (one for each offset of a scan) are a round: whether there is time for more is asked between rounds, and of
 //! a round that was interrupted nothing is kept. For most tasks each sample is a round.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use crate::bench::{StealMeter, Tools, elapsed, keep_probes, pin};
 use crate::no_visit::NoVisit;
@@ -174,7 +174,12 @@ impl<'a> Solo<'a> {
 
     /// Repeats the sample until it is long enough and no longer gets faster.
     pub fn warm_up<T: Task>(&self, task: &mut T) -> Result<u64, NoVisit> {
-        let (mut warm_up, mut repetitions) = (WarmUp::new(self.tools.sample, self.tools.hz), 1);
+        self.warm_up_lasting(task, Duration::ZERO)
+    }
+
+    /// The same, for so long at least.
+    pub fn warm_up_lasting<T: Task>(&self, task: &mut T, least: Duration) -> Result<u64, NoVisit> {
+        let (mut warm_up, mut repetitions) = (WarmUp::new(self.tools.sample, self.tools.hz).lasting(least), 1);
         while let Some(ticks) = self.ticks(task, repetitions)?
             && let Some(more) = warm_up.next(ticks, repetitions)
         {
@@ -214,7 +219,6 @@ impl<'a> Solo<'a> {
 #[cfg(test)]
 mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
-    use std::time::Duration;
 
     use super::*;
     use crate::bench::Probe;

@@ -1,9 +1,12 @@
 //! What one repetition of each action is, and whether it did its work.
 
+use std::time::Duration;
+
 use crate::bench::OverSlices;
 use crate::code::Executable;
 use crate::driver::host_memory::HostMemory;
 use crate::driver::{Access, Copying, Driver, Kernels, Loop, Memory, SCALAR};
+use crate::experiments::device::CONTENDED_SAMPLE;
 use crate::experiments::device::buffers::{Maker, stays_mapped};
 use crate::no_visit::NoVisit;
 use membound_core::case::{Case, Protocol};
@@ -191,6 +194,12 @@ impl<'a, D: Driver> Operation<'a, D> {
                 f64::from_bits(half << 32 | half)
             }
         }
+    }
+
+    /// How long the operation is repeated at least before it is timed: copies alone as long as a sample of those beside a triad, which
+    /// are held against them. A device that had little to do is slower at first.
+    pub fn settling(&self) -> Duration {
+        if matches!(self.action, Action::Copy | Action::Write) { CONTENDED_SAMPLE } else { Duration::ZERO }
     }
 
     /// Before each sample.

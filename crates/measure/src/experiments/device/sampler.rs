@@ -26,7 +26,7 @@ impl<D: Driver> Task for Sampler<'_, '_, D> {
 
     fn warm_up(&mut self, solo: &Solo<'_>) -> Result<u64, NoVisit> {
         if !self.is_single {
-            return solo.warm_up(self);
+            return solo.warm_up_lasting(self, self.operation.settling());
         }
         // The first of all compiles, starts threads and the like.
         self.approach(1)?;
