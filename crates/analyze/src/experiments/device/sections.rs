@@ -302,12 +302,21 @@ fn ratio(Ratio { ends, has_interval }: Ratio) -> String {
     format!("{} {}", significant(ends[0]), spread_as(sign, ends, significant))
 }
 
-/// What each side is called.
+/// What each side is called, without what it copies from.
+fn agent(kept: &Kept) -> &'static str {
+    match (kept.action, kept.buffer) {
+        // Whoever copies regular memory, the driver decides.
+        (Action::Copy, Buffer::Regular) => "driver's write",
+        (Action::Copy, _) => "device's copy",
+        _ => "processor's triad",
+    }
+}
+
 fn side(kept: &Kept) -> String {
     match (kept.action, kept.buffer) {
-        (Action::Copy, Buffer::Plain) => "device's copy".into(),
-        (Action::Copy, buffer) => format!("device's copy from {buffer}"),
-        _ => "processor's triad".into(),
+        (Action::Copy, Buffer::Plain) => agent(kept).into(),
+        (Action::Copy, buffer) => format!("{} from {buffer}", agent(kept)),
+        _ => agent(kept).into(),
     }
 }
 
@@ -327,7 +336,7 @@ fn beside(on: &OnDevice) -> Table {
 /// What each side keeps over what the other moves, as latency stands over load.
 fn kept_over_the_other(on: &OnDevice) -> Option<Chart> {
     let triads = on.kept.iter().filter(|kept| kept.pauses.is_some()).map(|kept| kept.triads).max()?;
-    let curve = |index: usize, action: Action, name: &str| {
+    let curve = |index: usize, action: Action| {
         let of = on.kept.iter().filter(|kept| (kept.triads, kept.action) == (triads, action));
         let point = |kept: &Kept| {
             let [share, low, high] = kept.share.ends.map(|share| rounded(100.0 * share));
@@ -335,6 +344,7 @@ fn kept_over_the_other(on: &OnDevice) -> Option<Chart> {
         };
         let mut points: Vec<Point> = of.filter_map(point).chain([(0.0, 100.0, 100.0, 100.0, 0)]).collect();
         points.order_by(|a, b| a.0.total_cmp(&b.0));
+        let name = on.kept.iter().find(|kept| kept.action == action).map_or("", agent);
         Series { colour: index, symbol: index, ..line(name.into(), points) }
     };
     let whole = |x: f64| (x, 100.0 - x, 100.0 - x, 100.0 - x, 0);
@@ -344,9 +354,8 @@ fn kept_over_the_other(on: &OnDevice) -> Option<Chart> {
         dash: 1,
         ..line("one path for both".into(), vec![whole(0.0), whole(100.0)])
     };
-    let sides = [(Action::HostTriad, "processor's triad"), (Action::Copy, "device's copy")];
-    let mut series: Vec<Series> =
-        sides.iter().enumerate().map(|(index, (action, name))| curve(index, *action, name)).collect();
+    let sides = [Action::HostTriad, Action::Copy];
+    let mut series: Vec<Series> = sides.into_iter().enumerate().map(|(index, action)| curve(index, action)).collect();
     series.push(shared);
     let axis = |name: &'static str| Axis::new(name, "%", Scale::Linear);
     let about = "Above the dashed line more goes through than one of both gets alone: each has a path of its own, or does not fill it.";
@@ -475,21 +484,35 @@ fn contention(on: &OnDevice) -> Option<String> {
     let triads = whole().map(|kept| kept.triads).max()?;
     let of = |action: Action| whole().find(|kept| (kept.triads, kept.action) == (triads, action));
     let (triad, copy) = (of(Action::HostTriad)?, of(Action::Copy)?);
-    let shares = [triad, copy].map(|kept| percent(kept.share.ends[0]));
-    let sum = triad.share.ends[0] + copy.share.ends[0];
     let cpus = if triads == 1 { String::new() } else { format!(" by {triads} CPUs") };
     let from = if copy.buffer == Buffer::Plain { String::new() } else { format!(" from {} memory", copy.buffer) };
-    const FASTER: f64 = 1.1;
-    // Seen: an H100 falls from 1980 to 345 MHz within seconds while Vulkan alone gives it a copy now and then.
-    let is_faster = copy.share.ends[1] > FASTER;
-    let why = if is_faster { " More than alone: a device that has little to do lowers its clock." } else { "" };
+    let who = agent(copy);
     Some(format!(
-        "Side by side, the processor's triad{cpus} keeps {} of its speed and the device's copy{from} {}: in sum {}, where 1 is one \
-         path for both and 2 is nothing shared.{why}",
-        shares[0],
-        shares[1],
-        significant(sum)
+        "Side by side, the processor's triad{cpus} keeps {} of its speed and the {who}{from} {}{}.",
+        ratio(triad.share),
+        ratio(copy.share),
+        in_sum(triad, copy)
     ))
+}
+
+/// What both shares come to, where they can be added and the sum tells one path from two.
+fn in_sum(triad: &Kept, copy: &Kept) -> String {
+    /// Nothing is faster beside another: a percent is chance.
+    const MORE_THAN_ALONE: f64 = 1.01;
+    if let Some(faster) = [triad, copy].into_iter().find(|kept| kept.share.ends[1] > MORE_THAN_ALONE) {
+        return format!(
+            ". Alone the {} was slower than beside: measured too short to compare, so there is no sum",
+            agent(faster)
+        );
+    }
+    let shares = [triad.share, copy.share];
+    let ends = [0, 1, 2].map(|end| shares.iter().map(|share| share.ends[end]).sum());
+    let [_, low, high]: [f64; 3] = ends;
+    if low <= 1.0 && high >= 2.0 {
+        return ", which does not tell one path for both from two".into();
+    }
+    let sum = Ratio { ends, has_interval: shares.iter().all(|share| share.has_interval) };
+    format!(": in sum {}, where 1 is one path for both and 2 is nothing shared", ratio(sum))
 }
 
 #[cfg(test)]
@@ -521,5 +544,40 @@ mod tests {
         assert!(reading(&sound).unwrap().contains("pinned at 1.00 GB/s"), "{:?}", reading(&sound));
         assert_eq!(reading(&wrong), None);
         assert_eq!([&sound, &wrong].map(|on| touching(on).height()), [2, 1]);
+    }
+
+    /// 0.8 to 1.0 and 0.72 to 0.88 are 1.52 to 1.88 together; 0.5 to 1.3 and 0.3 to 1.3 are 0.8 to 2.6, which may be anything.
+    #[test]
+    fn shares_are_added_where_the_sum_tells_something() {
+        let kept = |action, ends: [f64; 3], has_interval| Kept {
+            alone: Cost::plain(10e9, 10e9, [10e9; 2]),
+            beside: Cost::plain(9e9, 9e9, [9e9; 2]),
+            share: Ratio { ends, has_interval },
+            samples: 7,
+            action,
+            triads: 3,
+            buffer: Buffer::Regular,
+            other: None,
+            pauses: None,
+        };
+        let said = |triad, copy, has_interval| {
+            let kept = vec![kept(Action::HostTriad, triad, true), kept(Action::Copy, copy, has_interval)];
+            contention(&OnDevice { kept, ..OnDevice::default() }).unwrap()
+        };
+        let [triad, copy] = [[0.9, 0.8, 1.0], [0.8, 0.72, 0.88]];
+        assert_eq!(
+            said(triad, copy, true),
+            "Side by side, the processor's triad by 3 CPUs keeps 0.900 ±11% of its speed and the driver's write from regular memory \
+             0.800 ±10%: in sum 1.70 ±11%, where 1 is one path for both and 2 is nothing shared."
+        );
+        assert!(said(triad, copy, false).contains("0.800 ~10%: in sum 1.70 ~11%"));
+        assert!(
+            said([0.9, 0.5, 1.3], [0.8, 0.3, 1.3], true).ends_with("which does not tell one path for both from two.")
+        );
+        let faster = said(triad, [1.3, 1.2, 1.4], true);
+        assert!(
+            faster.contains("Alone the driver's write was slower than beside") && !faster.contains("in sum"),
+            "{faster}"
+        );
     }
 }
