@@ -168,7 +168,7 @@ pub struct Kept {
     pub triads: usize,
     /// What the device copies from.
     pub buffer: Buffer,
-    /// What the other moved meanwhile, of what it moves alone; absent where that is not known.
+    /// What the other moved meanwhile, of what it gets alone, disturbances included in both; without ends. Absent where that is not known.
     pub other: Option<f64>,
     /// Percent of the time in which the other worked, where it paused.
     pub pauses: Option<u8>,
@@ -289,6 +289,7 @@ fn kept(rows: &[DeviceRow], visits: &Visits<'_>) -> Vec<Kept> {
         let lone = alone(timed).find(|row| row.case.working_set == beside.case.working_set)?;
         let share = ratio_of(beside, lone, visits)?;
         let other = alone(other).max_by_key(|row| row.case.working_set).and_then(|row| row.payload_bps);
+        let other = beside.beside_bps.zip(other).map(|(beside, alone)| share_meanwhile(beside, alone));
         Some(Kept {
             alone: lone.payload_bps?,
             beside: beside.payload_bps?,
@@ -297,7 +298,7 @@ fn kept(rows: &[DeviceRow], visits: &Visits<'_>) -> Vec<Kept> {
             action: timed,
             triads: triads(beside),
             buffer: beside.work().buffer,
-            other: beside.beside_bps.zip(other).map(|(beside, alone)| beside / alone.value()),
+            other,
             pauses: beside.work().pauses(),
         })
     };
@@ -308,6 +309,11 @@ fn kept(rows: &[DeviceRow], visits: &Visits<'_>) -> Vec<Kept> {
     let mut kept: Vec<Kept> = PAIRS.into_iter().flat_map(of).collect();
     kept.order_by_key(|kept| (kept.triads, kept.action == Action::Copy, kept.pauses.unwrap_or(100)));
     kept
+}
+
+/// What the other moved meanwhile, of what it gets alone: whatever disturbs is in both.
+fn share_meanwhile(beside_bps: f64, alone: Rate) -> f64 {
+    beside_bps / alone.experienced
 }
 
 fn triads(row: &DeviceRow) -> usize {
@@ -422,6 +428,13 @@ mod tests {
         assert_eq!(ns(&visit(operation, &[600, 800], &[]), 1e9), [300.0, 400.0]);
         let loads = Volume { units: 4, unit: Unit::Access, ..Volume::default() };
         assert_eq!(ns(&visit(loads, &[800], &[]), 1e9), [100.0]);
+    }
+
+    /// What moves 20 GB/s undisturbed and got 10 of them alone is at a half with 5 beside.
+    #[test]
+    fn the_other_is_held_against_what_it_got_alone() {
+        let alone = Rate { experienced: 10e9, ..Rate::plain(21e9, 20e9, [19e9, 21e9]) };
+        assert_eq!(share_meanwhile(5e9, alone), 0.5);
     }
 
     /// Fifty copies of 1 MB, read and written, in 10 ms are 10 GB/s; a triad over three arrays of 1 MB, forty times, 12 GB/s.

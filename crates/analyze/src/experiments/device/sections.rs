@@ -327,7 +327,7 @@ fn beside(on: &OnDevice) -> Table {
         .left("timed", on.kept.iter().map(side))
         .right("CPUs", on.kept.iter().map(|kept| kept.triads.to_string()))
         .right("alone", on.kept.iter().map(|kept| gbps(kept.alone.value())))
-        .right("other\nat", on.kept.iter().map(|kept| kept.other.map(percent)))
+        .right("other\nat", on.kept.iter().map(|kept| kept.other.map(|share| format!("~{}", percent(share)))))
         .right("beside\nit", on.kept.iter().map(|kept| format!("{} {}", gbps(kept.beside.value()), spread(&kept.beside))))
         .right("keeps", on.kept.iter().map(|kept| ratio(kept.share)))
         .without_blanks()
