@@ -26,7 +26,8 @@ impl Answer for Copies {
             id: "copies",
             title: "Copies between the host's memory and devices'".into(),
             about: "Each byte that arrives counts once; of both ways (<->) those of both. A copy is timed from giving the command \
-                    to its end."
+                    to its end. A spread \
+                    beside a figure (~ of a range: too few visits) is shown where it is wide."
                 .into(),
             sentences: self.sentences(),
             tables: if self.rows.iter().any(|row| row.ns.is_some()) { vec![table(self)] } else { Vec::new() },
@@ -58,9 +59,9 @@ fn table(copies: &Copies) -> Table {
     Table::new("Each route, one command at a time")
         .left("route", routes.iter().map(|(work, _)| work.ends()))
         .right(&head(small, "takes"), routes.iter().map(|(_, rows)| at(rows, small)?.ns.map(Cell::time)))
-        .right(&head(large, "GB/s"), routes.iter().map(|(_, rows)| at(rows, large)?.copied_bps.map(Cell::gbps)))
+        .right(&head(large, "GB/s"), routes.iter().map(|(_, rows)| at(rows, large)?.copied_bps.map(Cell::gbps_if_sure)))
         .right("of its\nlink", routes.iter().map(|(work, rows)| share(copies, *work, at(rows, large)?)))
-        .right("best\nGB/s", routes.iter().map(|(_, rows)| best(rows)?.copied_bps.map(Cell::gbps)))
+        .right("best\nGB/s", routes.iter().map(|(_, rows)| best(rows)?.copied_bps.map(Cell::gbps_if_sure)))
         .right("at", routes.iter().map(|(_, rows)| best_size(rows)))
         .right("half of it\nfrom", routes.iter().map(|(_, rows)| Some(half(rows)?.to_string())))
         .in_room(Room::Wide)

@@ -210,7 +210,7 @@ fn copying(on: &OnDevice) -> Table {
     let table = Table::new("Copies between it and regular memory or a plain buffer, GB/s copied")
         .left("buffer", kinds.iter().map(Buffer::to_string));
     let add = |table: Table, (action, head): (Action, &str)| {
-        table.right(head, kinds.iter().map(|&buffer| copied(buffer, action).map(Cell::gbps)))
+        table.right(head, kinds.iter().map(|&buffer| copied(buffer, action).map(Cell::gbps_if_sure)))
     };
     WAYS.into_iter().fold(table, add).without_blanks()
 }
