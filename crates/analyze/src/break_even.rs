@@ -40,13 +40,25 @@ impl BreakEven {
         match self {
             BreakEven::AtOnce => "at once".into(),
             BreakEven::After { uses, low, high } => {
-                let high = high.map_or_else(|| "never".into(), count);
-                Cell { text: count(uses), hint: format!("[{}, {high}]", count(low)), ..Cell::default() }
+                let wide = BreakEven::wide_ends(uses, low, high).map_or_else(String::new, |ends| format!(" {ends}"));
+                Cell { text: count(uses) + &wide, hint: BreakEven::ends(low, high), ..Cell::default() }
             }
             BreakEven::Until { uses } => format!("up to {}", count(uses.floor())).into(),
             BreakEven::Never => "never".into(),
             BreakEven::Alike => "no matter".into(),
         }
+    }
+
+    /// `[1, 6]`
+    fn ends(low: f64, high: Option<f64>) -> String {
+        format!("[{}, {}]", count(low), high.map_or_else(|| "never".into(), count))
+    }
+
+    /// The same where it may be far more uses: then the number alone misleads.
+    pub(crate) fn wide_ends(uses: f64, low: f64, high: Option<f64>) -> Option<String> {
+        /// So many times the uses.
+        const FAR: f64 = 1.5;
+        high.is_none_or(|high| high > FAR * uses).then(|| BreakEven::ends(low, high))
     }
 }
 
@@ -136,6 +148,15 @@ mod tests {
         let dearer = |gain| break_even((loose(9.0), loose(5.0)), (loose(0.6), loose(1.0)), gain);
         assert_eq!(dearer([1.76, 0.69, 4.5]), None);
         assert_eq!(dearer([1.01, 0.98, 1.04]), Some(BreakEven::Never));
+    }
+
+    #[test]
+    fn far_ends_are_shown_with_the_uses() {
+        let cell = |uses, low, high| BreakEven::After { uses, low, high }.cell();
+        let shown =
+            [cell(2.0, 1.0, Some(6.0)), cell(20.0, 18.0, Some(29.0)), cell(20.0, 9.0, None)].map(|cell| cell.text);
+        assert_eq!(shown, ["2 [1, 6]", "20", "20 [9, never]"]);
+        assert_eq!(cell(20.0, 18.0, Some(29.0)).hint, "[18, 29]");
     }
 
     #[test]

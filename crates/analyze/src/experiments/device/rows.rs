@@ -134,6 +134,16 @@ pub struct Ratio {
     pub has_interval: bool,
 }
 
+impl Ratio {
+    /// The ratio with the ends between which it can be taken to lie: a range reaches as far again to either side, and by 1 % at least.
+    pub fn wide(self) -> [f64; 3] {
+        let [value, low, high] = self.ends;
+        let more = if self.has_interval { 0.0 } else { (high - low).max(0.01 * value) };
+        // No ratio is negative, and its inverse is taken.
+        [value, (low - more).max(0.01 * value), high + more]
+    }
+}
+
 /// A way to hand a buffer's contents to the device.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Use {
@@ -269,7 +279,7 @@ fn uses(rows: &[DeviceRow], visits: &Visits<'_>) -> Vec<Use> {
         let gain = base.1.filter(|_| action == Action::Use).and_then(|base| ratio_of(later?, base, visits));
         let break_even = gain.and_then(|gain| {
             let firsts = (first?.ns?, base.0?.ns?);
-            break_even(firsts, (later?.ns?, base.1?.ns?), gain.ends)
+            break_even(firsts, (later?.ns?, base.1?.ns?), gain.wide())
         });
         let [first_ns, later_ns] = [first, later].map(|row| row.and_then(|row| row.ns));
         let is_known = first_ns.is_some() || later_ns.is_some();
@@ -428,6 +438,16 @@ mod tests {
         assert_eq!(ns(&visit(operation, &[600, 800], &[]), 1e9), [300.0, 400.0]);
         let loads = Volume { units: 4, unit: Unit::Access, ..Volume::default() };
         assert_eq!(ns(&visit(loads, &[800], &[]), 1e9), [100.0]);
+    }
+
+    /// Of 1.5 to 1.9 in a few visits 1.1 to 2.3 can be; an interval is what it is.
+    #[test]
+    fn a_range_of_ratios_decides_less_than_an_interval() {
+        let wide = |ends, has_interval| Ratio { ends, has_interval }.wide().map(|end| (end * 1e3_f64).round());
+        assert_eq!(wide([1.7, 1.5, 1.9], false), [1700.0, 1100.0, 2300.0]);
+        assert_eq!(wide([1.7, 1.5, 1.9], true), [1700.0, 1500.0, 1900.0]);
+        assert_eq!(wide([2.0, 2.0, 2.0], false), [2000.0, 1980.0, 2020.0]);
+        assert_eq!(wide([2.0, 0.5, 3.0], false), [2000.0, 20.0, 5500.0]);
     }
 
     /// What moves 20 GB/s undisturbed and got 10 of them alone is at a half with 5 beside.

@@ -373,8 +373,8 @@ fn best(on: &OnDevice) -> Option<String> {
     let written = on.uses.iter().find(|way| way.action == Action::UseWritten)?;
     let size = on.row(Buffer::Plain, Action::UseWritten)?.case.working_set;
     let base = Nanoseconds(written.later_ns?.value());
-    let is_faster = |way: &&Use| way.gain.is_some_and(|gain| gain.ends[1] > 1.0);
-    let gain = |way: &Use| way.gain.map_or([0.0; 3], |gain| gain.ends);
+    let gain = |way: &Use| way.gain.map_or([0.0; 3], Ratio::wide);
+    let is_faster = |way: &&Use| gain(way)[1] > 1.0;
     let fastest = on.uses.iter().filter(is_faster).map(|way| gain(way)[0]).max_by(f64::total_cmp);
     // Of those that may be as fast as the fastest the one that pays first.
     let pays = |way: &&Use| match way.break_even {
@@ -397,11 +397,23 @@ fn best(on: &OnDevice) -> Option<String> {
     let later = Nanoseconds(way.later_ns?.value());
     let pays = match way.break_even {
         Some(BreakEven::AtOnce) => ", and is the better choice from the first use on".into(),
-        Some(BreakEven::After { uses, .. }) if count(uses) == "1" => ", and pays after about one use".into(),
-        Some(BreakEven::After { uses, .. }) => format!(", and pays after about {} uses", count(uses)),
+        Some(BreakEven::After { uses, low, high }) => {
+            let ends = BreakEven::wide_ends(uses, low, high).map_or_else(String::new, |ends| format!(" {ends}"));
+            let uses = if count(uses) == "1" { "one use".into() } else { format!("{} uses", count(uses)) };
+            format!(", and pays after about {uses}{ends}")
+        }
         _ => String::new(),
     };
-    Some(format!("{head}; a {mapped}{} buffer takes {later}, {} the speed{pays}.", way.buffer, times(way.gain?.ends)))
+    Some(format!("{head}; a {mapped}{} buffer takes {later}, {} the speed{pays}.", way.buffer, speed(way.gain?)))
+}
+
+/// `2.55 x [1.57, 4.14]`; a range is called one.
+fn speed(Ratio { ends, has_interval }: Ratio) -> String {
+    if has_interval {
+        return times(ends);
+    }
+    let [gain, low, high] = ends.map(significant);
+    format!("{gain} x (by few visits, {low} to {high})")
 }
 
 /// Which kinds are shared and which are copied.
@@ -544,6 +556,12 @@ mod tests {
         assert!(reading(&sound).unwrap().contains("pinned at 1.00 GB/s"), "{:?}", reading(&sound));
         assert_eq!(reading(&wrong), None);
         assert_eq!([&sound, &wrong].map(|on| touching(on).height()), [2, 1]);
+    }
+
+    #[test]
+    fn a_range_is_called_one() {
+        let said = |has_interval| speed(Ratio { ends: [2.5, 2.0, 3.0], has_interval });
+        assert_eq!([said(true), said(false)], ["2.50 x [2.00, 3.00]", "2.50 x (by few visits, 2.00 to 3.00)"]);
     }
 
     /// 0.8 to 1.0 and 0.72 to 0.88 are 1.52 to 1.88 together; 0.5 to 1.3 and 0.3 to 1.3 are 0.8 to 2.6, which may be anything.
