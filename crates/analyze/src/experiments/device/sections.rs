@@ -240,7 +240,20 @@ fn kernels(on: &OnDevice) -> Table {
         table.right(action.kernel().unwrap_or_default(), sizes.iter().map(rate))
     };
     let ns = |&size: &Bytes| Some(significant(find(size, Action::Chase)?.ns?.value()));
-    Action::KERNELS.iter().fold(table, add).right("load\nns", sizes.iter().map(ns)).without_blanks()
+    let table = Action::KERNELS.iter().fold(table, add).right("load\nns", sizes.iter().map(ns)).without_blanks();
+    table.with_notes(within_cache(on, &sizes).into_iter().collect())
+}
+
+/// Which of these sets say nothing of the device's memory.
+fn within_cache(on: &OnDevice, sizes: &BTreeSet<Bytes>) -> Option<String> {
+    let (least, largest) = (sizes.first()?, sizes.last()?);
+    match on.device.as_ref()?.cache {
+        Some(cache) => {
+            (*least <= cache).then(|| format!("Sets of up to {cache} fit into the device's cache: their figures are the cache's."))
+        }
+        None => (least < largest)
+            .then(|| "The driver does not tell the size of the device's cache: figures of the smaller sets may be the cache's.".into()),
+    }
 }
 
 /// The same as curves, with what clock and bus of its memory allow and the size of its cache.
@@ -455,12 +468,15 @@ fn per_second(bps: f64) -> impl Display {
 }
 
 /// What the device's own memory moves, against what its clock and bus allow, and what a load of it takes: by the largest working set
-/// that was measured, where that does not fit into its cache.
+/// that was measured, where that does not fit into its cache; by the largest of all where the driver tells of no cache.
 fn own_memory(on: &OnDevice) -> Option<String> {
     let device = on.device.as_ref()?;
     let of = |action: Action| {
-        let row = on.measured_row(Buffer::Plain, action)?;
-        device.cache.is_none_or(|cache| 2 * cache.0 < row.case.working_set.0).then_some(row)
+        match device.cache {
+            Some(cache) => on.measured_row(Buffer::Plain, action).filter(|row| 2 * cache.0 < row.case.working_set.0),
+            // A smaller one may be the cache's.
+            None => on.row(Buffer::Plain, action),
+        }
     };
     let triad = of(Action::KernelTriad)?;
     let bps = triad.payload_bps?.value();
@@ -556,6 +572,39 @@ mod tests {
         assert!(reading(&sound).unwrap().contains("pinned at 1.00 GB/s"), "{:?}", reading(&sound));
         assert_eq!(reading(&wrong), None);
         assert_eq!([&sound, &wrong].map(|on| touching(on).height()), [2, 1]);
+    }
+
+    /// Of 96 and 768 MiB the larger was not measured: with a cache of 40 MiB the smaller one tells, with one of unknown size neither.
+    #[test]
+    fn what_may_lie_in_a_cache_is_not_called_memory() {
+        let on = |cache: Option<Bytes>, outcome| {
+            let row = |mib, outcome| {
+                let work = DeviceWork::new("cuda:0".parse().unwrap(), Buffer::Plain, Action::KernelTriad);
+                let case = Case::new(Work::Device(work), USUAL_MEMORY, vec![0], Bytes::mib(mib));
+                let (ns, rate) = (Cost::plain(1e6, 1e6, [1e6; 2]), Cost::plain(2e12, 2e12, [2e12; 2]));
+                let (ns, payload_bps) = (Some(ns), Some(rate));
+                DeviceRow::made_up(
+                    case,
+                    outcome,
+                    DeviceFigures { ns, payload_bps, beside_bps: None, sharing: None, obtained: None },
+                )
+            };
+            let device = Device { cache, ..Device::unknown("cuda:0".parse().unwrap()) };
+            let rows = vec![row(24, Status::Measured), row(96, Status::Measured), row(768, outcome)];
+            OnDevice { device: Some(device), rows, ..OnDevice::default() }
+        };
+        let said =
+            |cache, outcome| own_memory(&on(cache, outcome)).map(|said| said.split(" of").next().unwrap().to_string());
+        assert_eq!(said(Some(Bytes::mib(40)), Status::Unavailable).unwrap(), "On 96 MiB");
+        assert_eq!(said(None, Status::Unavailable), None);
+        assert_eq!(said(None, Status::Measured).unwrap(), "On 768 MiB");
+        let note = |cache| kernels(&on(cache, Status::Measured)).notes.join(" ");
+        assert_eq!(
+            note(Some(Bytes::mib(40))),
+            "Sets of up to 40 MiB fit into the device's cache: their figures are the cache's."
+        );
+        assert_eq!(note(Some(Bytes::mib(12))), "");
+        assert!(note(None).starts_with("The driver does not tell"), "{}", note(None));
     }
 
     #[test]
