@@ -167,7 +167,7 @@ pub(crate) fn element_note(element: Element) -> String {
     if element.is_usual() { String::new() } else { format!(", {element}") }
 }
 
-/// What a device's types of memory promise, and what each is measured as: a line a type.
+/// What a device's types of memory promise, and which kinds of buffers lie in each: a line a type.
 pub(crate) fn memory_types(device: &Device) -> Vec<String> {
     let types = &device.memory_types;
     let line = |(number, of): (u32, &MemoryType)| {
@@ -187,8 +187,8 @@ fn used_as(number: u32, types: &[MemoryType]) -> String {
     let is_visible = flags.contains(&MemoryFlag::HostVisible);
     let before = (0..number).zip(types).find(|(_, of)| of.flags == flags).map(|(before, _)| before);
     match (kinds.is_empty(), is_visible, before) {
-        (false, true, _) => format!("measured as {}", kinds.join(" and ")),
-        (false, false, _) => format!("the processor can't map it; measured as {}", kinds.join(" and ")),
+        (false, true, _) => format!("of kind {}", kinds.join(" and ")),
+        (false, false, _) => format!("the processor can't map it; of kind {}", kinds.join(" and ")),
         (true, _, Some(before)) => format!("not measured: its flags are those of type {before}, which comes first"),
         (true, false, None) => "not measured: the processor can't map it".into(),
         (true, true, None) => "not measured: a program must enable a feature to use it".into(),
@@ -217,8 +217,8 @@ mod tests {
             memory_types(&device),
             [
                 "vulkan:0: memory type 0 of heap 1 (2 GiB): no flags: not measured: the processor can't map it",
-                "vulkan:0: memory type 1 of heap 1 (2 GiB): device-local: the processor can't map it; measured as plain",
-                "vulkan:0: memory type 2 of heap 1 (2 GiB): host-visible, host-coherent: measured as coherent",
+                "vulkan:0: memory type 1 of heap 1 (2 GiB): device-local: the processor can't map it; of kind plain",
+                "vulkan:0: memory type 2 of heap 1 (2 GiB): host-visible, host-coherent: of kind coherent",
                 "vulkan:0: memory type 3 of heap 1 (2 GiB): host-visible, host-coherent: not measured: its flags are those of type 2, \
                  which comes first",
                 "vulkan:0: memory type 4 of heap 1 (2 GiB): host-visible, host-coherent, device-coherent: not measured: a program must \

@@ -34,18 +34,18 @@ fn devices_are_listed_as_their_driver_describes_them() {
     assert_eq!((silent[0].get("pci"), &silent[0]["driver"]), (None, &"".into()));
 }
 
-/// None is dropped without a word: what each is measured as, or why it is not.
+/// None is dropped without a word: which kinds of buffers lie in each, or why none does.
 #[test]
 fn every_type_of_memory_is_told() {
     let Some(output) = FAKE.run("", &["devices"]) else { return };
     let said = crate::common::on_one_line(&text(&output.stdout));
     for part in [
         "memory type 0 of heap 1 (4 GiB): no flags: not measured: the processor can't map it",
-        "memory type 1 of heap 0 (1 GiB): device-local: the processor can't map it; measured as plain",
-        "memory type 2 of heap 1 (4 GiB): host-visible, host-coherent: measured as coherent",
+        "memory type 1 of heap 0 (1 GiB): device-local: the processor can't map it; of kind plain",
+        "memory type 2 of heap 1 (4 GiB): host-visible, host-coherent: of kind coherent",
         "memory type 3 of heap 1 (4 GiB): host-visible, host-coherent: not measured: its flags are those of type 2",
-        "memory type 4 of heap 1 (4 GiB): host-visible, host-cached: measured as cached",
-        "memory type 6 of heap 0 (1 GiB): device-local, host-visible, host-coherent: measured as device-local+coherent",
+        "memory type 4 of heap 1 (4 GiB): host-visible, host-cached: of kind cached",
+        "memory type 6 of heap 0 (1 GiB): device-local, host-visible, host-coherent: of kind device-local+coherent",
         "host-coherent, device-coherent: not measured: a program must enable a feature",
     ] {
         assert!(said.contains(part), "{part}: {said}");

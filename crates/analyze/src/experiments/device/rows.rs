@@ -94,7 +94,9 @@ impl Metric for DeviceFigures {
     }
 
     fn kind(row: &DeviceRow) -> Option<String> {
-        Some(row.work().buffer.to_string())
+        let DeviceWork { buffer, action, .. } = row.work();
+        // A driver may run no kernels, and its plain buffers be there all the same.
+        Some(if action.is_on_own_memory() { "kernels of the device".into() } else { buffer.to_string() })
     }
 }
 
@@ -404,7 +406,7 @@ impl OnDevice {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::quality::Status;
+    use crate::quality::{Quality, Status};
     use membound_core::record::{Samples, Volume};
 
     fn visit(volume: Volume, ticks: &[u64], meanwhile: &[u64]) -> Measured {
@@ -438,6 +440,25 @@ mod tests {
         assert_eq!(ns(&visit(operation, &[600, 800], &[]), 1e9), [300.0, 400.0]);
         let loads = Volume { units: 4, unit: Unit::Access, ..Volume::default() };
         assert_eq!(ns(&visit(loads, &[800], &[]), 1e9), [100.0]);
+    }
+
+    /// A driver without kernels has plain buffers all the same.
+    #[test]
+    fn kernels_that_are_not_there_are_no_buffers() {
+        let row = |action| {
+            let work = Work::Device(DeviceWork::new("vulkan:0".parse().unwrap(), Buffer::Plain, action));
+            let case = Case::new(work, membound_core::case::USUAL_MEMORY, vec![0], Bytes::mib(1));
+            let (ns, payload_bps, beside_bps) = (None, None, None);
+            let figures = DeviceFigures { ns, payload_bps, beside_bps, sharing: None, obtained: None };
+            let row = DeviceRow::made_up(case, Status::Unavailable, figures);
+            DeviceRow { quality: Quality { reason: Some("no".into()), ..row.quality }, ..row }
+        };
+        let names = |actions: &[Action]| {
+            let rows: Vec<DeviceRow> = actions.iter().map(|action| row(*action)).collect();
+            crate::missing::reasons(&rows).into_iter().flat_map(|missing| missing.names).collect::<Vec<_>>()
+        };
+        assert_eq!(names(&[Action::KernelTriad, Action::Chase]), ["kernels of the device"]);
+        assert_eq!(names(&[Action::Allocate]), ["plain"]);
     }
 
     /// Of 1.5 to 1.9 in a few visits 1.1 to 2.3 can be; an interval is what it is.
