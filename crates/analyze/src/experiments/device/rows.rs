@@ -399,7 +399,15 @@ impl OnDevice {
 
     /// How the device shares a kind of buffer.
     pub fn sharing(&self, buffer: Buffer) -> Option<Sharing> {
-        self.rows.iter().filter(|row| row.work().buffer == buffer).find_map(|row| row.sharing)
+        self.tells_most(buffer, |row| row.sharing.is_some())?.sharing
+    }
+
+    /// Of the rows that tell of a kind of buffer that of one use, whose table it is told in, and the largest: what a driver makes of a
+    /// flag may depend on the size.
+    pub fn tells_most(&self, buffer: Buffer, tells: impl Fn(&DeviceRow) -> bool) -> Option<&DeviceRow> {
+        let is_use = |row: &DeviceRow| matches!(row.work().action, Action::Use | Action::UseWritten);
+        let of_kind = self.rows.iter().filter(|row| row.work().buffer == buffer && tells(row));
+        of_kind.max_by_key(|row| (is_use(row), row.case.working_set))
     }
 }
 
@@ -440,6 +448,26 @@ mod tests {
         assert_eq!(ns(&visit(operation, &[600, 800], &[]), 1e9), [300.0, 400.0]);
         let loads = Volume { units: 4, unit: Unit::Access, ..Volume::default() };
         assert_eq!(ns(&visit(loads, &[800], &[]), 1e9), [100.0]);
+    }
+
+    /// Buffers of 64 KiB are copied, those of 32 MiB of one use are shared.
+    #[test]
+    fn sharing_is_that_of_the_size_that_is_used() {
+        let row = |action, kib, sharing| {
+            let work = Work::Device(DeviceWork::new("opencl:0".parse().unwrap(), Buffer::AllocHost, action));
+            let case = Case::new(work, membound_core::case::USUAL_MEMORY, vec![0], Bytes::kib(kib));
+            let (ns, payload_bps, beside_bps) = (None, None, None);
+            let figures = DeviceFigures { ns, payload_bps, beside_bps, sharing, obtained: None };
+            DeviceRow::made_up(case, Status::Measured, figures)
+        };
+        let small = row(Action::Allocate, 64, Some(Sharing::Copied));
+        let large = row(Action::MapRead, 65536, Some(Sharing::OneWay));
+        let used = row(Action::Use, 32768, Some(Sharing::Same));
+        let unknown = row(Action::Use, 32768, None);
+        let sharing = |rows| OnDevice { rows, ..OnDevice::default() }.sharing(Buffer::AllocHost);
+        assert_eq!(sharing(vec![small.clone(), used, large.clone()]), Some(Sharing::Same));
+        assert_eq!(sharing(vec![small.clone(), unknown]), Some(Sharing::Copied));
+        assert_eq!(sharing(vec![large, small]), Some(Sharing::OneWay));
     }
 
     /// A driver without kernels has plain buffers all the same.

@@ -70,8 +70,8 @@ fn single_precision(on: &OnDevice) -> Option<String> {
 /// What was seen of each kind of buffer.
 fn evidence(on: &OnDevice) -> Vec<String> {
     let proofs = Buffer::of_devices().filter_map(|buffer| {
-        let of_kind = on.rows.iter().filter(|row| row.work().buffer == buffer);
-        let obtained = of_kind.filter_map(|row| row.obtained.as_ref()).find(|obtained| !obtained.proofs.is_empty())?;
+        let proves = |row: &DeviceRow| row.obtained.as_ref().is_some_and(|obtained| !obtained.proofs.is_empty());
+        let obtained = on.tells_most(buffer, proves)?.obtained.as_ref()?;
         let proof = |proof: &Proof| {
             let not = if proof.holds { "" } else { "not " };
             format!("{not}{} ({}: {})", proof.claim, proof.by, proof.seen)
