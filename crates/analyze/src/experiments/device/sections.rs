@@ -35,8 +35,9 @@ impl Answer for OnDevice {
             id: "device",
             title: self.device.as_ref().map_or_else(|| "A device's memory".into(), title),
             about: format!(
-                "A use: the processor fills the buffer, the device reads it; the first counts from asking for the buffer. What a \
-                 driver makes of a flag is seen by behaviour, not taken from the flag. Figures: {SPREAD_CAPTION}."
+                "A use: the processor fills the buffer, the device reads it; the first counts from asking for the buffer, and \
+                 touches memory that the program brings along for it; what is written from was touched before. What a driver makes of \
+                 a flag is seen by behaviour, not taken from the flag. Figures: {SPREAD_CAPTION}."
             ),
             sentences: self.sentences(),
             tables: tables.into_iter().filter(|table| table.height() > 0).collect(),
