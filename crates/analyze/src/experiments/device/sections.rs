@@ -358,8 +358,8 @@ fn kept_over_the_other(on: &OnDevice) -> Option<Chart> {
         };
         let mut points: Vec<Point> = of.filter_map(point).chain([(0.0, 100.0, 100.0, 100.0, 0)]).collect();
         points.order_by(|a, b| a.0.total_cmp(&b.0));
-        let name = on.kept.iter().find(|kept| kept.action == action).map_or("", agent);
-        Series { colour: index, symbol: index, ..line(name.into(), points) }
+        let name = agent(on.kept.iter().find(|kept| kept.action == action)?);
+        Some(Series { colour: index, symbol: index, ..line(name.into(), points) })
     };
     let whole = |x: f64| (x, 100.0 - x, 100.0 - x, 100.0 - x, 0);
     let shared = Series {
@@ -369,7 +369,8 @@ fn kept_over_the_other(on: &OnDevice) -> Option<Chart> {
         ..line("one path for both".into(), vec![whole(0.0), whole(100.0)])
     };
     let sides = [Action::HostTriad, Action::Copy];
-    let mut series: Vec<Series> = sides.into_iter().enumerate().map(|(index, action)| curve(index, action)).collect();
+    let mut series: Vec<Series> =
+        sides.into_iter().enumerate().filter_map(|(index, action)| curve(index, action)).collect();
     series.push(shared);
     let axis = |name: &'static str| Axis::new(name, "%", Scale::Linear);
     let about = "Above the dashed line more goes through than one of both gets alone: each has a path of its own, or does not fill it.";
