@@ -531,7 +531,7 @@ fn in_sum(triad: &Kept, copy: &Kept) -> String {
     const MORE_THAN_ALONE: f64 = 1.01;
     if let Some(faster) = [triad, copy].into_iter().find(|kept| kept.share.ends[1] > MORE_THAN_ALONE) {
         return format!(
-            ". Alone the {} was slower than beside: measured too short to compare, so there is no sum",
+            ". Alone the {} was slower than beside, which no sharing explains, so there is no sum",
             agent(faster)
         );
     }
