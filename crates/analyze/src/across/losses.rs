@@ -233,15 +233,16 @@ fn close_together(report: &Report) -> Option<Loss> {
 
 /// Threads that have less than their cores: caches feel it most.
 fn shared_cores(report: &Report) -> Option<Loss> {
-    let [ratio, low, high] = report.shared_cores.in_caches.filter(|_| report.shared_cores.are_seen())?;
-    let share = percent(report.shared_cores.share());
+    let shared = &report.shared_cores;
+    let [ratio, low, high] = shared.in_caches.filter(|_| shared.are_seen())?;
+    let share = percent(shared.share());
     Some(Loss {
         what: format!(
             "kernels of several threads in L1 and L2 while one has less than its core, as beside {share} of the samples"
         ),
         factor: [ratio, high, low].map(|ratio| 1.0 / ratio),
         than: "slower",
-        cure: cure::shared_core(report.machine.is_virtual()).into(),
+        cure: cure::shared_core(report.machine.is_virtual(), shared.are_of_others(report.host_states.as_ref())).into(),
     })
 }
 
@@ -264,8 +265,8 @@ fn small_caches(levels: &[Level]) -> Vec<Loss> {
 
 /// What the verdict knows beside these.
 fn causes(report: &Report) -> Vec<Loss> {
-    use CauseKind::{FewCores, PageSize, SharedCore, WriteAllocate};
-    const TOLD: [CauseKind; 4] = [WriteAllocate, PageSize, FewCores, SharedCore];
+    use CauseKind::{CoreNeighbour, FewCores, PageSize, SharedCore, WriteAllocate};
+    const TOLD: [CauseKind; 5] = [WriteAllocate, PageSize, FewCores, SharedCore, CoreNeighbour];
     let Some(gap) = &report.verdict.gap else { return Vec::new() };
     let loss = |cause: &Cause| {
         let factor = 1.0 + cause.gives_back_bps? / gap.reached_bps;

@@ -40,6 +40,8 @@ words! {
         Smt = "threads of one core",
         /// The host runs two of the CPUs on one core for a part of the time.
         SharedCore = "CPUs that share a core",
+        /// Others' threads run on the cores: another guest's, on the other hyperthread.
+        CoreNeighbour = "neighbour on the core",
         /// The kernel takes pages away to see who uses them.
         NumaBalancing = "NUMA balancing",
         /// The host, or the operating system, interrupts.

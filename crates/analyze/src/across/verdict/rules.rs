@@ -79,6 +79,7 @@ pub(crate) mod cure {
     pub const NUMA_BALANCING: &str = "sysctl kernel.numa_balancing=0, and pin threads and memory";
     const TIME_OF_GUEST: &str = "ask for dedicated cores, or for a host that interrupts its guests less (timers, interrupts); repeat when it is quiet";
     const SHARED_CORE: &str = "ask the host for whole cores (no two virtual CPUs of a guest on one core: pinned vCPUs, core scheduling), or repeat when it is quiet";
+    const CORE_NEIGHBOUR: &str = "ask the host to leave the other hyperthread of each core idle (whole cores, core scheduling, a dedicated host, or SMT off), or repeat when it is quiet";
     const TIME: &str = "keep other work and interrupts off these cores (isolcpus, irqbalance, systemd slices)";
     pub const NEIGHBOUR: &str = "repeat when others are quiet, or take the machine alone; pqos -m all shows who uses memory where that is allowed";
 
@@ -87,9 +88,13 @@ pub(crate) mod cure {
         if is_virtual { TIME_OF_GUEST } else { TIME }
     }
 
-    /// Threads have less than a core each.
-    pub fn shared_core(is_virtual: bool) -> &'static str {
-        if is_virtual { SHARED_CORE } else { TIME }
+    /// Threads have less than a core each, because of each other or of others.
+    pub fn shared_core(is_virtual: bool, are_others: bool) -> &'static str {
+        match (is_virtual, are_others) {
+            (false, _) => TIME,
+            (true, false) => SHARED_CORE,
+            (true, true) => CORE_NEIGHBOUR,
+        }
     }
 }
 
@@ -111,6 +116,7 @@ pub(crate) const RULES: &[(CauseKind, Rule)] = &[
     (CauseKind::Smt, smt),
     (CauseKind::NumaBalancing, numa_balancing),
     (CauseKind::SharedCore, shared_core),
+    (CauseKind::CoreNeighbour, core_neighbour),
     (CauseKind::TimeTaken, time_taken),
     (CauseKind::Neighbour, neighbour),
 ];
@@ -454,10 +460,19 @@ fn write_allocate(scene: &Scene<'_>) -> Option<Found> {
 }
 
 /// Threads that have less than their core, as probes beside samples tell: what it costs kernels in memory was measured, or nothing
-/// is said to be given back.
+/// is said to be given back. Here the run's own threads are on one core.
 fn shared_core(scene: &Scene<'_>) -> Option<Found> {
-    let (plain, shared) = (scene.plain, &scene.report.shared_cores);
-    if plain.threads() < 2 {
+    less_than_a_core(scene, false)
+}
+
+/// The same where others are on the cores.
+fn core_neighbour(scene: &Scene<'_>) -> Option<Found> {
+    less_than_a_core(scene, true)
+}
+
+fn less_than_a_core(scene: &Scene<'_>, are_others: bool) -> Option<Found> {
+    let (plain, shared, states) = (scene.plain, &scene.report.shared_cores, scene.report.host_states.as_ref());
+    if plain.threads() < 2 || shared.are_of_others(states) != are_others {
         return None;
     }
     let is_probed = shared.are_seen();
@@ -469,8 +484,16 @@ fn shared_core(scene: &Scene<'_>) -> Option<Found> {
     let mut evidence = Vec::new();
     evidence.extend(is_probed.then(|| {
         let share = percent(shared.share());
-        format!("beside {share} of the samples of several threads, a probe got less than its core")
+        let alone = shared
+            .share_alone()
+            .map_or(String::new(), |alone| format!(" and {} of those of one thread alone", percent(alone)));
+        format!("beside {share} of the samples of several threads{alone}, a probe got less than its core")
     }));
+    evidence.extend(
+        states
+            .filter(|_| are_others)
+            .map(|states| format!("the CPUs were far apart in {} of the visits", percent(1.0 - states.close_share()))),
+    );
     let (back, told) = match (is_probed, shared.in_memory) {
         (true, Some(ratio)) => {
             let lost = shared.share() * (1.0 - ratio[0]);
@@ -486,7 +509,8 @@ fn shared_core(scene: &Scene<'_>) -> Option<Found> {
         }
     };
     let test = format!("membound bandwidth --kernel load --size 16KiB --threads 1,{} --samples 1000", plain.threads());
-    told.then(|| found(evidence.join("; "), back, cure::shared_core(scene.report.machine.is_virtual()), test))?
+    let cure = cure::shared_core(scene.report.machine.is_virtual(), are_others);
+    told.then(|| found(evidence.join("; "), back, cure, test))?
 }
 
 /// Visits of several threads to caches of their own that run at about half their case's speed, while those of one thread do not.
