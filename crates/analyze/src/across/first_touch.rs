@@ -19,6 +19,9 @@ pub struct FirstTouchSpeed {
     pub thread_bps: [f64; 3],
     /// Those visits.
     pub visits: usize,
+    /// Each of them: bytes of all threads, bytes of one, seconds.
+    #[serde(skip)]
+    each: Vec<(u64, f64, f64)>,
 }
 
 /// Of a thread; less is over before the clock of a core is what it will be.
@@ -36,14 +39,24 @@ impl FirstTouchSpeed {
     /// Of visits by so many threads each.
     fn over(visits: &[(u64, record::FirstTouch)], hz: f64) -> Option<FirstTouchSpeed> {
         let own = |(threads, touched): &(u64, record::FirstTouch)| {
-            ((touched.bytes / threads) as f64, touched.ticks as f64 / hz)
+            (touched.bytes, (touched.bytes / threads) as f64, touched.ticks as f64 / hz)
         };
-        let much: Vec<(f64, f64)> = visits.iter().map(own).filter(|(own, s)| *own >= MUCH && *s > 0.0).collect();
-        let (own, seconds) = much.iter().fold((0.0, 0.0), |all, one| (all.0 + one.0, all.1 + one.1));
-        let rates = || much.iter().map(|(own, seconds)| own / seconds);
+        let much = visits.iter().map(own).filter(|(_, own, s)| *own >= MUCH && *s > 0.0).collect();
         let bytes = Bytes(visits.iter().map(|(_, touched)| touched.bytes).sum());
+        FirstTouchSpeed::of_each(bytes, much)
+    }
+
+    fn of_each(bytes: Bytes, each: Vec<(u64, f64, f64)>) -> Option<FirstTouchSpeed> {
+        let (own, seconds) = each.iter().fold((0.0, 0.0), |all, one| (all.0 + one.1, all.1 + one.2));
+        let rates = || each.iter().map(|(_, own, seconds)| own / seconds);
         let thread_bps = [own / seconds, rates().fold(f64::INFINITY, f64::min), rates().fold(0.0, f64::max)];
-        (!much.is_empty()).then_some(FirstTouchSpeed { bytes, thread_bps, visits: much.len() })
+        (!each.is_empty()).then(|| FirstTouchSpeed { bytes, thread_bps, visits: each.len(), each })
+    }
+
+    /// Of the visits alone that were slower than this, and of what they touched.
+    pub(crate) fn slower_than(&self, bps: f64) -> Option<FirstTouchSpeed> {
+        let slow: Vec<_> = self.each.iter().copied().filter(|(_, own, seconds)| own / seconds < bps).collect();
+        FirstTouchSpeed::of_each(Bytes(slow.iter().map(|(bytes, ..)| bytes).sum()), slow)
     }
 
     /// Its speed in words.
@@ -69,10 +82,12 @@ mod tests {
         let visits = [(1, touched(128, 1000)), (2, touched(256, 500)), (2, touched(4, 500))];
         let found = FirstTouchSpeed::over(&visits, 1000.0).unwrap();
         let second = f64::from(128 << 20);
-        assert_eq!(
-            found,
-            FirstTouchSpeed { bytes: Bytes::mib(388), thread_bps: [second / 0.75, second, 2.0 * second], visits: 2 }
-        );
+        assert_eq!((found.bytes, found.visits), (Bytes::mib(388), 2));
+        assert_eq!(found.thread_bps, [second / 0.75, second, 2.0 * second]);
+        // One visit of 128 MiB in a second, and one of twice as much in half of it.
+        let slow = found.slower_than(1.5 * second).unwrap();
+        assert_eq!((slow.bytes, slow.visits, slow.thread_bps), (Bytes::mib(128), 1, [second; 3]));
+        assert_eq!(found.slower_than(second), None);
         assert_eq!(found.rate(), "0.179 GB/s per thread (0.134 to 0.268 in 2 visits)");
     }
 }

@@ -140,15 +140,18 @@ fn taken_back(report: &Report, at_hand: Option<f64>, store: Rate) -> Option<Loss
     /// No system clears pages as slowly as this.
     const SLOW: f64 = 1e9;
     let touched = report.first_touch.as_ref()?;
-    let is_slow = touched.thread_bps[0] < at_hand.map_or(SLOW, |at_hand| at_hand / 2.0).min(SLOW);
-    (is_slow && report.machine.is_virtual()).then(|| Loss {
+    let slow = at_hand.map_or(SLOW, |at_hand| at_hand / 2.0).min(SLOW);
+    // A run that was mostly fast lost little.
+    let found = touched.slower_than(slow).filter(|_| touched.thread_bps[0] < slow && report.machine.is_virtual())?;
+    let [mean, low, high] = found.thread_bps;
+    Some(Loss {
         what: format!(
-            "first touch of {} that the host had taken back, at {}, against storing to it again",
-            touched.bytes,
-            touched.rate()
+            "first touch of {} as if the host had taken it back, at {}, against storing to it again",
+            found.bytes,
+            found.rate()
         ),
-        // All of the run's bytes by all of its time: what visits differ by is told beside it.
-        factor: [store.value() / touched.thread_bps[0]; 3],
+        // The bytes of these visits by their time, and the range of visits.
+        factor: [mean, high, low].map(|bps| store.value() / bps),
         than: "slower",
         cure: "keep and reuse buffers, and let all threads touch their part; the host needs preallocated memory, without free page \
                reporting or a balloon"

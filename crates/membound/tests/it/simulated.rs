@@ -365,7 +365,7 @@ fn first_touch_of_memory_that_a_host_took_back_is_a_loss() {
         let Outcome::Measured(measured) = &mut record.measurements[at].outcome else { panic!() };
         measured.samples.first_touch = Some(FirstTouch { bytes: 2 << 30, ticks: (seconds * hz) as u64 });
         let report = model::report(&record);
-        losses(&report).into_iter().find(|loss| loss.what.contains("had taken back"))
+        losses(&report).into_iter().find(|loss| loss.what.contains("had taken it back"))
     };
     let slow = loss(4.0).unwrap();
     assert!(slow.what.starts_with("first touch of 2 GiB") && slow.what.contains("0.268 GB/s per thread"), "{slow:?}");
