@@ -710,8 +710,13 @@ impl Roofline {
     pub fn peak(&self, threads: usize) -> Option<f64> {
         let ours = |ceiling: &&ArithmeticCeiling| ceiling.threads == threads && ceiling.element == Element::Double;
         let ours = || self.arithmetic.iter().filter(ours);
-        let measured = ours().filter_map(|ceiling| Some(ceiling.measured?.best)).reduce(f64::max);
-        measured.or_else(|| ours().filter_map(|ceiling| ceiling.specified).reduce(f64::max))
+        self.measured_peak(threads).or_else(|| ours().filter_map(|ceiling| ceiling.specified).reduce(f64::max))
+    }
+
+    fn measured_peak(&self, threads: usize) -> Option<f64> {
+        let ours = |ceiling: &&ArithmeticCeiling| ceiling.threads == threads && ceiling.element == Element::Double;
+        let ours = self.arithmetic.iter().filter(ours);
+        ours.filter_map(|ceiling| Some(ceiling.measured?.best)).reduce(f64::max)
     }
 
     /// Most bus bytes a second of so many threads from memory.
@@ -727,9 +732,11 @@ impl Roofline {
         let mut answer = String::new();
         let ridge = self.threads().last().and_then(|&all| Some((all, self.peak(all)?, self.memory(all)?)));
         if let Some((all, peak, memory)) = ridge {
+            // Tables show what is undisturbed, which is less.
+            let best = if self.measured_peak(all).is_some() { "in the best samples" } else { "at best" };
             let [they_do, get] = if all == 1 { ["it does", "gets"] } else { ["they do", "get"] };
             answer = format!(
-                "From memory, {} can only be fully used by loops with more than {} flops for each byte of the bus: at best {they_do} \
+                "From memory, {} can only be fully used by loops with more than {} flops for each byte of the bus: {best} {they_do} \
                  {} GF/s and {get} {} GB/s (machine balance {} B/flop). ",
                 threads_word(all),
                 significant(peak / memory),
