@@ -36,8 +36,8 @@ fn section(kinds: &Kinds) -> Section {
         title: format!("Memory kinds, a buffer of {}, {}{element}", kinds.bytes, threads(kinds.threads)),
         about: format!(
             "First and later: a copy to the buffer from regular memory; first counts from asking for the memory: mapping, page \
-             faults, zeroing. Then GB/s of later copies ({SPREAD_CAPTION}) and of each way of touching the buffer \
-             alone. What a kind is was read back or proved, never taken on trust."
+             faults, zeroing. Then GB/s of later copies, each byte counted once though it is read and written ({SPREAD_CAPTION}), and of \
+             each way of touching the buffer alone. What a kind is was read back or proved, never taken on trust."
         ),
         sentences: sentences(kinds),
         tables: if measured.is_empty() { Vec::new() } else { vec![table(kinds, &measured)] },
