@@ -50,7 +50,7 @@ impl FirstTouchSpeed {
         let (own, seconds) = each.iter().fold((0.0, 0.0), |all, one| (all.0 + one.1, all.1 + one.2));
         let rates = || each.iter().map(|(_, own, seconds)| own / seconds);
         let thread_bps = [own / seconds, rates().fold(f64::INFINITY, f64::min), rates().fold(0.0, f64::max)];
-        (!each.is_empty()).then(|| FirstTouchSpeed { bytes, thread_bps, visits: each.len(), each })
+        (!each.is_empty()).then_some(FirstTouchSpeed { bytes, thread_bps, visits: each.len(), each })
     }
 
     /// Of the visits alone that were slower than this, and of what they touched.
