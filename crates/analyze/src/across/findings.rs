@@ -1,5 +1,7 @@
 //! Sentences: the answer, and what limits or disturbs it.
 
+use std::collections::BTreeMap;
+
 use crate::across::limits;
 use crate::experiments::bandwidth::rows::BandwidthRow;
 use crate::flag::Flag;
@@ -7,6 +9,7 @@ use crate::quality::{Quality, Status};
 use crate::report::Report;
 use crate::visits::Visits;
 use crate::warning::Warning;
+use membound_core::case::Case;
 use membound_core::in_order::distinct;
 use membound_core::memory::behaviour::IGNORED;
 use membound_core::units::counted;
@@ -67,13 +70,23 @@ fn faults(report: &Report) -> Vec<Words> {
     found
 }
 
-/// How far each case's figures can be trusted.
-fn qualities(report: &Report) -> Vec<&Quality> {
-    let own = report.any_rows().filter(|row| !row.is_repeated()).filter_map(|row| row.quality());
-    own.filter(|quality| quality.samples > 0).collect()
+/// How far each case's figures can be trusted: a case may have several rows.
+fn qualities(report: &Report) -> Vec<Vec<&Quality>> {
+    let own = report.any_rows().filter(|row| !row.is_repeated());
+    let mut cases: BTreeMap<&Case, Vec<&Quality>> = BTreeMap::new();
+    for (case, quality) in own.filter_map(|row| Some((row.case()?, row.quality()?))) {
+        if quality.samples > 0 {
+            cases.entry(case).or_default().push(quality);
+        }
+    }
+    cases.into_values().collect()
 }
 
-/// A flag that at least this share of rows carries is worth a warning of its own.
+fn count(cases: &[Vec<&Quality>], flag: Flag) -> usize {
+    cases.iter().filter(|rows| rows.iter().any(|quality| quality.has(flag))).count()
+}
+
+/// A flag that at least this share of cases carries is worth a warning of its own.
 const MANY: f64 = 0.05;
 
 fn flagged(report: &Report) -> Vec<Words> {
@@ -92,9 +105,9 @@ fn flagged(report: &Report) -> Vec<Words> {
         (Flag::PagesDiffer, "other pages were obtained than asked for"),
     ];
     for (flag, seen) in about {
-        let rows = all.iter().filter(|quality| quality.has(flag)).count();
-        if rows as f64 > MANY * measured as f64 {
-            found.push(words(format!("{seen} ({rows} of {measured} cases)"), flag.cure()));
+        let cases = count(&all, flag);
+        if cases as f64 > MANY * measured as f64 {
+            found.push(words(format!("{seen} ({cases} of {measured} cases)"), flag.cure()));
         }
     }
     found
@@ -160,7 +173,7 @@ fn unfinished(report: &Report, visits: &Visits<'_>) -> Vec<Words> {
         }
     }
     let all = qualities(report);
-    let wide = all.iter().filter(|quality| quality.has(Flag::WideInterval)).count();
+    let wide = count(&all, Flag::WideInterval);
     if wide > 0 {
         found.push(words(
             format!("{wide} of {} cases have intervals wider than ±5 %", all.len()),
