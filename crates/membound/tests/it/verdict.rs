@@ -160,6 +160,21 @@ fn an_idle_cache_before_the_same_memory_promises_nothing() {
     assert!(cause.evidence.starts_with("8 of 16 cores ran, on 1 of 2 last-level caches"), "{cause:?}");
 }
 
+/// Stores alone are faster than what also reads, and bound the triad only where no other loop of its mix was faster.
+#[test]
+fn the_limit_that_was_measured_has_the_mix_of_the_plain_case() {
+    let limit = |others: &[(&str, f64)]| {
+        let nt = others.iter().map(|(name, bps)| visit(&kernel(name, StoreKind::Nt, 4, Bytes::gib(1)), *bps, &[]));
+        let plain = visit(&kernel("triad", StoreKind::Regular, 4, Bytes::gib(1)), 30e9, &[]);
+        let verdict = of_visits(Machines::default().of((1, 4, 1)), nt.chain([plain]).collect());
+        let gap = verdict.gap.unwrap();
+        (gap.limit_bps / 1e9).round()
+    };
+    assert_eq!(limit(&[("store", 45e9), ("triad", 39e9)]), 39.0);
+    assert_eq!(limit(&[("store", 45e9), ("triad", 28e9)]), 45.0);
+    assert_eq!(limit(&[("store", 45e9)]), 45.0);
+}
+
 /// Seven threads in base pages are slow: that is no step from which huge pages rise.
 #[test]
 fn other_memory_is_no_step_of_a_rising_curve() {
