@@ -107,9 +107,13 @@ impl SharedCores {
     /// Whether it is others who use the cores: the run's own threads, on one core, explain less than half of it. They can't where the
     /// host had them far apart, and one thread alone has none beside it.
     pub(crate) fn are_of_others(&self, states: Option<&HostStates>) -> bool {
-        let half = self.share() / 2.0;
-        let are_apart = states.is_some_and(|states| states.close_share() < half);
-        self.are_seen() && (are_apart || self.share_alone().is_some() && self.expected >= half)
+        let is_alone_alike = self.share_alone().is_some() && self.expected >= self.share() / 2.0;
+        self.are_seen() && (is_alone_alike || states.is_some_and(|states| self.are_apart(states)))
+    }
+
+    /// Whether the host had the CPUs close together too seldom for half of it.
+    pub(crate) fn are_apart(&self, states: &HostStates) -> bool {
+        states.close_share() < self.share() / 2.0
     }
 }
 

@@ -491,7 +491,7 @@ fn less_than_a_core(scene: &Scene<'_>, are_others: bool) -> Option<Found> {
     }));
     evidence.extend(
         states
-            .filter(|_| are_others)
+            .filter(|states| are_others && shared.are_apart(states))
             .map(|states| format!("the CPUs were far apart in {} of the visits", percent(1.0 - states.close_share()))),
     );
     let (back, told) = match (is_probed, shared.in_memory) {

@@ -99,10 +99,12 @@ impl<'a> Scene<'a> {
             sure.or_else(|| best_of(&mut rows.iter()))
         };
         // Memory that turns between reads and writes moves less than one way alone. Where no other loop of that mix was faster, its
-        // limit is what any loop shows.
-        let own_mix: Vec<&BandwidthRow> = alike.iter().copied().filter(|row| is_same_mix(row, plain)).collect();
-        let own = best_in(&own_mix).filter(|best| rate(best) > reached_bps);
-        let best = own.or_else(|| best_in(&alike)).unwrap_or(plain);
+        // limit is what any loop shows. Nor is fewer threads' figure, however sure, one of all.
+        let is_own = |row: &&BandwidthRow| {
+            is_same_mix(row, plain) && row.threads() == plain.threads() && rate(row) > reached_bps
+        };
+        let own: Vec<&BandwidthRow> = alike.iter().copied().filter(is_own).collect();
+        let best = best_in(&own).or_else(|| best_in(&alike)).unwrap_or(plain);
         let measured = || {
             let ran = what_ran(best.kernel(), best.store(), best.threads());
             let size = match best.case.working_set {
