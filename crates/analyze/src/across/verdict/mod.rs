@@ -4,8 +4,9 @@
 //! *The plain case* is what a program does that nobody tuned: the triad with regular stores, in memory, by as many threads as
 //! were measured. *The gap* is the limit less what the plain case reaches, both in payload bytes a second: a program wants
 //! its payload, and a write-allocate is one of the causes. The limit is the peak of the memory where that is known, else
-//! the best that a loop by as many threads with as many reads to each write reached in memory (where none was faster, any loop). *A cause's share* is what its own experiment shows it to give back, against
-//! the gap. Causes overlap, and what lies between the best and the peak may have no cure, so shares need not add up to one.
+//! the best that a loop by as many threads with as many reads to each write reached in memory (where none was faster, any loop). *A
+//! cause's share* is what its own experiment shows it to give back, against the gap. Causes overlap, and what lies between the best
+//! and the peak may have no cure, so shares need not add up to one.
 
 pub mod diagnosis;
 pub mod rules;
