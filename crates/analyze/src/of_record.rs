@@ -6,8 +6,8 @@ use crate::across::roofline::Roofline;
 use crate::across::shared_cores::SharedCores;
 use crate::across::verdict::diagnosis::Diagnosis;
 use crate::experiments::bandwidth;
-use crate::experiments::bandwidth::rows::BandwidthRow;
-use crate::experiments::kinds::rows::Pass;
+use crate::experiments::bandwidth::rows::{BandwidthRow, FirstUse};
+use crate::experiments::kinds::rows::{First, Pass};
 use crate::experiments::latency::chases::Chases;
 use crate::hierarchy::names::{Level, Levels, assumed, named};
 use crate::rate::Rate;
@@ -129,7 +129,7 @@ fn passes(rows: &[BandwidthRow]) -> Vec<Pass<'_>> {
             case: &row.case,
             quality: &row.quality,
             payload_bps: row.payload_bps,
-            first_use: row.first_use,
+            first_use: row.first_use.map(|FirstUse { total_s, map_s, faults }| First { total_s, map_s, faults }),
             obtained: row.obtained.as_ref(),
             batches: &row.batches,
         }

@@ -28,3 +28,14 @@ pub(crate) fn latencies<'a>(table: Table, levels: impl IntoIterator<Item = &'a L
         .right("cycles", all.iter().map(|latency| (*latency)?.cycles.map(significant)))
         .right("disturbed", all.iter().map(|latency| (*latency)?.disturbed_ns.map(with_spread)))
 }
+
+/// What `disturbed` is in a table of latencies, where some level has it: `. In the last cache ns is ...`.
+pub(crate) fn hits(levels: &[Level]) -> &'static str {
+    let is_hit = levels.iter().any(|level| level.latency.is_some_and(|latency| latency.disturbed_ns.is_some()));
+    if is_hit {
+        ". In the last cache ns is a hit, right after the working set was read; disturbed is without that, with what others \
+         evict meanwhile. A wide level's ns is that of its first two octaves: it rises with the number of pages"
+    } else {
+        ""
+    }
+}

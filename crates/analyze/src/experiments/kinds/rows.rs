@@ -4,7 +4,6 @@
 //! the pass, faults and all.
 
 use crate::break_even::{BreakEven, break_even};
-use crate::experiments::bandwidth::rows::FirstUse;
 use crate::quality::{Quality, is_thp};
 use crate::rate::{Cost, Rate};
 use membound_core::case::{Case, Protocol};
@@ -17,6 +16,17 @@ use membound_core::memory::{MemoryKind, MemorySpec, Obtained};
 use membound_core::stats::compare;
 use membound_core::units::{Bytes, percent};
 
+/// What a first use took.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct First {
+    /// Seconds, with mapping.
+    pub total_s: Cost,
+    /// Seconds of mapping.
+    pub map_s: f64,
+    /// Page faults of the pass.
+    pub faults: f64,
+}
+
 /// What came of a kernel, as it is handed in: figures of all kernels are worked out elsewhere.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Pass<'a> {
@@ -27,7 +37,7 @@ pub(crate) struct Pass<'a> {
     /// Payload bytes per second.
     pub payload_bps: Option<Rate>,
     /// What a first use took.
-    pub first_use: Option<FirstUse>,
+    pub first_use: Option<First>,
     /// Memory obtained.
     pub obtained: Option<&'a Obtained>,
     /// Payload B/s of each sample of each visit.
@@ -175,7 +185,7 @@ fn kind(passes: &[Pass<'_>], memory: MemorySpec, against: Option<MemorySpec>, by
 }
 
 /// A driver's pages are there once it has mapped them: what the few faults cost, the time of a pass does not show.
-fn fault_ns(kind: MemoryKind, first: FirstUse, steady_s: Cost) -> Option<f64> {
+fn fault_ns(kind: MemoryKind, first: First, steady_s: Cost) -> Option<f64> {
     use MemoryKind::{Bar, BarWc, DmaHeap, DmaHeapUncached, Udmabuf};
     let is_of_a_driver = matches!(kind, Bar | BarWc | DmaHeap | DmaHeapUncached | Udmabuf);
     let more = (first.total_s.value() - first.map_s - steady_s.value()) * 1e9;
@@ -260,10 +270,10 @@ mod tests {
     #[test]
     fn mapping_is_no_fault() {
         let cost = |seconds: f64| Cost::plain(seconds, seconds, [seconds; 2]);
-        let first = FirstUse { total_s: cost(5e-3), map_s: 1e-3, faults: 1000.0 };
+        let first = First { total_s: cost(5e-3), map_s: 1e-3, faults: 1000.0 };
         let found = fault_ns(MemoryKind::Base, first, cost(2e-3)).unwrap();
         assert!((found - 2000.0).abs() < 1e-6, "{found}");
-        assert_eq!(fault_ns(MemoryKind::DmaHeap, FirstUse { faults: 16.0, ..first }, cost(2e-3)), None);
-        assert_eq!(fault_ns(MemoryKind::Base, FirstUse { faults: 0.0, ..first }, cost(2e-3)), None);
+        assert_eq!(fault_ns(MemoryKind::DmaHeap, First { faults: 16.0, ..first }, cost(2e-3)), None);
+        assert_eq!(fault_ns(MemoryKind::Base, First { faults: 0.0, ..first }, cost(2e-3)), None);
     }
 }

@@ -250,7 +250,7 @@ mod tests {
     /// 84.3 ns among sets of an L2 that takes 5.24 ns; 15 is less than three times that. Other orders have times of their own.
     #[test]
     fn a_chase_far_off_its_level_is_an_outlier() {
-        let latency = Some(LevelLatency { ns: [5.24; 3], cycles: None, disturbed_ns: None });
+        let latency = Some(LevelLatency { ends: Ends::Ci95, ns: [5.24; 3], cycles: None, disturbed_ns: None });
         let levels = [Level { name: "L2".into(), latency, ..Level::default() }];
         let row = |order, ns: f64| {
             let case =

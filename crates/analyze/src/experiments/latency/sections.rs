@@ -11,7 +11,7 @@ use crate::experiments::latency::parallelism::{ParallelPoint, Parallelism};
 use crate::experiments::latency::rows::LatencyRow;
 use crate::experiments::latency::translation::TranslationLevel;
 use crate::hierarchy::names::{Level, LevelLatency};
-use crate::hierarchy::table::{latencies, sizes};
+use crate::hierarchy::table::{hits, latencies, sizes};
 use crate::missing::reasons;
 use crate::rate::Cost;
 use crate::section::{Section, Table};
@@ -139,17 +139,6 @@ fn map_sentence(latency: &Latency) -> Option<String> {
     };
     let parts: Vec<String> = latency.map.iter().map(of_line).collect();
     (!parts.is_empty()).then(|| format!("Memory latency from CPU to node: {}.", parts.join("; ")))
-}
-
-/// What `disturbed` is in a table of latencies, where some level has it: `. In the last cache ns is ...`.
-pub(crate) fn hits(levels: &[Level]) -> &'static str {
-    let is_hit = levels.iter().any(|level| level.latency.is_some_and(|latency| latency.disturbed_ns.is_some()));
-    if is_hit {
-        ". In the last cache ns is a hit, right after the working set was read; disturbed is without that, with what others \
-         evict meanwhile. A wide level's ns is that of its first two octaves: it rises with the number of pages"
-    } else {
-        ""
-    }
 }
 
 /// The ladder, where no other table has it.

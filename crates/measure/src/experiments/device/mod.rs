@@ -16,7 +16,7 @@ use crate::bench::{Codes, Tools, compile, measured, volume as volume_of};
 use crate::driver::Driver;
 use crate::driver::tools::HostTools;
 use crate::experiments::device::buffers::Maker;
-use crate::experiments::device::operations::{Operation, on_the_host};
+use crate::experiments::device::operations::{CONTENDED_SAMPLE, Operation, on_the_host};
 use crate::experiments::device::sampler::Sampler;
 use crate::no_visit::NoVisit;
 use crate::schedule::Quota;
@@ -34,8 +34,6 @@ use membound_core::work::device::{Action, Buffer, DeviceWork};
 
 /// A command is given and waited for in some 10 us, of which no sample should be made.
 const SAMPLE: Duration = Duration::from_millis(1);
-/// The other side must have done several pieces of its own work meanwhile; alone it is the same.
-const CONTENDED_SAMPLE: Duration = Duration::from_millis(100);
 
 /// What visits to a device's cases share.
 pub(crate) struct DeviceBench<D: Driver> {

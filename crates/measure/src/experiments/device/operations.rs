@@ -6,7 +6,6 @@ use crate::bench::OverSlices;
 use crate::code::Executable;
 use crate::driver::host_memory::HostMemory;
 use crate::driver::{Access, Copying, Driver, Kernels, Loop, Memory, SCALAR};
-use crate::experiments::device::CONTENDED_SAMPLE;
 use crate::experiments::device::buffers::{Maker, stays_mapped};
 use crate::no_visit::NoVisit;
 use membound_core::case::{Case, Protocol};
@@ -16,6 +15,8 @@ use membound_core::kernel::chase::{Chase, Cycle, Order};
 use membound_core::units::Bytes;
 use membound_core::work::device::{Action, Buffer};
 
+/// A sample of one side beside the other, which must have done several pieces of its own work meanwhile; alone it is the same.
+pub(super) const CONTENDED_SAMPLE: Duration = Duration::from_millis(100);
 /// Of the order of a chase: the same in every visit.
 const SEED: u64 = 1;
 /// No first cache of a device is larger. Each launch finds it empty, and a pass that fills it takes as long as eight others.

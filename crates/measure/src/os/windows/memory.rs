@@ -15,10 +15,10 @@ use windows_sys::Win32::System::Memory::{
     PAGE_READONLY, PAGE_READWRITE, PAGE_WRITECOMBINE, VirtualAlloc, VirtualAllocExNuma, VirtualFree, VirtualLock,
     VirtualProtect,
 };
-use windows_sys::Win32::System::SystemInformation::{GetSystemInfo, SYSTEM_INFO};
 use windows_sys::Win32::System::Threading::{GetCurrentProcess, GetProcessWorkingSetSize, SetProcessWorkingSetSize};
 
 use super::checked;
+pub(crate) use super::system::base_page;
 
 /// Memory types that programs may ask for.
 pub(crate) const TYPES: &[MemoryKind] = &[MemoryKind::Wb, MemoryKind::Wc, MemoryKind::Uc];
@@ -102,17 +102,6 @@ pub(crate) fn allocate(bytes: usize) -> io::Result<usize> {
 pub(crate) unsafe fn free(start: usize) {
     // SAFETY: as promised.
     unsafe { libc::free(start as *mut libc::c_void) };
-}
-
-/// Bytes of a page of the processor's page tables.
-pub(crate) fn base_page() -> usize {
-    // SAFETY: all-zero is a valid value of the struct, which the call fills.
-    let about = unsafe {
-        let mut about: SYSTEM_INFO = std::mem::zeroed();
-        GetSystemInfo(&mut about);
-        about
-    };
-    Some(about.dwPageSize as usize).filter(|page| page.is_power_of_two()).unwrap_or(4096)
 }
 
 /// Copies code to fresh pages, then makes them read-and-execute: never both writable and executable.

@@ -15,8 +15,8 @@ use windows_sys::Win32::Security::{
 use windows_sys::Win32::System::ProcessStatus::{ENUM_PAGE_FILE_INFORMATION, K32EnumPageFilesW};
 use windows_sys::Win32::System::Registry::{HKEY_LOCAL_MACHINE, RRF_RT_REG_DWORD, RRF_RT_REG_SZ, RegGetValueW};
 use windows_sys::Win32::System::SystemInformation::{
-    ComputerNameDnsHostname, GetComputerNameExW, GetLogicalProcessorInformationEx, GlobalMemoryStatusEx,
-    MEMORYSTATUSEX, RelationAll,
+    ComputerNameDnsHostname, GetComputerNameExW, GetLogicalProcessorInformationEx, GetSystemInfo, GlobalMemoryStatusEx,
+    MEMORYSTATUSEX, RelationAll, SYSTEM_INFO,
 };
 use windows_sys::Win32::System::Threading::{GetCurrentProcess, GetNumaAvailableMemoryNodeEx, OpenProcessToken};
 use windows_sys::core::{BOOL, PCWSTR};
@@ -84,8 +84,19 @@ pub(super) fn page_files() -> Option<(u64, u64)> {
     let mut pages = (0u64, 0u64);
     // SAFETY: `add` has the signature asked for and is called before this returns, with the numbers that it adds to.
     let is_told = unsafe { K32EnumPageFilesW(Some(add), (&raw mut pages).cast()) } != 0;
-    let page = super::memory::base_page() as u64;
+    let page = base_page() as u64;
     is_told.then_some((pages.0 * page, pages.1 * page))
+}
+
+/// Bytes of a page of the processor's page tables.
+pub(crate) fn base_page() -> usize {
+    // SAFETY: all-zero is a valid value of the struct, which the call fills.
+    let about = unsafe {
+        let mut about: SYSTEM_INFO = std::mem::zeroed();
+        GetSystemInfo(&mut about);
+        about
+    };
+    Some(about.dwPageSize as usize).filter(|page| page.is_power_of_two()).unwrap_or(4096)
 }
 
 /// Free memory of a node, in bytes.
