@@ -466,10 +466,24 @@ fn instructions_for_lines_that_are_not_there_are_refused() {
             let address = (line.as_mut_ptr() as u64).next_multiple_of(64);
             (call.pointers[0], call.pointers[1], call.vectors) = (address, address, 1);
             // SAFETY: the line at the address lies in `line`, which nobody else uses; the call is to end before it is written.
-            let fault = unsafe { Executable::new(&code).unwrap().run(&mut call) }.unwrap_err().to_string();
-            assert!(fault.contains("an instruction this processor does not have"), "{by:?}: {fault}");
+            let ran = unsafe { Executable::new(&code).unwrap().run(&mut call) };
+            match ran.map_err(|fault| fault.to_string()) {
+                // A hypervisor may hide what the processor has (movdir64b, on an Emerald Rapids guest): then it does its work.
+                Ok(()) => assert!(is_virtual() && line == [0; 16], "{by:?} ran: {line:?}"),
+                Err(fault) => assert!(fault.contains("an instruction this processor does not have"), "{by:?}: {fault}"),
+            }
         }
     }
+}
+
+#[cfg(target_arch = "x86_64")]
+fn is_virtual() -> bool {
+    raw_cpuid::CpuId::new().get_feature_info().is_some_and(|features| features.has_hypervisor())
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+fn is_virtual() -> bool {
+    false
 }
 
 proptest! {
