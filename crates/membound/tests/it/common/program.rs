@@ -25,6 +25,17 @@ pub fn tried<A: AsRef<OsStr>>(arguments: &[A]) -> (Option<i32>, String, String) 
     (output.status.code(), text(&output.stdout), text(&output.stderr))
 }
 
+/// Whether a run that was told to be short did not come to its end: beside others a visit can take several times as long as it was
+/// planned to, which the run says. What it lacks then is no fault.
+pub fn lacked_time(stderr: &str) -> bool {
+    let said =
+        ["stopped after twice its budget", "ended by its watchdog", "did not end within", "give a longer --budget"];
+    said.iter().any(|part| stderr.contains(part))
+}
+
+/// Why a test skips what a run lacks whose time ended.
+pub const TOO_BUSY: &str = "this machine is too busy for a run as short as this";
+
 /// What it wrote, which is always UTF-8.
 pub fn text(bytes: &[u8]) -> String {
     String::from_utf8(bytes.to_vec()).unwrap()
