@@ -21,6 +21,8 @@ const WORKING_SETS: [Bytes; 6] =
     [Bytes::kib(96), Bytes::kib(768), Bytes::mib(6), Bytes::mib(24), Bytes::mib(96), Bytes::mib(768)];
 /// The smallest working set of a chase.
 const LEAST_CHASED: Bytes = Bytes::kib(32);
+/// A working set that is nearer to another than this shows nothing more, and a chase over gigabytes takes seconds to make.
+const ALIKE: f64 = 1.1;
 /// So many times its last-level cache lie in a device's memory, even the two of three arrays that a copy touches.
 const OWN_MEMORY_TO_CACHE: u64 = 8;
 
@@ -188,7 +190,10 @@ impl Plan<'_> {
     /// Over three arrays, or over one of a chase: none of them is larger than a buffer can be.
     fn kernels(&self, most: Bytes) -> Vec<Case> {
         let sets = self.working_sets();
-        let chased: Vec<Bytes> = sets.iter().copied().chain(curve(sets.last().copied())).collect();
+        let is_new =
+            |size: &Bytes| !sets.iter().any(|set| set.0.max(size.0) as f64 <= ALIKE * set.0.min(size.0) as f64);
+        let between = curve(sets.last().copied()).filter(is_new);
+        let chased: Vec<Bytes> = sets.iter().copied().chain(between).collect();
         let all = Action::KERNELS.iter().map(|action| (*action, &sets)).chain([(Action::Chase, &chased)]);
         let sized = all.flat_map(|(action, sets)| sets.iter().map(move |size| (action, *size)));
         let fits = |action: Action, size: Bytes| {

@@ -169,7 +169,7 @@ fn on_pocl(parts: &str, samples: &str) -> Option<Vec<Value>> {
     let record = folder.path().join("run.jsonl");
     let (device, file) = (device["name"].as_str().unwrap(), record.to_str().unwrap());
     let kinds = ["kinds", "--device", device, "--part", parts, "--size", "256KiB", "--record", file];
-    let once = ["--samples", samples, "--rounds", "1", "--budget", "120s", "--format", "json"];
+    let once = ["--samples", samples, "--rounds", "1", "--budget", "10min", "--format", "json"];
     let output = run(&[&kinds[..], &once].concat());
     let (found, code) = rows(&output);
     assert_eq!(code, Some(0), "{}", text(&output.stderr));
@@ -198,18 +198,14 @@ fn a_device_on_the_processor_shares_all_memory() {
 
 #[test]
 fn both_sides_of_a_device_on_the_processor_are_measured_beside_the_other() {
-    // What runs beside for a fifth of the time is to do ten passes, all samples together. Others may leave it less than that: it is
-    // tried twice more.
-    let has_all = || {
-        let found = on_pocl("contention", "9")?;
-        Some(found.iter().filter(|row| row["beside_Bps"].as_f64().is_some()).count() == 10)
+    // What runs beside for a fifth of the time is to do ten passes, all samples together: on a busy machine in more of them.
+    let beside = |samples: &str| {
+        let found = on_pocl("contention", samples)?;
+        Some(found.iter().filter(|row| row["beside_Bps"].as_f64().is_some()).count())
     };
-    let mut tries = std::iter::from_fn(has_all).take(3).peekable();
-    let is_absent = tries.peek().is_none();
-    assert!(
-        is_absent || tries.any(|all| all),
-        "both sides of the contention, beside the other all the time and for a part of it"
-    );
+    let Some(few) = beside("9") else { return };
+    let count = if few == 10 { few } else { beside("36").unwrap() };
+    assert_eq!(count, 10, "both sides of the contention, beside the other all the time and for a part of it");
 }
 
 /// A copy of the host's memory to the device and back, at two sizes, on PoCL; and the report of the record again.

@@ -278,10 +278,12 @@ fn an_interrupted_job_keeps_what_is_here() {
     job.wait_for_visits(&[1, 2, 3, 4]);
     assert!(send(libc::SIGTERM, job.process.id()));
     let ended = job.end();
-    assert_ne!(ended.output.status.code(), Some(0));
-    // Rank 0 may be killed before it has tidied up: a part is a record too.
+    // Rank 0 may be killed before it has tidied up: a part is a record too. What the launcher itself ends with then is not ours: MPICH's,
+    // which sometimes has heard of no rank's end yet, was seen to end with 0.
     for file in ended.files() {
-        assert!(!Record::read(&ended.out().join(&file)).unwrap().measurements.is_empty(), "{file}");
+        let record = Record::read(&ended.out().join(&file)).unwrap();
+        assert!(!record.measurements.is_empty(), "{file}");
+        assert!(record.end.is_none_or(|end| end.interrupted), "{file} is not whole, and does not say that it is");
     }
     assert_eq!(ended.files().len(), 4);
 }
