@@ -10,7 +10,6 @@
 use std::fmt::Debug;
 use std::fs::File;
 use std::io::Read;
-use std::sync::Mutex;
 use std::time::Duration;
 
 use crate::os::counters;
@@ -78,6 +77,35 @@ impl Meters {
         Meters { meters, hz, begun: Vec::new() }
     }
 
+    /// Those that move. A hypervisor may show its guests a power PMU that counts nothing, and boards one of the whole platform: what such a
+    /// counter tells is no energy. Graphics may be off, so what stands still there is left. `pause` waits for so long.
+    ///
+    /// # Errors
+    ///
+    /// Each counter's name, where none is left.
+    pub fn moving(mut self, pause: &dyn Fn(Duration)) -> Result<Self, String> {
+        let is_counter = |dial: &Dial| matches!(dial.scale, Scale::Energy { .. }) && dial.part != EnergyPart::Uncore;
+        let slowest = self.meters.iter().filter(|(dial, _)| is_counter(dial)).map(|(dial, _)| dial.update_us).max();
+        let Some(wait) = slowest.map(|update| Duration::from_micros(UPDATES * update)) else { return Ok(self) };
+        let before: Vec<Option<u64>> = self.meters.iter_mut().map(|(_, meter)| meter.read()).collect();
+        pause(wait);
+        let (mut left, mut still) = (Vec::new(), Vec::new());
+        for ((dial, mut meter), before) in self.meters.into_iter().zip(before) {
+            match before.is_some() && is_counter(&dial) && meter.read() == before {
+                true => still.push(dial.name),
+                false => left.push((dial, meter)),
+            }
+        }
+        if left.is_empty() {
+            let ms = wait.as_millis();
+            return Err(format!(
+                "{} stood still for {ms} ms: it counts nothing; a virtual machine's host may",
+                still.join(", ")
+            ));
+        }
+        Ok(Meters { meters: left, ..self })
+    }
+
     /// How long a sample lasts at least, so that all meters change often enough in it.
     pub fn sample(&self) -> Duration {
         let wanted = |(dial, _): &(Dial, Box<dyn Meter>)| match dial.scale {
@@ -137,7 +165,7 @@ pub fn spent(before: u64, after: u64, range: Option<u64>) -> Option<u64> {
 }
 
 /// This machine's meters, ready to be read; or why there are none.
-pub fn open(known: &Fact<Vec<EnergyMeter>>, source: &Source, hz: Hertz) -> Result<Mutex<Meters>, String> {
+pub fn open(known: &Fact<Vec<EnergyMeter>>, source: &Source, hz: Hertz) -> Result<Meters, String> {
     let all = known.known().map_or(&[][..], Vec::as_slice);
     let mut meters: Vec<(Dial, Box<dyn Meter>)> = Vec::new();
     let mut refused = Vec::new();
@@ -163,7 +191,7 @@ pub fn open(known: &Fact<Vec<EnergyMeter>>, source: &Source, hz: Hertz) -> Resul
         }
     }
     match (meters.is_empty(), refused.is_empty()) {
-        (false, _) => Ok(Mutex::new(Meters::new(meters, hz))),
+        (false, _) => Ok(Meters::new(meters, hz)),
         (true, false) => Err(refused.join("; ")),
         (true, true) => Err(energy::refusal(known)),
     }
@@ -234,6 +262,26 @@ mod tests {
 
     fn dial(scale: Scale, update_us: u64) -> Dial {
         Dial { name: "m".into(), part: EnergyPart::Package, update_us, scale }
+    }
+
+    /// Two hundred updates of 1 ms, in which a counter of a package moved and one of the platform did not; graphics may be off.
+    #[test]
+    fn a_counter_that_stands_still_is_no_meter() {
+        let counter = |part, values: [u64; 2]| -> Known {
+            let dial = Dial { part, name: format!("{part}"), ..dial(Scale::Energy { range: None }, 1000) };
+            (dial, Box::new(Readings(values.map(Some).to_vec())))
+        };
+        let moving = |meters| {
+            let moving = Meters::new(meters, Hertz(1000.0)).moving(&|wait| assert_eq!(wait.as_millis(), 200))?;
+            Ok::<_, String>(moving.meters.iter().map(|(dial, _)| dial.part).collect::<Vec<_>>())
+        };
+        let [package, platform] = [EnergyPart::Package, EnergyPart::Platform];
+        let uncore = || counter(EnergyPart::Uncore, [7, 7]);
+        let found = moving(vec![counter(package, [5, 6]), counter(platform, [0, 0]), uncore()]);
+        assert_eq!(found.unwrap(), [package, EnergyPart::Uncore]);
+        let none = moving(vec![counter(platform, [0, 0])]).unwrap_err();
+        assert!(none.starts_with("platform stood still for 200 ms"), "{none}");
+        assert_eq!(moving(Vec::new()).unwrap(), []);
     }
 
     #[test]

@@ -306,7 +306,10 @@ impl Native {
     /// Looks for meters of energy, once.
     fn find_meters(&mut self) -> Result<(), NoVisit> {
         let hz = self.clock.hz;
-        let find = || energy::open(&crate::machine::live().energy, &crate::machine::source(), hz);
+        let find = || {
+            let all = energy::open(&crate::machine::live().energy, &crate::machine::source(), hz)?;
+            Ok(Mutex::new(all.moving(&std::thread::sleep)?))
+        };
         match self.meters.get_or_insert_with(find) {
             Ok(_) => Ok(()),
             Err(reason) => Err(NoVisit::impossible(reason.clone())),

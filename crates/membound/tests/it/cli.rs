@@ -1,6 +1,6 @@
 //! The command as a user meets it: real, short runs; bad input; interruption. No figure is asserted, only its shape.
 
-use crate::common::program::{TOO_BUSY, lacked_time, membound, run, text};
+use crate::common::program::{TOO_BUSY, in_time, membound, run, run_in, text};
 use crate::common::schema::Validator;
 use crate::common::signals::send;
 use crate::common::skip::skip;
@@ -562,14 +562,11 @@ fn what_is_interrupted_tells_what_it_has() {
 /// The shortest run of all, for real: its record alone gives the same summary again.
 #[test]
 fn a_quick_run_is_redrawn() {
-    let folder = tempfile::tempdir().unwrap();
-    let record = folder.path().join("run.jsonl");
     // Its page lies where it is called.
-    let output = membound().args(["--quick", "--record", path(&record)]).current_dir(folder.path()).output().unwrap();
+    let quick = |folder: &Path, length: &str| run_in(folder, &[length, "--record", path(&folder.join("run.jsonl"))]);
+    let Some((folder, output)) = in_time(["--quick", "--budget=40s"], quick) else { return skip(TOO_BUSY) };
+    let record = folder.path().join("run.jsonl");
     let noted = text(&output.stderr);
-    if output.status.code() == Some(1) && lacked_time(&noted) {
-        return skip(TOO_BUSY);
-    }
     assert!(output.status.success(), "{noted}");
     let said = text(&output.stdout);
     let again = succeeds(&["report", path(&record)]);
@@ -771,13 +768,10 @@ fn a_run_that_nobody_reads_is_left() {
 
 #[test]
 fn a_default_run_leaves_summary_record_and_report() {
-    let folder = tempfile::tempdir().unwrap();
-    let output = run(&["--budget", "4s", "--out", path(folder.path()), "--quiet", "--all"]);
+    let default = |folder: &Path, budget: &str| run(&["--budget", budget, "--out", path(folder), "--quiet", "--all"]);
+    let Some((folder, output)) = in_time(["4s", "40s"], default) else { return skip(TOO_BUSY) };
     let summary = text(&output.stdout);
     let noted = text(&output.stderr);
-    if output.status.code() == Some(1) && lacked_time(&noted) {
-        return skip(TOO_BUSY);
-    }
     assert!(output.status.success(), "{noted}");
     assert!(summary.lines().all(|line| line.chars().count() <= 80 || line.contains("membound-")), "{summary}");
     // How far a short run gets on a busy machine is not asserted.

@@ -162,8 +162,7 @@ fn files_are_read_around_a_sample() {
         ("sys/class/hwmon/hwmon0/name", "board"),
         ("sys/class/hwmon/hwmon0/power1_input", "30000000"),
     ]);
-    let open = meters::open(&meters_of(root.path()), &Source::recorded(root.path()).unwrap(), Hertz(1e6)).unwrap();
-    let mut open = open.into_inner().unwrap();
+    let mut open = meters::open(&meters_of(root.path()), &Source::recorded(root.path()).unwrap(), Hertz(1e6)).unwrap();
     open.begin(&|| 0);
     std::fs::write(root.path().join("sys/class/powercap/intel-rapl:0/energy_uj"), "671150").unwrap();
     std::fs::write(root.path().join("sys/class/hwmon/hwmon0/power1_input"), "50000000").unwrap();

@@ -4,6 +4,8 @@ use std::ffi::OsStr;
 use std::path::Path;
 use std::process::{Command, Output};
 
+use tempfile::TempDir;
+
 /// It, to be told what to do.
 pub fn membound() -> Command {
     Command::new(env!("CARGO_BIN_EXE_membound"))
@@ -29,8 +31,20 @@ pub fn tried<A: AsRef<OsStr>>(arguments: &[A]) -> (Option<i32>, String, String) 
 /// planned to, which the run says. What it lacks then is no fault.
 pub fn lacked_time(stderr: &str) -> bool {
     let said =
-        ["stopped after twice its budget", "ended by its watchdog", "did not end within", "give a longer --budget"];
+        ["stopped after twice its budget", "ended by its watchdog", "did not end within", "so nothing was measured"];
     said.iter().any(|part| stderr.contains(part))
+}
+
+/// A run in a new folder, by the first of these lengths in which it came to its end; none if there is none.
+pub fn in_time(lengths: [&str; 2], run: impl Fn(&Path, &str) -> Output) -> Option<(TempDir, Output)> {
+    let tried = |length| {
+        let folder = tempfile::tempdir().unwrap();
+        let output = run(folder.path(), length);
+        (folder, output)
+    };
+    let came_to_its_end =
+        |(_, output): &(TempDir, Output)| output.status.success() || !lacked_time(&text(&output.stderr));
+    lengths.into_iter().map(tried).find(came_to_its_end)
 }
 
 /// Why a test skips what a run lacks whose time ended.

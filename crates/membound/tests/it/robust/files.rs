@@ -4,7 +4,7 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::Path;
 use std::process::Command;
 
-use crate::common::program::{TOO_BUSY, lacked_time};
+use crate::common::program::{TOO_BUSY, in_time, text};
 use crate::common::skip::skip;
 use crate::robust::{membound, p, recorded, run};
 
@@ -78,16 +78,16 @@ fn nothing_but_a_regular_file_is_ever_replaced() {
 /// be filled.
 #[test]
 fn a_page_that_cannot_be_written_costs_no_summary() {
-    let folder = tempfile::tempdir().unwrap();
-    let program = env!("CARGO_BIN_EXE_membound");
-    let command = format!("ulimit -f 30; exec {program} --budget 3s --cpus 0 --out {}", p(folder.path()));
-    let ended = run(Command::new("bash").args(["-c", &command]));
-    assert_eq!(ended.code(), Some(1), "{}", ended.stderr);
-    if lacked_time(&ended.stderr) {
-        return skip(TOO_BUSY);
-    }
-    assert!(ended.stdout.contains("Written: ") && ended.stdout.contains(".jsonl"), "{}", ended.stdout);
-    assert!(ended.stderr.contains("File too large") && ended.stderr.contains("membound report"), "{}", ended.stderr);
+    let small_files = |folder: &Path, budget: &str| {
+        let program = env!("CARGO_BIN_EXE_membound");
+        let command = format!("ulimit -f 30; exec {program} --budget {budget} --cpus 0 --out {}", p(folder));
+        Command::new("bash").args(["-c", &command]).output().unwrap()
+    };
+    let Some((folder, ended)) = in_time(["3s", "30s"], small_files) else { return skip(TOO_BUSY) };
+    let (stdout, stderr) = (text(&ended.stdout), text(&ended.stderr));
+    assert_eq!(ended.status.code(), Some(1), "{stderr}");
+    assert!(stdout.contains("Written: ") && stdout.contains(".jsonl"), "{stdout}");
+    assert!(stderr.contains("File too large") && stderr.contains("membound report"), "{stderr}");
     let mut left = std::fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().path());
     assert!(left.all(|path| path.extension().is_some_and(|end| end == "jsonl")), "no part of a page stays");
 }
