@@ -87,23 +87,21 @@ impl Meters {
         let is_counter = |dial: &Dial| matches!(dial.scale, Scale::Energy { .. }) && dial.part != EnergyPart::Uncore;
         let slowest = self.meters.iter().filter(|(dial, _)| is_counter(dial)).map(|(dial, _)| dial.update_us).max();
         let Some(wait) = slowest.map(|update| Duration::from_micros(UPDATES * update)) else { return Ok(self) };
-        let before: Vec<Option<u64>> = self.meters.iter_mut().map(|(_, meter)| meter.read()).collect();
+        self.begin(&|| 0);
         pause(wait);
+        let told = self.end(&|| 0);
         let (mut left, mut still) = (Vec::new(), Vec::new());
-        for ((dial, mut meter), before) in self.meters.into_iter().zip(before) {
-            match before.is_some() && is_counter(&dial) && meter.read() == before {
+        for ((dial, meter), (spent, _)) in self.meters.into_iter().zip(told) {
+            match spent == Some(0) && is_counter(&dial) {
                 true => still.push(dial.name),
                 false => left.push((dial, meter)),
             }
         }
         if left.is_empty() {
-            let ms = wait.as_millis();
-            return Err(format!(
-                "{} stood still for {ms} ms: it counts nothing; a virtual machine's host may",
-                still.join(", ")
-            ));
+            let (names, ms) = (still.join(", "), wait.as_millis());
+            return Err(format!("{names} stood still for {ms} ms: it counts nothing; a virtual machine's host may"));
         }
-        Ok(Meters { meters: left, ..self })
+        Ok(Meters::new(left, self.hz))
     }
 
     /// How long a sample lasts at least, so that all meters change often enough in it.
