@@ -99,7 +99,7 @@ impl Meters {
         }
         if left.is_empty() {
             let (names, ms) = (still.join(", "), wait.as_millis());
-            return Err(format!("{names} stood still for {ms} ms: it counts nothing; a virtual machine's host may"));
+            return Err(format!("{names} stood still for {ms} ms, as a virtual machine's may; measure on its host"));
         }
         Ok(Meters::new(left, self.hz))
     }

@@ -72,11 +72,12 @@ const REFUSED: [(&str, &str); 8] = [
 ];
 
 /// Commands that come to no figure on a machine as small as this one, or in a time as short as these have, and what is said of it.
-const FAILED: [(&str, &str); 12] = [
+const FAILED: [(&str, &str); 13] = [
     ("huge-", " memory were refused"),
     ("--map --memory huge-2m", "in free huge pages"),
     ("node1", "there is no node 1"),
     ("--energy", "nothing could be measured: no zone in /sys/class/powercap"),
+    ("--energy", "stood still for 200 ms, as a virtual machine's may"),
     ("--device opencl", "no OpenCL"),
     ("--device cuda", "no CUDA driver"),
     ("--device vulkan", "no Vulkan"),
@@ -232,8 +233,9 @@ fn lacks(command: &str) -> Option<&'static str> {
 /// What is wrong with how a command ended: it must have done what its page says, or have said why this machine can't.
 fn fault(command: &str, output: &Output) -> Option<String> {
     let (said, noted) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    let unwrapped = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
     let is_in = |known: &[(&str, &str)], told: &str| {
-        known.iter().any(|(part, why)| command.contains(part) && told.contains(why))
+        known.iter().any(|(part, why)| command.contains(part) && unwrapped(told).contains(why))
     };
     let is_understood = match output.status.code() {
         Some(0) => true,
