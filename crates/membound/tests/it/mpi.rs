@@ -293,12 +293,13 @@ fn a_library_of_another_launcher_is_told() {
         return;
     }
     let parts: [(usize, &[&str]); 1] = [(2, &["pingpong", "--size", "8"])];
-    // Where two of its processes that nobody started together make their folder at once, one fails.
+    // Where two of its processes that nobody started together make their folder at once, one fails; and whoever ends removes it where
+    // it holds no folder.
     let folder = tempfile::tempdir().unwrap();
     let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap();
     let host = host.trim().split('.').next().unwrap();
     let user = folder.path().metadata().unwrap().uid();
-    std::fs::create_dir(folder.path().join(format!("ompi.{host}.{user}"))).unwrap();
+    std::fs::create_dir_all(folder.path().join(format!("ompi.{host}.{user}/kept"))).unwrap();
     let variables = [("MEMBOUND_MPI", "libmpi.so.40"), ("TMPDIR", folder.path().to_str().unwrap())];
     let Some(launched) = Mpirun::Mpich.start(&parts, &variables) else { return };
     refused(&launched.finish(), &["(PMI) started 2 processes", "sees 1", "MEMBOUND_MPI"]);
