@@ -81,15 +81,27 @@ impl Figure {
     /// The ends between which it can be taken to lie. A few visits that agree by chance are not apart from a few others: a range
     /// reaches as far again to either side, and at least by 1 %.
     pub(crate) fn wide(self) -> [f64; 2] {
-        let [value, low, high] = self.interval();
-        let more = if self.has_interval() { 0.0 } else { (high - low).max(0.01 * value) };
-        [low - more, high + more]
+        let [low, high] = self.ends();
+        let more = if self.has_interval() { 1.0 } else { (high / low).max(1.01) };
+        [low / more, high * more]
+    }
+
+    /// The figure with [these ends](Self::wide): [value, low, high].
+    pub(crate) fn widened(self) -> [f64; 3] {
+        let [low, high] = self.wide();
+        [self.value(), low, high]
+    }
+
+    /// Whether a single sample is all there is.
+    fn is_of_one_sample(self) -> bool {
+        !self.has_interval() && self.capability.low == self.capability.high
     }
 
     /// This figure over another one: [ratio, low, high]. It is the ratio of what tables show of both, so that whoever divides these
-    /// finds it.
+    /// finds it; how sure it is, their [wide ends](Self::wide) tell. Of one sample of either nothing does, and both ends are the ratio.
     pub(crate) fn over(self, other: Figure) -> [f64; 3] {
-        compare::of_figures(self.interval(), other.interval())
+        let ratio = compare::of_figures(self.widened(), other.widened());
+        if self.is_of_one_sample() || other.is_of_one_sample() { [ratio[0]; 3] } else { ratio }
     }
 
     /// The same ratio where the visits of both tell better how sure it is: as wide as their `estimate` of it.
@@ -119,5 +131,31 @@ impl Figure {
             experienced: of(self.experienced),
             undisturbed_share: self.undisturbed_share,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of_few(value: f64, [low, high]: [f64; 2]) -> Figure {
+        let capability = Capability { value, low, high, ends: Ends::Range };
+        Figure { capability, ..Figure::plain(value, value, [low, high]) }
+    }
+
+    /// 9 to 11 are 22 % from end to end, so 7.36 to 13.4 can be; a half of that is the ratio to exactly 2.
+    #[test]
+    fn a_range_says_less_of_a_ratio_than_an_interval() {
+        let two = Figure::plain(2.0, 2.0, [2.0; 2]);
+        let rounded = |ratio: [f64; 3]| ratio.map(|end| (end * 1e3).round());
+        assert_eq!(rounded(Figure::plain(10.0, 10.0, [9.0, 11.0]).over(two)), [5000.0, 4500.0, 5500.0]);
+        assert_eq!(rounded(of_few(10.0, [9.0, 11.0]).over(two)), [5000.0, 3682.0, 6722.0]);
+        assert_eq!(
+            rounded(of_few(10.0, [9.999, 10.001]).over(two)),
+            [5000.0, 4950.0, 5051.0],
+            "chance, by 1 % at least"
+        );
+        assert_eq!(rounded(of_few(10.0, [10.0; 2]).over(two)), [5000.0; 3], "one sample");
+        assert_eq!(rounded(two.over(of_few(10.0, [10.0; 2]))), [200.0; 3]);
     }
 }

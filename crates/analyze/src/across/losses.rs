@@ -89,10 +89,7 @@ fn chases(rows: &[LatencyRow], [slow, fast]: [(Order, MemoryKind); 2]) -> Option
 fn random_order(report: &Report) -> Option<Loss> {
     let orders = [Order::Random, Order::Forward].map(|order| (order, MemoryKind::Thp));
     let [random, forward] = chases(&report.latency.rows, orders)?;
-    let (slow, fast) = (random.latency_ns?, forward.latency_ns?);
-    // A range of few undisturbed visits says nothing of how sure the ratio is.
-    let is_sure = slow.has_interval() && fast.has_interval();
-    let factor = if is_sure { slow.over(fast) } else { [slow.value() / fast.value(); 3] };
+    let factor = random.latency_ns?.over(forward.latency_ns?);
     let seen = |parallel: &Parallelism| format!("{}{:.0}", parallel.least(), parallel.lines_in_flight);
     let lines = report.latency.parallelism.as_ref().map_or("many".into(), seen);
     Some(Loss {

@@ -201,9 +201,9 @@ impl BandwidthRow {
         self.payload_bps.zip(other.payload_bps).map_or([f64::NAN; 3], |(ours, theirs)| ours.over(theirs))
     }
 
-    /// Its figure with its interval: [value, low, high].
-    pub(crate) fn interval(&self) -> Option<[f64; 3]> {
-        self.payload_bps.map(|rate| rate.interval())
+    /// Its figure with the ends between which it can be taken to lie: [value, low, high].
+    pub(crate) fn widened(&self) -> Option<[f64; 3]> {
+        self.payload_bps.map(|rate| rate.widened())
     }
 
     /// Whether it writes zeros, which some processors shorten: no evidence of what other data cost.

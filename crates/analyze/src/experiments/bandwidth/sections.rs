@@ -240,9 +240,10 @@ fn store_kinds(found: &Bandwidth<'_>) -> Section {
     Section {
         id: "stores",
         title: "Store kinds against regular stores".into(),
-        about: "Crossover size; speed-up at the largest working set; each with its 95 % interval. By bytes: what \
-                the write-allocates that are saved make of it by themselves."
-            .into(),
+        about:
+            "Crossover size; speed-up at the largest working set; each with its 95 % interval (of a few visits: what \
+                their ranges allow for). By bytes: what the write-allocates that are saved make of it by themselves."
+                .into(),
         sentences: store_sentence(found).into_iter().collect(),
         tables: if all.is_empty() { Vec::new() } else { vec![table()] },
         charts: charts::store_kinds(found),

@@ -32,7 +32,8 @@ pub struct Crossover {
     pub element: Element,
     /// The memory of both.
     pub memory: MemorySpec,
-    /// Working set of equal speed, with its 95 % interval; absent where there is none in the range measured.
+    /// Working set of equal speed, with its 95 % interval (of a few visits less sure: what their ranges allow for); absent where there
+    /// is none in the range measured.
     pub at: Option<[f64; 3]>,
     /// In words: `regular is faster everywhere`, `beyond 24 MiB`, ...
     pub says: String,
@@ -113,7 +114,7 @@ fn crossover(kernel: &str, threads: usize, pairs: &[(&BandwidthRow, &BandwidthRo
     let values = |pick: fn(&(&BandwidthRow, &BandwidthRow)) -> Option<[f64; 3]>| {
         pairs.iter().filter_map(pick).collect::<Vec<_>>()
     };
-    let (others, regulars) = (values(|p| p.0.interval()), values(|p| p.1.interval()));
+    let (others, regulars) = (values(|p| p.0.widened()), values(|p| p.1.widened()));
     let at = compare::crossing(&sizes, &others, &regulars);
     let (other, regular) = pairs[pairs.len() - 1];
     let (store, width) = (other.store(), other.width());

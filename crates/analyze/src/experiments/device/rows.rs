@@ -262,7 +262,10 @@ fn ratio_of(row: &DeviceRow, base: &DeviceRow, visits: &Visits<'_>) -> Option<Ra
     // Each visit has buffers of its own.
     let of_visits = compare::ratio_of_draws(&ours, &theirs);
     let has_interval = of_visits.iter().all(|end| end.is_finite());
-    let ends = if has_interval { row.over_as_sure_as(base, of_visits) } else { row.over(base) };
+    let ends = match has_interval {
+        true => row.over_as_sure_as(base, of_visits),
+        false => compare::of_figures(row.interval(), base.interval()),
+    };
     ends.iter().all(|end| end.is_finite()).then_some(Ratio { ends, has_interval })
 }
 

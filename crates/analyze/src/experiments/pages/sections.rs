@@ -7,7 +7,7 @@ use crate::flag::Flag;
 use crate::missing::reasons;
 use crate::rate::Rate;
 use crate::section::{Section, Table};
-use crate::wording::{SPREAD_CAPTION, gbps, threads, time, times};
+use crate::wording::{SPREAD_CAPTION, gbps, ratio, threads, time, times};
 use membound_core::memory::MemoryKind;
 use membound_core::units::{BASE_PAGE, BytesPerSecond, Nanoseconds, significant};
 use membound_core::work::pages::PageWork;
@@ -167,7 +167,7 @@ fn cost(row: &PageRow) -> Option<String> {
 }
 
 fn faster(fast: Option<Rate>, slow: Option<Rate>) -> Option<String> {
-    Some(significant(fast?.value() / slow?.value()))
+    Some(ratio(fast?.over(slow?)))
 }
 
 #[cfg(test)]
