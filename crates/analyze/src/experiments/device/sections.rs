@@ -406,9 +406,7 @@ fn best(on: &OnDevice) -> Option<String> {
         Api::Vulkan => ("by way of a staging buffer", "mapped "),
     };
     let head = format!("Handing {size} to the device {call} takes {base}");
-    let Some(way) = faster else {
-        return Some(format!("{head}; no other kind of buffer is faster."));
-    };
+    let Some(way) = faster else { return Some(head + &unsure(on, mapped)) };
     let later = Nanoseconds(way.later_ns?.value());
     let pays = match way.break_even {
         Some(BreakEven::AtOnce) => ", and is the better choice from the first use on".into(),
@@ -420,6 +418,19 @@ fn best(on: &OnDevice) -> Option<String> {
         _ => String::new(),
     };
     Some(format!("{head}; a {mapped}{} buffer takes {later}, {} the speed{pays}.", way.buffer, speed(way.gain?)))
+}
+
+/// What is told where no buffer is surely faster than the written one.
+fn unsure(on: &OnDevice, mapped: &str) -> String {
+    let gain = |way: &Use| way.gain.map(Ratio::wide);
+    let may_be = on.uses.iter().filter_map(|way| Some((way, gain(way)?))).filter(|(_, [_, _, high])| *high > 1.0);
+    match may_be.max_by(|(_, a), (_, b)| a[0].total_cmp(&b[0])) {
+        Some((Use { buffer, gain: Some(gain), .. }, [ratio, ..])) if ratio > 1.0 => {
+            format!("; a {mapped}{buffer} buffer may be faster, {} the speed: a longer --budget tells.", speed(*gain))
+        }
+        Some(_) => "; no other kind of buffer is known to be faster.".into(),
+        None => "; no other kind of buffer is faster.".into(),
+    }
 }
 
 /// `2.55 x [1.57, 4.14]`; a range is called one.
@@ -574,6 +585,28 @@ mod tests {
         assert!(reading(&sound).unwrap().contains("pinned at 1.00 GB/s"), "{:?}", reading(&sound));
         assert_eq!(reading(&wrong), None);
         assert_eq!([&sound, &wrong].map(|on| touching(on).height()), [2, 1]);
+    }
+
+    /// Of a few visits 1.2 to 3.2 times the speed can be slower, too; 0.7 to 0.9 in an interval can't be faster.
+    #[test]
+    fn what_may_be_faster_is_not_called_slower() {
+        let told = |gains: &[([f64; 3], bool)]| {
+            let way = |(ends, has_interval)| Use {
+                buffer: Buffer::Pinned,
+                action: Action::Use,
+                first_ns: None,
+                later_ns: None,
+                gain: Some(Ratio { ends, has_interval }),
+                break_even: None,
+            };
+            unsure(&OnDevice { uses: gains.iter().copied().map(way).collect(), ..OnDevice::default() }, "mapped ")
+        };
+        let (few, slower) = (([2.2, 1.2, 3.2], false), ([0.8, 0.7, 0.9], true));
+        let may_be = "; a mapped pinned buffer may be faster, 2.20 x (by few visits, 1.20 to 3.20) the speed: a longer --budget tells.";
+        assert_eq!(told(&[slower, few]), may_be);
+        assert_eq!(told(&[slower, ([0.9, 0.7, 1.1], true)]), "; no other kind of buffer is known to be faster.");
+        assert_eq!(told(&[slower]), "; no other kind of buffer is faster.");
+        assert_eq!(told(&[]), "; no other kind of buffer is faster.");
     }
 
     /// Of 96 and 768 MiB the larger was not measured: with a cache of 40 MiB the smaller one tells, with one of unknown size neither.
