@@ -325,11 +325,16 @@ impl<'a> Headline<'a> {
         }
         while let Some(index) = self.next_cheap(run) {
             let spent = self.spent;
-            self.visit(index, run)?;
+            let is_visited = self.visit(index, run)?;
             self.spent_on_cheap += std::mem::replace(&mut self.spent, spent) - spent;
+            if !is_visited {
+                break;
+            }
         }
         while let Some(index) = self.while_it_lasts(run) {
-            self.visit(index, run)?;
+            if !self.visit(index, run)? {
+                break;
+            }
         }
         Ok(())
     }
@@ -370,9 +375,7 @@ impl<'a> Headline<'a> {
                 run.executor.idle();
                 continue;
             };
-            let before = run.visits;
-            self.visit(index, run)?;
-            too_dear[index] = run.visits == before;
+            too_dear[index] = !self.visit(index, run)?;
         }
         Ok(())
     }
@@ -387,7 +390,7 @@ impl<'a> Headline<'a> {
         if self.passes.is_multiple_of(REDRAWN) && run.may_draw_anew() {
             run.begin_round();
         }
-        order.into_iter().try_for_each(|index| self.visit(index, run))?;
+        order.into_iter().try_for_each(|index| self.visit(index, run).map(drop))?;
         self.passes += 1;
         let cost = self.spent - spent;
         self.due = began + (self.total / PASSES).max(cost.div_f64(HEADLINE_SHARE));
@@ -407,18 +410,20 @@ impl<'a> Headline<'a> {
                 (is_large, Reverse(if is_large { case.threads() } else { 0 }))
             });
         }
-        order.into_iter().try_for_each(|index| self.visit(index, run))?;
+        order.into_iter().try_for_each(|index| self.visit(index, run).map(drop))?;
         (self.passes, self.began, self.spent) = (1, run.now(), Duration::ZERO);
         self.total = run.left();
         self.due = self.began + self.total / PASSES;
         Ok(())
     }
 
-    /// Visits are short: what a state of the machine does to one, it does to all samples of it.
-    fn visit(&mut self, index: usize, run: &mut Run<'_, '_>) -> io::Result<()> {
+    /// Visits are short: what a state of the machine does to one, it does to all samples of it. Returns whether there was
+    /// room for it.
+    fn visit(&mut self, index: usize, run: &mut Run<'_, '_>) -> io::Result<bool> {
         if self.states[index].batches.len() >= run.schedule.most_rounds as usize {
-            return Ok(());
+            return Ok(false);
         }
+        let before = run.visits;
         let fair = self.total.mul_f64(HEADLINE_SHARE / 2.0) / (PASSES * self.cases.len() as u32);
         let (case, state) = (&self.cases[index].0, &mut self.states[index]);
         let cost = run.visit(case, state, state.batches.len() as u32, fair)?;
@@ -429,7 +434,7 @@ impl<'a> Headline<'a> {
         self.rare = is_rare.then_some(case.threads());
         self.spent += cost;
         self.last[index] = Some(run.now());
-        Ok(())
+        Ok(run.visits > before)
     }
 
     /// Cases that are not sure, each with its uncertainty by its weight. One whose visits agree is as unsure as one with hardly
@@ -717,6 +722,8 @@ fn quota<'a>(case: &Case, schedule: &Schedule<'a>, fair: Duration, left: Duratio
 
 #[cfg(test)]
 mod tests {
+    use std::cell::Cell;
+
     use super::*;
     use membound_core::case::{USUAL_MEMORY, steady};
     use membound_core::kernel::chase::{Chase, Order};
@@ -941,6 +948,41 @@ mod tests {
         let visits = |kib: u64| found.iter().filter(|visited| **visited == kib).count();
         let dearest = (2..10).map(|mib| visits(mib << 10)).max().unwrap();
         assert!((1..=CHEAP).all(|kib| visits(kib) > 2 * dearest), "{} and {}, {dearest}", visits(1), visits(2));
+    }
+
+    /// A machine on which even a look at the clock takes 100 us.
+    struct Slow(Machine, Cell<u32>);
+
+    impl Executor for Slow {
+        fn clock(&self) -> Clock {
+            self.0.clock()
+        }
+
+        fn expect(&mut self, _cases: &[Case]) {}
+
+        fn visit(&mut self, case: &Case, quota: &Quota<'_>) -> Outcome {
+            let is_dear = case.working_set > Bytes::mib(1);
+            self.0.visit = Duration::from_millis(if is_dear { 100 } else { 1 });
+            self.0.visit(case, quota)
+        }
+
+        fn now(&self) -> Instant {
+            self.1.set(self.1.get() + 1);
+            assert!(self.1.get() < 100_000, "it never ends");
+            self.0.now() + self.1.get() * Duration::from_micros(100)
+        }
+    }
+
+    /// What is left after the first pass, 100 us to 5 ms, has room for some visits or none, and cheap cases want more.
+    #[test]
+    fn a_run_ends_that_has_no_room_for_what_it_wants() {
+        let headline = [1, 2, 3, 2 << 10].map(|kib| (case(kib), 1.0)).into();
+        let plan = Plan::new(headline, vec![(4..40).map(case).collect()]);
+        for us in (100..5000).step_by(100) {
+            let mut machine = Slow(Machine::new(VISIT), Cell::new(0));
+            let found = visits_of(&plan, &mut machine, Duration::from_micros(103_000 + 4000 + us));
+            assert!(found.len() >= 4, "{found:?}");
+        }
     }
 
     /// A host that takes this long to back the memory of a round.
