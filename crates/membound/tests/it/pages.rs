@@ -227,7 +227,7 @@ fn the_answer_is_made_of_measured_rows() {
     assert_eq!(
         answer(full),
         ["First touch of a 4 KiB page costs 250 ns (16.4 GB/s), of a 2 MiB page 102 us (20.5 GB/s): \
-          512 times fewer faults, 1.25 times as fast by the byte; populating in advance costs 200 ns per page; \
+          512 times fewer faults, about 1.25 x as fast by the byte; populating in advance costs 200 ns per page; \
           copy-on-write costs 600 ns per page; 2 threads against one: first touch about 1.60 x."]
     );
     assert_eq!(answer(vec![touch.clone()]), ["First touch of a 4 KiB page costs 250 ns (16.4 GB/s)."]);

@@ -7,7 +7,7 @@ use crate::flag::Flag;
 use crate::missing::reasons;
 use crate::rate::Rate;
 use crate::section::{Section, Table};
-use crate::wording::{SPREAD_CAPTION, gbps, ratio, threads, time, times};
+use crate::wording::{SPREAD_CAPTION, gbps, threads, time, times};
 use membound_core::memory::MemoryKind;
 use membound_core::units::{BASE_PAGE, BytesPerSecond, Nanoseconds, significant};
 use membound_core::work::pages::PageWork;
@@ -135,22 +135,18 @@ fn together(rows: &[PageRow]) -> Option<String> {
 fn speed_up(all: &PageRow, one: &PageRow) -> Option<String> {
     let is_disturbed = [all, one].iter().any(|row| row.quality.has(Flag::Disturbed));
     let (fast, slow) = (all.bps?, one.bps?);
-    let ratio = fast.over(slow);
-    let is_sure = fast.has_interval() && slow.has_interval();
-    let least = if is_sure { ratio[1] } else { ratio[0] };
-    let text = if is_sure { times(ratio) } else { format!("about {} x", significant(ratio[0])) };
-    (!is_disturbed && least <= all.case.threads() as f64).then_some(text)
+    let [ratio, low, _] = fast.over(slow);
+    let least = if are_sure(fast, slow) { low } else { ratio };
+    (!is_disturbed && least <= all.case.threads() as f64).then(|| faster(fast, slow))
 }
 
 /// Huge pages against base pages, where they were obtained.
 fn huge_pages(base: &PageRow, huge: &PageRow) -> Option<String> {
     let by_byte = |row: &PageRow| row.faults_per_page.map(|faults| faults / row.page_bytes.0 as f64);
     let fewer = by_byte(base)? / by_byte(huge).filter(|faults| *faults > 0.0)?;
-    let (size, cost, speed) = (huge.page_bytes, cost(huge)?, faster(huge.bps, base.bps)?);
-    let text = format!(
-        ", of a {size} page {cost}: {} times fewer faults, {speed} times as fast by the byte",
-        significant(fewer)
-    );
+    let (size, cost, speed) = (huge.page_bytes, cost(huge)?, faster(huge.bps?, base.bps?));
+    let text =
+        format!(", of a {size} page {cost}: {} times fewer faults, {speed} as fast by the byte", significant(fewer));
     (size > base.page_bytes).then_some(text)
 }
 
@@ -166,8 +162,14 @@ fn cost(row: &PageRow) -> Option<String> {
     Some(format!("{} ({})", Nanoseconds(row.page_ns?.value()), BytesPerSecond(row.bps?.value())))
 }
 
-fn faster(fast: Option<Rate>, slow: Option<Rate>) -> Option<String> {
-    Some(ratio(fast?.over(slow?)))
+fn are_sure(fast: Rate, slow: Rate) -> bool {
+    fast.has_interval() && slow.has_interval()
+}
+
+/// How many times as fast, with its interval: `1.25 x [1.20, 1.30]`; where one is not known, `about 1.25 x`.
+fn faster(fast: Rate, slow: Rate) -> String {
+    let ratio = fast.over(slow);
+    if are_sure(fast, slow) { times(ratio) } else { format!("about {} x", significant(ratio[0])) }
 }
 
 #[cfg(test)]
