@@ -278,7 +278,7 @@ struct Headline<'a> {
     began: Instant,
     total: Duration,
     passes: u32,
-    /// When the next pass is due, and what visits took so far; those that only cheap cases had a share for, apart.
+    /// When the next pass is due, and what visits took so far; of that, those that only cheap cases had a share for.
     due: Instant,
     spent: Duration,
     spent_on_cheap: Duration,
@@ -318,7 +318,7 @@ impl<'a> Headline<'a> {
         if now >= self.due {
             return self.pass(run);
         }
-        if self.spent < self.share(HEADLINE_SHARE, now)
+        if self.spent - self.spent_on_cheap < self.share(HEADLINE_SHARE, now)
             && let Some(index) = self.least_sure(APART, |_| true, run)
         {
             self.visit(index, run)?;
@@ -326,7 +326,7 @@ impl<'a> Headline<'a> {
         while let Some(index) = self.next_cheap(run) {
             let spent = self.spent;
             let is_visited = self.visit(index, run)?;
-            self.spent_on_cheap += std::mem::replace(&mut self.spent, spent) - spent;
+            self.spent_on_cheap += self.spent - spent;
             if !is_visited {
                 break;
             }
@@ -347,8 +347,7 @@ impl<'a> Headline<'a> {
 
     /// What else is not sure and likely to meet the rare state of the last visit.
     fn while_it_lasts(&self, run: &Run<'_, '_>) -> Option<usize> {
-        let spent = self.spent + self.spent_on_cheap;
-        let threads = self.rare.filter(|_| spent < self.share(HEADLINE_SHARE_WHILE_RARE, run.now()))?;
+        let threads = self.rare.filter(|_| self.spent < self.share(HEADLINE_SHARE_WHILE_RARE, run.now()))?;
         let is_meant = |index: usize| self.cases[index].0.threads() == threads;
         self.least_sure(APART_WHILE_RARE, is_meant, run)
     }

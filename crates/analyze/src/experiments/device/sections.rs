@@ -422,11 +422,10 @@ fn best(on: &OnDevice) -> Option<String> {
 
 /// What is told where no buffer is surely faster than the written one.
 fn unsure(on: &OnDevice, mapped: &str) -> String {
-    let gain = |way: &Use| way.gain.map(Ratio::wide);
-    let may_be = on.uses.iter().filter_map(|way| Some((way, gain(way)?))).filter(|(_, [_, _, high])| *high > 1.0);
-    match may_be.max_by(|(_, a), (_, b)| a[0].total_cmp(&b[0])) {
-        Some((Use { buffer, gain: Some(gain), .. }, [ratio, ..])) if ratio > 1.0 => {
-            format!("; a {mapped}{buffer} buffer may be faster, {} the speed: a longer --budget tells.", speed(*gain))
+    let may_be = |way: &Use| Some((way.buffer, way.gain.filter(|gain| gain.wide()[2] > 1.0)?));
+    match on.uses.iter().filter_map(may_be).max_by(|(_, a), (_, b)| a.ends[0].total_cmp(&b.ends[0])) {
+        Some((buffer, gain)) if gain.ends[0] > 1.0 => {
+            format!("; a {mapped}{buffer} buffer may be faster, {} the speed: a longer --budget tells.", speed(gain))
         }
         Some(_) => "; no other kind of buffer is known to be faster.".into(),
         None => "; no other kind of buffer is faster.".into(),
